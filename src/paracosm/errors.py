@@ -1,0 +1,46 @@
+"""Errors that a user can act on: one line that says what is wrong, where, and what would be right.
+
+The command line prints the message of these and nothing else; every other exception is a defect of
+Paracosm and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from difflib import get_close_matches
+from types import ModuleType
+
+__all__ = ["InputError", "MissingExtraError", "require", "unknown"]
+
+
+class InputError(ValueError):
+    """Input that cannot be used (a file, a flag, a configuration); the message is one line."""
+
+
+class MissingExtraError(ImportError):
+    """A package of an optional extra is not installed; the message names the command to run."""
+
+
+def unknown(kind: str, name: str, valid: Iterable[str]) -> InputError:
+    """Return the error for a `name` that is not among the `valid` ones, naming the nearest."""
+    choices = list(valid)
+    near = get_close_matches(name, choices, n=1, cutoff=0.5)
+    hint = f'did you mean "{near[0]}"?' if near else f"choose from {', '.join(choices)}"
+    return InputError(f'unknown {kind} "{name}": {hint}')
+
+
+def require(module: str, extra: str, purpose: str) -> ModuleType:
+    """Import `module`, which comes with the optional `extra`.
+
+    Raises:
+        MissingExtraError: naming what `purpose` needs and the command that installs it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        raise MissingExtraError(
+            f'{purpose} needs {module.split(".")[0]}: pip install "paracosm[{extra}]"'
+        ) from None
