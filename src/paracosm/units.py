@@ -1,0 +1,182 @@
+"""Quantities as people write them ("10 Gbit/s", "1.5 ms", "25 MiB") to floats, and back.
+
+Inside Paracosm a duration is in seconds, a size in bytes, a bandwidth in bytes/s, always floats.
+Unit strings live in files, flags and displays only. A decimal prefix is read by shifting the
+decimal point, never by multiplying: `parse_duration("0.3ms") == 0.0003`, and the exact form of any
+float parses back to that float.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from numbers import Real
+
+from paracosm.errors import InputError, unknown
+
+__all__ = [
+    "format_bandwidth",
+    "format_duration",
+    "format_number",
+    "format_size",
+    "parse_bandwidth",
+    "parse_duration",
+    "parse_number",
+    "parse_size",
+]
+
+# A unit is (power of ten, factor): 10^power * factor in the SI base unit. The factor of a decimal
+# unit is 1 or a power of two (bits, KiB), so that only minutes and hours are ever rounded.
+Unit = tuple[int, float]
+
+_DURATIONS: dict[str, Unit] = {
+    "ns": (-9, 1.0),
+    "us": (-6, 1.0),
+    "µs": (-6, 1.0),  # micro sign
+    "μs": (-6, 1.0),  # Greek mu
+    "ms": (-3, 1.0),
+    "s": (0, 1.0),
+    "min": (0, 60.0),
+    "h": (0, 3600.0),
+}
+_BYTES: dict[str, Unit] = {"B": (0, 1.0), "kB": (3, 1.0), "MB": (6, 1.0)}
+_BYTES |= {"GB": (9, 1.0), "TB": (12, 1.0)}
+_BINARY: dict[str, Unit] = {
+    prefix + "iB": (0, 1024.0**power) for power, prefix in enumerate("KMGT", start=1)
+}
+_BITS: dict[str, Unit] = {
+    prefix + "bit": (3 * power, 0.125) for power, prefix in enumerate(["", "k", "M", "G", "T"])
+}
+_SIZES = _BYTES | _BINARY | _BITS
+_BANDWIDTHS = {f"{name}/s": unit for name, unit in _SIZES.items()}
+_BANDWIDTHS |= {f"{name.removesuffix('it')}ps": unit for name, unit in _BITS.items()}
+
+_QUANTITY = re.compile(
+    r"(?P<sign>[+-]?)(?:(?P<digits>\d+\.?\d*|\.\d+)(?:[eE](?P<power>[+-]?\d{1,4}))?|(?P<inf>inf)\b)"
+    r"\s*(?P<unit>.*)"
+)
+
+
+def parse_duration(value: str | float, *, signed: bool = False) -> float:
+    """Return a duration in seconds: "20ms", "1.5 h", "3e-4 s", "inf", or a number of seconds.
+
+    Raises:
+        InputError: one line that names the unknown unit and the nearest valid one, or the negative
+            (unless `signed`), NaN, empty or unreadable value.
+    """
+    return _parse(value, "duration", _DURATIONS, signed)
+
+
+def parse_size(value: str | float) -> float:
+    """Return a size in bytes: "25 MiB", "1.5GB", "8 kbit", or a number of bytes.
+
+    Raises:
+        InputError: as `parse_duration`.
+    """
+    return _parse(value, "size", _SIZES, signed=False)
+
+
+def parse_bandwidth(value: str | float) -> float:
+    """Return a bandwidth in bytes/s: "10 Gbit/s", "10Gbps", "1.25 GB/s", or a number of bytes/s.
+
+    Raises:
+        InputError: as `parse_duration`.
+    """
+    return _parse(value, "bandwidth", _BANDWIDTHS, signed=False)
+
+
+def parse_number(value: str | float, *, signed: bool = False) -> float:
+    """Return a number without a unit: "0.1", "1e-3", or a number.
+
+    Raises:
+        InputError: as `parse_duration`; any unit is refused.
+    """
+    return _parse(value, "number", {}, signed)
+
+
+def format_duration(seconds: float, *, exact: bool = False) -> str:
+    """Return "1.5 ms", to four digits; with `exact` the form for files, which parses back equal."""
+    return _format(seconds, {name: _DURATIONS[name] for name in ("s", "ms", "us", "ns")}, exact)
+
+
+def format_size(size: float, *, exact: bool = False) -> str:
+    """Return "25 MB", to four digits; with `exact` the form for files, which parses back equal."""
+    text = _format(size, _BYTES, exact)
+    if not exact:
+        return text
+    binary = [
+        f"{_plain(size / factor)}{name}" for name, (_, factor) in _BINARY.items() if size >= factor
+    ]
+    return min([text, *binary], key=len)
+
+
+def format_bandwidth(bandwidth: float, *, exact: bool = False) -> str:
+    """Return "10 Gbit/s", to four digits; with `exact` the form for files, which parses back equal.
+
+    Networks are sold in bits/s, so that is what is shown; `bandwidth` is in bytes/s as everywhere.
+    """
+    return _format(bandwidth * 8, {f"{name}/s": (p, 1.0) for name, (p, _) in _BITS.items()}, exact)
+
+
+def format_number(value: float) -> str:
+    """Return the shortest digits that parse back to the same float: "0.1", "10"."""
+    return _plain(value) if math.isfinite(value) else str(value)
+
+
+def _parse(value: object, kind: str, units: Mapping[str, Unit], signed: bool) -> float:
+    if isinstance(value, str):
+        number = _parse_text(value, kind, units)
+    elif isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"a {kind} is a number or a string, not {value!r}")
+    else:
+        number = float(value)
+    if math.isnan(number):
+        raise InputError(f"a {kind} must be a number, not NaN")
+    if number < 0 and not signed:
+        raise InputError(f"a {kind} must be 0 or more, not {str(value).strip()}")
+    return number
+
+
+def _parse_text(text: str, kind: str, units: Mapping[str, Unit]) -> float:
+    match = _QUANTITY.fullmatch(text.strip())
+    if not match:
+        raise InputError(f'cannot read "{text}" as a {kind}: {_example(units)}')
+    unit = match["unit"].strip()
+    if unit and not units:
+        raise InputError(f'"{text}" has a unit ("{unit}"), but a plain number is expected here')
+    if unit and unit not in units:
+        raise InputError(f'{unknown(f"{kind} unit", unit, units)} (in "{text}")')
+    power, factor = units[unit] if unit else (0, 1.0)
+    if match["inf"]:
+        return float(match["sign"] + "inf")
+    shifted = int(match["power"] or 0) + power
+    return float(f"{match['sign']}{match['digits']}e{shifted}") * factor
+
+
+def _example(units: Iterable[str]) -> str:
+    names = list(units)
+    if not names:
+        return 'write a number, such as "0.1"'
+    return f'write a number and a unit, such as "10 {names[len(names) // 2]}"'
+
+
+def _format(value: float, units: Mapping[str, Unit], exact: bool) -> str:
+    """Write `value` in the largest of the decimal `units` that makes it 1 or more."""
+    if not math.isfinite(value):
+        return str(value)
+    blank = "" if exact else " "
+    if not exact:
+        value = float(f"{value:.4g}")  # first, so that 999.96 becomes 1 k and not 1000
+    ordered = sorted(units.items(), key=lambda item: -item[1][0])
+    base = next(name for name, (power, _) in ordered if power == 0)
+    fitting = (name for name, (power, _) in ordered if abs(value) >= 10.0**power)
+    name = next(fitting, ordered[-1][0]) if value else base
+    return f"{_plain(value, -units[name][0])}{blank}{name}"
+
+
+def _plain(value: float, shift: int = 0) -> str:
+    """Write `value` * 10^`shift` with the shortest digits that give back the same float."""
+    digits = Decimal(repr(value)).scaleb(shift).normalize()
+    return f"{digits:f}" if -6 <= digits.adjusted() <= 15 else f"{digits:e}"

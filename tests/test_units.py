@@ -1,0 +1,143 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paracosm.errors import InputError
+from paracosm.units import (
+    format_bandwidth,
+    format_duration,
+    format_number,
+    format_size,
+    parse_bandwidth,
+    parse_duration,
+    parse_number,
+    parse_size,
+)
+
+PAIRS = [
+    (parse_duration, format_duration),
+    (parse_size, format_size),
+    (parse_bandwidth, format_bandwidth),
+]
+quantities = st.floats(min_value=0, max_value=1e300, allow_subnormal=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("20ms", 0.02),
+        ("1.5 ms", 0.0015),
+        ("0.3ms", 0.0003),
+        ("3us", 3e-6),
+        ("3 µs", 3e-6),
+        ("3 \u03bcs", 3e-6),
+        ("7ns", 7e-9),
+        ("2 min", 120.0),
+        ("1.5h", 5400.0),
+        ("1e-3 s", 0.001),
+        (".5e2ms", 0.05),
+        ("0.02", 0.02),
+        ("inf", math.inf),
+        (" +4s ", 4.0),
+        (3, 3.0),
+    ],
+)
+def test_durations_are_read_to_the_nearest_float(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1B", 1.0),
+        ("25 MiB", 25 * 2**20),
+        ("1.5kB", 1500.0),
+        ("2TB", 2e12),
+        ("8 bit", 1.0),
+        ("4kbit", 500.0),
+        ("1 Gbit", 1.25e8),
+    ],
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["10 Gbit/s", "10Gbit/s", "10Gbps", "1.25 GB/s", "1250000000", "10000 Mbit/s"]
+)
+def test_one_bandwidth_in_many_spellings(text):
+    assert parse_bandwidth(text) == 1.25e9
+
+
+def test_binary_bandwidth():
+    assert parse_bandwidth("2 MiB/s") == 2**21
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "words"),
+    [
+        (parse_bandwidth, "10 GBs", ['bandwidth unit "GBs"', 'did you mean "GB/s"?']),
+        (parse_bandwidth, "1 Gb/s", ['did you mean "Gbit/s"?']),
+        (parse_size, "10 GBs", ['size unit "GBs"', 'did you mean "GB"?']),
+        (parse_duration, "10 mss", ['did you mean "ms"?', '"10 mss"']),
+        (parse_duration, "-1ms", ["0 or more", "-1ms"]),
+        (parse_duration, -1, ["0 or more", "-1"]),
+        (parse_duration, math.nan, ["NaN"]),
+        (parse_duration, "nan", ["cannot read", '"nan"']),
+        (parse_duration, "", ['cannot read ""', "ms"]),
+        (parse_duration, "fast", ['cannot read "fast"']),
+        (parse_duration, "1.2.3 s", ["unit"]),
+        (parse_duration, True, ["not True"]),
+        (parse_duration, None, ["not None"]),
+        (parse_number, "3ms", ['unit ("ms")', "plain number"]),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_line(parse, text, words):
+    with pytest.raises(InputError) as caught:
+        parse(text)
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def test_negative_durations_where_allowed():
+    assert parse_duration("-1.5ms", signed=True) == -0.0015
+    assert parse_number("-3", signed=True) == -3.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (format_duration(0.02), "20 ms"),
+        (format_duration(0.02, exact=True), "20ms"),
+        (format_duration(0.0123456), "12.35 ms"),
+        (format_duration(0.99999), "1 s"),
+        (format_duration(0.0), "0 s"),
+        (format_duration(1e-12), "0.001 ns"),
+        (format_duration(math.inf), "inf"),
+        (format_size(25 * 2**20, exact=True), "25MiB"),
+        (format_size(25e6, exact=True), "25MB"),
+        (format_size(1), "1 B"),
+        (format_bandwidth(1.25e9), "10 Gbit/s"),
+        (format_number(10.0), "10"),
+        (format_number(0.1), "0.1"),
+    ],
+)
+def test_formats(text, expected):
+    assert text == expected
+
+
+@given(quantities)
+def test_exact_form_parses_back_equal(value):
+    for parse, write in PAIRS:
+        assert parse(write(value, exact=True)) == value
+    assert parse_number(format_number(value)) == value
+
+
+@given(quantities)
+def test_display_form_parses_back_to_four_digits(value):
+    for parse, write in PAIRS:
+        assert parse(write(value)) == pytest.approx(value, rel=5.1e-4, abs=1e-320)
