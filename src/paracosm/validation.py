@@ -1,0 +1,68 @@
+"""Read a mapping (a file, a command line) into a pydantic model, or say in one line why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from paracosm.errors import InputError, unknown
+
+__all__ = ["validated"]
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validated(model: type[Model], mapping: Mapping[str, Any], where: str) -> Model:
+    """Return `mapping` as an instance of `model`.
+
+    Raises:
+        InputError: for the first thing that is wrong, with `where` and the path of the key; an
+            unknown key is answered with the nearest known one.
+    """
+    try:
+        return model.model_validate(mapping)
+    except ValidationError as error:
+        raise InputError(f"{where}: {_first(error, model)}") from None
+
+
+def _first(error: ValidationError, model: type[BaseModel]) -> str:
+    problems = error.errors(include_url=False)
+    # A misspelt key is why another one is missing: it is the cause to name.
+    unknown_keys = [p for p in problems if p["type"] == "extra_forbidden"]
+    problem = (unknown_keys or problems)[0]
+    path = [str(part) for part in problem["loc"]]
+    if problem["type"] == "extra_forbidden":
+        fields = _fields(model, path[:-1])
+        return str(unknown("key", ".".join(path), _prefixed(fields, path[:-1])))
+    key = ".".join(path)
+    message = problem["msg"]
+    if problem["type"] == "value_error":
+        message = message.removeprefix("Value error, ")
+    else:
+        message = f"{message[0].lower()}{message[1:]}, got {problem['input']!r}"
+    return f"{key}: {message}" if key else message
+
+
+def _fields(model: type[BaseModel], path: list[str]) -> list[str]:
+    """Return the field names of the model that `path` leads to, through nested ones."""
+    for part in path:
+        if part.isdigit():
+            continue
+        field = model.model_fields.get(part)
+        nested = [] if field is None else _models_in(field.annotation)
+        if not nested:
+            return []
+        model = nested[0]
+    return list(model.model_fields)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]
+
+
+def _prefixed(names: list[str], path: list[str]) -> list[str]:
+    return [".".join([*path, name]) for name in names]
