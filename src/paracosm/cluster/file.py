@@ -1,0 +1,192 @@
+"""The cluster file (YAML), and the same as a mapping: `docs/cluster-file.md` describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from itertools import groupby
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from paracosm.cluster.builders import assemble, star_around
+from paracosm.cluster.cluster import Cluster, Node
+from paracosm.cluster.link import Link
+from paracosm.cluster.topology import Hierarchical, Ring, Switch, Topology
+from paracosm.errors import InputError
+from paracosm.units import (
+    format_bandwidth,
+    format_duration,
+    format_size,
+    parse_bandwidth,
+    parse_duration,
+    parse_size,
+)
+from paracosm.validation import validated
+
+__all__ = ["read", "read_file", "write"]
+
+Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth), Field(gt=0)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(allow_inf_nan=False)]
+Size = Annotated[float, BeforeValidator(parse_size), Field(gt=0)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Link(_Strict):
+    bandwidth: Bandwidth = inf
+    latency: Duration = 0.0
+    overhead: Duration = 0.0
+    duplex: Literal["full", "half"] = "full"
+    pipelined: bool = False
+
+    def over(self, link: Link) -> Link:
+        """Return `link` with the values that the file gives instead of its own."""
+        return replace(link, **{key: getattr(self, key) for key in _LINK & self.model_fields_set})
+
+
+class _Override(_Link):
+    between: tuple[str, str]
+
+
+class _Links(_Strict):
+    default: _Link = _Link()
+    between_groups: _Link | None = None
+    overrides: list[_Override] = []
+
+
+class _Nodes(_Strict):
+    count: int = Field(1, ge=1, strict=True)
+    speed: float = Field(1.0, gt=0, allow_inf_nan=False)
+    memory: Size | None = None
+    device: str | None = None
+
+
+def _as_list(value: Any) -> Any:
+    """Read `16` as `{count: 16}`, and one mapping as a list of one."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [] if value == 0 else [{"count": value}]
+    return [value] if isinstance(value, Mapping) else value
+
+
+class _File(_Strict):
+    topology: Literal["star", "switch", "ring", "hierarchical"]
+    workers: Annotated[list[_Nodes], BeforeValidator(_as_list)]
+    servers: Annotated[list[_Nodes], BeforeValidator(_as_list)] = []
+    placement: Literal["own", "workers"] = "own"
+    group_size: int | None = Field(None, ge=1, strict=True)
+    links: _Links = _Links()
+
+
+_LINK = set(_Link.model_fields)
+
+
+def read_file(path: str | Path) -> Cluster:
+    """Return the cluster that the YAML file at `path` describes; see `load_cluster`."""
+    try:
+        mapping = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f'no cluster file at "{path}"') from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f'cannot read the cluster file "{path}": {reason}') from None
+    return read(mapping, str(path))
+
+
+def read(mapping: Any, where: str) -> Cluster:
+    """Return the cluster that `mapping` describes; `where` it stands is named in errors."""
+    if not isinstance(mapping, Mapping):
+        raise InputError(f"{where}: a cluster is described by keys and values, such as workers: 4")
+    file = validated(_File, mapping, where)
+    try:
+        return _cluster(file)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def write(cluster: Cluster) -> dict[str, Any]:
+    """Return the mapping that `read` turns into an equal cluster; see `cluster_to_mapping`."""
+    topology = cluster.topology
+    nodes = [cluster.node(name) for name in cluster.workers]
+    mapping: dict[str, Any] = {"topology": topology.name, "workers": _write_nodes(nodes)}
+    if cluster.servers and cluster.placement == "own":
+        mapping["servers"] = _write_nodes([cluster.node(name) for name in cluster.servers])
+    elif cluster.servers:
+        mapping |= {"servers": len(cluster.servers), "placement": cluster.placement}
+    links: dict[str, Any] = {"default": _write_link(topology.link)}
+    if isinstance(topology, Hierarchical):
+        mapping["group_size"] = topology.group_size
+        links["between_groups"] = _write_link(topology.outer)
+    if cluster.overrides:
+        links["overrides"] = [
+            {"between": [a, b]} | _write_link(link) for a, b, link in cluster.overrides
+        ]
+    mapping["links"] = links
+    if read(mapping, "cluster") != cluster:
+        raise InputError("this cluster has names of its own, which a cluster file cannot say")
+    return mapping
+
+
+def _cluster(file: _File) -> Cluster:
+    workers, servers = _read_nodes(file.workers), _read_nodes(file.servers)
+    if file.placement == "workers":
+        if not servers:
+            raise InputError("placement: there are no servers to place")
+        if any(server != Node("") for server in servers):
+            raise InputError("servers: give only their number where placement is workers")
+    topology = _topology(file, len(workers), len(servers))
+    overrides = tuple((*entry.between, entry.over(topology.link)) for entry in file.links.overrides)
+    return assemble(workers, servers, topology, file.placement, overrides)
+
+
+def _topology(file: _File, workers: int, servers: int) -> Topology:
+    link = file.links.default.over(Link())
+    outer = file.links.between_groups
+    if file.topology == "hierarchical":
+        if file.group_size is None or outer is None:
+            raise InputError("topology hierarchical needs group_size and links.between_groups")
+        return Hierarchical(link, outer.over(Link()), file.group_size, workers)
+    if file.group_size is not None or outer is not None:
+        key = "links.between_groups" if file.group_size is None else "group_size"
+        raise InputError(f"{key} belongs to topology hierarchical, not {file.topology}")
+    if file.topology == "star":
+        return star_around(link, workers, servers, file.placement)
+    if file.topology == "switch":
+        return Switch(link)
+    if servers:
+        raise InputError("a ring joins workers only; topology star or switch takes servers")
+    return Ring(link, workers)
+
+
+def _read_nodes(groups: Iterable[_Nodes]) -> list[Node]:
+    return [
+        Node("", group.speed, group.memory, group.device)
+        for group in groups
+        for _ in range(group.count)
+    ]
+
+
+def _write_nodes(nodes: Iterable[Node]) -> list[dict[str, Any]]:
+    """Return one entry for each run of nodes that differ in name alone."""
+    entries = []
+    for node, run in groupby(replace(node, name="") for node in nodes):
+        entry: dict[str, Any] = {"count": len(list(run)), "speed": node.speed}
+        if node.memory is not None:
+            entry["memory"] = format_size(node.memory, exact=True)
+        if node.device is not None:
+            entry["device"] = node.device
+        entries.append(entry)
+    return entries
+
+
+def _write_link(link: Link) -> dict[str, Any]:
+    return asdict(link) | {
+        "bandwidth": format_bandwidth(link.bandwidth, exact=True),
+        "latency": format_duration(link.latency, exact=True),
+        "overhead": format_duration(link.overhead, exact=True),
+    }

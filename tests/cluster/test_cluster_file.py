@@ -1,0 +1,193 @@
+from math import inf
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paracosm.cluster import (
+    Cluster,
+    Link,
+    Node,
+    cluster_from_mapping,
+    cluster_to_mapping,
+    hierarchical,
+    load_cluster,
+    ring,
+    star,
+    switch,
+)
+from paracosm.cluster.builders import assemble
+from paracosm.errors import InputError
+
+FILE = """
+topology: star
+workers:
+  - count: 12
+    device: A100
+    memory: 80GiB
+  - count: 4
+    speed: 0.5
+servers: 2
+links:
+  default:
+    bandwidth: 10 Gbit/s
+    latency: 1 ms
+    overhead: 20us
+    duplex: half
+  overrides:
+    - between: [worker3, server0]
+      bandwidth: 1Gbit/s
+"""
+
+links = st.builds(
+    Link,
+    st.floats(1e-3, 1e15) | st.just(inf),
+    st.floats(0, 1e6),
+    st.floats(0, 1e6),
+    st.sampled_from(["full", "half"]),
+    st.booleans(),
+)
+nodes = st.builds(
+    Node,
+    st.just(""),
+    st.floats(1e-3, 1e3),
+    st.none() | st.floats(1, 1e15),
+    st.none() | st.sampled_from(["A100", "H100"]),
+)
+counts = st.integers(1, 6)
+placements = st.sampled_from(["own", "workers"])
+
+
+@st.composite
+def clusters(draw):
+    workers = draw(st.lists(nodes, min_size=1, max_size=5))
+    count, servers, placement = len(workers), draw(st.integers(1, 3)), draw(placements)
+    topology = draw(
+        st.sampled_from(
+            [
+                star(count, servers, draw(links), placement=placement),
+                switch(count, servers, draw(links), placement=placement),
+                hierarchical(count, draw(counts), draw(links), draw(links)),
+            ]
+        )
+    ).topology
+    server_nodes = [draw(nodes) if placement == "own" else Node("")] * servers
+    overrides = ()
+    if placement == "own":
+        overrides = (("worker0", "server0", draw(links)),)
+    return assemble(workers, server_nodes, topology, placement, overrides)
+
+
+def test_file(tmp_path):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(FILE)
+    cluster = load_cluster(path)
+    assert len(cluster.workers) == 16
+    assert cluster.servers == ("server0", "server1")
+    assert cluster.node("worker0") == Node("worker0", 1.0, 80 * 2.0**30, "A100")
+    assert cluster.node("worker12") == Node("worker12", 0.5)
+    assert cluster.link("worker0", "server1") == Link(1.25e9, 1e-3, 2e-5, "half")
+    assert cluster.link("server0", "worker3") == Link(1.25e8, 1e-3, 2e-5, "half")
+
+
+def test_example_in_the_documentation_is_a_cluster_file():
+    page = Path(__file__).parents[2] / "docs" / "cluster-file.md"
+    examples = page.read_text(encoding="utf-8").split("```yaml\n")[1:]
+    assert examples
+    for example in examples:
+        cluster = cluster_from_mapping(yaml.safe_load(example.split("```")[0]))
+        assert isinstance(cluster, Cluster)
+
+
+@given(clusters())
+def test_round_trip(cluster):
+    assert cluster_from_mapping(cluster_to_mapping(cluster)) == cluster
+
+
+def test_round_trip_of_a_ring():
+    cluster = ring(5, Link(1e9, 1e-6, pipelined=True))
+    assert cluster_from_mapping(cluster_to_mapping(cluster)) == cluster
+
+
+def test_names_of_its_own_cannot_be_written():
+    plain = switch(1)
+    named = Cluster((Node("alice"),), ("alice",), (), plain.topology)
+    with pytest.raises(InputError, match="names of its own"):
+        cluster_to_mapping(named)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"links": {"default": {"bandwith": 3}}}, ["links.default.bandwith", "bandwidth"]),
+        ({"toplogy": "star"}, ['"toplogy"', "topology"]),
+        ({"topology": "torus"}, ["topology", "star", "hierarchical", "torus"]),
+        ({"links": {"default": {"bandwidth": 0}}}, ["links.default.bandwidth", "greater than 0"]),
+        ({"links": {"default": {"bandwidth": "10 GBs"}}}, ["links.default.bandwidth", '"GB/s"']),
+        ({"links": {"default": {"latency": "-1ms"}}}, ["links.default.latency", "0 or more"]),
+        ({"links": {"default": {"latency": "inf"}}}, ["links.default.latency", "finite"]),
+        ({"links": {"default": {"duplex": "both"}}}, ["links.default.duplex", "half"]),
+        ({"workers": 0}, ["at least 1 worker"]),
+        ({"workers": []}, ["at least 1 worker"]),
+        ({"workers": {"count": 0}}, ["workers", "count", "1"]),
+        ({"workers": {"count": 2, "speed": 0}}, ["speed", "greater than 0"]),
+        ({"workers": "4"}, ["workers", "'4'"]),
+        ({"servers": 0}, ["at least 1 server"]),
+        ({"topology": "ring"}, ["ring", "workers only"]),
+        ({"group_size": 2}, ["group_size", "hierarchical", "star"]),
+        ({"links": {"between_groups": {"latency": 1}}}, ["links.between_groups", "hierarchical"]),
+        ({"topology": "hierarchical"}, ["needs group_size and links.between_groups"]),
+        ({"servers": {"speed": 2}, "placement": "workers"}, ["servers", "only their number"]),
+        ({"topology": "switch", "servers": 0, "placement": "workers"}, ["no servers to place"]),
+        (
+            {"links": {"overrides": [{"between": ["worker0", "worker9"]}]}},
+            ['"worker9"', "did you mean"],
+        ),
+        (
+            {"links": {"overrides": [{"between": ["worker0", "worker0"]}]}},
+            ["live on one node"],
+        ),
+        (
+            {
+                "links": {
+                    "overrides": [
+                        {"between": ["worker0", "server0"]},
+                        {"between": ["server0", "worker0"]},
+                    ]
+                }
+            },
+            ["overridden twice"],
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line_with_its_key(change, words):
+    with pytest.raises(InputError) as caught:
+        cluster_from_mapping({"topology": "star", "workers": 4, "servers": 1} | change)
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("workers: [", "cannot read the cluster file"),
+        ("- 3", "keys and values"),
+        ("", "keys and values"),
+    ],
+)
+def test_broken_files(tmp_path, content, words):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(content)
+    with pytest.raises(InputError, match=words) as caught:
+        load_cluster(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(InputError, match="no cluster file at"):
+        load_cluster(tmp_path / "nowhere.yaml")
