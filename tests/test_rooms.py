@@ -1,0 +1,102 @@
+"""The code against the table of rooms in docs/architecture.md: who may import whom."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import paracosm
+
+PACKAGE = Path(paracosm.__file__).parent
+
+# Every room may import `errors`; those that read files or flags with pydantic, `validation`.
+FLOOR_1 = {"units", "cluster", "timing", "timeline"}
+FLOOR_2 = {"engine", "graphs", "replay", "faults"}
+FLOOR_3 = {"profiling", "prediction", "training", "relaxation", "emulation"}
+BELOW_STUDY = FLOOR_1 | FLOOR_2 | FLOOR_3
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "validation": set(),
+    "units": set(),
+    "cluster": {"units", "validation"},
+    "timing": {"units", "validation"},
+    "timeline": {"units"},
+    "engine": {"cluster", "timing", "timeline"},
+    "training": {"engine", "cluster", "timing", "timeline", "faults", "units", "validation"},
+    "study": BELOW_STUDY | {"validation"},
+    "report": {"study", "timeline", "units"},
+    "cli": BELOW_STUDY | {"study", "report", "validation"},
+}
+
+
+def room_of(module: str) -> str:
+    """`paracosm.engine.ports` lives in `engine`; the package's own `__init__` in no room."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports(path: Path) -> set[str]:
+    """Return the rooms that the file imports, wherever in it the import stands."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [node.module or ""]
+            if node.module == "paracosm":
+                names = [f"paracosm.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found |= {room_of(name) for name in names if name.split(".")[0] == "paracosm"}
+    return found - {""}
+
+
+def rooms_and_files() -> list[tuple[str, Path]]:
+    files = sorted(PACKAGE.rglob("*.py"))
+    return [(path.relative_to(PACKAGE).parts[0].removesuffix(".py"), path) for path in files]
+
+
+def test_every_import_is_allowed_by_the_table() -> None:
+    forbidden = [
+        f"{path.relative_to(PACKAGE)} imports {other}"
+        for room, path in rooms_and_files()
+        if room != "__init__"
+        for other in sorted(imports(path) - MAY_IMPORT[room] - {room, "errors"})
+    ]
+    assert forbidden == []
+
+
+def test_the_table_knows_every_room() -> None:
+    assert {room for room, _ in rooms_and_files()} - {"__init__"} <= MAY_IMPORT.keys()
+
+
+def test_rooms_hand_out_names_and_hold_no_code() -> None:
+    for path in PACKAGE.rglob("*/__init__.py"):
+        for node in ast.parse(path.read_text()).body:
+            is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            is_all = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+            assert is_docstring or is_all or isinstance(node, ast.ImportFrom), path
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the top-level modules that a fresh interpreter has loaded after `statement`."""
+    program = f"import sys; {statement}; print(*{{m.split('.')[0] for m in sys.modules}})"
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    return set(done.stdout.split())
+
+
+HEAVY = {"torch", "sklearn", "matplotlib", "plotly", "pyarrow", "tensorflow", "jax"}
+
+
+def test_importing_paracosm_loads_nothing_heavy() -> None:
+    assert not loaded_by("import paracosm") & (HEAVY | {"numpy", "scipy", "pydantic"})
+
+
+def test_importing_the_rooms_loads_nothing_heavy() -> None:
+    rooms = "engine, cluster, timing, timeline, training, study, report, cli"
+    for room in rooms.split(", "):
+        assert not loaded_by(f"import paracosm.{room}") & HEAVY, room
