@@ -1,0 +1,7 @@
+"""Data sets, and how they are divided among workers."""
+
+from paracosm.training.data.dataset import DataSet
+from paracosm.training.data.load import DATA_SETS, load_data
+from paracosm.training.data.shards import BatchSampler, make_shards
+
+__all__ = ["DATA_SETS", "BatchSampler", "DataSet", "load_data", "make_shards"]

@@ -1,0 +1,104 @@
+"""The parameters of a model as one flat vector, partitioned over parameter servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from paracosm.errors import InputError
+
+__all__ = ["ParameterLayout", "partition"]
+
+_BYTES = 4  # of a float32
+
+
+@dataclass(frozen=True)
+class ParameterLayout:
+    """Where each trainable tensor of a module lies in one flat float32 vector.
+
+    The tensors of one server are contiguous: `slices[s]` is what server `s` holds. Tensors that
+    do not require a gradient are no parameters; they stay in the module.
+    """
+
+    names: tuple[str, ...]  # in the order of the flat vector
+    shapes: tuple[torch.Size, ...]
+    sizes: tuple[int, ...]  # elements of each tensor
+    slices: tuple[slice, ...]  # of the flat vector, one for each server
+
+    @classmethod
+    def of(cls, module: nn.Module, servers: int = 1) -> ParameterLayout:
+        """Lay out the trainable tensors of `module` for a number of parameter servers.
+
+        Raises:
+            InputError: no trainable tensor, one that is not float32, or fewer than servers.
+        """
+        tensors = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        if not tensors:
+            raise InputError("the model has no parameters to train")
+        for name, tensor in tensors:
+            if tensor.dtype != torch.float32:
+                raise InputError(f'the model\'s parameter "{name}" is {tensor.dtype}, not float32')
+        if servers > len(tensors):
+            raise InputError(
+                f"{servers} servers for a model of {len(tensors)} tensors: "
+                f"at most {len(tensors)} servers can hold one each"
+            )
+        parts = partition([tensor.numel() for _, tensor in tensors], servers)
+        order = [index for part in parts for index in part]
+        slices, begin = [], 0
+        for part in parts:
+            end = begin + sum(tensors[index][1].numel() for index in part)
+            slices.append(slice(begin, end))
+            begin = end
+        return cls(
+            names=tuple(tensors[index][0] for index in order),
+            shapes=tuple(tensors[index][1].shape for index in order),
+            sizes=tuple(tensors[index][1].numel() for index in order),
+            slices=tuple(slices),
+        )
+
+    @property
+    def size(self) -> int:
+        """The number of elements of the flat vector."""
+        return sum(self.sizes)
+
+    @property
+    def bytes_per_server(self) -> tuple[int, ...]:
+        """The bytes of parameters that each server holds."""
+        return tuple(_BYTES * (part.stop - part.start) for part in self.slices)
+
+    def flatten(self, module: nn.Module) -> Tensor:
+        """Return a copy of the module's parameters as a flat vector."""
+        tensors = dict(module.named_parameters())
+        return torch.cat([tensors[name].detach().reshape(-1) for name in self.names])
+
+    def unflatten(self, flat: Tensor) -> dict[str, Tensor]:
+        """Return the named tensors in a flat vector: views, no copies; works under `vmap`."""
+        parts = torch.split(flat, list(self.sizes))
+        return {
+            name: part.view(shape)
+            for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
+        }
+
+
+def partition(sizes: Sequence[int], servers: int) -> list[list[int]]:
+    """Assign tensors to servers: the largest first, each to the lightest server.
+
+    This is the greedy strategy of TensorFlow's parameter servers (`GreedyLoadBalancingStrategy`),
+    fed in order of size (Graham's LPT rule). Ties go to the lower index.
+
+    Returns:
+        For each server the indices of its tensors, ascending.
+    """
+    if servers < 1:
+        raise InputError(f"{servers} servers: at least one is needed")
+    loads = [0] * servers
+    parts: list[list[int]] = [[] for _ in range(servers)]
+    for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
+        lightest = min(range(servers), key=loads.__getitem__)
+        loads[lightest] += sizes[index]
+        parts[lightest].append(index)
+    return [sorted(part) for part in parts]
