@@ -1,0 +1,98 @@
+"""What an algorithm is: what each worker does and, where there are servers, what a server does.
+
+An algorithm is a frozen dataclass whose fields are its parameters and whose coroutines are written
+as one would explain them: `await me.compute_gradient()`, `me.push(...)`, `await me.pull()` at a
+worker; `await server.receive()`, `await server.apply(...)`, `server.answer(...)` at a server. The
+run's end, metrics, random streams and the difference between one and several servers are the roles'
+concern (`paracosm.training.roles`), so the coroutines loop for ever. All values that they handle
+are arrays with arithmetic (PyTorch vectors; vectors of length zero in timing-only mode).
+
+Adding one: write the file, list it in `registry.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+from paracosm.errors import InputError
+
+if TYPE_CHECKING:
+    from paracosm.training.roles import ParameterServer, TrainingWorker
+
+__all__ = ["Algorithm", "Exchange", "Topology"]
+
+Topology = Literal["server", "all-reduce", "peers", "local"]
+
+
+class Exchange(NamedTuple):
+    """The pattern of a simple exchange with one server: compute, push, pull, again.
+
+    Attributes:
+        pushes: how many make an update.
+        answer_all: whether an update answers all workers, or every push at once its own.
+    """
+
+    pushes: int
+    answer_all: bool = False
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Base of all algorithms: gradients go to parameter servers, fresh parameters come back."""
+
+    name: ClassVar[str]
+    topologies: ClassVar[tuple[Topology, ...]] = ("server",)
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether workers may have to abandon a gradient before it is done."""
+        return False
+
+    async def work(self, me: TrainingWorker) -> None:
+        """What a worker does: compute a gradient, push it, pull the parameters, again."""
+        while True:
+            me.push(await me.compute_gradient())
+            await me.pull()
+
+    async def serve(self, server: ParameterServer) -> None:
+        """What a parameter server does; only where the topology is "server"."""
+        raise TypeError(f"{self.name} has no parameter server")
+
+    async def listen(self, me: TrainingWorker) -> None:
+        """What a worker does beside its work when others speak to it; only among "peers"."""
+
+    def check(self, workers: int) -> None:
+        """Raise InputError if the algorithm makes no sense with so many workers."""
+
+    def gradients_per_update(self, workers: int) -> int:
+        """Return how many gradients go into one update."""
+        return 1
+
+    def exchange(self, workers: int) -> Exchange | None:
+        """Return the pattern of the exchange with one server, where it is a simple one.
+
+        Such a schedule can be computed without running `work` and `serve`, many times faster.
+        """
+        return None
+
+    def topology_for(self, wanted: Topology | None) -> Topology:
+        """Return `wanted`, or the algorithm's own topology when nothing is wanted.
+
+        Raises:
+            InputError: if the algorithm does not run on the one that is wanted.
+        """
+        if wanted is not None and wanted not in self.topologies:
+            raise InputError(
+                f'{self.name} does not run on topology "{wanted}": '
+                f"use {' or '.join(self.topologies)}"
+            )
+        return wanted or self.topologies[0]
+
+    def __str__(self) -> str:
+        changed = [
+            f"{field.name}={getattr(self, field.name)}"
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{self.name}({', '.join(changed)})" if changed else self.name

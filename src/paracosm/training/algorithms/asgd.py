@@ -1,0 +1,31 @@
+"""Asynchronous SGD: every gradient is applied as it arrives, however old."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from paracosm.training.algorithms.algorithm import Algorithm, Exchange
+
+if TYPE_CHECKING:
+    from paracosm.training.roles import ParameterServer
+
+
+@dataclass(frozen=True)
+class ASGD(Algorithm):
+    """theta <- theta - eta g_i, with g_i computed from the parameters that worker i read.
+
+    Dean et al., "Large Scale Distributed Deep Networks", 2012 (Downpour SGD); Zhang, Tanimura,
+    Nakada, section 2.2.2.
+    """
+
+    name: ClassVar[str] = "asgd"
+
+    def exchange(self, workers: int) -> Exchange:
+        return Exchange(1)
+
+    async def serve(self, server: ParameterServer) -> None:
+        while True:
+            push = await server.receive()
+            await server.apply([push])
+            server.answer(push.worker)

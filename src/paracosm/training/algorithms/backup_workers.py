@@ -1,0 +1,66 @@
+"""Synchronous SGD with backup workers: the slowest few of each round are not waited for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from paracosm.errors import InputError
+from paracosm.training.algorithms.algorithm import Algorithm
+
+if TYPE_CHECKING:
+    from paracosm.training.contribution import Contribution
+    from paracosm.training.roles import ParameterServer, TrainingWorker
+
+
+@dataclass(frozen=True)
+class BackupWorkers(Algorithm):
+    """theta <- theta - eta mean of the first N fresh gradients of N + b workers.
+
+    A gradient that comes too late for its round is dropped, and its worker joins the round that
+    goes on (Chen et al., "Revisiting Distributed Synchronous SGD", 2016, section 3.2). With
+    `interrupt` every round starts afresh: the new parameters go to all workers, and one that is
+    still computing abandons its gradient.
+    """
+
+    name: ClassVar[str] = "backup-workers"
+    backups: int = 1
+    interrupt: bool = False
+
+    @property
+    def interrupts(self) -> bool:
+        return self.interrupt
+
+    def check(self, workers: int) -> None:
+        if not 0 <= self.backups < workers:
+            raise InputError(
+                f"backup-workers: backups must be at least 0 and below the number of workers "
+                f"({workers}), got {self.backups}"
+            )
+
+    def gradients_per_update(self, workers: int) -> int:
+        return workers - self.backups
+
+    async def work(self, me: TrainingWorker) -> None:
+        if not self.interrupt:
+            await super().work(me)
+        while True:
+            gradient = await me.compute_gradient_unless_answered()
+            if gradient is not None:
+                me.push(gradient)
+            await me.pull()
+
+    async def serve(self, server: ParameterServer) -> None:
+        needed = len(server.workers) - self.backups
+        while True:
+            fresh: list[Contribution] = []
+            while len(fresh) < needed:
+                push = await server.receive()
+                if push.staleness == 0:
+                    fresh.append(push)
+                else:
+                    push.drop()
+                    if not self.interrupt:
+                        server.answer(push.worker)
+            await server.apply(fresh)
+            server.answer(*(server.workers if self.interrupt else (c.worker for c in fresh)))

@@ -1,0 +1,28 @@
+"""Plain minibatch SGD on one worker, the baseline of every comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from paracosm.errors import InputError
+from paracosm.training.algorithms.algorithm import Algorithm, Topology
+
+if TYPE_CHECKING:
+    from paracosm.training.roles import TrainingWorker
+
+
+@dataclass(frozen=True)
+class Sequential(Algorithm):
+    """One worker, no exchange: theta <- theta - eta g(theta)."""
+
+    name: ClassVar[str] = "sequential"
+    topologies: ClassVar[tuple[Topology, ...]] = ("local",)
+
+    async def work(self, me: TrainingWorker) -> None:
+        while True:
+            await me.apply(await me.compute_gradient())
+
+    def check(self, workers: int) -> None:
+        if workers != 1:
+            raise InputError(f"sequential runs on 1 worker, not {workers}: use ssgd or asgd")

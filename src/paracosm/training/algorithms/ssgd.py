@@ -1,0 +1,39 @@
+"""Synchronous SGD: every update waits for a gradient of every worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from paracosm.training.algorithms.algorithm import Algorithm, Exchange, Topology
+
+if TYPE_CHECKING:
+    from paracosm.training.roles import ParameterServer, TrainingWorker
+
+
+@dataclass(frozen=True)
+class SSGD(Algorithm):
+    """theta <- theta - eta mean_i g_i(theta), through parameter servers or by an all-reduce.
+
+    Zhang, Tanimura, Nakada, section 2.2.1.
+    """
+
+    name: ClassVar[str] = "ssgd"
+    topologies: ClassVar[tuple[Topology, ...]] = ("server", "all-reduce")
+
+    def gradients_per_update(self, workers: int) -> int:
+        return workers
+
+    def exchange(self, workers: int) -> Exchange:
+        return Exchange(workers, answer_all=True)
+
+    async def work(self, me: TrainingWorker) -> None:
+        if me.topology == "server":
+            await super().work(me)
+        while True:
+            await me.all_reduce_gradient(await me.compute_gradient())
+
+    async def serve(self, server: ParameterServer) -> None:
+        while True:
+            await server.apply([await server.receive() for _ in server.workers])
+            server.answer(*server.workers)

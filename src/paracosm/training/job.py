@@ -1,0 +1,217 @@
+"""One run's shared state: who takes part, what counts as an update, when the run is over."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from paracosm.cluster import ring_all_reduce
+from paracosm.timing import Constant
+from paracosm.training.algorithms import parse_algorithm
+from paracosm.training.roles.all_reduce import AllReduce
+from paracosm.training.store import Store
+from paracosm.training.streams import Stream, generator
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from paracosm.cluster import Cluster
+    from paracosm.engine import Simulator
+    from paracosm.training.config import TrainConfig
+    from paracosm.training.contribution import Contribution
+    from paracosm.training.metrics import MetricSink
+    from paracosm.training.numerics import Numerics
+    from paracosm.training.schedule import Schedule
+
+__all__ = ["Diverged", "Divergence", "Job", "Progress"]
+
+Progress = Callable[[int, float], None]
+"""Called after every update with the number of updates and the virtual time."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first gradient whose loss exploded or was not a number."""
+
+    update: int
+    worker: str
+    staleness: int
+    loss: float
+
+    def __str__(self) -> str:
+        what = "is not finite" if not math.isfinite(self.loss) else f"exploded to {self.loss:.3g}"
+        return (
+            f"the loss {what} at update {self.update}, by a gradient of {self.worker} "
+            f"that was {self.staleness} updates old"
+        )
+
+
+class Diverged(Exception):  # noqa: N818 - not an error of the program: it ends a run
+    """The run ends because its loss exploded."""
+
+
+class Job:
+    """What the workers and servers of one run share."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        seed: int,
+        cluster: Cluster,
+        numerics: Numerics,
+        sim: Simulator,
+        sink: MetricSink,
+        progress: Progress | None,
+    ) -> None:
+        self.config = config
+        self.algorithm = parse_algorithm(config.algorithm)
+        self.topology = self.algorithm.topology_for(config.topology)
+        self.workers = cluster.workers
+        self.servers = cluster.servers if self.topology == "server" else ("",)
+        self.numerics = numerics
+        self.initial = numerics.initial()
+        self.last_update = config.updates
+        self.updates = 0
+        self.examples = 0
+        self.staleness_total = 0
+        self.contributions = 0
+        self.end: float | None = None
+        self.divergence: Divergence | None = None
+        self.final: dict[str, float] = {}
+        self.stores: list[Store] = []
+        self._seed = seed
+        self._cluster = cluster
+        self._sim = sim
+        self._compute = config.compute_distribution()
+        self._metric = sink.metric
+        self._progress = progress
+        self._period = config.evaluation_period()
+        self._servers_running = len(self.servers)
+        self.all_reduce = AllReduce(sim, len(self.workers), self._all_reduce_time())
+        self._started = time.perf_counter()
+
+    @property
+    def wall_time(self) -> float:
+        """Seconds of real time since the job was made."""
+        return time.perf_counter() - self._started
+
+    def new_store(self, parameters: Any) -> Store:
+        """Return a store whose updates this job is told of."""
+        store = Store(parameters, self.numerics.rule(), self, self.numerics.real)
+        self.stores.append(store)
+        return store
+
+    def neighbour_stream(self, worker: int) -> np.random.Generator:
+        """Return the worker's stream of random neighbours."""
+        return generator(self._seed, Stream.NEIGHBOURS, worker)
+
+    def part(self, server: int) -> slice | None:
+        """Return the server's part of the flat vector; None when it is all of it."""
+        return None if len(self.servers) == 1 else self.numerics.parts[server]
+
+    def compute_times(self, worker: int) -> Iterator[float] | None:
+        """Return the worker's compute times, without end; None when they are measured."""
+        distribution = self._compute
+        if distribution is None:
+            return None
+        speed = self._cluster.node(self.workers[worker]).speed
+        stream = generator(self._seed, Stream.COMPUTE, worker)
+        return distribution.scaled(speed).draws(stream)
+
+    def update_sampler(self, server: int) -> Callable[[], float] | None:
+        """Return the source of the server's update times; None when updates take no time."""
+        distribution = self.config.update_distribution()
+        if distribution == Constant(0.0):
+            return None
+        speed = self._cluster.node(self.servers[server]).speed
+        stream = generator(self._seed, Stream.SERVER, server)
+        return distribution.scaled(speed).sampler(stream)
+
+    def parameters(self) -> Any:
+        """Return the flat vector that the run has reached: of the servers, or the peers' mean."""
+        if self.topology == "peers":
+            return sum(store.parameters for store in self.stores) / len(self.stores)
+        return self.numerics.join([store.parameters for store in self.stores])
+
+    def _all_reduce_time(self) -> float:
+        if self.topology != "all-reduce" or len(self.workers) == 1:
+            return 0.0
+        ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
+        links = [self._cluster.link(source, target) for source, target in ring]
+        return ring_all_reduce(len(self.workers), sum(self.numerics.sizes), links)
+
+    def updated(
+        self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
+    ) -> None:
+        """Record an update; with several servers, it is made once the last of them made it."""
+        if len(self.servers) > 1 and min(s.version for s in self.stores) == self.updates:
+            return
+        self.updates += 1
+        now = self._sim.now
+        self.end = now
+        self.contributions += len(contributions)
+        self.staleness_total += sum(staleness)
+        wall = self.wall_time
+        for contribution, age in zip(contributions, staleness, strict=True):
+            self.examples += contribution.gradient.examples
+            self._metric(now, wall, contribution.worker, "staleness", age, self.updates)
+        if self.numerics.real:
+            self._check_losses(now, wall, contributions, staleness)
+            if self.updates % self._period == 0:
+                self.evaluate()
+        if self._progress is not None:
+            self._progress(self.updates, now)
+        if self.updates >= self.last_update and self.topology != "server":
+            self._sim.stop()
+
+    def _check_losses(
+        self,
+        now: float,
+        wall: float,
+        contributions: Sequence[Contribution],
+        staleness: Sequence[int],
+    ) -> None:
+        for contribution, age in zip(contributions, staleness, strict=True):
+            loss = contribution.gradient.loss
+            worker = contribution.worker
+            self._metric(now, wall, worker, "minibatch_loss", loss, self.updates)
+            # Written so that a loss that is not a number counts.
+            if self.divergence is None and not loss <= self.config.loss_limit:
+                self.divergence = Divergence(self.updates, worker, age, loss)
+        if self.divergence is not None and not self.config.keep_going:
+            raise Diverged
+
+    def adopt(self, schedule: Schedule) -> None:
+        """Record the updates of a schedule that was played without this job."""
+        pushes = len(schedule.time) // self.last_update
+        wall, batch, names, metric = self.wall_time, self.config.batch, self.workers, self._metric
+        columns = (schedule.time.tolist(), schedule.worker.tolist(), schedule.staleness.tolist())
+        for number, (now, worker, age) in enumerate(zip(*columns, strict=True)):
+            metric(now, wall, names[worker], "staleness", age, number // pushes + 1)
+        self.updates = self.last_update
+        self.contributions = len(schedule.time)
+        self.examples = self.contributions * batch
+        self.staleness_total = int(schedule.staleness.sum())
+        self.end = float(schedule.time[-1])
+        if self._progress is not None:
+            self._progress(self.updates, self.end)
+
+    def evaluate(self) -> None:
+        """Evaluate the parameters as they are now, unless that was done at this update."""
+        if self.final.get("step") == self.updates:
+            return
+        metrics = self.numerics.evaluate(self.parameters())
+        now, wall = self._sim.now, self.wall_time
+        for name, value in metrics.items():
+            self._metric(now, wall, "evaluation", name, value, self.updates)
+        self._metric(now, wall, "evaluation", "examples", self.examples, self.updates)
+        self.final = {**metrics, "step": self.updates}
+
+    def server_finished(self) -> None:
+        """End the run once every server has made its last update and its answers arrived."""
+        self._servers_running -= 1
+        if not self._servers_running:
+            self._sim.stop()

@@ -1,0 +1,186 @@
+"""What is really computed in a run: everything (PyTorch), or nothing (timing-only mode)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from paracosm.errors import require
+from paracosm.training.config import MEASURED, TrainConfig
+from paracosm.training.contribution import Pending
+from paracosm.training.optimizers import parse_optimizer
+from paracosm.training.store import Rule
+from paracosm.training.streams import Stream, generator, torch_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Numerics", "prepare_numerics"]
+
+
+class Numerics(Protocol):
+    """The computing side of a run."""
+
+    real: bool
+    parts: tuple[slice, ...]
+    """Which part of the flat parameter vector belongs to which server."""
+    sizes: tuple[float, ...]
+    """Bytes of each part, as a message."""
+
+    def initial(self) -> Any:
+        """Return the flat vector of initial parameters."""
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        """Return the flat vector that consists of the servers' parts."""
+
+    def request(self, worker: int, parameters: Any) -> Pending:
+        """Ask for a gradient of the worker's next minibatch at the flat vector `parameters`."""
+
+    def rule(self) -> Rule:
+        """Return an update rule with a state of its own."""
+
+    def evaluate(self, parameters: Any) -> dict[str, float]:
+        """Return the metrics of an evaluation by name."""
+
+    def describe(self) -> str:
+        """Say how gradients were computed."""
+
+    def close(self) -> None:
+        """Release what the computing holds, such as a pool of processes."""
+
+
+def prepare_numerics(config: TrainConfig, seed: int, workers: int, servers: int) -> Numerics:
+    """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
+
+    Raises:
+        InputError: if model, data, shards or optimizer cannot be built.
+        MissingExtraError: if PyTorch is needed and not installed.
+    """
+    if config.timing_only and (config.message_size or config.costless_messages()):
+        return _Nothing((config.message_size or 0.0) / servers, servers)
+    require("torch", "torch", "training a model")
+    computing = _Computing(config, seed, workers, servers)
+    return _Nothing.like(computing) if config.timing_only else computing
+
+
+class _Nothing:
+    """Vectors of length zero, so that algorithms go through their motions at no cost."""
+
+    real = False
+    loss = float("nan")
+    gradient = np.zeros(0, dtype=np.float32)
+
+    def __init__(self, size: float, servers: int) -> None:
+        self.parts = (slice(0, 0),) * servers
+        self.sizes = (size,) * servers
+
+    @classmethod
+    def like(cls, computing: Numerics) -> _Nothing:
+        """Return a stand-in whose messages are as large as those of `computing`."""
+        nothing = cls(0.0, len(computing.parts))
+        nothing.sizes = computing.sizes
+        return nothing
+
+    def initial(self) -> Any:
+        return self.gradient
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        return self.gradient
+
+    def request(self, worker: int, parameters: Any) -> Pending:
+        return self
+
+    def result(self) -> Any:
+        return self
+
+    def discard(self) -> None:
+        pass
+
+    def rule(self) -> Rule:
+        return lambda parameters, direction, step: parameters
+
+    def evaluate(self, parameters: Any) -> dict[str, float]:
+        return {}
+
+    def describe(self) -> str:
+        return "none (timing only)"
+
+    def close(self) -> None:
+        pass
+
+
+class _Computing:
+    """The model, its data and its gradients, in PyTorch."""
+
+    real = True
+
+    def __init__(self, config: TrainConfig, seed: int, workers: int, servers: int) -> None:
+        import torch
+
+        from paracosm.training.data import BatchSampler, load_data, make_shards
+        from paracosm.training.gradients import make_gradients
+        from paracosm.training.models import build_model
+        from paracosm.training.parameters import ParameterLayout
+
+        torch.set_num_threads(1)  # small models lose more than they gain by more
+        self._config = config
+        self._data = load_data(config.data, config.data_dir)
+        self._model = build_model(config.model, self._data, torch_seed(seed, Stream.MODEL))
+        self._layout = ParameterLayout.of(self._model.module, servers)
+        self.parts = self._layout.slices
+        self.sizes = self._message_sizes()
+        targets = self._data.train_y.numpy()
+        shards = make_shards(targets, workers, config.shards, generator(seed, Stream.SHARDS))
+        self._samplers = [
+            BatchSampler(shard, config.batch, generator(seed, Stream.BATCHES, worker))
+            for worker, shard in enumerate(shards)
+        ]
+        self._gradients = make_gradients(
+            self._model,
+            self._layout,
+            self._data,
+            mode="off" if config.compute == MEASURED else config.lookahead,
+            workers_hint=workers,
+            seed=torch_seed(seed, Stream.DROPOUT),
+        )
+        self._optimizer = parse_optimizer(config.optimizer)
+        self._optimizer.rule(config.lr)  # an option that it does not take is refused before the run
+
+    def _message_sizes(self) -> tuple[float, ...]:
+        sizes = tuple(float(size) for size in self._layout.bytes_per_server)
+        if self._config.message_size is None:
+            return sizes
+        return tuple(self._config.message_size * size / sum(sizes) for size in sizes)
+
+    def initial(self) -> Any:
+        return self._layout.flatten(self._model.module)
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        import torch
+
+        return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+    def request(self, worker: int, parameters: Any) -> Pending:
+        pending: Pending = self._gradients.request(parameters, self._samplers[worker].next())
+        return pending
+
+    def rule(self) -> Rule:
+        return self._optimizer.rule(self._config.lr)
+
+    def evaluate(self, parameters: Any) -> dict[str, float]:
+        from paracosm.training.gradients import evaluate
+
+        data = self._data
+        loss, _ = evaluate(self._model, self._layout, parameters, data.train_x, data.train_y)
+        test_loss, accuracy = evaluate(
+            self._model, self._layout, parameters, data.test_x, data.test_y
+        )
+        metrics = {"loss": loss, "test_loss": test_loss}
+        return metrics if accuracy is None else {**metrics, "accuracy": accuracy}
+
+    def describe(self) -> str:
+        return self._gradients.describe()
+
+    def close(self) -> None:
+        self._gradients.close()

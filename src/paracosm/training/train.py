@@ -1,0 +1,196 @@
+"""Run a hybrid simulation: real gradients in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from paracosm.cluster import Cluster
+from paracosm.engine import Simulator
+from paracosm.timeline import Timeline
+from paracosm.timing import Distribution
+from paracosm.training.config import TrainConfig
+from paracosm.training.job import Diverged, Job, Progress
+from paracosm.training.metrics import Metrics, MetricSink
+from paracosm.training.numerics import prepare_numerics
+from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.schedule import BusyTimes, play_schedule, simple_exchange
+
+__all__ = ["TrainingResult", "train"]
+
+_SPANS_PER_GRADIENT = 6
+_MOST_SPANS = 1_000_000
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a run came to.
+
+    Attributes:
+        summary: the key figures by the names that `summary.json` uses.
+        timeline: every span of the run; None when it was not recorded.
+        metrics: the sink that took the measurements.
+        parameters: the flat vector that the run ended with (of length zero in timing-only mode).
+    """
+
+    summary: dict[str, Any]
+    timeline: Timeline | None
+    metrics: MetricSink
+    parameters: Any = field(repr=False)
+
+
+def train(
+    config: TrainConfig,
+    seed: int = 0,
+    metrics: MetricSink | None = None,
+    progress: Progress | None = None,
+    log: bool = False,
+) -> TrainingResult:
+    """Train on an imagined cluster.
+
+    Gradients are really computed, from the parameters that each worker would have read; how long
+    they take and when they arrive is virtual time. An interrupt (Ctrl-C) ends the run with what it
+    has, as does a loss that explodes, unless `config.keep_going`.
+
+    Args:
+        config: what to train, how, and on which cluster.
+        seed: decides everything that is random.
+        metrics: takes the measurements as they are made; by default they are kept in memory.
+        progress: called after every update.
+        log: print a line for every event of the simulation.
+
+    Raises:
+        InputError: if the configuration cannot be used.
+        MissingExtraError: if PyTorch or scikit-learn is needed and not installed.
+    """
+    cluster = config.resolve_cluster()
+    config.check(cluster)
+    metrics = Metrics() if metrics is None else metrics
+    servers = len(cluster.servers) if config.resolve_topology() == "server" else 1
+    numerics = prepare_numerics(config, seed, len(cluster.workers), servers)
+    timeline = Timeline() if _wants_timeline(config, cluster) else None
+    sim = Simulator(log=log, network=cluster, timeline=timeline)
+    job = Job(config, seed, cluster, numerics, sim, metrics, progress)
+    exchange = None if log or timeline is not None else simple_exchange(config, cluster)
+    try:
+        if exchange is not None:
+            sources = map(job.compute_times, range(len(cluster.workers)))
+            times = [source for source in sources if source is not None]  # none is measured
+            size = numerics.sizes[0]
+            schedule = play_schedule(exchange, cluster, size, config.updates, times)
+            job.adopt(schedule)
+            status, end = "done", schedule.end
+            busy = schedule.busy_times(cluster)
+        else:
+            _populate(sim, job)
+            status, end = _run(sim, job), sim.now
+            busy = _busy_times(sim)
+        _record_utilisation(busy, end, job, metrics)
+        summary = _summary(config, seed, cluster, job, end, status)
+        return TrainingResult(summary, timeline, metrics, job.parameters())
+    finally:
+        numerics.close()
+
+
+def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
+    if config.timeline is not None:
+        return config.timeline
+    gradients = config.updates * config.parsed_algorithm.gradients_per_update(len(cluster.workers))
+    return gradients * _SPANS_PER_GRADIENT <= _MOST_SPANS
+
+
+def _populate(sim: Simulator, job: Job) -> None:
+    """Put the servers and workers of the job into the simulation, in that order."""
+    if job.topology == "server":
+        for index, name in enumerate(job.servers):
+            store = job.new_store(job.initial[job.numerics.parts[index]])
+            sim.add_worker(name, ParameterServer, job, index, store)
+    shared = job.new_store(job.initial) if job.topology in ("all-reduce", "local") else None
+    for index, name in enumerate(job.workers):
+        own = job.new_store(job.initial) if job.topology == "peers" else shared
+        worker = sim.add_worker(name, TrainingWorker, job, index, own)
+        if job.topology == "peers":
+            sim.spawn(job.algorithm.listen(worker), name=f"{name}.listen")
+
+
+def _run(sim: Simulator, job: Job) -> str:
+    """Run to the end and return the run's status."""
+    if job.numerics.real:
+        job.evaluate()
+    try:
+        sim.run(until=job.config.until)
+    except KeyboardInterrupt:
+        return "interrupted"
+    except Diverged:
+        return "diverged"
+    if job.numerics.real:
+        job.evaluate()
+    return "diverged" if job.divergence is not None else "done"
+
+
+def _busy_times(sim: Simulator) -> BusyTimes:
+    return {
+        name: {
+            "compute": worker.compute_time,
+            "send": worker.ports.send.busy_time,
+            "receive": worker.ports.receive.busy_time,
+        }
+        for name, worker in sim.workers.items()
+    }
+
+
+def _record_utilisation(busy: BusyTimes, end: float, job: Job, sink: MetricSink) -> None:
+    wall = job.wall_time
+    for name, times in busy.items():
+        for resource, seconds in times.items():
+            share = seconds / end if end > 0 else 0.0
+            sink.metric(end, wall, name, f"utilisation.{resource}", share, job.updates)
+
+
+def _summary(
+    config: TrainConfig, seed: int, cluster: Cluster, job: Job, end: float, status: str
+) -> dict[str, Any]:
+    numerics = job.numerics
+    divergence = job.divergence
+    return {
+        "algorithm": config.algorithm,
+        "workers": len(cluster.workers),
+        "servers": len(job.servers) if job.topology == "server" else 0,
+        "topology": job.topology,
+        "model": config.model,
+        "data": config.data,
+        "seed": seed,
+        "status": status,
+        "updates": job.updates,
+        "examples": job.examples,
+        "final_loss": job.final.get("loss"),
+        "final_test_loss": job.final.get("test_loss"),
+        "final_accuracy": job.final.get("accuracy"),
+        "mean_staleness": job.staleness_total / job.contributions if job.contributions else None,
+        "virtual_time": end,
+        "examples_per_second": job.examples / job.end if job.end else None,
+        "wall_time": job.wall_time,
+        "lookahead": numerics.describe(),
+        "durations": _durations(config, cluster, job),
+        "divergence": None if divergence is None else asdict(divergence),
+    }
+
+
+def _durations(config: TrainConfig, cluster: Cluster, job: Job) -> dict[str, str]:
+    """Say of every kind of time where it comes from."""
+    compute = config.compute_distribution()
+    sources = {
+        "compute": "measured: each gradient's own" if compute is None else _modelled(compute)
+    }
+    if job.topology == "server":
+        sources["update"] = _modelled(config.update_distribution())
+    if job.topology != "local":
+        sources["network"] = f"modelled: {config.describe_network()}"
+    sources["gradients"] = "computed" if job.numerics.real else "none (timing only)"
+    return sources
+
+
+def _modelled(distribution: Distribution) -> str:
+    text = str(distribution)
+    # A distribution made of samples says all of them; the study file keeps them.
+    return f"modelled: {text if len(text) <= 80 else f'{text[:60]}... ({len(text)} characters)'}"

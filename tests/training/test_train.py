@@ -1,0 +1,213 @@
+"""A run from the outside: its end, its metrics, what it says of itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from paracosm.errors import InputError
+from paracosm.timeline import check
+from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.validation import validated
+
+
+def run(seed: int = 0, **arguments: Any) -> TrainingResult:
+    common = {"updates": 40, "workers": 4, "lookahead": "off"}
+    return train(validated(TrainConfig, {**common, **arguments}, "test"), seed)
+
+
+def column(result: TrainingResult, name: str) -> list[float]:
+    assert isinstance(result.metrics, Metrics)
+    return [row.value for row in result.metrics.series(name)]
+
+
+def test_the_metrics_are_complete() -> None:
+    result = run(updates=10, evaluate_every=4, algorithm="ssgd", workers=3)
+    assert isinstance(result.metrics, Metrics)
+    assert [row.step for row in result.metrics.series("loss")] == [0, 4, 8, 10]
+    assert column(result, "examples") == [32 * 3 * step for step in (0, 4, 8, 10)]
+    assert len(column(result, "minibatch_loss")) == len(column(result, "staleness")) == 30
+    nodes = {row.node for row in result.metrics.series("utilisation.compute")}
+    assert nodes == {"server0", "worker0", "worker1", "worker2"}
+
+
+def test_utilisation_is_the_busy_share_of_the_virtual_time() -> None:
+    # Synchronous, c = 1 s, L = 0.25 s, W = 2, one update: computing ends at 1 s, the gradients are
+    # in at 1.25 and 1.5 s, the answers at 1.75 and 2 s.
+    result = run(algorithm="ssgd", workers=2, updates=1, compute="1s", latency="250ms")
+    assert result.summary["virtual_time"] == 2
+    assert isinstance(result.metrics, Metrics)
+    rows = result.metrics.rows
+    found = {(r.node, r.name.removeprefix("utilisation.")): r.value for r in rows if "." in r.name}
+    assert found["server0", "receive"] == found["server0", "send"] == 0.25
+    assert found["worker0", "send"] == found["worker1", "receive"] == 0.125
+    # Worker 0 has its answer at 1.75 s and computes again until the run ends.
+    assert found["worker0", "compute"] == pytest.approx(1.25 / 2)
+    assert found["worker1", "compute"] == 0.5
+
+
+def test_the_timeline_is_consistent() -> None:
+    result = run(algorithm="asgd", latency="1ms", bandwidth="1Gbit/s")
+    assert result.timeline is not None
+    assert check(result.timeline) == []
+    nodes = {span[0] for span in result.timeline.spans}
+    assert nodes == {"server0", "worker0", "worker1", "worker2", "worker3"}
+
+
+def test_a_timeline_that_is_not_wanted_is_not_recorded() -> None:
+    assert run(timeline=False).timeline is None
+    assert run(updates=300_000, timing_only=True, until="1s").timeline is None
+
+
+def test_a_run_ends_at_the_virtual_time_it_is_given() -> None:
+    result = run(algorithm="asgd", workers=2, compute="1s", updates=1000, until="3.5s")
+    assert result.summary["updates"] == 6
+    assert result.summary["virtual_time"] == 3.5
+    assert result.summary["status"] == "done"
+
+
+def test_an_interrupt_ends_the_run_with_what_it_has() -> None:
+    def progress(updates: int, virtual_time: float) -> None:
+        if updates == 7:
+            raise KeyboardInterrupt
+
+    config = TrainConfig(updates=40, lookahead="off")
+    result = train(config, progress=progress)
+    assert result.summary["status"] == "interrupted"
+    assert result.summary["updates"] == 7
+    assert len(column(result, "minibatch_loss")) == 7
+
+
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_an_exploding_loss_names_the_gradient_that_did_it(keep_going: bool) -> None:
+    result = run(lr=100, workers=8, updates=60, keep_going=keep_going, loss_limit=50)
+    divergence = result.summary["divergence"]
+    assert isinstance(result.metrics, Metrics)
+    exploded = [r for r in result.metrics.series("minibatch_loss") if not r.value <= 50]
+    first = exploded[0]
+    assert (divergence["update"], divergence["worker"]) == (first.step, first.node)
+    ages = {(r.step, r.node): r.value for r in result.metrics.series("staleness")}
+    assert divergence["staleness"] == ages[first.step, first.node]
+    assert result.summary["updates"] == (60 if keep_going else first.step)
+    assert result.summary["status"] == "diverged"
+
+
+def test_a_loss_that_is_not_a_number_counts_as_exploded() -> None:
+    result = run(model="quadratic:model", data="quadratic:data", lr=1e30, updates=20)
+    assert result.summary["status"] == "diverged"
+    assert not math.isfinite(result.summary["divergence"]["loss"])
+
+
+def test_measured_compute_times_are_the_clock_s() -> None:
+    result = run(compute="measured", workers=2)
+    assert result.summary["durations"]["compute"].startswith("measured")
+    assert 0 < result.summary["virtual_time"] < result.summary["wall_time"]
+
+
+@pytest.mark.parametrize("servers", [1, 2, 4])
+def test_servers_hold_parts_of_one_vector(servers: int) -> None:
+    """With nothing to wait for, partitioned synchronous SGD is synchronous SGD."""
+    result = run(algorithm="ssgd", servers=servers, updates=20)
+    alone = run(algorithm="ssgd", servers=1, updates=20)
+    assert column(result, "loss") == pytest.approx(column(alone, "loss"), rel=1e-5)
+
+
+def test_messages_are_as_large_as_the_parameters_they_carry() -> None:
+    # 64 * 64 + 64 + 64 * 10 + 10 floats of 4 bytes, each way, at 19,240 bytes/s: 1 s each.
+    size = 4 * (64 * 64 + 64 + 64 * 10 + 10)
+    result = run(algorithm="asgd", workers=1, updates=1, compute="1s", bandwidth=size)
+    assert result.summary["virtual_time"] == pytest.approx(3)
+    other = run(
+        algorithm="asgd", workers=1, updates=1, compute="1s", bandwidth=1e6, message_size="1MB"
+    )
+    assert other.summary["virtual_time"] == pytest.approx(3)
+
+
+def test_an_all_reduce_takes_what_a_ring_takes() -> None:
+    # 2 (W - 1) steps of size / W bytes: 6 steps of 1 kB at 1 kB/s, and of 0.5 s latency.
+    result = run(
+        algorithm="ssgd",
+        topology="all-reduce",
+        compute="1s",
+        updates=2,
+        bandwidth=1e3,
+        latency="500ms",
+        message_size="4kB",
+    )
+    assert result.summary["virtual_time"] == pytest.approx(2 * (1 + 6 * 1.5))
+
+
+def test_momentum_at_the_server_is_that_of_pytorch() -> None:
+    lr, momentum = 0.1, 0.9
+    parameter = torch.ones(1, requires_grad=True)
+    optimizer = torch.optim.SGD([parameter], lr=lr, momentum=momentum)
+    for _ in range(10):
+        optimizer.zero_grad()
+        ((parameter**2).sum() / 2).backward()
+        optimizer.step()
+    result = run(
+        model="quadratic:model",
+        data="quadratic:data",
+        algorithm="ssgd",
+        optimizer=f"sgd(momentum={momentum})",
+        lr=lr,
+        updates=10,
+    )
+    assert float(result.parameters) == pytest.approx(float(parameter.detach()))
+
+
+def test_a_shorter_step_shortens_adam_s_step() -> None:
+    """Adam divides by the gradient's size, so scaling the gradient would change nothing."""
+    quadratic = {"model": "quadratic:model", "data": "quadratic:data", "optimizer": "adam"}
+    result = run(**quadratic, algorithm="staleness-aware", lr=0.01, updates=20, compute="1s")
+    plain = run(**quadratic, algorithm="asgd", lr=0.01, updates=20, compute="1s")
+    moved, moved_plainly = 1 - float(result.parameters), 1 - float(plain.parameters)
+    assert moved < 0.6 * moved_plainly
+
+
+def test_workers_share_snapshots() -> None:
+    """What a worker reads is the server's vector itself, so versions exist once."""
+    import gc
+
+    gc.collect()
+    before = sum(o.numel() for o in gc.get_objects() if torch.is_tensor(o))
+    result = run(algorithm="ssgd", workers=64, updates=3)
+    parameters = result.parameters.numel()
+    gc.collect()
+    after = sum(o.numel() for o in gc.get_objects() if torch.is_tensor(o))
+    assert after - before < 20 * parameters
+
+
+def test_adding_a_worker_changes_no_other_worker_s_compute_times() -> None:
+    def durations(workers: int) -> list[float]:
+        result = run(algorithm="asgd", workers=workers, timing_only=True, updates=100)
+        assert result.timeline is not None
+        spans = [s for s in result.timeline.spans if s[:2] == ("worker1", "compute")]
+        return [span[4] - span[3] for span in spans[:10]]
+
+    assert np.allclose(durations(2), durations(5)[: len(durations(2))], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"optimizer": "sgd(momentums=0.9)"}, "momentums"),
+        ({"optimizer": "sgd(lr=1)"}, "given by lr"),
+        ({"optimizer": "sgd(0.9)"}, "name its options"),
+        ({"servers": 5}, "5"),
+        ({"shards": "dirichlet(-1)"}, "dirichlet"),
+        ({"model": "quadratic:nothing"}, "nothing"),
+        ({"shards": "iid", "workers": 5000}, "5000"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_in_one_line(
+    arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        run(**arguments)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
