@@ -41,7 +41,9 @@ def _first(error: ValidationError, model: type[BaseModel]) -> str:
     if problem["type"] == "value_error":
         message = message.removeprefix("Value error, ")
     else:
-        message = f"{message[0].lower()}{message[1:]}, got {problem['input']!r}"
+        message = f"{message[0].lower()}{message[1:]}"
+        if problem["type"] != "missing":
+            message += f", got {problem['input']!r}"
     return f"{key}: {message}" if key else message
 
 

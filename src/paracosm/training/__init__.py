@@ -5,12 +5,14 @@ Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effec
 
 from paracosm.training.algorithms import ALGORITHMS, Algorithm
 from paracosm.training.config import TrainConfig
+from paracosm.training.job import Divergence
 from paracosm.training.metrics import Metrics, MetricSink
 from paracosm.training.train import TrainingResult, train
 
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "Divergence",
     "MetricSink",
     "Metrics",
     "TrainConfig",

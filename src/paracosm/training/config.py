@@ -46,6 +46,10 @@ def _optimizer(value: Any) -> str:
     return str(parse_optimizer(value))
 
 
+def _lookahead(value: Any) -> Any:
+    return "off" if value is False else value  # which is how YAML reads off
+
+
 class TrainConfig(BaseModel):
     """A hybrid simulation: what is trained, by which algorithm, on which imagined cluster."""
 
@@ -102,9 +106,9 @@ class TrainConfig(BaseModel):
     )
 
     # What is really computed, and what happens when it goes wrong.
-    lookahead: Literal["auto", "off", "vmap", "processes"] = Field(
-        "auto", description="how the gradients in flight are computed together"
-    )
+    lookahead: Annotated[
+        Literal["auto", "off", "vmap", "processes"], BeforeValidator(_lookahead)
+    ] = Field("auto", description="how the gradients in flight are computed together")
     timing_only: bool = Field(False, description="no gradients: schedule and staleness alone")
     keep_going: bool = Field(False, description="go on after the loss has exploded")
     loss_limit: float = Field(1e4, gt=0, description="a loss above this counts as exploded")

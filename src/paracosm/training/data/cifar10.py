@@ -27,7 +27,7 @@ _CLASSES = 10
 RECORDS_PER_FILE = 10_000
 _WHERE = (
     "get the python or the binary version from the CIFAR-10 page of Alex Krizhevsky "
-    "(University of Toronto), unpack it, and name its folder as the data folder"
+    "(University of Toronto), unpack it, and give its folder as data_dir (--data-dir)"
 )
 
 Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]

@@ -1,0 +1,43 @@
+"""One metric of a run, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Series"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """All values of one metric in the order in which they were made; every column has shape (n,).
+
+    Attributes:
+        virtual_time: the simulated clock, seconds.
+        wall_time: real time since the run began, seconds.
+        node: name of the worker, server or evaluation that the value belongs to.
+        value: the value itself.
+        step: number of the update (of the iteration, of the sweep) that the value belongs to.
+    """
+
+    virtual_time: NDArray[np.float64]
+    wall_time: NDArray[np.float64]
+    node: NDArray[np.object_]
+    value: NDArray[np.float64]
+    step: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def at(self, rows: NDArray[Any]) -> Series:
+        """Return the rows chosen by a mask or by indices."""
+        return Series(
+            self.virtual_time[rows],
+            self.wall_time[rows],
+            self.node[rows],
+            self.value[rows],
+            self.step[rows],
+        )
