@@ -27,6 +27,7 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/gradients.py
 	$(BIN)/python benchmarks/lookahead.py
 	$(BIN)/python benchmarks/schedule.py
 

@@ -1,0 +1,66 @@
+"""The program `paracosm`: its verbs, and how an error looks to its user.
+
+Exit codes: 0 done, 1 the run failed, diverged or was interrupted, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+import paracosm
+from paracosm.cli.report import report
+from paracosm.cli.train import train
+from paracosm.errors import InputError, MissingExtraError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="paracosm",
+    help="Run a distributed job on a cluster you don't have.",
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+app.command()(train)
+app.command()(report)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"paracosm {paracosm.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Run a distributed job on a cluster you don't have."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the program and return its exit code."""
+    try:
+        code = app(arguments, prog_name="paracosm", standalone_mode=False)
+    except (InputError, MissingExtraError) as error:
+        return _say(str(error), 2)
+    except TyperException as error:
+        return _say(error.format_message() or "see paracosm --help", 2)
+    except (typer.Abort, KeyboardInterrupt):
+        return _say("interrupted", 1)
+    return code if isinstance(code, int) else 0
+
+
+def _say(message: str, code: int) -> int:
+    print(f"paracosm: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Command-line options made from a pydantic model: every field is a flag, and only once written."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, get_args
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+__all__ = ["with_fields_of"]
+
+Command = Callable[..., Any]
+
+
+def with_fields_of(model: type[BaseModel]) -> Callable[[Command], Command]:
+    """Let a command's `**arguments` be the fields of `model`, as flags.
+
+    A flag that is not given is None. What is given goes to the model as the string that was typed,
+    as a study file would say it; the model reads and checks it.
+    """
+
+    def decorate(command: Command) -> Command:
+        own = [
+            parameter
+            for parameter in inspect.signature(command, eval_str=True).parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        flags = [_flag(name, field) for name, field in model.model_fields.items()]
+        positional = [p for p in own if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        keyword = [p for p in own if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        parameters = [*positional, *flags, *keyword]
+        # Typer reads the signature and the annotations, not the code.
+        vars(command)["__signature__"] = inspect.Signature(parameters)
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return command
+
+    return decorate
+
+
+def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
+    switch = field.annotation is bool or bool in get_args(field.annotation)
+    kind = bool if switch else str
+    default = field.get_default(call_default_factory=True)
+    shown = f" [{default}]" if default is not None and not switch else ""
+    option = typer.Option(
+        f"--{name.replace('_', '-')}" + (f"/--no-{name.replace('_', '-')}" if switch else ""),
+        help=f"{field.description}{shown}",
+        show_default=False,
+        metavar=None if switch else _metavar(field),
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind | None, option],
+    )
+
+
+def _metavar(field: FieldInfo) -> str:
+    kinds = (field.annotation, *get_args(field.annotation))
+    return "N" if int in kinds else "NUMBER" if float in kinds else "TEXT"

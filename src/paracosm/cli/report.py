@@ -1,0 +1,62 @@
+"""`paracosm report`: one page about one run or several."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paracosm.errors import InputError
+from paracosm.study import RunFolder
+
+__all__ = ["report"]
+
+
+class ImageFormat(StrEnum):
+    """File formats of the figures."""
+
+    PNG = "png"
+    SVG = "svg"
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="run folders, or the folder of a sweep")],
+    out: Annotated[
+        Path | None, typer.Option(help="file to write [report.html in the first folder]")
+    ] = None,
+    images: Annotated[
+        ImageFormat | None, typer.Option(help="write each figure besides, as png or svg")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="print nothing but errors")] = False,
+) -> int:
+    """Write one self-contained HTML page about runs, overlaid where there are several.
+
+    Example: paracosm report runs/asgd16 runs/ssgd16 --out compare.html
+    """
+    from paracosm.report import write_images, write_report
+
+    folders = [RunFolder.open(path) for given in runs for path in _expand(given)]
+    page = out or runs[0] / "report.html"
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        write_report(folders, page)
+        written = [page]
+        if images is not None:
+            written += write_images(folders, page.parent, images.value)
+    except OSError as error:
+        raise InputError(f"{page}: cannot be written: {error.strerror}") from None
+    if not quiet:
+        for path in written:
+            typer.echo(path)
+    return 0
+
+
+def _expand(path: Path) -> list[Path]:
+    """Return the runs of a sweep's folder, in its order; any other folder stands for itself."""
+    if not (path / "sweep.json").is_file():
+        return [path]
+    import json
+
+    return [path / row["point"] for row in json.loads((path / "sweep.json").read_text())]
