@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -167,3 +171,25 @@ def test_a_loss_that_explodes_ends_the_run_and_says_which_gradient_did_it(
     assert divergence["worker"] in printed
     assert run.status == "diverged"
     assert run.series("minibatch_loss").step[-1] == divergence["update"]
+
+
+def test_an_interrupted_run_keeps_what_it_has_and_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    program = "import sys; from paracosm.cli import main; sys.exit(main(sys.argv[1:]))"
+    arguments = ["train", "--updates", "10000000", "--lookahead", "off", "--out", str(out)]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True
+    ) as process:
+        stream = out / "metrics.arrows"
+        while not (stream.exists() and stream.stat().st_size > 10_000):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "interrupted" in printed
+    run = RunFolder.open(out)
+    assert run.summary is not None
+    assert run.status == "interrupted"
+    assert len(run.series("minibatch_loss")) == run.summary["updates"] > 0
+    assert (out / "report.html").exists()

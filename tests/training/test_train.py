@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,8 @@ import torch
 from paracosm.errors import InputError
 from paracosm.timeline import check
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training.contribution import Gradient
+from paracosm.training.roles import TrainingWorker
 from paracosm.validation import validated
 
 
@@ -108,6 +114,17 @@ def test_measured_compute_times_are_the_clock_s() -> None:
     assert 0 < result.summary["virtual_time"] < result.summary["wall_time"]
 
 
+def test_a_measured_run_is_replayed_to_the_bit(tmp_path: Path) -> None:
+    first = run(compute="measured", workers=3, latency="1ms")
+    assert first.recording is not None
+    first.recording.save(tmp_path / "recording.json")
+    again = run(compute="measured", workers=3, latency="1ms", recording=tmp_path / "recording.json")
+    assert first.timeline is not None
+    assert again.timeline is not None
+    assert first.timeline.spans == again.timeline.spans
+    assert column(first, "loss") == column(again, "loss")
+
+
 @pytest.mark.parametrize("servers", [1, 2, 4])
 def test_servers_hold_parts_of_one_vector(servers: int) -> None:
     """With nothing to wait for, partitioned synchronous SGD is synchronous SGD."""
@@ -169,17 +186,21 @@ def test_a_shorter_step_shortens_adam_s_step() -> None:
     assert moved < 0.6 * moved_plainly
 
 
-def test_workers_share_snapshots() -> None:
-    """What a worker reads is the server's vector itself, so versions exist once."""
-    import gc
+def test_workers_share_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker reads is the server's vector itself, so every version exists once."""
+    read: dict[int, list[torch.Tensor]] = {}
+    original = TrainingWorker.compute_gradient
 
-    gc.collect()
-    before = sum(o.numel() for o in gc.get_objects() if torch.is_tensor(o))
-    result = run(algorithm="ssgd", workers=64, updates=3)
-    parameters = result.parameters.numel()
-    gc.collect()
-    after = sum(o.numel() for o in gc.get_objects() if torch.is_tensor(o))
-    assert after - before < 20 * parameters
+    async def compute_gradient(me: TrainingWorker) -> Gradient:
+        gradient = await original(me)
+        read.setdefault(gradient.versions[0], []).append(gradient.parameters)
+        return gradient
+
+    monkeypatch.setattr(TrainingWorker, "compute_gradient", compute_gradient)
+    run(algorithm="ssgd", workers=16, updates=3)
+    assert [len(snapshots) for snapshots in read.values()] == [16, 16, 16]
+    for snapshots in read.values():
+        assert len({snapshot.data_ptr() for snapshot in snapshots}) == 1
 
 
 def test_adding_a_worker_changes_no_other_worker_s_compute_times() -> None:
@@ -211,3 +232,35 @@ def test_what_cannot_be_trained_is_refused_in_one_line(
         run(**arguments)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+PROGRAM = """
+import hashlib, sys
+from paracosm.training import TrainConfig, train
+
+config = TrainConfig(
+    algorithm=sys.argv[1], workers=5, updates=60, latency="1ms", bandwidth="1Gbit/s",
+    lookahead=sys.argv[2],
+)
+result = train(config, seed=7)
+rows = [(row.node, row.name, row.value, row.step, row.virtual_time)
+        for row in result.metrics.rows]
+print(hashlib.sha256(repr((result.timeline.spans, rows)).encode()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "lookahead"), [("asgd", "off"), ("asgd", "vmap"), ("backup-workers", "off")]
+)
+def test_one_seed_gives_one_run_whatever_the_hash_seed(algorithm: str, lookahead: str) -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, algorithm, lookahead],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for hash_seed in ("0", "1")
+    }
+    assert len(digests) == 1

@@ -36,5 +36,7 @@ def run_point(
         return train(point.config, point.seed, progress=progress, log=log).summary
     with RunFolder.create(out, point.as_study(), force) as folder:
         result = train(point.config, point.seed, folder, progress, log)
+        if result.recording is not None:
+            result.recording.save(out / "recording.json")
         folder.finish(result.summary, result.timeline)
     return result.summary

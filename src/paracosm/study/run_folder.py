@@ -5,6 +5,7 @@
     metrics.arrows     the metrics so far, while the run goes on or after it was killed
     metrics.parquet    the metrics of a finished run
     timeline.parquet   the spans of a finished run that recorded them
+    recording.json     the durations that a run measured, to be replayed
     summary.json       the key numbers; its presence says that the run is finished
     report.html        written by `paracosm.report`
 
@@ -53,6 +54,7 @@ FILES = (
     "metrics.arrows",
     "metrics.parquet",
     "timeline.parquet",
+    "recording.json",
     "report.html",
 )
 

@@ -96,6 +96,9 @@ class TrainConfig(BaseModel):
         validate_default=True,
         description='duration of one gradient: a distribution, or "measured"',
     )
+    recording: Path | None = Field(
+        None, description="recording.json of a measured run, whose durations to replay"
+    )
     update_time: Annotated[str, BeforeValidator(_distribution)] = Field(
         "0s",
         validate_default=True,
@@ -125,6 +128,8 @@ class TrainConfig(BaseModel):
                 raise ValueError(
                     f"cluster: the cluster file already says it; leave out {', '.join(given)}"
                 )
+        if self.recording is not None and self.compute != MEASURED:
+            raise ValueError("recording: only a run whose compute is measured can replay one")
         if self.timing_only and self.compute == MEASURED:
             raise ValueError(
                 "compute: nothing is computed in timing_only mode, so nothing can be measured"

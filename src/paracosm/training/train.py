@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from paracosm.cluster import Cluster
-from paracosm.engine import Simulator
+from paracosm.engine import Recording, Simulator
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution
-from paracosm.training.config import TrainConfig
+from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.job import Diverged, Job, Progress
 from paracosm.training.metrics import Metrics, MetricSink
 from paracosm.training.numerics import prepare_numerics
@@ -28,12 +28,14 @@ class TrainingResult:
 
     Attributes:
         summary: the key figures by the names that `summary.json` uses.
+        recording: the durations that were measured; None when they were modelled.
         timeline: every span of the run; None when it was not recorded.
         metrics: the sink that took the measurements.
         parameters: the flat vector that the run ended with (of length zero in timing-only mode).
     """
 
     summary: dict[str, Any]
+    recording: Recording | None
     timeline: Timeline | None
     metrics: MetricSink
     parameters: Any = field(repr=False)
@@ -69,7 +71,7 @@ def train(
     servers = len(cluster.servers) if config.resolve_topology() == "server" else 1
     numerics = prepare_numerics(config, seed, len(cluster.workers), servers)
     timeline = Timeline() if _wants_timeline(config, cluster) else None
-    sim = Simulator(log=log, network=cluster, timeline=timeline)
+    sim = Simulator(log=log, network=cluster, timeline=timeline, recording=config.recording)
     job = Job(config, seed, cluster, numerics, sim, metrics, progress)
     exchange = None if log or timeline is not None else simple_exchange(config, cluster)
     try:
@@ -87,7 +89,8 @@ def train(
             busy = _busy_times(sim)
         _record_utilisation(busy, end, job, metrics)
         summary = _summary(config, seed, cluster, job, end, status)
-        return TrainingResult(summary, timeline, metrics, job.parameters())
+        recording = sim.recording if config.compute == MEASURED else None
+        return TrainingResult(summary, recording, timeline, metrics, job.parameters())
     finally:
         numerics.close()
 
@@ -179,9 +182,12 @@ def _summary(
 def _durations(config: TrainConfig, cluster: Cluster, job: Job) -> dict[str, str]:
     """Say of every kind of time where it comes from."""
     compute = config.compute_distribution()
-    sources = {
-        "compute": "measured: each gradient's own" if compute is None else _modelled(compute)
-    }
+    if compute is not None:
+        sources = {"compute": _modelled(compute)}
+    elif config.recording is not None:
+        sources = {"compute": f"measured before: {config.recording}"}
+    else:
+        sources = {"compute": "measured: each gradient on this machine"}
     if job.topology == "server":
         sources["update"] = _modelled(config.update_distribution())
     if job.topology != "local":
