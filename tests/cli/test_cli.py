@@ -193,3 +193,19 @@ def test_an_interrupted_run_keeps_what_it_has_and_says_so(tmp_path: Path) -> Non
     assert run.status == "interrupted"
     assert len(run.series("minibatch_loss")) == run.summary["updates"] > 0
     assert (out / "report.html").exists()
+
+
+def test_a_run_s_timeline_becomes_a_trace_that_perfetto_opens(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "run"
+    assert call(*SMALL, "--latency", "1ms", "--out", str(out), "--quiet") == 0
+    assert call("trace", str(out), "--out", str(tmp_path / "trace.json")) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    processes = {e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert processes == {"server0", "worker0", "worker1"}
+    without = tmp_path / "without"
+    assert call(*SMALL, "--no-timeline", "--out", str(without), "--quiet") == 0
+    assert call("trace", str(without)) == 2
+    assert "--timeline" in capsys.readouterr().err

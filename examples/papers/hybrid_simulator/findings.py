@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from curves import TARGET, Curve, select
+from curves import Curve, select
 
 MODES = {"ssgd": "synchronous", "asgd": "asynchronous"}
 COMPUTE = {"fast": "20 ms", "slow": "200 ms"}
@@ -73,7 +73,7 @@ def _four_beat_two_in_time(curves: Sequence[Curve], setting: str) -> Finding:
         f"{setting}against virtual time, 4 workers converge faster than 2, in both modes",
         min(gains.values()) > 1.05,
         ", ".join(f"{MODES[mode]} {gain:.2f} times as fast" for mode, gain in gains.items())
-        + f" to loss {TARGET} at latency 0.001 s",
+        + f" to loss {curves[0].target} at latency 0.001 s",
     )
 
 
@@ -87,7 +87,7 @@ def _small_latencies_coincide(curves: Sequence[Curve], setting: str) -> Finding:
     return Finding(
         f"{setting}against virtual time, latencies 0, 0.001 and 0.01 s basically coincide",
         max(factors.values()) < 1.25,
-        f"times to loss {TARGET} differ by a factor "
+        f"times to loss {curves[0].target} differ by a factor "
         + ", ".join(f"{f:.2f} ({MODES[mode]}, {w})" for (mode, w), f in factors.items()),
     )
 
@@ -138,7 +138,7 @@ def _latency_is_invisible_in_updates(curves: Sequence[Curve]) -> Finding:
     return Finding(
         "against updates, the four latencies coincide, in both modes",
         max(factors) < 1.25,
-        f"updates to loss {TARGET} differ by up to a factor {max(factors):.2f}",
+        f"updates to loss {curves[0].target} differ by up to a factor {max(factors):.2f}",
     )
 
 
@@ -147,7 +147,7 @@ def _four_beat_two_in_updates(curves: Sequence[Curve]) -> Finding:
     return Finding(
         "synchronous, against updates: 4 workers converge faster than 2",
         four < 0.95 * two,
-        f"loss {TARGET} after {two:.0f} updates with 2 workers, {four:.0f} with 4",
+        f"loss {curves[0].target} after {two:.0f} updates with 2 workers, {four:.0f} with 4",
     )
 
 

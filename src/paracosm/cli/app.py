@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 
 import paracosm
 from paracosm.cli.report import report
+from paracosm.cli.trace import trace
 from paracosm.cli.train import train
 from paracosm.errors import InputError, MissingExtraError
 
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command()(report)
+app.command()(trace)
 
 
 def _version(wanted: bool) -> None:
