@@ -2,8 +2,8 @@
 
 Parquet keeps its index at the end of the file, so a file that was cut off cannot be read at all.
 An Arrow stream is a sequence of batches, each complete in itself: whatever instant the run is
-killed at, the batches before it are there. The price is size (about four times), hence the Parquet
-file at the end.
+killed at, the batches before it are there. The price is its size, several times
+that of Parquet, hence the Parquet file at the end.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class MetricsWriter:
         self._file = pa.OSFile(str(path), "wb")
         self._stream = pa.ipc.new_stream(self._file, self._schema)
         self._rows: list[tuple[float, float, str, str, float, int]] = []
+        self._written = False
         self._flush_at = monotonic() + FLUSH_SECONDS
 
     def append(
@@ -85,11 +86,17 @@ class MetricsWriter:
         if len(rows) >= FLUSH_ROWS or monotonic() >= self._flush_at:
             self.flush()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row was ever added."""
+        return not self._rows and not self._written
+
     def flush(self) -> None:
         """Write the rows so far as one batch."""
         import pyarrow as pa
 
         if self._rows:
+            self._written = True
             columns = zip(self._schema, zip(*self._rows, strict=True), strict=True)
             self._stream.write_batch(
                 pa.record_batch([_array(field, cells) for field, cells in columns], self._schema)

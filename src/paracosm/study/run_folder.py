@@ -6,6 +6,7 @@
     metrics.parquet    the metrics of a finished run
     timeline.parquet   the spans of a finished run that recorded them
     recording.json     the durations that a run measured, to be replayed
+    recording.json     the measured durations, of a run that measured
     summary.json       the key numbers; its presence says that the run is finished
     report.html        written by `paracosm.report`
 
@@ -55,6 +56,7 @@ FILES = (
     "metrics.parquet",
     "timeline.parquet",
     "recording.json",
+    "recording.json",
     "report.html",
 )
 
@@ -63,7 +65,8 @@ class RunFolder:
     """One run on disk: `create` it, add metrics, `finish` it; or `open` one that is there.
 
     As a context manager it flushes and closes the metrics at the end of the block, whatever ended
-    it; only `finish` marks the run as finished.
+    it; only `finish` marks the run as finished. Where an InputError ends the block before the first
+    metric, the run could not start, and the folder is gone again.
 
         with RunFolder.create("runs/asgd16", study) as run:
             run.metric(0.02, 0.001, "worker3", "staleness", 15, 1)
@@ -97,9 +100,7 @@ class RunFolder:
                         f"{path}: the folder exists and is not empty: "
                         "choose another one, or give --force to replace the run in it"
                     )
-                for name in FILES:
-                    (path / name).unlink(missing_ok=True)
-                    _beside(path / name).unlink(missing_ok=True)
+                _remove_files(path)
             environment = describe_environment(_seed(study))
             _write(path / "environment.json", to_json(environment))
             writer = MetricsWriter(path / "metrics.arrows")
@@ -134,11 +135,15 @@ class RunFolder:
         A batch is written every 4096 rows, and by the first row that comes a second or more after
         the last batch.
         """
-        self._writing().append(virtual_time, wall_time, node, name, value, step)
+        if self._writer is None:
+            raise self._not_writing()
+        self._writer.append(virtual_time, wall_time, node, name, value, step)
 
     def flush(self) -> None:
         """Write the metrics so far to the disk at once, before a long computation for instance."""
-        self._writing().flush()
+        if self._writer is None:
+            raise self._not_writing()
+        self._writer.flush()
 
     def finish(
         self,
@@ -154,8 +159,9 @@ class RunFolder:
             status: "done", "diverged", "interrupted", "failed", ...; by default the summary's own
                 `status`, or "done".
         """
-        self._writing().close()
-        self._writer = None
+        if self._writer is None:
+            raise self._not_writing()
+        self.close()
         stream = self.path / "metrics.arrows"
         with _replacing(self.path / "metrics.parquet") as file:
             stream_to_parquet(stream, file)
@@ -173,6 +179,13 @@ class RunFolder:
             self._writer.close()
             self._writer = None
 
+    def discard(self) -> None:
+        """Remove the run, and its folder if nothing else is in it."""
+        self.close()
+        _remove_files(self.path)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+
     def __enter__(self) -> Self:
         return self
 
@@ -182,12 +195,13 @@ class RunFolder:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if isinstance(error, InputError) and self._writer is not None and self._writer.is_empty:
+            self.discard()
+        else:
+            self.close()
 
-    def _writing(self) -> MetricsWriter:
-        if self._writer is None:
-            raise RuntimeError(f"{self.path}: this run is open for reading only")
-        return self._writer
+    def _not_writing(self) -> RuntimeError:
+        return RuntimeError(f"{self.path}: this run is closed, or open for reading only")
 
     # ------------------------------------------------------------------ reading
 
@@ -232,7 +246,7 @@ class RunFolder:
             table = read_stream(stream)
         except FileNotFoundError:
             raise InputError(f"{self.path}: metrics.parquet is missing") from None
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise InputError(f"{parquet}: cannot be read: {_reason(error)}") from None
         return table if name is None else table.filter(pc.equal(table["name"], name))
 
@@ -253,6 +267,13 @@ class RunFolder:
         from paracosm.timeline import Timeline
 
         return Timeline.load(file)
+
+
+def _remove_files(folder: Path) -> None:
+    """Remove a run's files, finished and half written ones, and nothing else."""
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+        _beside(folder / name).unlink(missing_ok=True)
 
 
 def _seed(study: Mapping[str, Any]) -> int | None:

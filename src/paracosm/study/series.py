@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +30,3 @@ class Series:
 
     def __len__(self) -> int:
         return len(self.value)
-
-    def at(self, rows: NDArray[Any]) -> Series:
-        """Return the rows chosen by a mask or by indices."""
-        return Series(
-            self.virtual_time[rows],
-            self.wall_time[rows],
-            self.node[rows],
-            self.value[rows],
-            self.step[rows],
-        )

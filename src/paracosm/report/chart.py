@@ -1,0 +1,132 @@
+"""Charts as plain data, so that the page (Plotly) and the images (Matplotlib) show the same.
+
+A mark belongs to a run, a number that decides its colour, and to a series ("training loss"), which
+can be switched on and off in its chart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["COLORS", "DASHES", "Area", "Axis", "Boxes", "Chart", "Curve", "Dots", "Floats", "Mark"]
+
+Floats = NDArray[np.float64]
+
+# Okabe and Ito's palette, told apart by colour-blind readers, without black and yellow, which
+# vanish on a dark and on a white page.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+DASHES = ("solid", "dash", "dot")  # the palette once more, from the seventh run on
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis.
+
+    Attributes:
+        label: what it shows, with its unit.
+        log: logarithmic to begin with.
+        switch: what to call the axis on a switch between linear and logarithmic; no switch if
+            empty.
+        percent: values are fractions, shown as percentages.
+        names: names of the values 0, 1, 2, ..., the first one on top; makes an axis of rows.
+        limits: its range, if the data should not decide it.
+    """
+
+    label: str
+    log: bool = False
+    switch: str = ""
+    percent: bool = False
+    names: tuple[str, ...] = ()
+    limits: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line through the points (x, y), each of shape (n,); NaN leaves a gap."""
+
+    x: Floats
+    y: Floats
+    run: int
+    series: str
+    faint: bool = False
+
+
+@dataclass(frozen=True)
+class Area:
+    """A filled outline with the corners (x, y), each of shape (n,); `labels` describe them."""
+
+    x: Floats
+    y: Floats
+    labels: tuple[str, ...]
+    run: int
+    series: str
+
+
+@dataclass(frozen=True)
+class Dots:
+    """A dot, or a cross, at every (x, y), each of shape (n,); `labels` describe them."""
+
+    x: Floats
+    y: Floats
+    labels: tuple[str, ...]
+    run: int
+    series: str
+    cross: bool = False
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Horizontal boxes from `begin` to `end` at the heights `row`, each of shape (n,).
+
+    They are coloured by `color`, not by run: a chart of boxes shows one run.
+    """
+
+    begin: Floats
+    end: Floats
+    row: Floats
+    labels: tuple[str, ...]
+    height: float
+    color: int
+    series: str
+    run: int = 0
+
+
+Mark = Curve | Area | Dots | Boxes
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One figure.
+
+    Attributes:
+        name: of its image file, without the ending.
+        title: what it shows.
+        x, y: the axes.
+        marks: what is drawn, the later ones on top.
+        caption: how to read it, if that needs saying.
+        hidden: the series that are switched off to begin with.
+        height: of the plot, CSS pixels.
+        wide: takes the full width of the page.
+    """
+
+    name: str
+    title: str
+    x: Axis
+    y: Axis
+    marks: tuple[Mark, ...]
+    caption: str = ""
+    hidden: frozenset[str] = field(default_factory=frozenset)
+    height: int = 320
+    wide: bool = False
+
+    @property
+    def series(self) -> dict[str, Mark]:
+        """The series by name, in drawing order, each with its first mark."""
+        found: dict[str, Any] = {}
+        for mark in self.marks:
+            found.setdefault(mark.series, mark)
+        return found

@@ -1,0 +1,156 @@
+"""Charts as Plotly figures: plain mappings, which the page's script draws and colours its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from paracosm.report.chart import (
+    COLORS,
+    DASHES,
+    Area,
+    Axis,
+    Boxes,
+    Chart,
+    Curve,
+    Dots,
+    Floats,
+    Mark,
+)
+
+__all__ = ["plotly_figure"]
+
+FAINT = 0.4
+
+
+def plotly_figure(chart: Chart, runs: Sequence[str]) -> dict[str, Any]:
+    """Return the figure (`data` and `layout`) of a chart whose runs have the names `runs`.
+
+    Each trace notes its run and its series in `meta`, by which the page switches it on and off.
+    """
+    names = [escape(name) for name in runs]  # Plotly reads text as markup
+    return {
+        "data": [_trace(mark, names) | _visible(mark.series, chart) for mark in chart.marks],
+        "layout": {
+            "height": chart.height,
+            "margin": {"l": 8, "r": 12, "t": 10, "b": 8},
+            "xaxis": _axis(chart.x),
+            "yaxis": _axis(chart.y),
+            "showlegend": False,
+            "hovermode": "closest",
+            "barmode": "overlay",
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+        },
+    }
+
+
+def _visible(series: str, chart: Chart) -> dict[str, Any]:
+    return {"visible": series not in chart.hidden}
+
+
+def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
+    color = COLORS[(mark.color if isinstance(mark, Boxes) else mark.run) % len(COLORS)]
+    base = {"name": names[mark.run], "meta": {"run": mark.run, "series": mark.series}}
+    label = f"%{{text}}<extra>{names[mark.run] if len(names) > 1 else ''}</extra>"
+    match mark:
+        case Curve():
+            line = {
+                "color": color,
+                "width": 1 if mark.faint else 2,
+                "dash": DASHES[mark.run // len(COLORS) % len(DASHES)],
+            }
+            return base | {
+                "type": "scatter",
+                # A single value would be no line at all.
+                "mode": "lines" if len(mark.x) > 1 else "markers",
+                "x": numbers(mark.x),
+                "y": numbers(mark.y),
+                "line": line,
+                "marker": {"color": color},
+                "opacity": FAINT if mark.faint else 1,
+                "hoverinfo": "skip" if mark.faint else "all",
+                "hovertemplate": None if mark.faint else _point(mark.series, names[mark.run]),
+            }
+        case Area():
+            return base | {
+                "type": "scatter",
+                "mode": "lines",
+                "x": numbers(mark.x),
+                "y": numbers(mark.y),
+                "line": {"color": color, "width": 1.5, "shape": "linear"},
+                "fill": "toself",
+                "fillcolor": _transparent(color, 0.3),
+                "hoveron": "points",
+                "text": [escape(text) for text in mark.labels],
+                "hovertemplate": label,
+            }
+        case Dots():
+            return base | {
+                "type": "scatter",
+                "mode": "markers",
+                "x": numbers(mark.x),
+                "y": numbers(mark.y),
+                "marker": {
+                    "color": color,
+                    "size": 10 if mark.cross else 7,
+                    "symbol": "x" if mark.cross else "circle",
+                    "opacity": 1 if mark.cross else 0.75,
+                },
+                "text": [escape(text) for text in mark.labels],
+                "hovertemplate": label,
+            }
+        case Boxes():
+            return base | {
+                "type": "bar",
+                "orientation": "h",
+                "base": numbers(mark.begin),
+                "x": numbers(mark.end - mark.begin),
+                "y": numbers(mark.row),
+                "width": mark.height,
+                "marker": {"color": color, "line": {"width": 0}},
+                "text": [escape(text) for text in mark.labels],
+                "textposition": "none",
+                "hovertemplate": label,
+            }
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    layout: dict[str, Any] = {
+        "title": {"text": axis.label, "standoff": 10},
+        "type": "log" if axis.log else "linear",
+        "automargin": True,
+        "zeroline": False,
+        "exponentformat": "power",
+    }
+    if axis.percent:
+        layout["tickformat"] = ".2~%"
+    if axis.limits:
+        layout["range"] = list(axis.limits)
+    if axis.names:
+        layout |= {
+            "tickvals": list(range(len(axis.names))),
+            "ticktext": [escape(name) for name in axis.names],
+            "range": [len(axis.names) - 0.5, -0.5],
+            "showgrid": False,
+            "ticks": "",
+            "minor": {"tickvals": [row + 0.5 for row in range(len(axis.names) - 1)]},
+        }
+    return layout
+
+
+def _point(series: str, name: str) -> str:
+    return f"{escape(series)} %{{y:.4g}} at %{{x:.4g}}<extra>{name}</extra>"
+
+
+def _transparent(color: str, alpha: float) -> str:
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha})"
+
+
+def numbers(values: Floats) -> list[float | None]:
+    """Return values for JSON: six digits are more than a screen shows; a gap is None."""
+    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.tolist()]

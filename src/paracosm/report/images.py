@@ -1,0 +1,157 @@
+"""Charts as image files, drawn by Matplotlib."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paracosm.errors import unknown
+from paracosm.report.chart import COLORS, DASHES, Area, Axis, Boxes, Chart, Curve, Dots, Mark
+from paracosm.report.kinds import sections
+from paracosm.report.run import described
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.typing import RcKeyType
+
+    from paracosm.study.run_folder import RunFolder
+
+__all__ = ["write_images"]
+
+FORMATS = ("png", "svg")
+LINE_STYLES = {"solid": "-", "dash": "--", "dot": ":"}
+STYLE: dict[RcKeyType, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.hashsalt": "paracosm",  # the same chart gives the same file
+}
+
+
+def write_images(
+    runs: Sequence[RunFolder], folder: str | Path, image_format: str = "png"
+) -> list[Path]:
+    """Draw every figure of the runs' report into `folder`, one file each: loss_updates.png, ...
+
+    Args:
+        runs: one run, or several to overlay.
+        folder: is made if it is not there; files of the same names are replaced.
+        image_format: "png" (200 dots per inch) or "svg".
+
+    Returns:
+        the files, in the order of the report.
+
+    Raises:
+        InputError: for an unknown format, or runs that do not compare.
+    """
+    if image_format not in FORMATS:
+        raise unknown("image format", image_format, FORMATS)
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = described(runs)
+    written = []
+    for chart in (chart for section in sections(shown) for chart in section.charts):
+        with mpl.rc_context(STYLE):
+            size = (9.6 if chart.wide else 6.4, max(3.6, chart.height / 90))
+            figure = Figure(figsize=size, layout="constrained")
+            FigureCanvasAgg(figure)
+            draw(chart, [run.name for run in shown], figure)
+            path = folder / f"{chart.name}.{image_format}"
+            metadata = {"Date": None} if image_format == "svg" else None
+            figure.savefig(path, format=image_format, dpi=200, metadata=metadata)
+        written.append(path)
+    return written
+
+
+def draw(chart: Chart, names: Sequence[str], figure: Figure) -> None:
+    """Draw one chart, without the series that are switched off to begin with."""
+    axes = figure.add_subplot()
+    axes.set_title(chart.title, loc="left", fontweight="bold")
+    marks = [mark for mark in chart.marks if mark.series not in chart.hidden]
+    labelled: set[str] = set()
+    for mark in marks:
+        label = _label(mark, names, marks)
+        _draw_mark(mark, None if label in labelled else label, axes)
+        labelled.add(label)
+    _set_axis(chart.x, axes, "x")
+    _set_axis(chart.y, axes, "y")
+    rows_have_names = any(isinstance(mark, Area) for mark in marks) and chart.y.names
+    if len(labelled) > 1 and not rows_have_names:
+        columns = 2 if len(names) > 1 else len(labelled)
+        figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(labelled) / columns))
+        figure.legend(fontsize=8, loc="outside lower left", ncols=columns)
+
+
+def _label(mark: Mark, names: Sequence[str], marks: Sequence[Mark]) -> str:
+    """Name a mark in the legend: by its run; by its series where that is not the main one."""
+    if isinstance(mark, Boxes) or len(names) == 1:
+        return mark.series
+    main = next((m.series for m in marks if not (isinstance(m, Curve) and m.faint)), None)
+    return names[mark.run] if mark.series == main else f"{names[mark.run]}: {mark.series}"
+
+
+def _draw_mark(mark: Mark, label: str | None, axes: Axes) -> None:
+    color = COLORS[(mark.color if isinstance(mark, Boxes) else mark.run) % len(COLORS)]
+    match mark:
+        case Curve():
+            axes.plot(
+                mark.x,
+                np.where(np.isfinite(mark.y), mark.y, np.nan),
+                color=color,
+                linestyle=LINE_STYLES[DASHES[mark.run // len(COLORS) % len(DASHES)]],
+                linewidth=0.6 if mark.faint else 1.5,
+                alpha=0.3 if mark.faint else 1,
+                marker="o" if len(mark.x) == 1 else None,
+                label=label,
+            )
+        case Area():
+            axes.fill(mark.x, mark.y, facecolor=f"{color}4d", edgecolor=color, label=label)
+        case Dots():
+            axes.scatter(
+                mark.x,
+                mark.y,
+                color=color,
+                s=40 if mark.cross else 12,
+                marker="x" if mark.cross else "o",
+                alpha=1 if mark.cross else 0.6,
+                linewidths=1.5 if mark.cross else 0,
+                label=label,
+            )
+        case Boxes():
+            axes.barh(
+                mark.row,
+                mark.end - mark.begin,
+                left=mark.begin,
+                height=mark.height,
+                color=color,
+                label=label,
+            )
+
+
+def _set_axis(axis: Axis, axes: Axes, which: str) -> None:
+    side = axes.xaxis if which == "x" else axes.yaxis
+    side.set_label_text(axis.label)
+    limits = axis.limits
+    if axis.log:
+        axes.set(**{f"{which}scale": "log"})
+    if axis.percent:
+        side.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
+    if axis.names:
+        side.set_ticks(range(len(axis.names)), axis.names)
+        side.grid(False)
+        limits = (len(axis.names) - 0.5, -0.5)
+    if limits:
+        axes.set(**{f"{which}lim": limits})

@@ -1,0 +1,191 @@
+"""Pieces of HTML. Every text that goes into them is escaped here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import chain
+from typing import Any
+
+from paracosm.report.chart import COLORS, DASHES, Axis, Boxes, Chart, Dots, Mark
+from paracosm.report.run import Run
+from paracosm.report.section import Section
+
+__all__ = [
+    "comparison",
+    "facts",
+    "run_legend",
+    "run_table",
+    "section",
+    "tiles",
+    "troubles",
+]
+
+# What a reader calls the end of a run.
+STATUS = {"done": "finished"}
+
+
+def tiles(run: Run, numbers: Mapping[str, Sequence[str]]) -> str:
+    """Return the key numbers of one run, large."""
+    cells = {"Status": _status(run.folder.status)}
+    cells |= {label: escape(texts[0]) for label, texts in numbers.items()}
+    return _definitions(cells, "tiles")
+
+
+def run_table(runs: Sequence[Run], numbers: Mapping[str, Sequence[str]]) -> str:
+    """Return a table of runs by key numbers."""
+    head = "".join(f"<th scope=col>{escape(label)}" for label in ("Run", "Status", *numbers))
+    rows = "".join(
+        f"<tr><th scope=row>{_swatch(run.index)}{escape(run.name)}"
+        f"<td>{_status(run.folder.status)}"
+        + "".join(f"<td>{escape(texts[i])}" for texts in numbers.values())
+        for i, run in enumerate(runs)
+    )
+    return _table(head, rows, "numbers")
+
+
+def troubles(runs: Sequence[Run]) -> str:
+    """Return a line for each run that did not end as it should."""
+    lines = (
+        f'<p class="trouble" role=note>{f"<b>{escape(run.name)}.</b> " if len(runs) > 1 else ""}'
+        f"{escape(run.trouble)}</p>"
+        for run in runs
+        if run.trouble
+    )
+    return "".join(lines)
+
+
+def run_legend(runs: Sequence[Run]) -> str:
+    """Return the switches of the runs, for all figures at once; nothing for a single run."""
+    if len(runs) == 1:
+        return ""
+    chips = "".join(
+        f'<button class=chip data-run="{run.index}" aria-pressed=true>'
+        f"{_swatch(run.index)}{escape(run.name)}</button>"
+        for run in runs
+    )
+    return f'<nav class=legend aria-label="Runs shown in the figures">{chips}</nav>'
+
+
+def section(part: Section) -> str:
+    """Return a section with a place for each of its figures."""
+    figures = "".join(_figure(chart) for chart in part.charts)
+    return f"<section><h2>{escape(part.title)}</h2><div class=figures>{figures}</div></section>"
+
+
+def comparison(mappings: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> str:
+    """Return what the runs' facts have in common as a list, and what differs as a table."""
+    flat = [_flattened(mapping) for mapping in mappings]
+    keys = list(dict.fromkeys(chain.from_iterable(flat)))
+    differing = [key for key in keys if len({each.get(key, "") for each in flat}) > 1]
+    common = {key: flat[0][key] for key in keys if key not in differing}
+    if not differing:
+        return facts(common)
+    head = "".join(f"<th scope=col>{escape(_words(key))}" for key in ("run", *differing))
+    rows = "".join(
+        f"<tr><th scope=row>{_swatch(run.index)}{escape(run.name)}"
+        + "".join(f"<td>{escape(each.get(key, ''))}" for key in differing)
+        for run, each in zip(runs, flat, strict=True)
+    )
+    return _table(head, rows, "facts") + facts(common)
+
+
+def facts(mapping: Mapping[str, str]) -> str:
+    """Return names and values as a list; nothing for none."""
+    if not mapping:
+        return ""
+    return _definitions({_words(key): escape(text) for key, text in mapping.items()}, "facts")
+
+
+def _figure(chart: Chart) -> str:
+    switches = "".join(
+        _scale(which, axis) for which, axis in (("x", chart.x), ("y", chart.y)) if axis.switch
+    )
+    switches = f"<span class=switches>{switches}</span>" if switches else ""
+    chips = "".join(
+        f'<button class=chip data-series="{escape(name)}" '
+        f'aria-pressed="{_truth(name not in chart.hidden)}">{_sample(mark)}{escape(name)}</button>'
+        for name, mark in chart.series.items()
+    )
+    series = f"<div class=series>{chips}</div>" if len(chart.series) > 1 else ""
+    caption = f"<p class=caption>{escape(chart.caption)}</p>" if chart.caption else ""
+    return (
+        f'<figure id="{escape(chart.name)}"{" class=wide" if chart.wide else ""}>'
+        f"<figcaption><h3>{escape(chart.title)}</h3>{switches}</figcaption>{series}"
+        f'<div class=plot style="height:{chart.height}px" role=img '
+        f'aria-label="{escape(chart.title)}"></div>{caption}</figure>'
+    )
+
+
+def _scale(which: str, axis: Axis) -> str:
+    """Return the switch between a linear and a logarithmic axis."""
+    buttons = "".join(
+        f'<button data-scale={scale} aria-pressed="{_truth(axis.log == (scale == "log"))}">'
+        f"{scale}</button>"
+        for scale in ("linear", "log")
+    )
+    return (
+        f"<span>{escape(axis.switch)}<span class=switch role=group data-axis={which} "
+        f'aria-label="Scale of {escape(axis.switch)}">{buttons}</span></span>'
+    )
+
+
+def _sample(mark: Mark) -> str:
+    """Return a small picture of how a series is drawn."""
+    match mark:
+        case Boxes():
+            color = COLORS[mark.color % len(COLORS)]
+            return f'<svg viewBox="0 0 18 10"><rect y=1 width=18 height=8 fill="{color}"/></svg>'
+        case Dots(cross=True):
+            return '<svg viewBox="0 0 18 10"><path d="M5 1l8 8m0-8l-8 8" class=line /></svg>'
+        case _:
+            faint = " faint" if getattr(mark, "faint", False) else ""
+            return f'<svg viewBox="0 0 18 10"><path d="M0 5h18" class="line{faint}"/></svg>'
+
+
+def _swatch(index: int) -> str:
+    """Return a piece of a run's line: its colour and dashes."""
+    dash = {"solid": "", "dash": "6 3", "dot": "2 2"}[DASHES[index // len(COLORS) % len(DASHES)]]
+    return (
+        '<svg class=swatch viewBox="0 0 18 10" aria-hidden=true><path d="M0 5h18" '
+        f'stroke="{COLORS[index % len(COLORS)]}" stroke-width=4 stroke-dasharray="{dash}"/></svg>'
+    )
+
+
+def _status(status: str) -> str:
+    return f'<span class="status {"ok" if status == "done" else "bad"}">{_status_text(status)}'
+
+
+def _status_text(status: str) -> str:
+    return f"{escape(STATUS.get(status, status))}</span>"
+
+
+def _table(head: str, rows: str, kind: str) -> str:
+    return (
+        f'<div class=scroll tabindex=0><table class="{kind}"><thead><tr>{head}</thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _definitions(cells: Mapping[str, str], kind: str) -> str:
+    pairs = "".join(f"<div><dt>{escape(key)}<dd>{value}</div>" for key, value in cells.items())
+    return f'<dl class="{kind}">{pairs}</dl>'
+
+
+def _flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return a mapping without mappings in it; None values are left out."""
+    flat: dict[str, str] = {}
+    for key, value in mapping.items():
+        if isinstance(value, Mapping):
+            flat |= _flattened(value, f"{prefix}{key}.")
+        elif value is not None:
+            flat[f"{prefix}{key}"] = str(value)
+    return flat
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _truth(value: bool) -> str:
+    return str(value).lower()

@@ -1,0 +1,121 @@
+"""The report: one HTML file with everything in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from paracosm.report import markup
+from paracosm.report.figures import plotly_figure
+from paracosm.report.key_numbers import key_numbers
+from paracosm.report.kinds import sections
+from paracosm.report.page import page
+from paracosm.report.run import Run, described
+
+if TYPE_CHECKING:
+    from paracosm.study.run_folder import RunFolder
+
+__all__ = ["write_report"]
+
+
+def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
+    """Write the report of one run, or the comparison of several, to the HTML file `path`.
+
+    The file needs nothing else: no network, no other file. What a run has no data for is left out.
+    A run that goes on, or was killed, is shown as far as it got.
+
+    Raises:
+        InputError: no run is given, a run's files are damaged, or the runs are of different kinds.
+    """
+    shown = described(runs)
+    parts = sections(shown)
+    names = [run.name for run in shown]
+    charts = [chart for part in parts for chart in part.charts]
+    numbers = key_numbers(shown)
+    single = len(shown) == 1
+    body = [
+        markup.troubles(shown),
+        markup.tiles(shown[0], numbers) if single else markup.run_table(shown, numbers),
+        markup.run_legend(shown) if charts else "",
+        *map(markup.section, parts),
+        _details(shown),
+    ]
+    html = page(
+        title=names[0] if single else f"{len(shown)} runs compared",
+        subtitle=_subtitle(shown),
+        body="".join(body),
+        figures={chart.name: plotly_figure(chart, names) for chart in charts},
+    )
+    Path(path).write_text(html, encoding="utf-8")
+
+
+def _subtitle(runs: Sequence[Run]) -> str:
+    """Say what was run, as far as all runs have it in common."""
+    known = [
+        {"kind": run.folder.kind, **run.folder.study, **_asked(run), **run.numbers} for run in runs
+    ]
+    words = []
+    for text, keys in (
+        ("{kind}", ("kind",)),
+        ("{model} on {data}", ("model", "data")),
+        ("seed {seed}", ("seed",)),
+    ):
+        values = {tuple(each.get(key) for key in keys) for each in known}
+        if len(values) == 1 and None not in (only := values.pop()):
+            words.append(text.format(**dict(zip(keys, only, strict=True))))
+    if len(runs) == 1:
+        words.append(f"folder {runs[0].folder.path.resolve().name}")
+    return " · ".join(words)
+
+
+def _details(runs: Sequence[Run]) -> str:
+    """Return where the numbers come from: durations, configuration, environment."""
+    studies = [{**run.folder.study, **_asked(run)} for run in runs]
+    for run, study in zip(runs, studies, strict=True):
+        study.pop(run.folder.kind or "", None)
+    origins = [_origins(run) for run in runs]
+    blocks = {
+        "Measured, modelled, computed": markup.comparison(origins, runs) if any(origins) else "",
+        "Configuration": markup.comparison(studies, runs) + "".join(map(_study_file, runs)),
+        "Environment": markup.comparison([_environment(run) for run in runs], runs),
+    }
+    return "".join(
+        f"<section><h2>{escape(title)}</h2>{block}</section>"
+        for title, block in blocks.items()
+        if block
+    )
+
+
+def _origins(run: Run) -> dict[str, Any]:
+    """Say how each kind of duration, and the gradients, were obtained."""
+    summary = run.folder.summary or {}
+    origins = dict(summary.get("durations") or {})
+    if summary.get("lookahead"):
+        origins["lookahead"] = summary["lookahead"]
+    return origins
+
+
+def _environment(run: Run) -> dict[str, Any]:
+    environment = dict(run.folder.environment)
+    versions = environment.pop("versions", {})
+    # Every run has its own seed and start: the one is in the configuration, the other says little.
+    kept = {key: value for key, value in environment.items() if key not in ("seed", "started")}
+    return {**(versions if isinstance(versions, Mapping) else {}), **kept}
+
+
+def _asked(run: Run) -> Mapping[str, Any]:
+    """Return the arguments of the run, without the name of its kind around them."""
+    asked = run.folder.study.get(run.folder.kind or "")
+    return asked if isinstance(asked, Mapping) else {}
+
+
+def _study_file(run: Run) -> str:
+    text = yaml.safe_dump(run.folder.study, sort_keys=False, allow_unicode=True)
+    return (
+        f"<details><summary>study.yaml of {escape(run.name)}</summary>"
+        f"<pre>{escape(text)}</pre></details>"
+    )

@@ -1,0 +1,294 @@
+"""The run folder: what is written can be read, also after a kill; nothing of others is lost."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from paracosm.errors import InputError
+from paracosm.study.run_folder import RunFolder
+from paracosm.timeline import Timeline
+
+STUDY = {"seed": 7, "train": {"algorithm": "asgd", "workers": 4}}
+
+
+def add_rows(run: RunFolder, count: int) -> None:
+    for i in range(count):
+        run.metric(0.5 * i, 0.25 * i, f"worker{i % 3}", "staleness", i % 5, i)
+
+
+def end_with(error: BaseException, path: Path, rows: int) -> None:
+    with RunFolder.create(path, STUDY) as run:
+        add_rows(run, rows)
+        raise error
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    timeline = Timeline()
+    timeline.span("worker0", "compute", "gradient", 0.0, 0.5)
+    with RunFolder.create(tmp_path / "deep" / "run", STUDY) as run:
+        add_rows(run, 10)
+        run.metric(5.0, 2.5, "evaluation", "loss", math.nan, 9)
+        run.finish({"final_loss": 0.25, "updates": 10}, timeline)
+
+    read = RunFolder.open(tmp_path / "deep" / "run")
+    assert read.study == STUDY
+    assert read.kind == "train"
+    assert read.environment["seed"] == 7
+    assert read.summary == {"final_loss": 0.25, "updates": 10, "status": "done"}
+    assert read.status == "done"
+    staleness = read.series("staleness")
+    assert staleness.virtual_time.tolist() == [0.5 * i for i in range(10)]
+    assert staleness.wall_time.tolist() == [0.25 * i for i in range(10)]
+    assert staleness.node.tolist() == [f"worker{i % 3}" for i in range(10)]
+    assert staleness.value.tolist() == [i % 5 for i in range(10)]
+    assert staleness.step.tolist() == list(range(10))
+    assert math.isnan(read.series("loss").value[0])
+    assert len(read.series("no such metric")) == 0
+    read_timeline = read.timeline()
+    assert read_timeline is not None
+    assert read_timeline.spans == timeline.spans
+
+
+def test_a_finished_folder_holds_the_files_of_the_design_and_no_others(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", STUDY)
+    run.finish({}, Timeline())
+    assert sorted(file.name for file in run.path.iterdir()) == [
+        "environment.json",
+        "metrics.parquet",
+        "study.yaml",
+        "summary.json",
+        "timeline.parquet",
+    ]
+    schema = pq.read_schema(run.path / "metrics.parquet")
+    assert schema.names == ["virtual_time", "wall_time", "node", "name", "value", "step"]
+
+
+def test_rows_keep_their_order_over_many_batches_and_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paracosm.study.metrics_file.ROW_GROUP", 5000)
+    run = RunFolder.create(tmp_path / "run", STUDY)
+    add_rows(run, 30_000)
+    run.finish({})
+    series = RunFolder.open(run.path).series("staleness")
+    assert series.step.tolist() == list(range(30_000))
+    assert series.node.tolist() == [f"worker{i % 3}" for i in range(30_000)]
+
+
+def test_a_full_batch_is_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", STUDY)
+    assert len(RunFolder.open(run.path).metrics()) == 0
+    add_rows(run, 4097)
+    assert len(RunFolder.open(run.path).metrics()) >= 4096
+    run.flush()
+    assert len(RunFolder.open(run.path).metrics()) == 4097
+    assert RunFolder.open(run.path).summary is None
+    assert RunFolder.open(run.path).status == "unfinished"
+
+
+def test_a_row_goes_out_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("paracosm.study.metrics_file.monotonic", lambda: clock[0])
+    run = RunFolder.create(tmp_path / "run", STUDY)
+    add_rows(run, 1)
+    clock[0] = 100.9
+    add_rows(run, 1)
+    assert len(RunFolder.open(run.path).metrics()) == 0
+    clock[0] = 101.0
+    add_rows(run, 1)
+    assert len(RunFolder.open(run.path).metrics()) == 3
+
+
+def test_metrics_cut_off_at_any_byte_are_read_to_the_last_complete_batch(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", STUDY)
+    stream = run.path / "metrics.arrows"
+    complete = {stream.stat().st_size: 0}  # size of the file -> rows in it
+    for batch in range(1, 4):
+        add_rows(run, 5)
+        run.flush()
+        complete[stream.stat().st_size] = 5 * batch
+    run.close()
+    content = stream.read_bytes()
+    for size in range(len(content)):
+        stream.write_bytes(content[:size])
+        expected = max((rows for end, rows in complete.items() if end <= size), default=0)
+        assert len(RunFolder.open(run.path).metrics()) == expected, size
+
+
+def test_a_killed_process_leaves_a_readable_run(tmp_path: Path) -> None:
+    program = (
+        "import sys, time\n"
+        "from paracosm.study.run_folder import RunFolder\n"
+        "run = RunFolder.create(sys.argv[1], {'train': {}})\n"
+        "for i in range(10_000):\n"
+        "    run.metric(i, i, 'worker0', 'staleness', 0, i)\n"
+        "print('written', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "written\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    run = RunFolder.open(tmp_path / "run")
+    assert run.status == "unfinished"
+    steps = run.series("staleness").step
+    assert len(steps) >= 8192
+    assert steps.tolist() == list(range(len(steps)))
+
+
+def test_an_exception_keeps_the_metrics_and_leaves_the_run_unfinished(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        end_with(KeyboardInterrupt(), tmp_path / "run", rows=3)
+    assert len(RunFolder.open(tmp_path / "run").metrics()) == 3
+    assert RunFolder.open(tmp_path / "run").status == "unfinished"
+
+
+def test_a_run_that_cannot_start_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        end_with(InputError("no such data"), tmp_path / "run", rows=0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_input_found_wrong_in_the_middle_of_a_run_keeps_its_metrics(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        end_with(InputError("a damaged batch"), tmp_path / "run", rows=3)
+    assert len(RunFolder.open(tmp_path / "run").metrics()) == 3
+
+
+def test_a_kill_between_the_last_two_steps_of_finishing_loses_nothing(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", STUDY)
+    add_rows(run, 3)
+    stream = run.path / "metrics.arrows"
+    run.flush()
+    saved = stream.read_bytes()
+    run.finish({})
+    stream.write_bytes(saved)
+    assert len(RunFolder.open(run.path).metrics()) == 3
+
+
+def test_the_status_is_the_argument_then_the_summary_then_done(tmp_path: Path) -> None:
+    def status(name: str, summary: dict[str, str], given: str | None) -> str:
+        run = RunFolder.create(tmp_path / name, STUDY)
+        assert run.status == "unfinished"
+        run.finish(summary, status=given)
+        return run.status
+
+    assert status("a", {"status": "diverged"}, None) == "diverged"
+    assert status("b", {"status": "diverged"}, "failed") == "failed"
+    assert status("c", {}, None) == "done"
+
+
+def test_an_existing_folder_needs_force_and_keeps_what_is_not_ours(tmp_path: Path) -> None:
+    old = RunFolder.create(tmp_path / "run", STUDY)
+    add_rows(old, 3)
+    old.finish({"final_loss": 1.0}, Timeline())
+    (old.path / "report.html").write_text("old")
+    (old.path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"run: the folder exists and is not empty.*--force"):
+        RunFolder.create(old.path, STUDY)
+    assert RunFolder.open(old.path).summary == {"final_loss": 1.0, "status": "done"}
+
+    new = RunFolder.create(old.path, {"train": {}}, force=True)
+    assert (new.path / "notes.txt").read_text() == "mine"
+    assert sorted(file.name for file in new.path.iterdir()) == [
+        "environment.json",
+        "metrics.arrows",
+        "notes.txt",
+        "study.yaml",
+    ]
+    assert len(RunFolder.open(new.path).metrics()) == 0
+    new.discard()
+    assert [file.name for file in new.path.iterdir()] == ["notes.txt"]
+
+
+def test_an_existing_empty_folder_is_used(tmp_path: Path) -> None:
+    assert RunFolder.create(tmp_path, STUDY).path == tmp_path
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(InputError, match="cannot write a run folder here: File exists"):
+        RunFolder.create(tmp_path / "run", STUDY)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: shutil.rmtree(f), "no such folder"),
+        (lambda f: (f / "study.yaml").unlink(), "not a run folder: it has no study.yaml"),
+        (lambda f: (f / "study.yaml").write_text("a: [1"), r"study\.yaml: cannot be read"),
+        (lambda f: (f / "study.yaml").write_bytes(b"\xff\xfe\xfa"), r"study\.yaml: cannot be read"),
+        (lambda f: (f / "environment.json").unlink(), r"environment\.json is missing"),
+        (lambda f: (f / "summary.json").write_text('{"a": '), r"summary\.json: cannot be read"),
+        (lambda f: (f / "summary.json").write_text("[]"), "it holds no mapping"),
+        (lambda f: (f / "metrics.parquet").unlink(), r"metrics\.parquet is missing"),
+        (lambda f: os.truncate(f / "metrics.parquet", 99), r"metrics\.parquet: cannot be read"),
+    ],
+)
+def test_a_damaged_folder_is_refused_in_one_line(tmp_path: Path, damage, message: str) -> None:
+    run = RunFolder.create(tmp_path / "run", STUDY)
+    add_rows(run, 3)
+    run.finish({})
+    damage(run.path)
+    with pytest.raises(InputError, match=message) as caught:
+        RunFolder.open(run.path).metrics()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_that_is_read_cannot_be_written(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", STUDY).close()
+    run = RunFolder.open(tmp_path / "run")
+    with pytest.raises(RuntimeError, match="open for reading only"):
+        add_rows(run, 1)
+    with pytest.raises(RuntimeError, match="open for reading only"):
+        run.finish({})
+
+
+def test_numbers_of_numpy_and_torch_are_written_as_numbers(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason='pip install "paracosm[torch]"')
+    run = RunFolder.create(tmp_path / "run", {"train": {"lr": np.float32(0.5), "out": Path("x")}})
+    run.metric(np.float32(0.5), 1, "worker0", "loss", torch.tensor(0.25), np.int32(3))
+    run.metric(1, 1, "worker0", "loss", 2, 4)
+    run.finish({"loss": torch.tensor(0.25), "bad": np.float64("inf"), "shape": (1, np.int64(2))})
+    read = RunFolder.open(run.path)
+    assert read.study == {"train": {"lr": 0.5, "out": "x"}}
+    assert read.summary == {"loss": 0.25, "bad": None, "shape": [1, 2], "status": "done"}
+    assert read.series("loss").value.tolist() == [0.25, 2.0]
+    # What --json prints is JSON to every parser, which NaN and Infinity are not.
+    json.loads((read.path / "summary.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_the_environment_says_nothing_private(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", STUDY)
+    environment = json.loads((run.path / "environment.json").read_text())
+    versions = environment["versions"]
+    assert versions["numpy"] == np.__version__
+    assert versions["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert environment["cores"] >= 1
+    text = json.dumps(environment)
+    assert os.uname().nodename not in text
+    assert str(Path.home()) not in text
+    assert str(tmp_path) not in text
+
+
+def test_the_study_is_yaml_in_the_order_given(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", {"train": {"b": 1, "a": None}, "seed": 0})
+    assert (run.path / "study.yaml").read_text() == "train:\n  b: 1\n  a: null\nseed: 0\n"
+    assert yaml.safe_load((run.path / "study.yaml").read_text())["seed"] == 0
+    assert RunFolder.open(run.path).environment["seed"] == 0
