@@ -209,3 +209,14 @@ def test_a_run_s_timeline_becomes_a_trace_that_perfetto_opens(
     assert call(*SMALL, "--no-timeline", "--out", str(without), "--quiet") == 0
     assert call("trace", str(without)) == 2
     assert "--timeline" in capsys.readouterr().err
+
+
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # which is how Python marks it as not there
+    assert call(*SMALL) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert 'pip install "paracosm[torch]"' in captured.err
+    assert call(*SMALL, "--timing-only", "--quiet") == 0

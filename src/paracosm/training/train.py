@@ -9,6 +9,7 @@ from paracosm.cluster import Cluster
 from paracosm.engine import Recording, Simulator
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution
+from paracosm.training.algorithms import Exchange
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.job import Diverged, Job, Progress
 from paracosm.training.metrics import Metrics, MetricSink
@@ -73,26 +74,43 @@ def train(
     timeline = Timeline() if _wants_timeline(config, cluster) else None
     sim = Simulator(log=log, network=cluster, timeline=timeline, recording=config.recording)
     job = Job(config, seed, cluster, numerics, sim, metrics, progress)
+    # Nobody watches single events: where the exchange is a simple one, it need not be simulated.
     exchange = None if log or timeline is not None else simple_exchange(config, cluster)
     try:
-        if exchange is not None:
-            sources = map(job.compute_times, range(len(cluster.workers)))
-            times = [source for source in sources if source is not None]  # none is measured
-            size = numerics.sizes[0]
-            schedule = play_schedule(exchange, cluster, size, config.updates, times)
-            job.adopt(schedule)
-            status, end = "done", schedule.end
-            busy = schedule.busy_times(cluster)
+        if exchange is None:
+            status, end, busy = _simulate(sim, job)
         else:
-            _populate(sim, job)
-            status, end = _run(sim, job), sim.now
-            busy = _busy_times(sim)
+            status, end, busy = _play(exchange, cluster, job)
         _record_utilisation(busy, end, job, metrics)
         summary = _summary(config, seed, cluster, job, end, status)
         recording = sim.recording if config.compute == MEASURED else None
         return TrainingResult(summary, recording, timeline, metrics, job.parameters())
     finally:
         numerics.close()
+
+
+def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
+    """Run the job on the engine; return status, virtual time and busy times."""
+    _populate(sim, job)
+    status = _run(sim, job)
+    busy = {
+        name: {
+            "compute": worker.compute_time,
+            "send": worker.ports.send.busy_time,
+            "receive": worker.ports.receive.busy_time,
+        }
+        for name, worker in sim.workers.items()
+    }
+    return status, sim.now, busy
+
+
+def _play(exchange: Exchange, cluster: Cluster, job: Job) -> tuple[str, float, BusyTimes]:
+    """Play the job's schedule without the engine; return the same."""
+    sources = map(job.compute_times, range(len(cluster.workers)))
+    times = [source for source in sources if source is not None]  # none is measured
+    schedule = play_schedule(exchange, cluster, job.numerics.sizes[0], job.last_update, times)
+    job.adopt(schedule)
+    return "done", schedule.end, schedule.busy_times(cluster)
 
 
 def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
@@ -129,17 +147,6 @@ def _run(sim: Simulator, job: Job) -> str:
     if job.numerics.real:
         job.evaluate()
     return "diverged" if job.divergence is not None else "done"
-
-
-def _busy_times(sim: Simulator) -> BusyTimes:
-    return {
-        name: {
-            "compute": worker.compute_time,
-            "send": worker.ports.send.busy_time,
-            "receive": worker.ports.receive.busy_time,
-        }
-        for name, worker in sim.workers.items()
-    }
 
 
 def _record_utilisation(busy: BusyTimes, end: float, job: Job, sink: MetricSink) -> None:

@@ -1,0 +1,33 @@
+"""The programs in README and docs/training.md run as printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def programs(name: str) -> list[str]:
+    """Return the Python programs of a document: the blocks that begin with an import."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+    return [block for block in blocks if block.startswith("from ")]
+
+
+def test_the_program_of_the_readme_ends_when_figure_7_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (program,) = programs("README.md")
+    exec(program, {})
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert float(last) == pytest.approx(0.6)
+
+
+def test_the_program_of_the_training_guide_trains(capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = programs("docs/training.md")
+    exec(program, {})
+    loss, staleness = map(float, capsys.readouterr().out.split())
+    assert 0 < loss < 2.3
+    assert staleness == pytest.approx(7, rel=0.05)
