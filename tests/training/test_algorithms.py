@@ -181,6 +181,18 @@ def test_local_sgd_averages_after_its_local_steps() -> None:
     assert result.summary["examples"] == 24
 
 
+def test_easgd_workers_read_the_centre_of_before_their_move() -> None:
+    a, x, centre = 0.45, [1.0, 1.0], 1.0
+    for _ in range(3):
+        for worker in (0, 1):
+            mine = x[worker] * 0.75
+            difference = a * (mine - centre)
+            x[worker], centre = mine - difference, centre + difference
+    result = run(algorithm="easgd(period=1)", workers=2, updates=6)
+    assert float(result.parameters) == pytest.approx(centre)
+    assert column(result, "staleness") == [0, 1, 1, 1, 1, 1]
+
+
 def test_easgd_pulls_worker_and_centre_together() -> None:
     a, mine, centre = 0.5, 1.0, 1.0
     for _ in range(3):
@@ -232,10 +244,10 @@ def test_the_schedule_does_not_depend_on_whether_gradients_are_computed() -> Non
             "workers": 1 if name == "sequential" else 4,
             "updates": 40,
             "compute": "lognormal(1s, 0.5)",
-            "evaluate_every": 100,
+            "batch": 1,
         }
         real = run(**arguments)
-        timing = run(**arguments, timing_only=True)
+        timing = train(TrainConfig(timing_only=True, **arguments))
         assert real.timeline is not None
         assert timing.timeline is not None
         assert real.timeline.spans == timing.timeline.spans, name

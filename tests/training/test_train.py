@@ -22,8 +22,13 @@ from paracosm.validation import validated
 
 
 def run(seed: int = 0, **arguments: Any) -> TrainingResult:
-    common = {"updates": 40, "workers": 4, "lookahead": "off"}
-    return train(validated(TrainConfig, {**common, **arguments}, "test"), seed)
+    common: dict[str, Any] = {"updates": 40, "workers": 4}
+    if not arguments.get("timing_only"):
+        common["lookahead"] = "off"
+    given = {**common, **arguments}
+    # None takes a default back.
+    given = {k: v for k, v in given.items() if v is not None or k == "algorithm"}
+    return train(validated(TrainConfig, given, "test"), seed)
 
 
 def column(result: TrainingResult, name: str) -> list[float]:
@@ -35,7 +40,11 @@ def test_the_metrics_are_complete() -> None:
     result = run(updates=10, evaluate_every=4, algorithm="ssgd", workers=3)
     assert isinstance(result.metrics, Metrics)
     assert [row.step for row in result.metrics.series("loss")] == [0, 4, 8, 10]
-    assert column(result, "examples") == [32 * 3 * step for step in (0, 4, 8, 10)]
+    examples = result.metrics.series("examples")
+    assert [(r.step, r.value) for r in examples if r.node == "job"] == [
+        (step, 32 * 3 * step) for step in range(1, 11)
+    ]
+    assert [r.value for r in examples if r.node == "evaluation"] == [0, 384, 768, 960]
     assert len(column(result, "minibatch_loss")) == len(column(result, "staleness")) == 30
     nodes = {row.node for row in result.metrics.series("utilisation.compute")}
     assert nodes == {"server0", "worker0", "worker1", "worker2"}
@@ -66,7 +75,7 @@ def test_the_timeline_is_consistent() -> None:
 
 def test_a_timeline_that_is_not_wanted_is_not_recorded() -> None:
     assert run(timeline=False).timeline is None
-    assert run(updates=300_000, timing_only=True, until="1s").timeline is None
+    assert run(updates=300_000, timing_only=True).timeline is None
 
 
 def test_a_run_ends_at_the_virtual_time_it_is_given() -> None:
@@ -90,7 +99,9 @@ def test_an_interrupt_ends_the_run_with_what_it_has() -> None:
 
 @pytest.mark.parametrize("keep_going", [False, True])
 def test_an_exploding_loss_names_the_gradient_that_did_it(keep_going: bool) -> None:
-    result = run(lr=100, workers=8, updates=60, keep_going=keep_going, loss_limit=50)
+    result = run(
+        lr=100, workers=8, updates=60, keep_going=keep_going, loss_limit=50, evaluate_every=60
+    )
     divergence = result.summary["divergence"]
     assert isinstance(result.metrics, Metrics)
     exploded = [r for r in result.metrics.series("minibatch_loss") if not r.value <= 50]
@@ -100,6 +111,90 @@ def test_an_exploding_loss_names_the_gradient_that_did_it(keep_going: bool) -> N
     assert divergence["staleness"] == ages[first.step, first.node]
     assert result.summary["updates"] == (60 if keep_going else first.step)
     assert result.summary["status"] == "diverged"
+
+
+def test_an_evaluation_that_explodes_ends_the_run_as_well() -> None:
+    result = run(lr=1e4, updates=1, workers=1)
+    assert result.summary["status"] == "diverged"
+    assert result.summary["final_loss"] > 1e4
+    divergence = result.summary["divergence"]
+    assert (divergence["update"], divergence["worker"], divergence["staleness"]) == (
+        1,
+        "worker0",
+        0,
+    )
+    assert divergence["loss"] == result.summary["final_loss"]
+
+
+def test_the_final_loss_of_a_run_that_diverged_is_the_one_it_ended_with() -> None:
+    result = run(lr=1e4, workers=8, updates=3000)
+    assert result.summary["status"] == "diverged"
+    assert not result.summary["final_loss"] <= 1e4
+
+
+def test_a_run_until_a_time_makes_as_many_updates_as_fit_and_evaluates_by_time() -> None:
+    result = run(workers=2, compute="1s", updates=None, until="3000s", evaluate_every=None)
+    assert result.summary["updates"] == 6000
+    assert isinstance(result.metrics, Metrics)
+    times = [row.virtual_time for row in result.metrics.series("loss")]
+    # The first update at 50 s, 100 s, ... is followed by an evaluation, and so is the last one.
+    assert times == [0, *range(50, 3001, 50), 3000]
+
+
+def test_an_all_reduce_holds_everybody_s_ports() -> None:
+    # One round: 1 s of computing, then 2 (W - 1) = 2 steps of 1 s.
+    result = run(
+        algorithm="ssgd", topology="all-reduce", workers=2, updates=1, compute="1s", latency="1s"
+    )
+    assert column(result, "utilisation.send") == pytest.approx([2 / 3] * 2)
+    assert column(result, "utilisation.receive") == pytest.approx([2 / 3] * 2)
+    assert result.timeline is not None
+    shown = [s[:5] for s in result.timeline.spans if s[2] == "all-reduce"]
+    assert sorted(shown) == [
+        (f"worker{w}", port, "all-reduce", 1, 3) for w in (0, 1) for port in ("receive", "send")
+    ]
+    assert check(result.timeline) == []
+
+
+def test_half_duplex_takes_the_steps_of_a_ring_in_turn() -> None:
+    link = {"default": {"latency": "1s", "duplex": "half"}}
+    cluster = {"topology": "switch", "workers": 2, "links": link}
+    result = run(algorithm="local-sgd(1)", cluster=cluster, workers=None, updates=1, compute="1s")
+    assert result.summary["virtual_time"] == 5
+
+
+def test_abandoned_gradients_are_dropped_and_not_counted_as_examples() -> None:
+    result = run(
+        algorithm="backup-workers(1, interrupt=True)",
+        workers=3,
+        updates=50,
+        batch=1,
+        compute="exponential(1s)",
+    )
+    assert result.summary["examples"] == 100
+    assert 49 <= result.summary["dropped"] <= 50
+
+
+def test_every_gradient_counts_once_with_several_servers() -> None:
+    result = run(
+        algorithm="asgd",
+        workers=2,
+        servers=2,
+        updates=200,
+        compute="uniform(1s, 3s)",
+        latency="10ms",
+    )
+    assert result.timeline is not None
+    pushed = {
+        name: sum(s[:3] == (name, "send", "push") for s in result.timeline.spans)
+        for name in ("worker0", "worker1")
+    }
+    assert isinstance(result.metrics, Metrics)
+    nodes = [row.node for row in result.metrics.series("staleness")]
+    assert len(nodes) == 200
+    for name, transfers in pushed.items():
+        # Two transfers a gradient; at most two gradients were on their way at the end.
+        assert 0 <= transfers / 2 - nodes.count(name) <= 2
 
 
 def test_a_loss_that_is_not_a_number_counts_as_exploded() -> None:
@@ -180,10 +275,51 @@ def test_momentum_at_the_server_is_that_of_pytorch() -> None:
 def test_a_shorter_step_shortens_adam_s_step() -> None:
     """Adam divides by the gradient's size, so scaling the gradient would change nothing."""
     quadratic = {"model": "quadratic:model", "data": "quadratic:data", "optimizer": "adam"}
-    result = run(**quadratic, algorithm="staleness-aware", lr=0.01, updates=20, compute="1s")
-    plain = run(**quadratic, algorithm="asgd", lr=0.01, updates=20, compute="1s")
-    moved, moved_plainly = 1 - float(result.parameters), 1 - float(plain.parameters)
-    assert moved < 0.6 * moved_plainly
+    result = run(
+        **quadratic, algorithm="staleness-aware", workers=3, lr=0.01, updates=20, compute="1s"
+    )
+    parameter = torch.ones(1, requires_grad=True)
+    optimizer = torch.optim.Adam([parameter])
+    read = [1.0, 1.0, 1.0]
+    for update, tau in enumerate([0, 1] + [2] * 18):
+        optimizer.param_groups[0]["lr"] = 0.01 / max(1, tau)
+        parameter.grad = torch.tensor([read[update % 3]])
+        optimizer.step()
+        read[update % 3] = float(parameter.detach())
+    assert float(result.parameters) == pytest.approx(float(parameter.detach()))
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        "adagrad",
+        "adamw",
+        "nadam",
+        "radam",
+        "adamax",
+        "adadelta",
+        "rmsprop",
+        "adam(betas=(0.8, 0.9))",
+    ],
+)
+def test_every_optimizer_of_pytorch_does_what_it_does_there(optimizer: str) -> None:
+    name, _, options = optimizer.partition("(")
+    kinds = {kind.lower(): kind for kind in dir(torch.optim) if kind[0].isupper()}
+    arguments = {"betas": (0.8, 0.9)} if options else {}
+    parameter = torch.ones(1, requires_grad=True)
+    stepper = getattr(torch.optim, kinds[name])([parameter], lr=0.05, **arguments)
+    for _ in range(12):
+        parameter.grad = parameter.detach().clone()
+        stepper.step()
+    result = run(
+        model="quadratic:model",
+        data="quadratic:data",
+        algorithm="ssgd",
+        optimizer=optimizer,
+        lr=0.05,
+        updates=12,
+    )
+    assert float(result.parameters) == pytest.approx(float(parameter.detach()))
 
 
 def test_workers_share_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +352,13 @@ def test_adding_a_worker_changes_no_other_worker_s_compute_times() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"optimizer": "sgd(momentums=0.9)"}, "momentums"),
+        ({"optimizer": "sgd(momentums=0.9)"}, 'did you mean "momentum"?'),
+        ({"optimizer": "sgd(momentum=abc)"}, "sgd(momentum=abc)"),
+        ({"optimizer": "adam(capturable=True)"}, "adam(capturable=True)"),
+        ({"algorithm": "backup-workers", "servers": 2}, "runs on 1 server, not 2"),
+        ({"algorithm": None}, "cannot read None as an algorithm"),
+        ({"timing_only": True, "lr": 0.1}, "lr: no effect here"),
+        ({"model": "mpl"}, 'did you mean "mlp"?'),
         ({"optimizer": "sgd(lr=1)"}, "given by lr"),
         ({"optimizer": "sgd(0.9)"}, "name its options"),
         ({"servers": 5}, "5"),

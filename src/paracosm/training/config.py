@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -39,7 +40,7 @@ def _distribution(value: Any) -> str:
 
 
 def _algorithm(value: Any) -> str:
-    return str(parse_algorithm(value))
+    return str(value if isinstance(value, Algorithm) else parse_algorithm(value))
 
 
 def _optimizer(value: Any) -> str:
@@ -48,6 +49,19 @@ def _optimizer(value: Any) -> str:
 
 def _lookahead(value: Any) -> Any:
     return "off" if value is False else value  # which is how YAML reads off
+
+
+_UPDATES = 3000
+_NETWORK = {"latency", "bandwidth", "overhead", "pipelined"}
+_NUMERICS = {
+    "shards",
+    "optimizer",
+    "lr",
+    "evaluate_every",
+    "lookahead",
+    "keep_going",
+    "loss_limit",
+}
 
 
 class TrainConfig(BaseModel):
@@ -73,10 +87,12 @@ class TrainConfig(BaseModel):
         "sgd", description="sgd, sgd(momentum=0.9), adam, ... where parameters are updated"
     )
     lr: float = Field(0.2, gt=0, allow_inf_nan=False, description="learning rate")
-    updates: int = Field(3000, ge=1, description="updates of the parameters before the run ends")
+    updates: int | None = Field(
+        None, ge=1, description="updates before the run ends (3000, or any number with until)"
+    )
     until: Duration | None = Field(None, gt=0, description="virtual time at which the run ends")
     evaluate_every: int | None = Field(
-        None, ge=1, description="updates between evaluations (default: 60 evaluations a run)"
+        None, ge=1, description="updates between evaluations (by default 60 a run)"
     )
 
     # On which cluster.
@@ -121,13 +137,6 @@ class TrainConfig(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
-        if self.cluster is not None:
-            shorthand = {"workers", "servers", "latency", "bandwidth", "overhead", "pipelined"}
-            given = sorted(shorthand & self.model_fields_set)
-            if given:
-                raise ValueError(
-                    f"cluster: the cluster file already says it; leave out {', '.join(given)}"
-                )
         if self.recording is not None and self.compute != MEASURED:
             raise ValueError("recording: only a run whose compute is measured can replay one")
         if self.timing_only and self.compute == MEASURED:
@@ -144,22 +153,34 @@ class TrainConfig(BaseModel):
                 f"compute: {self.algorithm} interrupts workers, so how long they compute must be "
                 "modelled, not measured"
             )
-        self._refuse_what_has_no_effect()
+        idle = sorted(self.without_effect() & self.model_fields_set)
+        if idle:
+            raise ValueError(f"{', '.join(idle)}: no effect here, leave out: {self._why_idle()}")
         if self.cluster is None:
             self.resolve_cluster()
         return self
 
-    def _refuse_what_has_no_effect(self) -> None:
+    def without_effect(self) -> set[str]:
+        """Return the fields that make no difference, whatever their values, to such a run."""
         topology = self.resolve_topology()
         idle = set() if topology == "server" else {"servers", "update_time"}
         if topology == "local":
-            idle |= {"latency", "bandwidth", "overhead", "pipelined", "message_size"}
-        given = sorted(idle & self.model_fields_set)
-        if given:
-            raise ValueError(
-                f"{', '.join(given)}: no effect, since {self.algorithm} on topology "
-                f'"{topology}" has nothing of the kind; leave out'
-            )
+            idle |= _NETWORK | {"message_size"}
+        if self.cluster is not None:
+            idle |= _NETWORK | {"workers", "servers"}
+        if self.timing_only:
+            idle |= _NUMERICS
+            if self.message_size is not None and self.servers == 1:
+                idle |= {"model", "data", "data_dir"}
+        return idle
+
+    def _why_idle(self) -> str:
+        reasons = [f'{self.algorithm} runs on topology "{self.resolve_topology()}"']
+        if self.cluster is not None:
+            reasons.append("the cluster file says what there is")
+        if self.timing_only:
+            reasons.append("nothing is computed in timing_only mode")
+        return "; ".join(reasons)
 
     def costless_messages(self) -> bool:
         """Whether the size of a message makes no difference."""
@@ -195,8 +216,15 @@ class TrainConfig(BaseModel):
         return self.parsed_algorithm.topology_for(self.topology)
 
     def check(self, cluster: Cluster) -> None:
-        """Raise InputError if the algorithm cannot run on that cluster."""
-        self.parsed_algorithm.check(len(cluster.workers))
+        """Raise InputError if something is not known, or the algorithm cannot run on that cluster.
+
+        Raises:
+            MissingExtraError: if PyTorch is needed and not installed.
+        """
+        from paracosm.training.numerics import check_names
+
+        check_names(self)
+        self.parsed_algorithm.check(len(cluster.workers), len(cluster.servers))
         if self.resolve_topology() == "server" and not cluster.servers:
             raise InputError(
                 f"{self.algorithm} needs a parameter server, and the cluster has none: give it "
@@ -223,6 +251,9 @@ class TrainConfig(BaseModel):
         """Return the distribution of an update's duration at a server."""
         return parse_distribution(self.update_time)
 
-    def evaluation_period(self) -> int:
-        """Return the number of updates between evaluations."""
-        return self.evaluate_every or max(1, self.updates // 60)
+    @property
+    def most_updates(self) -> int:
+        """The number of updates after which the run ends, if `until` does not end it before."""
+        if self.updates is not None:
+            return self.updates
+        return _UPDATES if self.until is None else sys.maxsize

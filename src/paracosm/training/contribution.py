@@ -104,7 +104,3 @@ class Contribution:
         """The target's parameters as the gradient was computed from them."""
         whole = self.gradient.parameters
         return whole if self._part is None else whole[self._part]
-
-    def drop(self) -> None:
-        """Say that it will not be applied, so that its gradient need not be computed."""
-        self.gradient.pending.discard()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Diverged", "Divergence", "Job", "Progress"]
 
+_EVALUATIONS = 60  # in a run, unless it says how often
+
 Progress = Callable[[int, float], None]
 """Called after every update with the number of updates and the virtual time."""
 
@@ -47,6 +49,25 @@ class Divergence:
             f"the loss {what} at update {self.update}, by a gradient of {self.worker} "
             f"that was {self.staleness} updates old"
         )
+
+
+class _Evaluations:
+    """When to evaluate: every so many updates, or so much virtual time where that ends the run."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        by_time = config.until if config.updates is None and config.evaluate_every is None else None
+        self._seconds = None if by_time is None else by_time / _EVALUATIONS
+        self._updates = config.evaluate_every or max(1, config.most_updates // _EVALUATIONS)
+        self._next = self._seconds or 0.0
+
+    def due(self, updates: int, now: float) -> bool:
+        """Return whether to evaluate after this many updates, at the virtual time `now`."""
+        if self._seconds is None:
+            return updates % self._updates == 0
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
 
 
 class Diverged(Exception):  # noqa: N818 - not an error of the program: it ends a run
@@ -73,7 +94,7 @@ class Job:
         self.servers = cluster.servers if self.topology == "server" else ("",)
         self.numerics = numerics
         self.initial = numerics.initial()
-        self.last_update = config.updates
+        self.last_update = config.most_updates
         self.updates = 0
         self.examples = 0
         self.staleness_total = 0
@@ -88,7 +109,9 @@ class Job:
         self._compute = config.compute_distribution()
         self._metric = sink.metric
         self._progress = progress
-        self._period = config.evaluation_period()
+        self._evaluations = _Evaluations(config)
+        self.dropped = 0
+        self._newest: tuple[str, int] | None = None
         self._servers_running = len(self.servers)
         self.all_reduce = AllReduce(sim, len(self.workers), self._all_reduce_time())
         self._started = time.perf_counter()
@@ -141,48 +164,55 @@ class Job:
             return 0.0
         ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
         links = [self._cluster.link(source, target) for source, target in ring]
-        return ring_all_reduce(len(self.workers), sum(self.numerics.sizes), links)
+        seconds = ring_all_reduce(len(self.workers), sum(self.numerics.sizes), links)
+        # In each step of a ring everybody sends and receives, which half duplex does in turn.
+        return 2 * seconds if any(link.duplex == "half" for link in links) else seconds
 
     def updated(
         self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
     ) -> None:
-        """Record an update; with several servers, it is made once the last of them made it."""
-        if len(self.servers) > 1 and min(s.version for s in self.stores) == self.updates:
+        """Record an update of one store.
+
+        With several servers, contributions are recorded at the first one, each once; the update is
+        made when the last of the servers has made it.
+        """
+        if store is self.stores[0] or self.topology != "server":
+            step = store.version if self.topology == "server" else self.updates + 1
+            self._record(step, contributions, staleness)
+        if self.topology == "server" and min(s.version for s in self.stores) == self.updates:
             return
         self.updates += 1
-        now = self._sim.now
-        self.end = now
-        self.contributions += len(contributions)
-        self.staleness_total += sum(staleness)
-        wall = self.wall_time
-        for contribution, age in zip(contributions, staleness, strict=True):
-            self.examples += contribution.gradient.examples
-            self._metric(now, wall, contribution.worker, "staleness", age, self.updates)
-        if self.numerics.real:
-            self._check_losses(now, wall, contributions, staleness)
-            if self.updates % self._period == 0:
-                self.evaluate()
+        if self.numerics.real and self._evaluations.due(self.updates, self._sim.now):
+            self.evaluate()
+        if self.divergence is not None and not self.config.keep_going:
+            raise Diverged
         if self._progress is not None:
-            self._progress(self.updates, now)
+            self._progress(self.updates, self._sim.now)
         if self.updates >= self.last_update and self.topology != "server":
             self._sim.stop()
 
-    def _check_losses(
-        self,
-        now: float,
-        wall: float,
-        contributions: Sequence[Contribution],
-        staleness: Sequence[int],
+    def _record(
+        self, step: int, contributions: Sequence[Contribution], staleness: Sequence[int]
     ) -> None:
+        now = self.end = self._sim.now
+        wall = self.wall_time
+        self.contributions += len(contributions)
+        self.staleness_total += sum(staleness)
         for contribution, age in zip(contributions, staleness, strict=True):
-            loss = contribution.gradient.loss
             worker = contribution.worker
-            self._metric(now, wall, worker, "minibatch_loss", loss, self.updates)
-            # Written so that a loss that is not a number counts.
-            if self.divergence is None and not loss <= self.config.loss_limit:
-                self.divergence = Divergence(self.updates, worker, age, loss)
-        if self.divergence is not None and not self.config.keep_going:
-            raise Diverged
+            self.examples += contribution.gradient.examples
+            self._metric(now, wall, worker, "staleness", age, step)
+            if self.numerics.real:
+                loss = contribution.gradient.loss
+                self._metric(now, wall, worker, "minibatch_loss", loss, step)
+                self._judge(step, worker, age, loss)
+        self._metric(now, wall, "job", "examples", self.examples, step)
+
+    def _judge(self, step: int, worker: str, age: int, loss: float) -> None:
+        """Note the first loss that exploded; written so that one that is not a number counts."""
+        self._newest = (worker, age)
+        if self.divergence is None and not loss <= self.config.loss_limit:
+            self.divergence = Divergence(step, worker, age, loss)
 
     def adopt(self, schedule: Schedule) -> None:
         """Record the updates of a schedule that was played without this job."""
@@ -190,7 +220,10 @@ class Job:
         wall, batch, names, metric = self.wall_time, self.config.batch, self.workers, self._metric
         columns = (schedule.time.tolist(), schedule.worker.tolist(), schedule.staleness.tolist())
         for number, (now, worker, age) in enumerate(zip(*columns, strict=True)):
-            metric(now, wall, names[worker], "staleness", age, number // pushes + 1)
+            step = number // pushes + 1
+            metric(now, wall, names[worker], "staleness", age, step)
+            if (number + 1) % pushes == 0:
+                metric(now, wall, "job", "examples", (number + 1) * batch, step)
         self.updates = self.last_update
         self.contributions = len(schedule.time)
         self.examples = self.contributions * batch
@@ -209,6 +242,8 @@ class Job:
             self._metric(now, wall, "evaluation", name, value, self.updates)
         self._metric(now, wall, "evaluation", "examples", self.examples, self.updates)
         self.final = {**metrics, "step": self.updates}
+        if self._newest is not None:
+            self._judge(self.updates, *self._newest, metrics["loss"])
 
     def server_finished(self) -> None:
         """End the run once every server has made its last update and its answers arrived."""

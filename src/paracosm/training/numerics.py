@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from paracosm.errors import require
+from paracosm.errors import require, unknown
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.contribution import Pending
 from paracosm.training.optimizers import parse_optimizer
@@ -16,7 +16,7 @@ from paracosm.training.streams import Stream, generator, torch_seed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Numerics", "prepare_numerics"]
+__all__ = ["Numerics", "check_names", "prepare_numerics"]
 
 
 class Numerics(Protocol):
@@ -57,11 +57,34 @@ def prepare_numerics(config: TrainConfig, seed: int, workers: int, servers: int)
         InputError: if model, data, shards or optimizer cannot be built.
         MissingExtraError: if PyTorch is needed and not installed.
     """
-    if config.timing_only and (config.message_size or config.costless_messages()):
+    sizes_known = config.costless_messages() or (config.message_size and servers == 1)
+    if config.timing_only and sizes_known:
         return _Nothing((config.message_size or 0.0) / servers, servers)
     require("torch", "torch", "training a model")
     computing = _Computing(config, seed, workers, servers)
     return _Nothing.like(computing) if config.timing_only else computing
+
+
+def check_names(config: TrainConfig) -> None:
+    """Raise InputError if the model, the data or the shards are not known by name.
+
+    Raises:
+        MissingExtraError: if PyTorch is needed and not installed.
+    """
+    if "model" in config.without_effect() or (config.timing_only and config.costless_messages()):
+        return
+    require("torch", "torch", "training a model")
+    from paracosm.training.data import DATA_SETS, check_scheme
+    from paracosm.training.factory import is_reference
+    from paracosm.training.models import MODELS
+
+    for kind, name, known in (
+        ("model", config.model, MODELS),
+        ("data set", config.data, DATA_SETS),
+    ):
+        if not is_reference(name) and name not in known:
+            raise unknown(kind, name, [*known, "package.module:factory"])
+    check_scheme(config.shards)
 
 
 class _Nothing:
@@ -145,7 +168,7 @@ class _Computing:
             seed=torch_seed(seed, Stream.DROPOUT),
         )
         self._optimizer = parse_optimizer(config.optimizer)
-        self._optimizer.rule(config.lr)  # an option that it does not take is refused before the run
+        self._optimizer.try_out(config.lr)
 
     def _message_sizes(self) -> tuple[float, ...]:
         sizes = tuple(float(size) for size in self._layout.bytes_per_server)

@@ -96,8 +96,8 @@ def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     busy = {
         name: {
             "compute": worker.compute_time,
-            "send": worker.ports.send.busy_time,
-            "receive": worker.ports.receive.busy_time,
+            "send": worker.ports.send.busy_time + job.all_reduce.busy_time,
+            "receive": worker.ports.receive.busy_time + job.all_reduce.busy_time,
         }
         for name, worker in sim.workers.items()
     }
@@ -116,7 +116,10 @@ def _play(exchange: Exchange, cluster: Cluster, job: Job) -> tuple[str, float, B
 def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
     if config.timeline is not None:
         return config.timeline
-    gradients = config.updates * config.parsed_algorithm.gradients_per_update(len(cluster.workers))
+    workers, compute = len(cluster.workers), config.compute_distribution()
+    gradients: float = config.most_updates * config.parsed_algorithm.gradients_per_update(workers)
+    if config.until is not None and compute is not None and compute.mean() > 0:
+        gradients = min(gradients, workers * config.until / compute.mean())
     return gradients * _SPANS_PER_GRADIENT <= _MOST_SPANS
 
 
@@ -138,15 +141,16 @@ def _run(sim: Simulator, job: Job) -> str:
     """Run to the end and return the run's status."""
     if job.numerics.real:
         job.evaluate()
+    status = "done"
     try:
         sim.run(until=job.config.until)
     except KeyboardInterrupt:
-        return "interrupted"
+        status = "interrupted"
     except Diverged:
-        return "diverged"
+        status = "diverged"
     if job.numerics.real:
         job.evaluate()
-    return "diverged" if job.divergence is not None else "done"
+    return "diverged" if job.divergence is not None else status
 
 
 def _record_utilisation(busy: BusyTimes, end: float, job: Job, sink: MetricSink) -> None:
@@ -173,6 +177,7 @@ def _summary(
         "status": status,
         "updates": job.updates,
         "examples": job.examples,
+        "dropped": job.dropped,
         "final_loss": job.final.get("loss"),
         "final_test_loss": job.final.get("test_loss"),
         "final_accuracy": job.final.get("accuracy"),

@@ -20,7 +20,8 @@ class ADPSGD(Algorithm):
     answer beside their own work, so that no two ask one another and wait for ever (the paper's
     bipartite graph). `graph` is "complete" (any worker of the other kind) or "ring". An update, in
     the count of the run, is one gradient applied by one worker; what is evaluated is the mean of
-    all workers; staleness counts the changes of the worker's own parameters since it read them.
+    all workers; staleness counts the changes of the worker's own parameters since it read them, of
+    which one that asks makes one itself.
     Lian, Zhang, Zhang, Liu, "Asynchronous Decentralized Parallel Stochastic Gradient Descent",
     2018, algorithm 1 and section 3.
     """
@@ -33,7 +34,7 @@ class ADPSGD(Algorithm):
         if self.graph not in ("complete", "ring"):
             raise InputError(f'ad-psgd: graph must be "complete" or "ring", got "{self.graph}"')
 
-    def check(self, workers: int) -> None:
+    def check(self, workers: int, servers: int) -> None:
         if workers < 2 or (self.graph == "ring" and workers % 2):
             needs = "an even number of" if self.graph == "ring" else "at least 2"
             raise InputError(

@@ -62,8 +62,8 @@ class Algorithm:
     async def listen(self, me: TrainingWorker) -> None:
         """What a worker does beside its work when others speak to it; only among "peers"."""
 
-    def check(self, workers: int) -> None:
-        """Raise InputError if the algorithm makes no sense with so many workers."""
+    def check(self, workers: int, servers: int) -> None:
+        """Raise InputError if it makes no sense with so many workers or servers."""
 
     def gradients_per_update(self, workers: int) -> int:
         """Return how many gradients go into one update."""

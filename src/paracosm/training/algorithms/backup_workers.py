@@ -31,11 +31,16 @@ class BackupWorkers(Algorithm):
     def interrupts(self) -> bool:
         return self.interrupt
 
-    def check(self, workers: int) -> None:
+    def check(self, workers: int, servers: int) -> None:
         if not 0 <= self.backups < workers:
             raise InputError(
                 f"backup-workers: backups must be at least 0 and below the number of workers "
                 f"({workers}), got {self.backups}"
+            )
+        if servers > 1:
+            raise InputError(
+                f"backup-workers runs on 1 server, not {servers}: several would not agree on "
+                "which gradients come late"
             )
 
     def gradients_per_update(self, workers: int) -> int:
@@ -59,7 +64,7 @@ class BackupWorkers(Algorithm):
                 if push.staleness == 0:
                     fresh.append(push)
                 else:
-                    push.drop()
+                    server.drop(push)
                     if not self.interrupt:
                         server.answer(push.worker)
             await server.apply(fresh)

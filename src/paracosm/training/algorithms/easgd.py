@@ -52,5 +52,5 @@ class EASGD(Algorithm):
         while True:
             push = await server.receive()
             centre = server.parameters
-            server.answer(push.worker)
             await server.replace([push], centre + elasticity * (push.value - centre))
+            server.answer(push.worker, parameters=centre)

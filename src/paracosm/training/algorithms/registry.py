@@ -52,7 +52,7 @@ def parse_algorithm(text: str) -> Algorithm:
         InputError: naming the algorithm or parameter that is not known, with the nearest one, or
             the value that a parameter cannot have.
     """
-    name, positional, named = parse_expression(str(text), "algorithm")
+    name, positional, named = parse_expression(text, "algorithm")
     if name not in ALGORITHMS:
         raise unknown("algorithm", name, ALGORITHMS)
     kinds = {field.name: type(field.default) for field in fields(ALGORITHMS[name])}

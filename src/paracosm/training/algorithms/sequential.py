@@ -23,6 +23,6 @@ class Sequential(Algorithm):
         while True:
             await me.apply(await me.compute_gradient())
 
-    def check(self, workers: int) -> None:
+    def check(self, workers: int, servers: int) -> None:
         if workers != 1:
             raise InputError(f"sequential runs on 1 worker, not {workers}: use ssgd or asgd")

@@ -24,7 +24,7 @@ class SoftSync(Algorithm):
     name: ClassVar[str] = "softsync"
     n: int = 1
 
-    def check(self, workers: int) -> None:
+    def check(self, workers: int, servers: int) -> None:
         if not 1 <= self.n <= workers:
             raise InputError(
                 f"softsync: n must be between 1 and the number of workers ({workers}), got {self.n}"

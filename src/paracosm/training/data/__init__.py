@@ -2,6 +2,6 @@
 
 from paracosm.training.data.dataset import DataSet
 from paracosm.training.data.load import DATA_SETS, load_data
-from paracosm.training.data.shards import BatchSampler, make_shards
+from paracosm.training.data.shards import BatchSampler, check_scheme, make_shards
 
-__all__ = ["DATA_SETS", "BatchSampler", "DataSet", "load_data", "make_shards"]
+__all__ = ["DATA_SETS", "BatchSampler", "DataSet", "check_scheme", "load_data", "make_shards"]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
 
-__all__ = ["BatchSampler", "make_shards"]
+__all__ = ["BatchSampler", "check_scheme", "make_shards"]
 
 Indices = npt.NDArray[np.int64]
 
@@ -53,6 +53,12 @@ def make_shards(
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise InputError(f'shards "{scheme}" need class labels as targets; use "iid"')
     return _by_label(labels, workers, alpha, rng)
+
+
+def check_scheme(scheme: str) -> None:
+    """Raise InputError if there is no such scheme."""
+    if scheme != "shared":
+        _alpha(scheme)
 
 
 def _alpha(scheme: str) -> float | None:

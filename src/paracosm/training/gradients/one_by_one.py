@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paracosm.errors import InputError
 from paracosm.training.data.dataset import DataSet
+from paracosm.training.factory import one_line
 from paracosm.training.gradients.pending import Gradient, PendingGradient
 from paracosm.training.gradients.traits import Traits
 from paracosm.training.models.model import Model
@@ -42,9 +44,14 @@ class Stepper:
     def step(self, parameters: Tensor, x: Tensor, y: Tensor, number: int) -> Gradient:
         """Return loss and gradient; `number` picks the stream of random numbers."""
         self._flat.copy_(parameters)
-        with self._stream(number) if self._random else nullcontext():
-            loss = self._loss(self._module(x), y)
-        gradients = torch.autograd.grad(loss, self._tensors, materialize_grads=self._unused)
+        try:
+            with self._stream(number) if self._random else nullcontext():
+                loss = self._loss(self._module(x), y)
+            gradients = torch.autograd.grad(loss, self._tensors, materialize_grads=self._unused)
+        except Exception as error:  # the model is the user's, and may raise anything
+            raise InputError(
+                f"the model failed on a minibatch of {len(x)} examples: {one_line(error)}"
+            ) from error
         return Gradient(loss.item(), torch.cat([g.reshape(-1) for g in gradients]))
 
     @contextmanager

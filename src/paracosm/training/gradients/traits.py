@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from paracosm.errors import InputError
 from paracosm.training.data.dataset import DataSet
@@ -61,7 +62,9 @@ def inspect_model(model: Model, layout: ParameterLayout, data: DataSet) -> Trait
         state = torch.random.get_rng_state()
         try:
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-                loss = model.loss(module(x), y)
+                outputs = module(x)
+                _check_outputs(model, outputs, y)
+                loss = model.loss(outputs, y)
             _check_loss(loss)
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         except InputError:
@@ -87,6 +90,15 @@ def _examples(data: DataSet) -> tuple[Tensor, Tensor]:
     if data.classification and data.train_y.ndim == 1:
         indices[-1] = data.train_y.argmax()
     return data.train_x[indices], data.train_y[indices]
+
+
+def _check_outputs(model: Model, outputs: Tensor, targets: Tensor) -> None:
+    # PyTorch would broadcast the two, and train on something that nobody meant.
+    if model.loss is functional.mse_loss and outputs.shape != targets.shape:
+        raise InputError(
+            f"the model's outputs have shape {tuple(outputs.shape[1:])} and the targets "
+            f"{tuple(targets.shape[1:])}: the mean squared error needs equal ones"
+        )
 
 
 def _check_loss(loss: object) -> None:

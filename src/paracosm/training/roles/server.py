@@ -68,10 +68,17 @@ class ParameterServer(Worker):
             await self.compute(self._update_time())
         self._store.replace(contributions, parameters)
 
-    def answer(self, *workers: str) -> None:
-        """Send the parameters as they are now to the workers."""
+    def drop(self, contribution: Contribution) -> None:
+        """Do not apply what was pushed; its gradient need not even be computed."""
+        contribution.gradient.pending.discard()
+        self._job.dropped += 1
+
+    def answer(self, *workers: str, parameters: Any = None) -> None:
+        """Send the parameters as they are now (or other ones of this version) to the workers."""
         store = self._store
-        answer = Answer(self._index, store.parameters, store.version)
+        if parameters is None:
+            parameters = store.parameters
+        answer = Answer(self._index, parameters, store.version)
         last = store.version >= self._job.last_update
         for worker in workers:
             transfer = self.send(worker, answer, size=self._size, tag=Tag.ANSWER)

@@ -12,7 +12,7 @@ from paracosm.training.roles.messages import Answer, Ask, Tag
 if TYPE_CHECKING:
     from paracosm.training.algorithms import Topology
     from paracosm.training.job import Job
-    from paracosm.training.store import Store
+    from paracosm.training.store import Rule, Store
 
 __all__ = ["TrainingWorker"]
 
@@ -38,7 +38,7 @@ class TrainingWorker(Worker):
         self._versions = [0] * len(job.servers)
         self._sizes = job.numerics.sizes
         self._parts: list[Any] = [job.initial[part] for part in job.numerics.parts]
-        self._rule = job.numerics.rule()
+        self._rule: Rule | None = None
         self._durations = job.compute_times(index)
         self._choice = job.neighbour_stream(index)
         self._examples = 0
@@ -63,10 +63,14 @@ class TrainingWorker(Worker):
         if await self.compute_unless(next(self._durations), tag=Tag.ANSWER):
             return gradient
         gradient.pending.discard()
+        self._examples -= self._job.config.batch
+        self._job.dropped += 1
         return None
 
     def step(self, gradient: Gradient) -> None:
         """Take a step of the optimizer on this worker's own parameters."""
+        if self._rule is None:
+            self._rule = self._job.numerics.rule()
         self.parameters = self._rule(self.parameters, gradient.value, 1.0)
 
     def push(self, payload: Any) -> None:
