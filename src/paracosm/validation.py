@@ -24,27 +24,74 @@ def validated(model: type[Model], mapping: Mapping[str, Any], where: str) -> Mod
     try:
         return model.model_validate(mapping)
     except ValidationError as error:
-        raise InputError(f"{where}: {_first(error, model)}") from None
+        raise InputError(f"{where}: {_first(error, model, mapping)}") from None
 
 
-def _first(error: ValidationError, model: type[BaseModel]) -> str:
+def _first(error: ValidationError, model: type[BaseModel], mapping: Mapping[str, Any]) -> str:
     problems = error.errors(include_url=False)
     # A misspelt key is why another one is missing: it is the cause to name.
     unknown_keys = [p for p in problems if p["type"] == "extra_forbidden"]
     problem = (unknown_keys or problems)[0]
-    path = [str(part) for part in problem["loc"]]
+    path = _written(problem["loc"], mapping)
     if problem["type"] == "extra_forbidden":
         fields = _fields(model, path[:-1])
         return str(unknown("key", ".".join(path), _prefixed(fields, path[:-1])))
     key = ".".join(path)
-    message = problem["msg"]
+    message = _MESSAGES.get(problem["type"], problem["msg"])
     if problem["type"] == "value_error":
         message = message.removeprefix("Value error, ")
+    elif problem["type"] == "invalid_key" or "[key]" in problem["loc"]:
+        message = "a key is a name, not a number or the like"
     else:
         message = f"{message[0].lower()}{message[1:]}"
         if problem["type"] != "missing":
-            message += f", got {problem['input']!r}"
+            message += f", got {_shown(problem['input'])}"
     return f"{key}: {message}" if key else message
+
+
+# Where pydantic speaks of Python.
+_MESSAGES = {
+    "dict_type": "Input should be a mapping of names to values",
+    "model_type": "Input should be a mapping of names to values",
+    "path_type": "Input should be a path",
+}
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case Mapping():
+            return "a mapping"
+        case list():
+            return "a list"
+    return repr(value)
+
+
+def _written(location: tuple[int | str, ...], mapping: Mapping[str, Any]) -> list[str]:
+    """Return the path of keys as the user wrote them: without pydantic's names of union branches.
+
+    Such a name ("int", "list[str]", "LinkSpec") is nowhere in the input; it is dropped. A key that
+    is missing is not there either, but can only come last, and is the name of a field.
+    """
+    path = []
+    value: Any = mapping
+    for part in location:
+        here = value if isinstance(value, Mapping) else {}
+        if isinstance(value, list):
+            here = dict(enumerate(value))
+        if part not in here and _is_branch(str(part)):
+            continue
+        value = here.get(part)
+        path.append(str(part))
+    return path
+
+
+def _is_branch(part: str) -> bool:
+    return "[" in part or part in _TYPES or part[:1].isupper()
+
+
+_TYPES = {"str", "int", "float", "bool", "none", "list", "dict", "tuple", "constrained-str"}
 
 
 def _fields(model: type[BaseModel], path: list[str]) -> list[str]:

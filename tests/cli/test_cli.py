@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 
 from paracosm.cli import main
 from paracosm.cli.options import with_fields_of
+from paracosm.engine import Simulator
+from paracosm.errors import InputError
 from paracosm.study import RunFolder
 from paracosm.training import TrainConfig
 
@@ -133,6 +136,10 @@ def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
         (["train", "missing.yaml"], "missing.yaml"),
         (["train", "--cluster", "missing.yaml"], "missing.yaml"),
         (["train", "--algorithm", "sequential", "--workers", "2"], "sequential runs on 1 worker"),
+        ([*SMALL, "--log", "--json"], "--log and --json"),
+        ([*SMALL, "--json", "--quiet"], "--json prints and --quiet does not"),
+        ([*SMALL, "--jobs", "2"], "--jobs is for a study with a grid"),
+        ([*SMALL, "--force"], "--force replaces the run in a folder: give --out"),
         (["report", "nowhere"], "nowhere"),
         (["trian"], "trian"),
     ],
@@ -145,6 +152,122 @@ def test_bad_input_is_one_line_on_standard_error_and_exit_code_two(
     assert captured.out == ""
     assert message in captured.err
     assert captured.err.count("\n") == 1
+
+
+GRID = "train: {updates: 5, timing_only: true}\nover: {workers: [1, 2]}"
+
+
+def grid(folder: Path, text: str = GRID) -> str:
+    file = folder / "grid.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--log"], "--log is for one run"),
+        (["--workers", "8"], "workers is varied by the study (over.workers): leave out --workers"),
+    ],
+)
+def test_flags_that_a_grid_would_not_heed_are_refused(
+    tmp_path: Path, capsys: Capture, flags: list[str], message: str
+) -> None:
+    assert call("train", grid(tmp_path), "--out", str(tmp_path / "out"), *flags) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_sweep_says_in_one_line_why_it_cannot_write(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "file").write_text("")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "study.yaml").write_text("a: [")
+    for out in (tmp_path / "file", tmp_path / "file" / "below", broken):
+        assert call("train", grid(tmp_path), "--out", str(out)) == 2
+        printed = capsys.readouterr().err
+        assert printed.startswith(f"paracosm: {out}: ")
+        assert printed.count("\n") == 1
+
+
+def test_a_run_and_a_sweep_take_each_other_s_place_and_nothing_else_s(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "out"
+    sweep = ["train", grid(tmp_path), "--out", str(out), "--force", "--quiet"]
+    run = ["train", "--timing-only", "--updates", "5", "--out", str(out), "--force", "--quiet"]
+    assert call(*run) == 0
+    (out / "notes.txt").write_text("mine")
+    assert call(*sweep) == 0
+    assert {path.name for path in out.iterdir()} == {
+        "notes.txt",
+        "study.yaml",
+        "sweep.json",
+        "report.html",
+        "workers=1",
+        "workers=2",
+    }
+    assert call(*run) == 0
+    assert not (out / "sweep.json").exists()
+    assert RunFolder.open(out).status == "done"
+    assert (out / "notes.txt").read_text() == "mine"
+    assert call("report", str(out)) == 0
+
+
+def test_a_point_of_another_study_does_not_count_as_finished(tmp_path: Path) -> None:
+    out, study = tmp_path / "out", grid(tmp_path)
+    assert call("train", study, "--out", str(out), "--quiet") == 0
+    (out / "study.yaml").unlink()
+    (out / "sweep.json").unlink()
+    (out / "report.html").unlink()
+    changed = grid(tmp_path, GRID.replace("updates: 5", "updates: 6"))
+    assert call("train", changed, "--out", str(out), "--quiet") == 2
+    assert call("train", changed, "--out", str(out), "--quiet", "--force") == 0
+    for point in ("workers=1", "workers=2"):
+        assert (RunFolder.open(out / point).summary or {})["updates"] == 6
+
+
+def test_a_sweep_over_clusters_names_them_in_its_table(tmp_path: Path, capsys: Capture) -> None:
+    clusters = (
+        "[{topology: star, workers: 2, servers: 1}, {topology: star, workers: 3, servers: 1}]"
+    )
+    study = grid(
+        tmp_path, f"train: {{updates: 5, timing_only: true}}\nover: {{cluster: {clusters}}}"
+    )
+    assert call("train", study, "--out", str(tmp_path / "out")) == 0
+    printed = capsys.readouterr().out
+    assert "cluster=1" in printed
+    assert "cluster=2" in printed
+    assert "{" not in printed
+
+
+def test_brackets_and_colons_of_a_path_are_printed_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ["train", "--timing-only", "--updates", "5"]
+    assert call(*small, "--out", "[a] :smile:") == 0
+    assert f"report: {Path('[a] :smile:') / 'report.html'}" in capsys.readouterr().out
+    assert call("train", grid(tmp_path), "--out", "[b]") == 0
+    assert f"report: {Path('[b]') / 'report.html'}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (KeyboardInterrupt(), "paracosm: interrupted\n"),
+        (MemoryError("1 TiB"), "paracosm: out of memory: 1 TiB\n"),
+    ],
+)
+def test_what_stops_the_program_anywhere_is_one_line_and_exit_code_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture, error: BaseException, message: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("paracosm.cli.train.run_point", fail)
+    assert call(*SMALL) == 1
+    assert capsys.readouterr().err == message
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten_unless_forced(
@@ -193,6 +316,77 @@ def test_an_interrupted_run_keeps_what_it_has_and_says_so(tmp_path: Path) -> Non
     assert run.status == "interrupted"
     assert len(run.series("minibatch_loss")) == run.summary["updates"] > 0
     assert (out / "report.html").exists()
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_interrupted_sweep_stops_at_once_and_the_same_command_goes_on(
+    tmp_path: Path, capsys: Capture, jobs: str, whole_group: bool
+) -> None:
+    """A terminal's Ctrl-C reaches the whole process group; `kill -INT` the main process alone."""
+    out, study = tmp_path / "out", tmp_path / "study.yaml"
+    study.write_text(
+        "train: {workers: 2, lookahead: off}\nover: {updates: [5, 20000000, 10000000]}"
+    )
+    program = "import sys; from paracosm.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = ["train", str(study), "--out", str(out), "--jobs", jobs]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        stream, sweep = out / "updates=20000000" / "metrics.arrows", out / "sweep.json"
+        while not (
+            stream.exists() and stream.stat().st_size > 10_000 and "updates=5" in sweep.read_text()
+        ):
+            assert process.poll() is None
+            time.sleep(0.05)
+        (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
+        _, printed = process.communicate(timeout=30)
+    assert process.returncode == 1
+    # The pool of processes may have last words of its own.
+    assert "\nparacosm: interrupted: the same command" in f"\n{printed}"
+    assert "Traceback" not in printed.partition("paracosm: interrupted")[0]
+    assert jobs == "2" or not (out / "updates=10000000").exists()
+    assert [row["point"] for row in json.loads(sweep.read_text())] == ["updates=5"]
+    assert call("report", str(out), "--quiet") == 0
+
+
+def test_an_interrupted_point_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    out, study = tmp_path / "out", grid(tmp_path)
+    run = Simulator.run
+
+    def interrupted(sim: Simulator, until: float | None = None) -> None:
+        if "worker1" in sim.workers:
+            signal.raise_signal(signal.SIGINT)
+        run(sim, until)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Simulator, "run", interrupted)
+        assert call("train", study, "--out", str(out)) == 1
+    assert "the same command goes on where it stopped" in capsys.readouterr().err
+    assert RunFolder.open(out / "workers=2").status == "interrupted"
+    before = (out / "workers=1" / "summary.json").stat().st_mtime_ns
+    assert call("train", study, "--out", str(out), "--json") == 0
+    assert [row["status"] for row in json.loads(capsys.readouterr().out)] == ["done", "done"]
+    assert (out / "workers=1" / "summary.json").stat().st_mtime_ns == before
+
+
+def test_an_error_in_a_point_of_a_sweep_names_the_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise InputError("no such thing")
+
+    monkeypatch.setattr("paracosm.study.sweep.run_point", fail)
+    assert call("train", grid(tmp_path), "--out", str(tmp_path / "out")) == 2
+    assert capsys.readouterr().err == "paracosm: workers=1: no such thing\n"
+    assert call("report", str(tmp_path / "out")) == 2
+    assert "no run of this sweep is finished yet" in capsys.readouterr().err
 
 
 def test_a_run_s_timeline_becomes_a_trace_that_perfetto_opens(

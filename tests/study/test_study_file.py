@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from paracosm.errors import InputError
 from paracosm.study import Study, load_study
+from paracosm.study.plain import plain
 
 
 def write(path: Path, text: str) -> Path:
@@ -51,11 +53,75 @@ def test_names_of_points_are_fit_for_folders() -> None:
     assert point.name == "algorithm=ssp(slack=3),compute=exponential(20ms)"
 
 
-def test_the_resolved_study_of_a_point_gives_the_same_point_again(tmp_path: Path) -> None:
-    study = Study(train={"latency": "1ms", "bandwidth": "10Gbit/s", "algorithm": "ssp(2)"})
-    (point,) = study.points("test")
-    from paracosm.study.plain import plain
+STAR = {"topology": "star", "workers": 2, "servers": 1}
+RING = {"topology": "ring", "workers": 3}
 
+
+def test_mappings_in_a_grid_are_named_by_their_position() -> None:
+    study = Study(train={}, over={"cluster": [STAR, {**STAR, "workers": 3}, STAR], "seed": [0, 7]})
+    points = study.points("test")
+    assert [point.name for point in points] == [
+        "cluster=1,seed=0",
+        "cluster=1,seed=7",
+        "cluster=2,seed=0",
+        "cluster=2,seed=7",
+    ]
+    assert len(points[2].config.resolve_cluster().workers) == 3
+
+
+def test_an_empty_grid_is_the_study_as_it_stands_and_no_two_points_share_a_name() -> None:
+    study = Study(train={}, over=[{}, {"workers": [1, 2]}, {"compute": ["1 ms", "1/ms", "1m/s"]}])
+    with pytest.raises(InputError, match="test: compute=1ms: compute"):
+        study.points("test")
+    study = Study(train={}, over=[{}, {"cluster": [STAR]}, {"cluster": [{**STAR, "workers": 9}]}])
+    assert [p.name for p in study.points("test")] == ["base", "cluster=1", "cluster=1-2"]
+
+
+def test_a_name_stays_short_enough_for_a_folder() -> None:
+    recorded = f"recorded({', '.join(f'{i}ms' for i in range(1, 400))})"
+    study = Study(train={}, over={"compute": [recorded, "1ms"]})
+    assert [point.name for point in study.points("test")] == ["compute=1", "compute=1ms"]
+
+
+@pytest.mark.parametrize(
+    ("seed", "arguments", "key"), [(None, {"workers": 8}, "workers"), (3, {}, "seed")]
+)
+def test_an_argument_that_the_study_varies_cannot_be_replaced(
+    seed: int | None, arguments: dict[str, int], key: str
+) -> None:
+    study = Study(train={}, over=[{"lr": [0.1]}, {"workers": [1, 2], "seed": [0, 1]}])
+    with pytest.raises(InputError, match=rf"^{key} is varied by the study \(over.{key}\).*--{key}"):
+        study.with_arguments(seed, arguments)
+    assert study.with_arguments(None, {"updates": 3}).train == {"updates": 3}
+
+
+def test_a_point_that_cannot_run_is_found_before_any_runs() -> None:
+    study = Study(train={}, over={"algorithm": ["asgd", "sequential"], "workers": [1, 2]})
+    with pytest.raises(InputError, match=r"s: algorithm=sequential,workers=2: .*1 worker"):
+        study.points("s")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"latency": "1ms", "bandwidth": "10Gbit/s", "algorithm": "ssp(2)"},
+        {"cluster": "cluster.yaml"},
+        {"cluster": STAR},
+        {"cluster": RING, "algorithm": "ssgd", "topology": "all-reduce"},
+        {"algorithm": "ssgd", "topology": "all-reduce"},
+        {"algorithm": "ad-psgd"},
+        {"algorithm": "sequential", "workers": 1},
+        {"timing_only": True},
+        {"timing_only": True, "message_size": "3MB"},
+        {"compute": "measured"},
+    ],
+)
+def test_the_resolved_study_of_a_point_gives_the_same_point_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "cluster.yaml", yaml.safe_dump(STAR))
+    (point,) = Study(train=arguments).points("test")
     path = write(tmp_path / "again.yaml", yaml.safe_dump(plain(point.as_study())))
     (again,) = load_study(path).points("again")
     assert again.config == point.config
@@ -78,10 +144,21 @@ def test_the_resolved_study_of_a_point_gives_the_same_point_again(tmp_path: Path
         ("train: {algorithm: local-sgd, servers: 2}", "servers"),
         ("train: {algorithm: sequential, latency: 1ms}", "latency"),
         ("train: {compute: measured, timing_only: true}", "nothing can be measured"),
-        ("train: {cluster: c.yaml, workers: 3}", "leave out workers"),
+        ("train: {cluster: c.yaml, workers: 3}", "workers: no effect here"),
         ("train: {}\nsede: 1", 'unknown key "sede": did you mean "seed"?'),
         ("train: {}\nover: {workers: []}", "over.workers: give it at least one value"),
         ("train: {}\nover: {seed: [x]}", "over.seed: a seed is a whole number, got 'x'"),
+        (
+            "train: {}\nover: {workers: 4}",
+            "over: workers takes a list of values: write workers: [4]",
+        ),
+        ("train: {}\nover: {workers: '12'}", "write workers: [12]"),
+        ("train: {}\nover: [3]", "over: write arguments and lists of their values"),
+        ("train: {}\nover:", "over: write arguments and lists of their values"),
+        ("train: {1: 3}", "train.1: a key is a name"),
+        ("train: {}\n1: 3", "1: a key is a name"),
+        ("train: [1]", "train: input should be a mapping of names to values, got a list"),
+        ("train: {cluster: 5}", "cluster: input should be a path, got 5"),
         ("workers: 4", "a study has the key train"),
         ("train: [", "not YAML"),
     ],
@@ -91,7 +168,7 @@ def test_bad_studies_get_one_line_that_names_what_is_wrong(
 ) -> None:
     path = write(tmp_path / "bad.yaml", text)
     with pytest.raises(InputError) as caught:
-        load_study(path)
+        load_study(path).points(str(path))
     line = str(caught.value)
     assert str(path) in line
     assert message in line

@@ -356,7 +356,7 @@ def test_adding_a_worker_changes_no_other_worker_s_compute_times() -> None:
         ({"optimizer": "sgd(momentum=abc)"}, "sgd(momentum=abc)"),
         ({"optimizer": "adam(capturable=True)"}, "adam(capturable=True)"),
         ({"algorithm": "backup-workers", "servers": 2}, "runs on 1 server, not 2"),
-        ({"algorithm": None}, "cannot read None as an algorithm"),
+        ({"algorithm": None}, "write the algorithm as text"),
         ({"timing_only": True, "lr": 0.1}, "lr: no effect here"),
         ({"model": "mpl"}, 'did you mean "mlp"?'),
         ({"optimizer": "sgd(lr=1)"}, "given by lr"),

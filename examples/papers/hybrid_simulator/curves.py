@@ -52,6 +52,8 @@ def read_curves(points: Iterable[Point], folder: Path) -> list[Curve]:
 def read_curve(point: Point, folder: Path) -> Curve:
     loss = RunFolder.open(folder).series("loss")
     config = point.config
+    # A loss that is not a number any more has exploded like one that is infinite.
+    value = np.where(np.isnan(loss.value), np.inf, loss.value)
     return Curve(
         config.algorithm,
         config.workers,
@@ -62,7 +64,7 @@ def read_curve(point: Point, folder: Path) -> Curve:
         TARGETS[config.data],
         loss.step,
         loss.virtual_time,
-        loss.value,
+        value,
     )
 
 

@@ -18,7 +18,7 @@ from paracosm.errors import InputError
 from paracosm.study import Point, load_study, run_sweep
 
 HERE = Path(__file__).parent
-CIFAR10 = {"model": "paper-cnn", "data": "cifar10", "lr": 0.1}
+CIFAR10 = {"model": "paper-cnn", "data": "cifar10"}
 
 
 def main() -> None:
@@ -63,3 +63,5 @@ if __name__ == "__main__":
         main()
     except InputError as error:
         raise SystemExit(str(error)) from None
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted: the same command goes on where it stopped") from None

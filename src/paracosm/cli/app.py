@@ -1,6 +1,6 @@
 """The program `paracosm`: its verbs, and how an error looks to its user.
 
-Exit codes: 0 done, 1 the run failed, diverged or was interrupted, 2 bad input.
+Exit codes: 0 done; 1 a run failed, diverged, ran out of memory or was interrupted; 2 bad input.
 """
 
 from __future__ import annotations
@@ -54,9 +54,16 @@ def main(arguments: list[str] | None = None) -> int:
         return _say(str(error), 2)
     except TyperException as error:
         return _say(error.format_message() or "see paracosm --help", 2)
-    except (typer.Abort, KeyboardInterrupt):
+    except typer.Abort as interrupt:
+        return _say(str(interrupt) or "interrupted", 1)
+    except MemoryError as error:
+        return _say(f"out of memory: {error}" if str(error) else "out of memory", 1)
+    if code == _INTERRUPTED:
         return _say("interrupted", 1)
     return code if isinstance(code, int) else 0
+
+
+_INTERRUPTED = 130  # what Typer makes of Ctrl-C; no command returns it
 
 
 def _say(message: str, code: int) -> int:

@@ -36,9 +36,12 @@ class _Speed(ProgressColumn):
 
 @contextlib.contextmanager
 def progress_bar(
-    total: int, hidden: bool, unit: str = "updates"
+    total: int | None, hidden: bool, unit: str = "updates"
 ) -> Iterator[Callable[[int, float | None], None]]:
-    """Yield a function of the number done and the virtual time, cheap enough to call often."""
+    """Yield a function of the number done and the virtual time, cheap enough to call often.
+
+    `total` is None where nobody knows beforehand.
+    """
     console = Console(stderr=True)
     if hidden or not console.is_terminal:
         yield lambda done, virtual_time: None
@@ -60,7 +63,7 @@ def progress_bar(
         def progress(done: int, virtual_time: float | None) -> None:
             nonlocal drawn
             now = time.perf_counter()
-            if now - drawn < _REFRESH and done < total:
+            if now - drawn < _REFRESH and done != total:
                 return
             drawn = now
             clock = "" if virtual_time is None else f"virtual time {format_duration(virtual_time)}"

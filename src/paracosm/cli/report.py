@@ -59,4 +59,10 @@ def _expand(path: Path) -> list[Path]:
         return [path]
     import json
 
-    return [path / row["point"] for row in json.loads((path / "sweep.json").read_text())]
+    try:
+        rows = json.loads((path / "sweep.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(f"{path / 'sweep.json'}: cannot be read") from None
+    if not rows:
+        raise InputError(f"{path}: no run of this sweep is finished yet")
+    return [path / row["point"] for row in rows]

@@ -33,7 +33,7 @@ def show_summary(summary: Mapping[str, Any], out: Path | None, json: bool) -> No
     if json:
         sys.stdout.write(to_json(summary))
         return
-    console = Console(highlight=False)
+    console = _console()
     table = Table.grid(padding=(0, 2))
     for key, (label, form) in _LABELS.items():
         if summary.get(key) is not None:
@@ -53,7 +53,7 @@ def show_sweep(rows: Sequence[Mapping[str, Any]], out: Path, json: bool) -> None
     if json:
         sys.stdout.write(to_json(rows))
         return
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console = _console(width=None if sys.stdout.isatty() else _WIDTH)
     table = Table(box=None, padding=(0, 2, 0, 0))
     columns = [*_varied(rows), *_figures(rows)]
     for header, _ in columns:
@@ -67,13 +67,23 @@ def show_sweep(rows: Sequence[Mapping[str, Any]], out: Path, json: bool) -> None
     console.print(f"report: {out / 'report.html'}", soft_wrap=True)
 
 
+def _console(width: int | None = None) -> Console:
+    """Return a console that prints what it is given: a path may hold [brackets] or :colons:."""
+    return Console(width=width, highlight=False, markup=False, emoji=False)
+
+
 _WIDTH = 160  # of a line that no terminal has to show
 
 Column = tuple[str, Callable[[Mapping[str, Any]], str]]
 
 
 def _varied(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Return a column for each argument that the sweep varies."""
+    """Return a column for each argument that the sweep varies.
+
+    Where values are too long for a table (a cluster, say), the names of the points stand for them.
+    """
+    if any(isinstance(value, Mapping | list) for row in rows for value in row["varied"].values()):
+        return [("point", lambda row: str(row["point"]))]
 
     def column(key: str) -> Column:
         return key.replace("_", " "), lambda row: str(row["varied"].get(key, ""))

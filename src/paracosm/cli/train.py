@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +15,6 @@ from paracosm.cli.show import show_summary, show_sweep
 from paracosm.errors import InputError
 from paracosm.study import Point, RunFolder, Study, load_study, run_point, run_sweep
 from paracosm.training import TrainConfig
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["train"]
 
@@ -55,6 +52,15 @@ def train(
     wanted = (load_study(study) if study is not None else Study(seed=0, train={})).with_arguments(
         seed, given
     )
+    for conflict, message in (
+        (log and json, "--log and --json both print to standard output: give one of them"),
+        (json and quiet, "--json prints and --quiet does not: give one of them"),
+        (force and out is None, "--force replaces the run in a folder: give --out as well"),
+        (log and wanted.is_sweep, "--log is for one run, and the study has a grid: leave it out"),
+        (jobs > 1 and not wanted.is_sweep, "--jobs is for a study with a grid: leave it out"),
+    ):
+        if conflict:
+            raise InputError(message)
     points = wanted.points(where)
     if wanted.is_sweep:
         if out is None:
@@ -65,7 +71,9 @@ def train(
 
 def _one(point: Point, out: Path | None, force: bool, json: bool, quiet: bool, log: bool) -> int:
     silent = quiet or json
-    with progress_bar(point.config.updates, hidden=silent or log) as progress:
+    config = point.config
+    total = config.updates if config.until is not None else config.most_updates
+    with progress_bar(total, hidden=silent or log) as progress:
         summary = run_point(point, out, force, progress, log)
     if out is not None:
         _write_report([RunFolder.open(out)], out / "report.html")
@@ -78,7 +86,11 @@ def _sweep(
     study: Study, points: list[Point], out: Path, jobs: int, force: bool, json: bool, quiet: bool
 ) -> int:
     with _points_done(len(points), hidden=quiet or json) as finished:
-        rows = run_sweep(study, points, out, jobs, force, finished)
+        try:
+            rows = run_sweep(study, points, out, jobs, force, finished)
+        except KeyboardInterrupt:
+            again = "the same command" + (", without --force," if force else "")
+            raise typer.Abort(f"interrupted: {again} goes on where it stopped") from None
     _write_report([RunFolder.open(out / point.name) for point in points], out / "report.html")
     if not quiet:
         show_sweep(rows, out, json)

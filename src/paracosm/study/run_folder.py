@@ -6,9 +6,11 @@
     metrics.parquet    the metrics of a finished run
     timeline.parquet   the spans of a finished run that recorded them
     recording.json     the durations that a run measured, to be replayed
-    recording.json     the measured durations, of a run that measured
     summary.json       the key numbers; its presence says that the run is finished
     report.html        written by `paracosm.report`
+
+The folder of a sweep has a study.yaml, a sweep.json with the summaries of the points that are
+finished, and a run folder for each point.
 
 A file appears under its name only when it is complete (it is written beside and renamed), except
 for metrics.arrows, which can be read wherever it was cut off.
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
     from paracosm.timeline import Timeline
 
-__all__ = ["KINDS", "UNFINISHED", "RunFolder"]
+__all__ = ["KINDS", "UNFINISHED", "RunFolder", "remove_run_files", "replacing"]
 
 KINDS = ("train", "relax", "predict", "emulate")
 UNFINISHED = "unfinished"
@@ -56,7 +58,7 @@ FILES = (
     "metrics.parquet",
     "timeline.parquet",
     "recording.json",
-    "recording.json",
+    "sweep.json",
     "report.html",
 )
 
@@ -100,7 +102,7 @@ class RunFolder:
                         f"{path}: the folder exists and is not empty: "
                         "choose another one, or give --force to replace the run in it"
                     )
-                _remove_files(path)
+                remove_run_files(path)
             environment = describe_environment(_seed(study))
             _write(path / "environment.json", to_json(environment))
             writer = MetricsWriter(path / "metrics.arrows")
@@ -163,10 +165,10 @@ class RunFolder:
             raise self._not_writing()
         self.close()
         stream = self.path / "metrics.arrows"
-        with _replacing(self.path / "metrics.parquet") as file:
+        with replacing(self.path / "metrics.parquet") as file:
             stream_to_parquet(stream, file)
         if timeline is not None:
-            with _replacing(self.path / "timeline.parquet") as file:
+            with replacing(self.path / "timeline.parquet") as file:
                 timeline.save(file)
         finished = {**summary, "status": status or summary.get("status", "done")}
         _write(self.path / "summary.json", to_json(finished))
@@ -182,7 +184,7 @@ class RunFolder:
     def discard(self) -> None:
         """Remove the run, and its folder if nothing else is in it."""
         self.close()
-        _remove_files(self.path)
+        remove_run_files(self.path)
         if not any(self.path.iterdir()):
             self.path.rmdir()
 
@@ -269,8 +271,8 @@ class RunFolder:
         return Timeline.load(file)
 
 
-def _remove_files(folder: Path) -> None:
-    """Remove a run's files, finished and half written ones, and nothing else."""
+def remove_run_files(folder: Path) -> None:
+    """Remove the files of a run or a sweep, finished and half written, and nothing else."""
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
         _beside(folder / name).unlink(missing_ok=True)
@@ -298,12 +300,12 @@ def _mapping(file: Path, parse: Any) -> dict[str, Any]:
 
 
 def _write(file: Path, text: str) -> None:
-    with _replacing(file) as beside:
+    with replacing(file) as beside:
         beside.write_text(text, encoding="utf-8")
 
 
 @contextmanager
-def _replacing(file: Path) -> Iterator[Path]:
+def replacing(file: Path) -> Iterator[Path]:
     """Give a file beside `file` to write; it takes `file`'s name once it is complete."""
     beside = _beside(file)
     yield beside

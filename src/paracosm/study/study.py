@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from paracosm.errors import InputError
 from paracosm.training import TrainConfig
@@ -44,13 +44,37 @@ class Study(BaseModel):
     )
 
     def with_arguments(self, seed: int | None, arguments: Mapping[str, Any]) -> Study:
-        """Return the study with other arguments, which take the place of its own."""
+        """Return the study with other arguments, which take the place of its own.
+
+        Raises:
+            InputError: if the study varies one of them.
+        """
+        given = [*arguments, *([] if seed is None else ["seed"])]
+        for key in given:
+            if any(key in grid for grid in self._grids()):
+                raise InputError(
+                    f"{key} is varied by the study (over.{key}): leave out "
+                    f"--{key.replace('_', '-')}, or change the study"
+                )
         return self.model_copy(
             update={
                 "seed": self.seed if seed is None else seed,
                 "train": {**self.train, **arguments},
             }
         )
+
+    @field_validator("over", mode="before")
+    @classmethod
+    def _lists(cls, over: Any) -> Any:
+        grids = over if isinstance(over, list) else [over]
+        for grid in grids:
+            if not isinstance(grid, Mapping):
+                raise ValueError("write arguments and lists of their values, as in workers: [1, 4]")
+            for key, values in grid.items():
+                if not isinstance(values, list):
+                    value = "..." if isinstance(values, Mapping) or values is None else values
+                    raise ValueError(f"{key} takes a list of values: write {key}: [{value}]")
+        return over
 
     @property
     def is_sweep(self) -> bool:
@@ -66,27 +90,42 @@ class Study(BaseModel):
         Raises:
             InputError: for the first argument that is wrong.
         """
-        points: dict[tuple[int, TrainConfig], Point] = {}
-        for varied in self._combinations(where):
+        points: dict[tuple[int, str], Point] = {}
+        names: set[str] = set()
+        for varied, name in self._combinations(where):
             seed = varied.get("seed", self.seed)
             if type(seed) is not int or seed < 0:
                 raise InputError(f"{where}: over.seed: a seed is a whole number, got {seed!r}")
             arguments = {key: value for key, value in varied.items() if key != "seed"}
-            config = validated(TrainConfig, {**self.train, **arguments}, where)
-            point = Point(_name(varied), seed, config, varied)
-            points.setdefault((seed, config), point)
+            place = f"{where}: {name}" if name else where
+            config = validated(TrainConfig, {**self.train, **arguments}, place)
+            try:
+                config.check(config.resolve_cluster())
+            except InputError as error:
+                raise InputError(f"{place}: {error}") from None
+            identity = (seed, config.model_dump_json())
+            if identity not in points:
+                points[identity] = Point(_unique(name, names), seed, config, varied)
         return list(points.values())
 
-    def _combinations(self, where: str) -> list[dict[str, Any]]:
-        grids = self.over if isinstance(self.over, list) else [self.over]
-        for grid in grids:
+    def _grids(self) -> list[Grid]:
+        return self.over if isinstance(self.over, list) else [self.over]
+
+    def _combinations(self, where: str) -> list[tuple[dict[str, Any], str]]:
+        """Return what each point varies, and a name for it."""
+        for grid in self._grids():
             for key, values in grid.items():
                 if not values:
                     raise InputError(f"{where}: over.{key}: give it at least one value")
+        if not self.is_sweep:
+            return [({}, "")]
         return [
-            dict(zip(grid, values, strict=True))
-            for grid in grids or [{}]
-            for values in itertools.product(*grid.values())
+            (
+                {key: value for key, (_, value) in zip(grid, choice, strict=True)},
+                _name(grid, choice),
+            )
+            for grid in self._grids()
+            for choice in itertools.product(*(enumerate(v, start=1) for v in grid.values()))
         ]
 
 
@@ -107,12 +146,16 @@ class Point:
     varied: Mapping[str, Any]
 
     def as_study(self) -> dict[str, Any]:
-        """Return the study of this one run, complete, as `study.yaml` keeps it."""
-        return {"seed": self.seed, "train": self.config.model_dump()}
+        """Return the study of this one run, complete, as `study.yaml` keeps it.
+
+        Arguments that have no effect on the run are left out, as a study must.
+        """
+        arguments = self.config.model_dump(exclude=self.config.without_effect())
+        return {"seed": self.seed, "train": arguments}
 
 
 def load_study(path: Path) -> Study:
-    """Read a study file.
+    """Read a study file. What the runs are asked for is checked by `Study.points`.
 
     Raises:
         InputError: if it cannot be read, is not YAML, or has a key that no study has.
@@ -125,12 +168,32 @@ def load_study(path: Path) -> Study:
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict) or "train" not in content:
         raise InputError(f"{path}: a study has the key train, with the arguments of the run")
-    study = validated(Study, content, str(path))
-    # What is varied may complete what is not, so arguments are checked at the study's points.
-    study.points(str(path))
-    return study
+    return validated(Study, content, str(path))
 
 
-def _name(varied: Mapping[str, Any]) -> str:
-    text = ",".join(f"{key}={value}" for key, value in varied.items())
-    return re.sub(r"[^\w.,=()+-]", "", text)
+def _name(keys: Iterable[str], choice: Iterable[tuple[int, Any]]) -> str:
+    """Name a point by what it varies, fit for a folder; `choice` has position and value."""
+    parts = [
+        f"{key}={_word(value) or position}"
+        for key, (position, value) in zip(keys, choice, strict=True)
+    ]
+    return ",".join(parts)[:_LONGEST] or "base"
+
+
+_LONGEST = 200  # characters of a name; file systems take 255 bytes
+
+
+def _word(value: Any) -> str:
+    """Return a value as part of a name; empty if it cannot be said in one short word."""
+    if isinstance(value, Mapping | list):
+        return ""
+    word = re.sub(r"[^\w.,=()+-]", "", str(value))
+    return word if len(word) <= 60 else ""
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """Return `name`, numbered if it is taken, and take it."""
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    unique = next(n for n in itertools.chain([name], numbered) if n not in taken)
+    taken.add(unique)
+    return unique

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from paracosm.errors import InputError
 from paracosm.study.plain import plain, to_json
 from paracosm.study.run import run_point
-from paracosm.study.run_folder import RunFolder
+from paracosm.study.run_folder import RunFolder, remove_run_files, replacing
 from paracosm.study.study import Point, Study
 
 __all__ = ["SweepRow", "run_sweep"]
@@ -32,7 +32,7 @@ def run_sweep(
     """Run the points of a study, each in a folder of its own under `out`.
 
     A sweep that was interrupted goes on where it stopped: points whose folders are finished are
-    not run again.
+    not run again. `sweep.json` holds the points that are finished, at every instant.
 
     Args:
         study: the study, as its file says it.
@@ -43,26 +43,40 @@ def run_sweep(
         finished: called, in any order, with each point that is done.
 
     Raises:
-        InputError: if `out` holds something else than this sweep.
+        InputError: if `out` holds something else than this sweep, or a point cannot run.
+        KeyboardInterrupt: if the sweep was interrupted.
     """
-    _claim(out, study, force)
-    todo = [point for point in points if force or not _is_finished(out / point.name)]
-    for point in points:
-        if point not in todo and finished is not None:
-            finished(point)
-    runs: Iterable[Point] = Parallel(n_jobs=jobs, return_as="generator_unordered")(
-        delayed(_run)(point, out / point.name) for point in todo
-    )
-    for point in runs:
+    _claim(out, study, points, force)
+    rows: dict[str, SweepRow] = {}
+
+    def done(point: Point) -> None:
+        rows[point.name] = _row(point, out / point.name)
         if finished is not None:
             finished(point)
-    rows = [_row(point, out / point.name) for point in points]
-    (out / "sweep.json").write_text(to_json(rows), encoding="utf-8")
-    return rows
+
+    for point in points:
+        if _is_finished(point, out / point.name):
+            done(point)
+    _write_rows(rows, points, out)
+    runs: Iterable[Point] = Parallel(n_jobs=jobs, return_as="generator_unordered")(
+        delayed(_run)(point, out / point.name) for point in points if point.name not in rows
+    )
+    for point in runs:
+        done(point)
+        _write_rows(rows, points, out)
+    return [rows[point.name] for point in points]
 
 
 def _run(point: Point, out: Path) -> Point:
-    run_point(point, out, force=True)
+    try:
+        summary = run_point(point, out, force=True)
+    except InputError as error:
+        raise InputError(f"{point.name}: {error}") from None
+    except Exception as error:
+        error.add_note(f"in the point {point.name}")
+        raise
+    if summary["status"] == "interrupted":
+        raise KeyboardInterrupt  # which ends the whole sweep, not this point alone
     return point
 
 
@@ -74,23 +88,44 @@ def _row(point: Point, folder: Path) -> SweepRow:
     }
 
 
-def _claim(out: Path, study: Study, force: bool) -> None:
+def _write_rows(rows: Mapping[str, SweepRow], points: Iterable[Point], out: Path) -> None:
+    ordered = [rows[point.name] for point in points if point.name in rows]
+    with replacing(out / "sweep.json") as beside:
+        beside.write_text(to_json(ordered), encoding="utf-8")
+
+
+def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> None:
     """Make `out` the folder of this sweep, unless it is something else's."""
     file = out / "study.yaml"
     wanted = plain(study.model_dump())
-    out.mkdir(parents=True, exist_ok=True)
-    if any(out.iterdir()) and not force:
-        there = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
-        if there != wanted:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if force:
+            for folder in (out, *(out / point.name for point in points)):
+                remove_run_files(folder)
+        elif any(out.iterdir()) and _study_in(file) != wanted:
             raise InputError(
                 f"{out}: the folder exists and holds something else than this study: "
                 "choose another one, or give --force"
             )
-    file.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
+        with replacing(file) as beside:
+            beside.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{out}: cannot write a sweep here: {error.strerror}") from None
 
 
-def _is_finished(folder: Path) -> bool:
+def _study_in(file: Path) -> object:
+    """Return what a study file says; None if there is none, or none that can be read."""
     try:
-        return RunFolder.open(folder).summary is not None
+        return yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return None
+
+
+def _is_finished(point: Point, folder: Path) -> bool:
+    """Whether the folder holds this very point, and its run came to an end of its own."""
+    try:
+        run = RunFolder.open(folder)
+        return run.status in ("done", "diverged") and run.study == plain(point.as_study())
     except InputError:
         return False

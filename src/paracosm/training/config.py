@@ -153,34 +153,36 @@ class TrainConfig(BaseModel):
                 f"compute: {self.algorithm} interrupts workers, so how long they compute must be "
                 "modelled, not measured"
             )
-        idle = sorted(self.without_effect() & self.model_fields_set)
-        if idle:
-            raise ValueError(f"{', '.join(idle)}: no effect here, leave out: {self._why_idle()}")
+        for reason, fields in self._idle().items():
+            given = sorted(fields & self.model_fields_set)
+            if given:
+                raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
         if self.cluster is None:
             self.resolve_cluster()
         return self
 
     def without_effect(self) -> set[str]:
         """Return the fields that make no difference, whatever their values, to such a run."""
-        topology = self.resolve_topology()
-        idle = set() if topology == "server" else {"servers", "update_time"}
-        if topology == "local":
-            idle |= _NETWORK | {"message_size"}
-        if self.cluster is not None:
-            idle |= _NETWORK | {"workers", "servers"}
-        if self.timing_only:
-            idle |= _NUMERICS
-            if self.message_size is not None and self.servers == 1:
-                idle |= {"model", "data", "data_dir"}
-        return idle
+        return set().union(*self._idle().values())
 
-    def _why_idle(self) -> str:
-        reasons = [f'{self.algorithm} runs on topology "{self.resolve_topology()}"']
+    def _idle(self) -> dict[str, set[str]]:
+        """Return the same by the reason."""
+        idle: dict[str, set[str]] = {}
+        topology = self.resolve_topology()
         if self.cluster is not None:
-            reasons.append("the cluster file says what there is")
+            reason = "the cluster file says what there is"
+            idle[reason] = {"workers", "servers", *_NETWORK}
+        if topology != "server":
+            reason = f'{self.algorithm} runs on topology "{topology}"'
+            idle[reason] = {"servers", "update_time"}
+            if topology == "local":
+                idle[reason] |= {"message_size", *_NETWORK}
         if self.timing_only:
-            reasons.append("nothing is computed in timing_only mode")
-        return "; ".join(reasons)
+            reason = "nothing is computed in timing_only mode"
+            idle[reason] = set(_NUMERICS)
+            if self.message_size is not None and self.servers == 1:
+                idle[reason] |= {"model", "data", "data_dir"}
+        return idle
 
     def costless_messages(self) -> bool:
         """Whether the size of a message makes no difference."""

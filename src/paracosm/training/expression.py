@@ -20,8 +20,10 @@ def parse_expression(text: object, kind: str) -> tuple[str, list[str], dict[str,
     Raises:
         InputError: if `text` does not have that form; `kind` says what was to be read.
     """
-    cannot = f"cannot read {text!r} as {_a(kind)}"
-    match = _CALL.fullmatch(text) if isinstance(text, str) else None
+    if not isinstance(text, str):
+        raise InputError(f"write the {kind} as text: name or name(key=value, ...)")
+    cannot = f'cannot read "{text}" as {_a(kind)}'
+    match = _CALL.fullmatch(text)
     if match is None:
         raise InputError(f"{cannot}: write name or name(key=value, ...)")
     name, inside = match.groups()
