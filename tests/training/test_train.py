@@ -17,6 +17,7 @@ from paracosm.errors import InputError
 from paracosm.timeline import check
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.contribution import Gradient
+from paracosm.training.numerics import _evenly
 from paracosm.training.roles import TrainingWorker
 from paracosm.validation import validated
 
@@ -195,6 +196,15 @@ def test_every_gradient_counts_once_with_several_servers() -> None:
     for name, transfers in pushed.items():
         # Two transfers a gradient; at most two gradients were on their way at the end.
         assert 0 <= transfers / 2 - nodes.count(name) <= 2
+
+
+def test_an_evaluation_looks_at_examples_that_are_evenly_spread() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(1437, 1, 8, 8), torch.arange(1437)
+    chosen_x, chosen_y = _evenly(10, x, y)
+    assert chosen_y.tolist() == [0, 160, 319, 479, 638, 798, 957, 1117, 1276, 1436]
+    assert torch.equal(chosen_x, x[chosen_y])
+    assert _evenly(1437, x, y) == (x, y)
 
 
 def test_a_loss_that_is_not_a_number_counts_as_exploded() -> None:

@@ -58,6 +58,7 @@ _NUMERICS = {
     "optimizer",
     "lr",
     "evaluate_every",
+    "evaluate_examples",
     "lookahead",
     "keep_going",
     "loss_limit",
@@ -93,6 +94,10 @@ class TrainConfig(BaseModel):
     until: Duration | None = Field(None, gt=0, description="virtual time at which the run ends")
     evaluate_every: int | None = Field(
         None, ge=1, description="updates between evaluations (by default 60 a run)"
+    )
+
+    evaluate_examples: int = Field(
+        2000, ge=1, description="examples of each set, evenly spread, that an evaluation looks at"
     )
 
     # On which cluster.

@@ -4,8 +4,10 @@ Rows of the long table (node, name, value, step) that `train` writes:
 
 - at each update, node = the worker whose gradient it was, step = the update's number (from 1):
   `minibatch_loss`, `staleness`;
+- at each update besides, node = "job": `examples` (consumed so far);
 - at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
-  training set), `test_loss`, `accuracy` (over the test set), `examples` (consumed so far);
+  training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
+  examples that `evaluate_examples` allows;
 - at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
   `utilisation.send`, `utilisation.receive`, fractions of the virtual time.
 """

@@ -16,6 +16,8 @@ from paracosm.training.streams import Stream, generator, torch_seed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torch import Tensor
+
 __all__ = ["Numerics", "check_names", "prepare_numerics"]
 
 
@@ -149,6 +151,9 @@ class _Computing:
         torch.set_num_threads(1)  # small models lose more than they gain by more
         self._config = config
         self._data = load_data(config.data, config.data_dir)
+        data, most = self._data, config.evaluate_examples
+        self._training = _evenly(most, data.train_x, data.train_y)
+        self._test = _evenly(most, data.test_x, data.test_y)
         self._model = build_model(config.model, self._data, torch_seed(seed, Stream.MODEL))
         self._layout = ParameterLayout.of(self._model.module, servers)
         self.parts = self._layout.slices
@@ -194,11 +199,8 @@ class _Computing:
     def evaluate(self, parameters: Any) -> dict[str, float]:
         from paracosm.training.gradients import evaluate
 
-        data = self._data
-        loss, _ = evaluate(self._model, self._layout, parameters, data.train_x, data.train_y)
-        test_loss, accuracy = evaluate(
-            self._model, self._layout, parameters, data.test_x, data.test_y
-        )
+        loss, _ = evaluate(self._model, self._layout, parameters, *self._training)
+        test_loss, accuracy = evaluate(self._model, self._layout, parameters, *self._test)
         metrics = {"loss": loss, "test_loss": test_loss}
         return metrics if accuracy is None else {**metrics, "accuracy": accuracy}
 
@@ -207,3 +209,11 @@ class _Computing:
 
     def close(self) -> None:
         self._gradients.close()
+
+
+def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return all examples, or `most` of them that are evenly spread over the set."""
+    if len(x) <= most:
+        return x, y
+    chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
+    return x[chosen], y[chosen]
