@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from threading import current_thread, main_thread
 from typing import Any
 
 from paracosm.cluster import Cluster
@@ -143,7 +147,10 @@ def _run(sim: Simulator, job: Job) -> str:
         job.evaluate()
     status = "done"
     try:
-        sim.run(until=job.config.until)
+        with _ended_by_interrupt(sim) as interrupted:
+            sim.run(until=job.config.until)
+        if interrupted:
+            status = "interrupted"
     except KeyboardInterrupt:
         status = "interrupted"
     except Diverged:
@@ -151,6 +158,32 @@ def _run(sim: Simulator, job: Job) -> str:
     if job.numerics.real:
         job.evaluate()
     return "diverged" if job.divergence is not None else status
+
+
+@contextmanager
+def _ended_by_interrupt(sim: Simulator) -> Iterator[list[bool]]:
+    """Let Ctrl-C end the run between two events, where everything fits together.
+
+    A second one interrupts at once. Yields a list that is empty until then.
+    """
+    interrupted: list[bool] = []
+
+    def interrupt(number: int, frame: object) -> None:
+        if interrupted:
+            raise KeyboardInterrupt
+        interrupted.append(True)
+        sim.stop()
+
+    usual = signal.default_int_handler
+    # Where somebody else handles the signal, or ignores it, or in a thread, it is not ours.
+    ours = signal.getsignal(signal.SIGINT) is usual and current_thread() is main_thread()
+    if ours:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupted
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, usual)
 
 
 def _record_utilisation(busy: BusyTimes, end: float, job: Job, sink: MetricSink) -> None:
