@@ -11,7 +11,7 @@ import paracosm
 
 PACKAGE = Path(paracosm.__file__).parent
 
-# Every room may import `errors`; those that read files or flags with pydantic, `validation`.
+# Every room may import `errors`; those that read files or flags, `validation` and `expression`.
 FLOOR_1 = {"units", "cluster", "timing", "timeline"}
 FLOOR_2 = {"engine", "graphs", "replay", "faults"}
 FLOOR_3 = {"profiling", "prediction", "training", "relaxation", "emulation"}
@@ -20,11 +20,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "validation": set(),
     "units": set(),
+    "expression": set(),
     "cluster": {"units", "validation"},
     "timing": {"units", "validation"},
     "timeline": {"units"},
     "engine": {"cluster", "timing", "timeline"},
-    "training": {"engine", "cluster", "timing", "timeline", "faults", "units", "validation"},
+    "faults": {"timing", "units", "validation"},
+    "training": {
+        *("engine", "cluster", "timing", "timeline", "faults"),
+        *("units", "validation", "expression"),
+    },
+    "relaxation": {
+        *("cluster", "timing", "timeline", "faults"),
+        *("units", "validation", "expression"),
+    },
     "study": BELOW_STUDY | {"validation"},
     "report": {"study", "timeline", "units"},
     "cli": BELOW_STUDY | {"study", "report", "validation"},
@@ -97,6 +106,6 @@ def test_importing_paracosm_loads_nothing_heavy() -> None:
 
 
 def test_importing_the_rooms_loads_nothing_heavy() -> None:
-    rooms = "engine, cluster, timing, timeline, training, study, report, cli"
+    rooms = "engine, cluster, timing, timeline, faults, training, relaxation, study, report, cli"
     for room in rooms.split(", "):
         assert not loaded_by(f"import paracosm.{room}") & HEAVY, room

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.training.expression import parse_expression, read_literal
+from paracosm.expression import parse_expression, read_literal
 from paracosm.training.store import Rule
 
 __all__ = ["Optimizer", "parse_optimizer"]

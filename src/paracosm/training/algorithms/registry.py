@@ -21,7 +21,7 @@ from paracosm.training.algorithms.softsync import SoftSync
 from paracosm.training.algorithms.ssgd import SSGD
 from paracosm.training.algorithms.ssp import SSP
 from paracosm.training.algorithms.staleness_aware import StalenessAware
-from paracosm.training.expression import parse_expression, read_literal
+from paracosm.expression import parse_expression, read_literal
 
 __all__ = ["ALGORITHMS", "parse_algorithm"]
 
