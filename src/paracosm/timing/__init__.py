@@ -11,6 +11,9 @@ from paracosm.timing.families import (
     Uniform,
     Weibull,
 )
+from paracosm.timing.fit import fit, fit_kernel_density
+from paracosm.timing.fit_choice import Fit, best_fit, compare_fits
+from paracosm.timing.fit_density import cumulative, density
 from paracosm.timing.parse import parse_distribution
 from paracosm.timing.recording import load_recording, save_recording
 from paracosm.timing.samples import Empirical, KernelDensity, LogKernelDensity, Recorded
@@ -20,6 +23,7 @@ __all__ = [
     "Distribution",
     "Empirical",
     "Exponential",
+    "Fit",
     "Gamma",
     "KernelDensity",
     "LogKernelDensity",
@@ -30,6 +34,12 @@ __all__ = [
     "Slowdown",
     "Uniform",
     "Weibull",
+    "best_fit",
+    "compare_fits",
+    "cumulative",
+    "density",
+    "fit",
+    "fit_kernel_density",
     "load_recording",
     "parse_distribution",
     "save_recording",

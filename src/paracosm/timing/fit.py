@@ -1,0 +1,232 @@
+"""Fit a distribution of a given family to measured durations, by maximum likelihood."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paracosm.errors import InputError, unknown
+from paracosm.timing.distribution import Array, Distribution
+from paracosm.timing.families import (
+    Constant,
+    Exponential,
+    Gamma,
+    Lognormal,
+    Normal,
+    Uniform,
+    Weibull,
+)
+from paracosm.timing.samples import Empirical, KernelDensity, LogKernelDensity, robust_bandwidth
+from paracosm.units import format_duration
+
+__all__ = ["MOST_KERNELS", "checked_durations", "fit", "fit_kernel_density"]
+
+MOST_KERNELS = 4096  # of a fitted kernel density
+_LONG_TAIL = 5.0  # robust standard deviations from the median to the 99th percentile
+_NO_MASS_BELOW_0 = 9.0  # standard deviations; Phi(-9) is 1e-19
+
+
+def fit(samples: Sequence[float] | NDArray[np.floating], family: str) -> Distribution:
+    """Return the distribution of the `family` that fits the `samples` (seconds) best.
+
+    Uniform, normal (truncated at 0), lognormal, exponential, gamma and weibull are fitted by
+    maximum likelihood; a constant is the mean. An empirical distribution keeps every sample. A
+    kernel density keeps at most `MOST_KERNELS`, of more it takes as many even quantiles; its
+    bandwidth is `robust_bandwidth` of all samples (of their logarithms), of the distinct ones where
+    more than half are equal.
+
+    Raises:
+        InputError: no samples; one that is negative, infinite or NaN, or 0 where the family has no
+            0 (with its position); all equal, for a family with a spread; an unknown family.
+    """
+    if family not in _FITS:
+        raise unknown("family", family, _FITS)
+    values = checked_durations(samples)
+    if family not in ("constant", "empirical") and values.min() == values.max():
+        raise _no_spread(values, family)
+    return _FITS[family](values)
+
+
+def fit_kernel_density(
+    samples: Sequence[float] | NDArray[np.floating],
+) -> KernelDensity | LogKernelDensity:
+    """Return a kernel density through the `samples` (seconds), on a log scale if the tail is long.
+
+    One bandwidth on a linear scale either smears the bulk or leaves a comb of separate bumps in a
+    long tail. The tail is long when the 99th percentile lies more than 5 robust standard deviations
+    (1.4826 MAD) above the median: it is 2.3 for a normal distribution, 5.5 for an exponential one.
+    A sample of 0 has no logarithm and keeps the linear scale.
+
+    Raises:
+        InputError: as `fit`.
+    """
+    values = checked_durations(samples)
+    median, high = np.quantile(values, (0.5, 0.99))
+    spread = 1.4826 * float(np.median(np.abs(values - median)))
+    long_tailed = high - median > _LONG_TAIL * spread and values.min() > 0
+    fitted = fit(values, "log_kernel_density" if long_tailed else "kernel_density")
+    assert isinstance(fitted, KernelDensity | LogKernelDensity)
+    return fitted
+
+
+def checked_durations(samples: Sequence[float] | NDArray[np.floating]) -> Array:
+    """Return the samples as an array of shape (n,), n > 0.
+
+    Raises:
+        InputError: there are none, or one is not a duration (with its position).
+    """
+    try:
+        values = np.asarray(samples, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("samples must be numbers of seconds") from None
+    if values.ndim != 1:
+        raise InputError(f"samples must be one list of seconds, not of shape {values.shape}")
+    if values.size == 0:
+        raise InputError("there are no samples to fit")
+    _refuse(values, ~(np.isfinite(values) & (values >= 0)), "not a duration in seconds")
+    return values
+
+
+def _refuse(values: Array, wrong: NDArray[np.bool_], why: str) -> None:
+    """Raise the error for the first of `values` that is `wrong`."""
+    if wrong.any():
+        position = int(np.argmax(wrong))
+        raise InputError(f"samples[{position}] is {values[position]:g}, {why}")
+
+
+def _no_spread(values: Array, family: str) -> InputError:
+    return InputError(
+        f"{family}: all {values.size} samples are {format_duration(float(values[0]))}, "
+        "which leaves no spread to fit; use constant"
+    )
+
+
+def _logarithms(values: Array, family: str) -> Array:
+    _refuse(values, values == 0, f"which a {family} never is; use normal or kernel_density")
+    logarithms = np.log(values)
+    if logarithms.min() == logarithms.max():  # of samples that differ in their last digits
+        raise _no_spread(values, family)
+    return logarithms
+
+
+def _fit_normal(values: Array) -> Normal:
+    """Return the truncated normal whose mean and mean square are the samples'.
+
+    For a member of an exponential family that is maximum likelihood. With z = mu / sd and
+    m = phi(z) / Phi(z), they are sd (z + m) and sd^2 (1 + z^2 + z m); see Johnson, Kotz,
+    Balakrishnan, "Continuous Univariate Distributions", volume 1, section 13.10.1. Their ratio
+    gives z; samples more spread than a half-normal's get mu = 0, the nearest that there is.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr
+
+    mean, sd = float(values.mean()), float(values.std())
+    if mean > _NO_MASS_BELOW_0 * sd:
+        return Normal(mean, sd)
+
+    def excess(z: float) -> float:
+        m = math.exp(-(z**2) / 2 - log_ndtr(z)) / math.sqrt(2 * math.pi)
+        return (1 + z**2 + z * m) / (z + m) ** 2 - (1 + (sd / mean) ** 2)
+
+    z = brentq(excess, 0.0, _NO_MASS_BELOW_0 + 1, xtol=1e-14) if excess(0.0) > 0 else 0.0
+    if z == 0.0:
+        return Normal(0.0, math.sqrt(float(np.mean(values**2))))
+    m = math.exp(-(z**2) / 2 - log_ndtr(z)) / math.sqrt(2 * math.pi)
+    return Normal(z * mean / (z + m), mean / (z + m))
+
+
+def _fit_lognormal(values: Array) -> Lognormal:
+    logarithms = _logarithms(values, "lognormal")
+    return Lognormal(math.exp(logarithms.mean()), float(logarithms.std()))
+
+
+def _fit_gamma(values: Array) -> Gamma:
+    """Solve log(shape) - digamma(shape) = log(mean x) - mean(log x).
+
+    Johnson, Kotz, Balakrishnan, volume 1, section 17.7.2.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import digamma
+
+    logarithms = _logarithms(values, "gamma")
+    mean = float(values.mean())
+    off = (values - mean) / mean
+    # log(x / mean), without the cancellation of nearly equal samples.
+    relative = np.where(off < -0.5, logarithms - math.log(mean), np.log1p(np.maximum(off, -0.5)))
+    right = float(np.mean(off - relative))
+    if right <= 0:
+        raise _no_spread(values, "gamma")
+
+    def excess(log_shape: float) -> float:
+        shape = math.exp(log_shape)
+        if shape > 1e6:  # the first terms of digamma's expansion, for the same reason
+            return 1 / (2 * shape) + 1 / (12 * shape**2) - right
+        return float(log_shape - digamma(shape)) - right
+
+    # 1 / (2 shape) < log(shape) - digamma(shape) < 1 / shape.
+    low, high = math.log(0.5 / right) - 0.01, math.log(1 / right) + 0.01
+    return Gamma(mean, math.exp(brentq(excess, low, high, xtol=1e-14)))
+
+
+def _fit_weibull(values: Array) -> Weibull:
+    """Solve sum(x^k log x) / sum(x^k) - 1 / k = mean(log x) for the shape k.
+
+    Johnson, Kotz, Balakrishnan, volume 1, section 21.4.1.
+    """
+    from scipy.optimize import brentq
+
+    logarithms = _logarithms(values, "weibull")
+    largest = logarithms.max()
+    below = logarithms - largest  # so that no power overflows
+    mean = below.mean()
+
+    def excess(shape: float) -> float:
+        powers = np.exp(shape * below)
+        return float(powers @ below / powers.sum() - 1 / shape - mean)
+
+    low = high = math.pi / math.sqrt(6) / float(logarithms.std())  # the method of moments
+    while excess(low) > 0:
+        low /= 2
+    while excess(high) < 0:
+        high *= 2
+    shape = brentq(excess, low, high, rtol=1e-13) if low < high else low
+    scale = math.exp(largest + math.log(np.mean(np.exp(shape * below))) / shape)
+    return Weibull(scale * math.gamma(1 + 1 / shape), shape)
+
+
+def _fit_kernels(values: Array) -> KernelDensity:
+    return KernelDensity(_even_quantiles(values), _bandwidth(values))
+
+
+def _fit_log_kernels(values: Array) -> LogKernelDensity:
+    logarithms = _logarithms(values, "log_kernel_density")
+    return LogKernelDensity(_even_quantiles(values), _bandwidth(logarithms))
+
+
+def _bandwidth(values: Array) -> float:
+    return robust_bandwidth(values) or robust_bandwidth(np.unique(values))
+
+
+def _even_quantiles(values: Array) -> tuple[float, ...]:
+    """Return the values themselves, or the middles of `MOST_KERNELS` equally populated ranges."""
+    if values.size > MOST_KERNELS:
+        ranks = ((np.arange(MOST_KERNELS) + 0.5) * values.size / MOST_KERNELS).astype(np.intp)
+        values = np.partition(values, ranks)[ranks]
+    return tuple(values.tolist())
+
+
+_FITS: dict[str, Callable[[Array], Distribution]] = {
+    "constant": lambda values: Constant(float(values.mean())),
+    "uniform": lambda values: Uniform(float(values.min()), float(values.max())),
+    "normal": _fit_normal,
+    "lognormal": _fit_lognormal,
+    "exponential": lambda values: Exponential(float(values.mean())),
+    "gamma": _fit_gamma,
+    "weibull": _fit_weibull,
+    "empirical": lambda values: Empirical(tuple(values.tolist())),
+    "kernel_density": _fit_kernels,
+    "log_kernel_density": _fit_log_kernels,
+}
