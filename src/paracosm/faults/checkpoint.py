@@ -1,0 +1,187 @@
+"""Checkpoint policies: when to save x, what to distrust, and what to put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from math import inf
+from typing import Any, Literal, get_args
+
+from paracosm.errors import InputError, unknown
+from paracosm.faults.intervals import daly_interval, young_interval
+from paracosm.timing.distribution import DURATION, NUMBER, Parameter
+
+__all__ = ["CheckpointPolicy", "Monitor", "Scope", "advice", "parse_checkpoint"]
+
+Scope = Literal["all", "block"]
+Monitor = Literal["residual", "component"]
+
+# The smallest alpha without a false rollback, measured without faults, lies between 1.05 and 1.11.
+_SAFE_ALPHA = 1.11
+
+
+@dataclass(frozen=True)
+class CheckpointPolicy:
+    """Algorithm 5 (Coleman and Sosonkina, section 6.2) and its variants.
+
+    At every instant with an update or a fault, and after it, the norm of the residual is compared
+    with the one before: r_new > alpha r_old puts the checkpoint back. Then, when omega has passed,
+    x is saved. Algorithm 5 as printed never updates r_old; r_old <- r_new at every instant, and
+    the residual of the restored x after a rollback, is the reading that gives figure 11.
+
+    `monitor="component"` compares, in place of the one residual of all, each block's own: block l
+    is flagged when the norm of its rows of b - A x exceeds alpha times its own previous value, both
+    taken when the block is read for an update. Over the diagonal these rows are the change that a
+    Jacobi update is about to make. This is in the manner of the component-wise technique of Anzt,
+    Dongarra and Quintana-Orti ("Tuning Stationary Iterative Solvers for Fault Resilience", ScalA
+    2015; "Fine-grained Bit-Flip Protection for Relaxation Methods", J. Comp. Science, 2016), who
+    reject single updates; here it is a block that is judged, and rolled back. `blocks_to_restore`
+    says it exactly.
+
+    Args:
+        alpha: the growth of the residual that is put down to a fault; above 0 and finite. It must
+            be above 1 for the iteration to make progress; see `advice`.
+        omega: seconds between checkpoints: mod(t, omega) = 0; above 0 and finite. The initial guess
+            is the checkpoint until the first is taken.
+        scope: "all" puts back all of x, "block" the block alone.
+        monitor: "residual" of all, or each block's ("component").
+        cost: seconds of virtual time that taking a checkpoint costs every processor.
+        restore: the same, for a rollback.
+
+    Raises:
+        InputError: a value that is out of range.
+    """
+
+    alpha: float
+    omega: float
+    scope: Scope = "all"
+    monitor: Monitor = "residual"
+    cost: float = 0.0
+    restore: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("alpha", self.alpha), ("omega", self.omega)):
+            if not 0 < value < inf:
+                raise InputError(f"checkpoint: {name} must be above 0 and finite, not {value}")
+        for name, value in (("cost", self.cost), ("restore", self.restore)):
+            if not 0 <= value < inf:
+                raise InputError(f"checkpoint: {name} must be finite and 0 or more, not {value}")
+        for name, word, valid in (
+            ("scope", self.scope, get_args(Scope)),
+            ("monitor", self.monitor, get_args(Monitor)),
+        ):
+            if word not in valid:
+                raise InputError(f'checkpoint: {name} must be {" or ".join(valid)}, not "{word}"')
+
+    def __str__(self) -> str:
+        """Return the shortest spelling; `parse_checkpoint` reads it back as an equal policy."""
+        return ", ".join(
+            f"{field.name}={_PARAMETERS[field.name].format(getattr(self, field.name))}"
+            for field in fields(self)
+            if field.default is MISSING or getattr(self, field.name) != field.default
+        )
+
+
+_WORD = Parameter(lambda value: str(value).strip(), str)
+_PARAMETERS: dict[str, Parameter] = {
+    "alpha": NUMBER,
+    "omega": DURATION,
+    "scope": _WORD,
+    "monitor": _WORD,
+    "cost": DURATION,
+    "restore": DURATION,
+}
+_INTERVALS: dict[str, Callable[[float, float], float]] = {
+    "young": young_interval,
+    "daly": daly_interval,
+}
+_USAGE = 'write "alpha=2, omega=10"'
+
+
+def parse_checkpoint(
+    value: str | Mapping[str, Any] | CheckpointPolicy, mtbf: float | None = None
+) -> CheckpointPolicy:
+    """Return the policy that `value` describes: "alpha=2, omega=10s, scope=block, cost=1ms".
+
+    `omega` may be "young" or "daly": the interval that they suggest for the `cost` of a checkpoint
+    and the mean time between faults, which is `mtbf=` in the text or else `mtbf` (seconds), such as
+    `mean_time_between_faults` returns it.
+
+    Args:
+        value: text, the mapping of a study file, or a policy, which is returned as is.
+
+    Raises:
+        InputError: one line that names the unknown key or the value that cannot be.
+    """
+    if isinstance(value, CheckpointPolicy):
+        return value
+    written = {**value} if isinstance(value, Mapping) else _split(value)
+    interval = str(written.get("omega", "")).strip()
+    if interval in _INTERVALS:
+        written["omega"] = _suggested(interval, written, mtbf)
+    elif interval[:1].isalpha() and interval != "inf":
+        raise unknown("omega of a checkpoint", interval, ["a duration", *_INTERVALS])
+    elif "mtbf" in written:
+        raise InputError("checkpoint: mtbf has no effect unless omega is young or daly")
+    written.pop("mtbf", None)
+    values = {name: _read(name, text) for name, text in written.items()}
+    for name in ("alpha", "omega"):
+        if name not in values:
+            raise InputError(f"checkpoint: {name} is missing; {_USAGE}")
+    return CheckpointPolicy(**values)
+
+
+def advice(policy: CheckpointPolicy) -> str | None:
+    """Return a sentence on an `alpha` that will roll back without a fault; None when it is fine."""
+    if policy.alpha <= 1:
+        return (
+            f"alpha={NUMBER.format(policy.alpha)} rejects every update after which the residual is "
+            "larger than before, which asynchronous updates often do: the iteration stagnates. "
+            "Take alpha above 1, such as 2."
+        )
+    if policy.alpha <= _SAFE_ALPHA:
+        return (
+            f"alpha={NUMBER.format(policy.alpha)} may roll back without a fault: the smallest safe "
+            "alpha measured lies between 1.05 and 1.11. Take a larger one, such as 2."
+        )
+    return None
+
+
+def _split(text: object) -> dict[str, Any]:
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"checkpoint: {_USAGE}, not {text!r}")
+    written: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value):
+            raise InputError(f'checkpoint: cannot read "{part.strip()}" in "{text}"; {_USAGE}')
+        if name in written:
+            raise InputError(f"checkpoint: {name} is given twice")
+        written[name] = value
+    return written
+
+
+def _suggested(name: str, written: Mapping[str, Any], mtbf: float | None) -> float:
+    if "mtbf" in written:
+        mtbf = _read("mtbf", written["mtbf"])
+    if mtbf is None:
+        raise InputError(
+            f"checkpoint: omega={name} needs the mean time between faults, such as mtbf=100s"
+        )
+    cost = _read("cost", written.get("cost", 0.0))
+    if not cost > 0:
+        raise InputError(f"checkpoint: omega={name} needs a cost above 0, such as cost=1ms")
+    return _INTERVALS[name](cost, mtbf)
+
+
+def _read(name: str, value: Any) -> Any:
+    if name == "mtbf":
+        parameter = DURATION
+    elif name in _PARAMETERS:
+        parameter = _PARAMETERS[name]
+    else:
+        raise unknown("key of a checkpoint", str(name), [*_PARAMETERS, "mtbf"])
+    try:
+        return parameter.parse(value)
+    except InputError as error:
+        raise InputError(f"checkpoint: {name}: {error}") from None
