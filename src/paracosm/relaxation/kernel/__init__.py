@@ -1,0 +1,1 @@
+"""The compiled asynchronous iteration: arrays in, arrays out, tens of nanoseconds an event."""

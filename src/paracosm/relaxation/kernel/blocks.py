@@ -1,0 +1,220 @@
+"""One update of one processor: compute new values for its rows, and write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paracosm.relaxation.kernel.compiled import compiled, inlined
+
+__all__ = ["JACOBI", "MOMENTUM", "SOLVE", "SWEEP", "USER", "commit", "fresh_residual", "propose"]
+
+# How a processor computes new values: all rows from what it read; with a momentum term; one row
+# after the other; all of the block at once; by a function of the user's.
+JACOBI, MOMENTUM, SWEEP, SOLVE, USER = range(5)
+
+
+@inlined
+def propose(
+    method: Any,
+    momentum: Any,
+    matrix: Any,
+    factors: Any,
+    iterate: Any,
+    residual: Any,
+    block: Any,
+    rows: Any,
+    first: Any,
+    end: Any,
+    values: Any,
+    slot: Any,
+) -> None:
+    """Compute new values for `rows[first:end]` from the iterate and the residual as read.
+
+    Eq. (8) of the paper, x_i = (b_i - sum over j != i of a_ij x_j) / a_ii, is x_i + r_i / a_ii.
+    """
+    x, gain = iterate.x, matrix.gain
+    if method == JACOBI:
+        for place in range(first, end):
+            row = rows[place]
+            values[slot + place - first] = x[row] + gain[row] * residual[row]
+    elif method == MOMENTUM:
+        previous = iterate.previous
+        for place in range(first, end):
+            row = rows[place]
+            carried = momentum * (x[row] - previous[row])
+            values[slot + place - first] = x[row] + gain[row] * residual[row] + carried
+    elif method == SWEEP:
+        _sweep(matrix, iterate, residual, rows, first, end, values, slot)
+    elif method == SOLVE:
+        _solve(factors, iterate, residual, block, rows, first, end, values, slot)
+
+
+@compiled
+def _sweep(
+    matrix: Any,
+    iterate: Any,
+    residual: Any,
+    rows: Any,
+    first: Any,
+    end: Any,
+    values: Any,
+    slot: Any,
+) -> None:
+    """Relax one row after the other, each with what the ones before it came to."""
+    x, work, stamp = iterate.x, iterate.work, iterate.stamp
+    pointer, index, data = matrix.pointer, matrix.row, matrix.data
+    for place in range(first, end):
+        work[rows[place]] = residual[rows[place]]
+        stamp[rows[place]] = 1
+    for place in range(first, end):
+        row = rows[place]
+        step = matrix.gain[row] * work[row]
+        values[slot + place - first] = x[row] + step
+        for entry in range(pointer[row], pointer[row + 1]):
+            if stamp[index[entry]] == 1:
+                work[index[entry]] -= data[entry] * step
+    for place in range(first, end):
+        stamp[rows[place]] = 0
+
+
+@compiled
+def _solve(
+    factors: Any,
+    iterate: Any,
+    residual: Any,
+    block: Any,
+    rows: Any,
+    first: Any,
+    end: Any,
+    values: Any,
+    slot: Any,
+) -> None:
+    """Solve the block's own equations exactly, everything outside as it was read."""
+    x, work = iterate.x, iterate.work
+    offset, size = factors.offset[block], end - first
+    pointer, index, data = factors.lower_pointer, factors.lower_index, factors.lower_data
+    for local in range(size):
+        work[factors.row_order[offset + local]] = residual[rows[first + local]]
+    for local in range(size):
+        for entry in range(pointer[offset + local], pointer[offset + local + 1]):
+            work[index[entry]] -= data[entry] * work[local]
+    pointer, index, data = factors.upper_pointer, factors.upper_index, factors.upper_data
+    for local in range(size - 1, -1, -1):
+        work[local] *= factors.inverse_pivot[offset + local]
+        for entry in range(pointer[offset + local], pointer[offset + local + 1]):
+            work[index[entry]] -= data[entry] * work[local]
+    for local in range(size):
+        row = rows[first + local]
+        values[slot + local] = x[row] + work[factors.column_order[offset + local]]
+
+
+@inlined
+def commit(
+    method: Any,
+    matrix: Any,
+    iterate: Any,
+    rows: Any,
+    first: Any,
+    end: Any,
+    values: Any,
+    slot: Any,
+) -> Any:
+    """Write new values, and what they do to the residual; return the change of its square."""
+    if method == MOMENTUM:
+        for place in range(first, end):
+            iterate.previous[rows[place]] = iterate.x[rows[place]]
+    if matrix.pointer.size == 0 and matrix.coefficients.size == 0:
+        return _commit_map(iterate, rows, first, end, values, slot)
+    if matrix.coefficients.size > 0:
+        return _commit_stencil(matrix, iterate, rows, first, end, values, slot)
+    x, residual = iterate.x, iterate.residual
+    pointer, index, data = matrix.pointer, matrix.row, matrix.data
+    change = 0.0
+    for place in range(first, end):
+        row = rows[place]
+        step = values[slot + place - first] - x[row]
+        x[row] = values[slot + place - first]
+        for entry in range(pointer[row], pointer[row + 1]):
+            old = residual[index[entry]]
+            new = old - data[entry] * step
+            residual[index[entry]] = new
+            change += (new - old) * (new + old)
+    return change
+
+
+@compiled
+def _commit_map(iterate: Any, rows: Any, first: Any, end: Any, values: Any, slot: Any) -> Any:
+    """Write values of a map without a matrix: the residual of a row is the step it last took."""
+    x, residual = iterate.x, iterate.residual
+    change = 0.0
+    for place in range(first, end):
+        row = rows[place]
+        step = values[slot + place - first] - x[row]
+        x[row] = values[slot + place - first]
+        change += step * step - residual[row] * residual[row]
+        residual[row] = step
+    return change
+
+
+@compiled
+def _commit_stencil(
+    matrix: Any, iterate: Any, rows: Any, first: Any, end: Any, values: Any, slot: Any
+) -> Any:
+    x, residual = iterate.x, iterate.residual
+    _, ny, nx = matrix.shape
+    change = 0.0
+    for place in range(first, end):
+        row = rows[place]
+        step = values[slot + place - first] - x[row]
+        x[row] = values[slot + place - first]
+        plane, left = divmod(row, ny * nx)
+        line, column = divmod(left, nx)
+        change += _scatter(matrix, residual, plane, line, column, step)
+    return change
+
+
+@compiled
+def _scatter(matrix: Any, residual: Any, plane: Any, line: Any, column: Any, step: Any) -> Any:
+    """Take a step at one point into the residuals of all points whose stencil has it."""
+    nz, ny, nx = matrix.shape
+    change = 0.0
+    for point in range(matrix.coefficients.size):
+        z = plane - matrix.offsets[point, 0]
+        y = line - matrix.offsets[point, 1]
+        at = column - matrix.offsets[point, 2]
+        if 0 <= z < nz and 0 <= y < ny and 0 <= at < nx:
+            target = (z * ny + y) * nx + at
+            old = residual[target]
+            new = old - matrix.coefficients[point] * step
+            residual[target] = new
+            change += (new - old) * (new + old)
+    return change
+
+
+@compiled
+def fresh_residual(matrix: Any, iterate: Any) -> Any:
+    """Compute b - A x anew, and return its square."""
+    x, residual = iterate.x, iterate.residual
+    if matrix.pointer.size == 0 and matrix.coefficients.size == 0:
+        return _square(residual)  # a map: only the caller can compute it anew
+    for row in range(x.size):
+        residual[row] = matrix.b[row]
+    if matrix.coefficients.size > 0:
+        _, ny, nx = matrix.shape
+        for row in range(x.size):
+            plane, left = divmod(row, ny * nx)
+            line, column = divmod(left, nx)
+            _scatter(matrix, residual, plane, line, column, x[row])
+    else:
+        for row in range(x.size):
+            for entry in range(matrix.pointer[row], matrix.pointer[row + 1]):
+                residual[matrix.row[entry]] -= matrix.data[entry] * x[row]
+    return _square(residual)
+
+
+@compiled
+def _square(residual: Any) -> Any:
+    total = 0.0
+    for row in range(residual.size):
+        total += residual[row] * residual[row]
+    return total

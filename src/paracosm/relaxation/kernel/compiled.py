@@ -1,0 +1,32 @@
+"""How the functions of this package are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numba
+
+__all__ = ["compiled", "inlined"]
+
+# None of these functions makes an array: without Numba's run time there is no counting of
+# references, which cost more than the arithmetic.
+_njit: Any = numba.njit
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile with Numba and keep the result on disk.
+
+    Numba infers the types of compiled functions; mypy is told the same here, once.
+    """
+    return cast(Callable[..., Any], _njit(**_OPTIONS)(function))
+
+
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `compiled`, but callers get the code in place of a call.
+
+    For what runs at every event: a call hands over some hundred values, most of them parts of
+    arrays, and costs more than the event.
+    """
+    return cast(Callable[..., Any], _njit(inline="always", **_OPTIONS)(function))

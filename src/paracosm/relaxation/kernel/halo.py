@@ -1,0 +1,135 @@
+"""Distributed memory: halo values travel as messages.
+
+Everything is lazy: a message is looked at when its receiver reads, so it costs no event of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paracosm.relaxation.kernel.compiled import compiled
+from paracosm.relaxation.kernel.scalars import UPDATES
+from paracosm.timing.compiled import draw, uniform
+
+__all__ = ["exchange", "gather", "receive", "send"]
+
+
+@compiled
+def send(iterate: Any, halos: Any, draws: Any, counters: Any, who: Any, instant: Any) -> None:
+    """Send what processor `who` has just written to all who read it."""
+    for position in range(halos.out_pointer[who], halos.out_pointer[who + 1]):
+        link = halos.out[position]
+        if halos.missed[link] < 0:
+            halos.missed[link] = counters[UPDATES] - 1
+        _leave(halos, draws, link, instant)
+        first, end = halos.link[link], halos.link[link + 1]
+        for place in range(first, end):
+            halos.waiting[place] = iterate.x[halos.rows[place]]
+        if halos.wait_count[link] < 0:
+            halos.wait_count[link] = counters[UPDATES] - 1
+        if halos.free_at[link] <= instant:
+            halos.free_at[link] = instant
+            _leave(halos, draws, link, instant)
+
+
+@compiled
+def _leave(halos: Any, draws: Any, link: Any, instant: Any) -> None:
+    """Let the values that wait for their link leave, if it was free by `instant`."""
+    if halos.wait_count[link] < 0 or halos.free_at[link] > instant:
+        return
+    halos.free_at[link] += halos.occupancy[link]
+    arrival = halos.free_at[link] + halos.latency[link]
+    number = halos.sent[link]
+    if halos.jitter[link] >= 0:
+        arrival += draw(draws, halos.jitter[link], uniform(halos.streams[link], number), number)
+    if halos.ordered[0]:
+        arrival = max(arrival, halos.last_arrival[link])
+    halos.last_arrival[link] = arrival
+    newest = halos.under_way[link]
+    buffer = halos.buffer[link, newest]
+    for place in range(halos.link[link], halos.link[link + 1]):
+        halos.payload[buffer, place] = halos.waiting[place]
+    halos.arrival[link, newest] = arrival
+    halos.number[link, newest] = number
+    halos.news[link, newest] = halos.wait_count[link]
+    halos.under_way[link] = newest + 1
+    halos.fullest[0] = max(halos.fullest[0], newest + 1)
+    halos.sent[link] = number + 1
+    halos.wait_count[link] = -1
+
+
+@compiled
+def receive(halos: Any, draws: Any, counters: Any, who: Any, instant: Any) -> Any:
+    """Let processor `who` take what has arrived; of each link, the newest values win.
+
+    Returns:
+        How many updates had been written when everything that `who` now knows was the newest there
+        was: as `read_at` in shared memory, where it is the number of all updates so far.
+    """
+    known = counters[UPDATES]
+    for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):
+        link = halos.into[position]
+        _leave(halos, draws, link, instant)
+        best = -1
+        for message in range(halos.under_way[link]):
+            if halos.arrival[link, message] <= instant:
+                number = halos.number[link, message]
+                if number > halos.version[link]:
+                    halos.version[link] = number
+                    best = halos.buffer[link, message]
+        if best >= 0:
+            for place in range(halos.link[link], halos.link[link + 1]):
+                halos.have[place] = halos.payload[best, place]
+        _drop_arrived(halos, link, instant)
+        if halos.missed[link] >= 0:
+            known = min(known, halos.missed[link])
+    return known
+
+
+@compiled
+def _drop_arrived(halos: Any, link: Any, instant: Any) -> None:
+    """Forget the messages that have arrived, and find the oldest news that has not."""
+    kept = 0
+    missed = halos.wait_count[link]
+    for message in range(halos.under_way[link]):
+        if halos.arrival[link, message] <= instant:
+            continue
+        if halos.number[link, message] > halos.version[link]:
+            count = halos.news[link, message]
+            missed = count if missed < 0 else min(missed, count)
+        # Buffers change places, so that those beyond the messages under way are free.
+        buffer = halos.buffer[link, kept]
+        halos.buffer[link, kept] = halos.buffer[link, message]
+        halos.buffer[link, message] = buffer
+        halos.arrival[link, kept] = halos.arrival[link, message]
+        halos.number[link, kept] = halos.number[link, message]
+        halos.news[link, kept] = halos.news[link, message]
+        kept += 1
+    halos.under_way[link] = kept
+    halos.missed[link] = missed
+
+
+@compiled
+def gather(matrix: Any, halos: Any, iterate: Any, rows: Any, first: Any, end: Any) -> None:
+    """Compute the residual of `rows[first:end]` from what their processor knows."""
+    for place in range(first, end):
+        row = rows[place]
+        total = matrix.b[row]
+        for entry in range(halos.pointer[row], halos.pointer[row + 1]):
+            source = halos.source[entry]
+            value = iterate.x[source] if source >= 0 else halos.have[-1 - source]
+            total -= halos.data[entry] * value
+        halos.residual[row] = total
+
+
+@compiled
+def exchange(iterate: Any, halos: Any, who: Any) -> None:
+    """Swap what processor `who` knows of the others' rows with what these rows really are.
+
+    Around a function of the user's, which so sees the iterate as its processor does.
+    """
+    for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):
+        link = halos.into[position]
+        for place in range(halos.link[link], halos.link[link + 1]):
+            row = halos.rows[place]
+            iterate.x[row], halos.have[place] = halos.have[place], iterate.x[row]

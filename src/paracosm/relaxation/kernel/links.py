@@ -1,0 +1,124 @@
+"""Which processors read whose rows: the links of distributed memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from paracosm.errors import InputError
+from paracosm.relaxation.kernel.arrays import Halos
+from paracosm.relaxation.patterns import Pattern
+from paracosm.relaxation.problems import Problem
+from paracosm.relaxation.request import Network
+from paracosm.timing.compiled import stream_keys
+
+__all__ = ["BYTES", "halo_links", "no_links", "with_more_room"]
+
+BYTES = 8  # of one value
+_CAPACITY = 4  # messages under way on a link, to begin with
+
+
+def no_links() -> Halos:
+    """Return the halos of shared memory: none."""
+    w, f = np.zeros(0, np.int64), np.zeros(0)
+    keys, flags = np.zeros(0, np.uint64), np.zeros(1, np.bool_)
+    return Halos(
+        w, w, f, f, f, w, w, w, w, w, w, f, f, w, keys, flags, f, f, w, np.zeros((0, 0)),
+        np.zeros((0, 0), np.int64), np.zeros((0, 0)), np.zeros((0, 0), np.int64),
+        np.zeros((0, 0), np.int64), w, np.zeros(1, np.int64), w, w, w, f,
+    )  # fmt: skip
+
+
+def halo_links(
+    problem: Problem, pattern: Pattern, network: Network, jitter: int, seed: int, purpose: int
+) -> Halos:
+    """Return the links of `pattern`, every processor knowing the first iterate.
+
+    Args:
+        jitter: row of the table of distributions that adds to latencies, or -1.
+        seed, purpose: of the random numbers of messages.
+
+    Raises:
+        InputError: a pattern whose blocks overlap or change hands.
+    """
+    A, n = problem.A, problem.n
+    if pattern.choice != "fixed" or pattern.rows.size != n:
+        raise InputError(
+            f"distributed memory: pattern {pattern.name} lets several processors write a row; "
+            "use one whose blocks do not overlap and stay"
+        )
+    processors = pattern.processors
+    owner = np.empty(n, np.int64)
+    owner[pattern.rows] = np.repeat(np.arange(processors), np.diff(pattern.pointer))
+    reader = np.repeat(owner, np.diff(A.indptr))
+    writer = owner[A.indices]
+    outside = np.flatnonzero(reader != writer)
+    # One place for each (reader, row) that is read from outside, grouped by link.
+    wanted = np.stack([writer[outside], reader[outside], A.indices[outside].astype(np.int64)])
+    places, inverse = np.unique(wanted, axis=1, return_inverse=True)
+    source = A.indices.astype(np.int64)
+    source[outside] = -1 - inverse.ravel()
+    pairs, first = np.unique(places[:2], axis=1, return_index=True)
+    links = pairs.shape[1]
+    link = np.append(first, places.shape[1]).astype(np.int64)
+    channels = [network.link(int(a), int(b)) for a, b in pairs.T]
+    sizes = BYTES * np.diff(link)
+    into = np.argsort(pairs[1], kind="stable")
+    shape = (links, _CAPACITY)
+    return Halos(
+        pointer=A.indptr.astype(np.int64),
+        source=source,
+        data=A.data.copy(),
+        residual=np.zeros(n),
+        have=problem.x0[places[2]].copy(),
+        link=link,
+        rows=places[2].astype(np.int64),
+        out_pointer=_pointer(pairs[0], processors),
+        out=np.arange(links, dtype=np.int64),
+        into_pointer=_pointer(pairs[1], processors),
+        into=into.astype(np.int64),
+        occupancy=np.array(
+            [c.overhead + size / c.bandwidth for c, size in zip(channels, sizes, strict=True)],
+            np.float64,
+        ),
+        latency=np.array([c.latency for c in channels], np.float64),
+        jitter=np.full(links, jitter, np.int64),
+        streams=stream_keys(seed, purpose, links),
+        ordered=np.array([network.ordered]),
+        free_at=np.full(links, -np.inf),
+        waiting=np.zeros(places.shape[1]),
+        wait_count=np.full(links, -1, np.int64),
+        payload=np.zeros((_CAPACITY, places.shape[1])),
+        buffer=np.tile(np.arange(_CAPACITY, dtype=np.int64), (links, 1)),
+        arrival=np.zeros(shape),
+        number=np.zeros(shape, np.int64),
+        news=np.zeros(shape, np.int64),
+        under_way=np.zeros(links, np.int64),
+        fullest=np.zeros(1, np.int64),
+        sent=np.zeros(links, np.int64),
+        version=np.full(links, -1, np.int64),
+        missed=np.full(links, -1, np.int64),
+        last_arrival=np.full(links, -np.inf),
+    )
+
+
+def with_more_room(halos: Halos) -> Halos:
+    """Return the same halos with room for twice as many messages under way."""
+    links, capacity = halos.arrival.shape
+
+    def doubled(array: np.ndarray, axis: int) -> np.ndarray:
+        return np.concatenate([array, np.zeros_like(array)], axis=axis)
+
+    buffer = np.tile(np.arange(2 * capacity, dtype=np.int64), (links, 1))
+    buffer[:, :capacity] = halos.buffer
+    return halos._replace(
+        payload=doubled(halos.payload, 0),
+        buffer=buffer,
+        arrival=doubled(halos.arrival, 1),
+        number=doubled(halos.number, 1),
+        news=doubled(halos.news, 1),
+    )
+
+
+def _pointer(who: np.ndarray, processors: int) -> np.ndarray:
+    counts = np.bincount(who, minlength=processors)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

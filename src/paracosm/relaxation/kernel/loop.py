@@ -1,0 +1,427 @@
+"""The event loop of the asynchronous iteration in shared memory.
+
+An instant is a time at which at least one update is complete. At each one, in this order:
+
+1. updates that are complete are written, in the processors' order;
+2. all who wrote read the iterate as it is now and begin their next update (read at start).
+   Where a processor reads at completion, it reads and writes when its turn comes in step 1;
+3. the residual is looked at, once.
+
+The loop stops whenever something is to be decided outside (`scalars.py` says what), and goes on
+when it is called again: its own numbers live in two arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from paracosm.relaxation.kernel.blocks import USER, commit, propose
+from paracosm.relaxation.kernel.compiled import compiled, inlined
+from paracosm.relaxation.kernel.halo import exchange, gather, receive, send
+from paracosm.relaxation.kernel.observe import norm_of, nothing_new, observe, save, watch
+from paracosm.relaxation.kernel.scalars import (
+    AT_RANDOM,
+    BAD,
+    BAD_TIME,
+    CALL_ROWS,
+    CALL_VALUES,
+    CULPRIT,
+    DUE,
+    EXHAUSTED,
+    GATHER,
+    GO_ON,
+    GROW,
+    IN_TURN,
+    LOCAL,
+    LOCAL_SUM,
+    NEXT,
+    NEXT_CHECKPOINT,
+    NOW,
+    PAUSED,
+    POSITION,
+    PROCESSOR,
+    READ,
+    RELAXATIONS,
+    SEEN,
+    SHIFT,
+    SLICE,
+    SLOWEST,
+    SPANS,
+    SQUARE,
+    STAGE,
+    STALENESS,
+    STALEST,
+    START,
+    STARTING,
+    UPDATES,
+    VERDICT,
+    WRITE,
+)
+from paracosm.relaxation.kernel.tree import rebuild, set_key
+from paracosm.timing.compiled import draw, uniform
+
+__all__ = ["advance", "begin", "schedule"]
+
+
+@compiled
+def advance(
+    rules: Any,
+    matrix: Any,
+    rows_of_a: Any,
+    blocks: Any,
+    factors: Any,
+    iterate: Any,
+    clock: Any,
+    flight: Any,
+    tally: Any,
+    halos: Any,
+    checkpoint: Any,
+    history: Any,
+    spans: Any,
+    draws: Any,
+    phase_rows: Any,
+    streams: Any,
+    choices: Any,
+    counters: Any,
+    gauges: Any,
+    until: Any,
+    most: Any,
+    update: Any,
+    pattern: Any,
+    time: Any,
+) -> Any:
+    """Play instants until something is to be decided; return why (`scalars.py`).
+
+    Args:
+        rules: what stays the same.
+        matrix, rows_of_a, blocks, factors, iterate, clock, flight, tally, halos, checkpoint,
+            history, spans: arrays, changed in place; see `arrays.py`.
+        draws, phase_rows: the distributions, and which of them each processor's phases draw from,
+            shape (p + 1, phases); the last row is the residual processor's.
+        streams, choices: keys of each processor's streams of random numbers, shape (p + 1,).
+        counters, gauges: the run's scalars, named in `scalars.py`.
+        until: play nothing after this virtual time.
+        most: come back after this many relaxations, counted from the start of the run.
+        update, pattern, time: compiled functions of the user's, or ones that are never called.
+    """
+    key, winner = clock.key, clock.winner
+    due = flight.due
+    synchronous = rules.barrier >= 0.0
+    while True:
+        if counters[STAGE] == START:
+            players = rules.processors + (rules.detect == PROCESSOR)
+            for who in range(players):
+                due[who] = who
+            # Who reads at completion has nothing to read yet.
+            counters[DUE] = players
+            counters[POSITION] = 0 if rules.at_start else players
+            counters[STARTING] = 1
+            counters[STAGE] = READ
+            if rules.python_rows and rules.at_start:
+                return CALL_ROWS
+        if counters[STAGE] == NEXT:
+            instant = key[1]
+            if instant + gauges[SHIFT] > until or instant == np.inf:
+                if gauges[NEXT_CHECKPOINT] + gauges[SHIFT] < until < np.inf:
+                    save(rules, iterate, checkpoint, history, counters, gauges,
+                         until - gauges[SHIFT])  # fmt: skip
+                return PAUSED
+            if counters[RELAXATIONS] >= most:
+                return SLICE
+            if rules.distributed and halos.fullest[0] > halos.arrival.shape[1] - 2:
+                return GROW
+            if instant > gauges[NEXT_CHECKPOINT]:
+                save(rules, iterate, checkpoint, history, counters, gauges, instant)
+            gauges[NOW] = instant
+            counters[VERDICT] = 0
+            counters[STAGE] = GATHER
+        instant = gauges[NOW]
+        if counters[STAGE] == GATHER:
+            counters[DUE] = 0
+            counters[POSITION] = 0
+            gauges[SLOWEST] = 0.0
+            while counters[DUE] < rules.processors if synchronous else key[1] == instant:
+                due[counters[DUE]] = counters[DUE] if synchronous else winner[1]
+                who = due[counters[DUE]]
+                counters[DUE] += 1
+                if not rules.at_start:
+                    break  # it has to read first, when its turn has come
+                reason = complete(
+                    rules, matrix, blocks, iterate, clock, flight, tally, halos, spans, draws,
+                    phase_rows, streams, counters, gauges, time, who, instant,
+                )  # fmt: skip
+                if reason != GO_ON:
+                    return reason
+            if synchronous:
+                _meet(rules, clock, instant + gauges[SLOWEST] + rules.barrier)
+            counters[STAGE] = READ
+            if rules.python_rows:
+                return CALL_ROWS
+        if counters[STAGE] == READ:
+            if counters[POSITION] == 0 and (rules.component or rules.own_block):
+                watch(rules, matrix, blocks, iterate, flight, tally, checkpoint, history,
+                      counters, gauges)  # fmt: skip
+            while counters[POSITION] < counters[DUE]:
+                reason = begin(
+                    rules, matrix, rows_of_a, blocks, factors, iterate, flight, tally, halos,
+                    draws, choices, counters, gauges, update, pattern, due[counters[POSITION]],
+                    instant,
+                )  # fmt: skip
+                if reason != GO_ON:
+                    return reason
+                counters[POSITION] += 1
+            counters[STAGE] = WRITE
+            if rules.python_values:
+                return CALL_VALUES
+        if counters[STARTING] == 1:
+            while counters[DUE] > 0:
+                counters[DUE] -= 1
+                reason = schedule(
+                    rules, clock, flight, spans, draws, phase_rows, streams, counters, gauges, time,
+                    due[counters[DUE]], instant,
+                )  # fmt: skip
+                if reason != GO_ON:
+                    return reason
+            if synchronous:
+                _meet(rules, clock, instant + gauges[SLOWEST] + rules.barrier)
+            counters[STARTING] = 0
+            counters[STAGE] = NEXT
+            if rules.python_values:
+                return CALL_VALUES  # for the durations of the updates after these
+            continue
+        if not rules.at_start:
+            reason = complete(
+                rules, matrix, blocks, iterate, clock, flight, tally, halos, spans, draws,
+                phase_rows, streams, counters, gauges, time, due[0], instant,
+            )  # fmt: skip
+            if reason != GO_ON:
+                return reason
+            if key[1] == instant:
+                counters[STAGE] = GATHER
+                continue
+        counters[STAGE] = NEXT
+        if nothing_new(rules, iterate, counters, gauges):
+            continue
+        reason = observe(
+            rules, matrix, blocks, iterate, flight, tally, checkpoint, history, counters, gauges
+        )
+        if reason != GO_ON:
+            return reason
+
+
+@inlined
+def complete(
+    rules: Any,
+    matrix: Any,
+    blocks: Any,
+    iterate: Any,
+    clock: Any,
+    flight: Any,
+    tally: Any,
+    halos: Any,
+    spans: Any,
+    draws: Any,
+    phase_rows: Any,
+    streams: Any,
+    counters: Any,
+    gauges: Any,
+    time: Any,
+    who: Any,
+    instant: Any,
+) -> Any:
+    """Write the values of an update that is complete, and say when the next one will be."""
+    if who < rules.processors:
+        first, end, chosen = rows_in_flight(blocks, flight, who)
+        gauges[SQUARE] += commit(
+            rules.method, matrix, iterate, flight.chosen if chosen else blocks.rows, first, end,
+            flight.values, flight.slot[who],
+        )  # fmt: skip
+        staleness = counters[UPDATES] - flight.read_at[who]
+        counters[UPDATES] += 1
+        counters[RELAXATIONS] += end - first
+        gauges[STALENESS] += staleness
+        if staleness > counters[STALEST]:
+            counters[STALEST] = staleness
+        tally.staleness[min(staleness // rules.bin_width, tally.staleness.size - 1)] += 1
+        if rules.distributed:
+            send(iterate, halos, draws, counters, who, instant)
+        if tally.offered[who] >= 0.0:
+            gauges[LOCAL_SUM] += tally.offered[who] - max(tally.contribution[who], 0.0)
+            tally.contribution[who] = tally.offered[who]
+            tally.offered[who] = -1.0
+    else:
+        counters[VERDICT] = 0.0 <= gauges[SEEN] <= rules.limit
+    flight.updates[who] += 1
+    return schedule(
+        rules, clock, flight, spans, draws, phase_rows, streams, counters, gauges, time, who,
+        instant,
+    )  # fmt: skip
+
+
+@inlined
+def schedule(
+    rules: Any,
+    clock: Any,
+    flight: Any,
+    spans: Any,
+    draws: Any,
+    phase_rows: Any,
+    streams: Any,
+    counters: Any,
+    gauges: Any,
+    time: Any,
+    who: Any,
+    instant: Any,
+) -> Any:
+    """Begin an update of processor `who`: draw its durations, and set its clock."""
+    number = flight.updates[who]
+    if flight.given[who] == flight.given[who]:  # a Python function said it
+        total = flight.given[who]
+        copied = computed = 0.0
+        flight.given[who] = np.nan
+    elif rules.compiled_time and who < rules.processors:
+        total = time(who, number, uniform(streams[who], number))
+        copied = computed = 0.0
+    elif rules.phases == 1:
+        number_drawn = uniform(streams[who], number)
+        total = draw(draws, phase_rows[who, 0], number_drawn, number)
+        copied = computed = 0.0
+    else:
+        copied, computed, total = _phases(rules, draws, phase_rows, streams[who], number, who)
+    if rules.ticks > 0.0:
+        total = np.rint(total * rules.ticks)
+    if not 0.0 < total < np.inf:
+        counters[CULPRIT] = who
+        gauges[BAD] = total
+        return EXHAUSTED if total != total else BAD_TIME
+    if counters[SPANS] < spans.processor.size:
+        row = counters[SPANS]
+        spans.processor[row] = who
+        spans.times[row, 0] = instant + gauges[SHIFT]
+        spans.times[row, 1] = copied
+        spans.times[row, 2] = computed
+        spans.times[row, 3] = total
+        counters[SPANS] += 1
+    clock.begun[who] = instant
+    if rules.barrier >= 0.0:
+        gauges[SLOWEST] = max(gauges[SLOWEST], total)
+    else:
+        set_key(clock, who, instant + total)
+    return GO_ON
+
+
+@compiled
+def _meet(rules: Any, clock: Any, instant: Any) -> None:
+    """Let all processors be due at the same instant, after a barrier."""
+    for who in range(rules.processors):
+        clock.key[clock.winner.size // 2 + who] = instant
+    rebuild(clock)
+
+
+@compiled
+def _phases(rules: Any, draws: Any, phase_rows: Any, stream: Any, number: Any, who: Any) -> Any:
+    """Draw the phases of one update; return copy, copy + compute, and all of it."""
+    copied = computed = total = 0.0
+    for phase in range(rules.phases):
+        index = number if rules.joint else number * rules.phases + phase
+        total += draw(draws, phase_rows[who, phase], uniform(stream, index), number)
+        if phase == 0:
+            copied = total
+        if phase == 1:
+            computed = total
+    return copied, computed, total
+
+
+@inlined
+def rows_in_flight(blocks: Any, flight: Any, who: Any) -> Any:
+    """Return where the rows in flight begin and end, and whether they are in `flight.chosen`."""
+    if flight.size[who] >= 0:
+        first = flight.slot[who]
+        return first, first + flight.size[who], True
+    block = flight.block[who]
+    return blocks.pointer[block], blocks.pointer[block + 1], False
+
+
+@inlined
+def begin(
+    rules: Any,
+    matrix: Any,
+    rows_of_a: Any,
+    blocks: Any,
+    factors: Any,
+    iterate: Any,
+    flight: Any,
+    tally: Any,
+    halos: Any,
+    draws: Any,
+    choices: Any,
+    counters: Any,
+    gauges: Any,
+    update: Any,
+    pattern: Any,
+    who: Any,
+    instant: Any,
+) -> Any:
+    """Let processor `who` read, and compute the values that it will write."""
+    if who == rules.processors:  # the residual processor
+        gauges[SEEN] = norm_of(rules, iterate.residual, gauges[SQUARE])
+        return GO_ON
+    if flight.stale[who]:
+        return GO_ON  # a fault: what it writes comes from what it read before
+    number = flight.updates[who]
+    if not rules.python_rows:
+        flight.size[who] = -1
+    if rules.compiled_rows:
+        rows = pattern(who, number, uniform(choices[who], number))
+        if rows.size > flight.slot[who + 1] - flight.slot[who]:
+            return GROW
+        for place in range(rows.size):
+            flight.chosen[flight.slot[who] + place] = rows[place]
+        flight.size[who] = rows.size
+    elif rules.choice == IN_TURN:
+        mine = (blocks.pointer.size - 2 - who) // rules.processors + 1
+        flight.block[who] = who + rules.processors * (number % mine)
+    elif rules.choice == AT_RANDOM:
+        flight.block[who] = int(uniform(choices[who], number) * (blocks.pointer.size - 1))
+    if rules.coordinates > 0:
+        _choose(rules, blocks, flight, choices[who], number, who)
+    flight.read_at[who] = counters[UPDATES]
+    if rules.distributed:
+        flight.read_at[who] = receive(halos, draws, counters, who, instant)
+    first, end, chosen = rows_in_flight(blocks, flight, who)
+    rows = flight.chosen if chosen else blocks.rows
+    residual = iterate.residual
+    if rules.distributed:
+        gather(matrix, halos, iterate, rows, first, end)
+        residual = halos.residual
+    if rules.detect == LOCAL and number % rules.every == 0:
+        tally.offered[who] = 0.0
+        for place in range(first, end):
+            tally.offered[who] += residual[rows[place]] ** 2
+    if rules.method != USER:
+        propose(
+            rules.method, rules.momentum, matrix, factors, iterate, residual, flight.block[who],
+            rows, first, end, flight.values, flight.slot[who],
+        )  # fmt: skip
+    elif rules.compiled_values:
+        slot = flight.slot[who]
+        out = flight.values[slot : slot + end - first]
+        if rules.distributed:
+            exchange(iterate, halos, who)
+        update(iterate.x, rows[first:end], rows_of_a, matrix.b, out)
+        if rules.distributed:
+            exchange(iterate, halos, who)
+    return GO_ON
+
+
+@compiled
+def _choose(rules: Any, blocks: Any, flight: Any, stream: Any, number: Any, who: Any) -> None:
+    """Choose components of the block at random, with replacement."""
+    block, slot = flight.block[who], flight.slot[who]
+    first, size = blocks.pointer[block], blocks.pointer[block + 1] - blocks.pointer[block]
+    for position in range(rules.coordinates):
+        place = int(uniform(stream, number * (rules.coordinates + 1) + position) * size)
+        flight.chosen[slot + position] = blocks.rows[first + place]
+    flight.size[who] = rules.coordinates

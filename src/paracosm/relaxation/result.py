@@ -1,0 +1,129 @@
+"""What a simulated asynchronous iteration came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Mark", "RelaxationResult", "Spans", "Staleness", "Status"]
+
+Status = Literal["converged", "diverged", "stopped", "interrupted"]
+What = Literal["fault", "rollback", "checkpoint"]
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened besides relaxations.
+
+    Attributes:
+        time: virtual time, seconds.
+        relaxations: how many there had been.
+        what: "fault", "rollback" or "checkpoint".
+        residual: norm of the residual after it.
+        fault: which fault it was, in words; empty for the others.
+        before: norm of the residual before a fault.
+    """
+
+    time: float
+    relaxations: int
+    what: What
+    residual: float
+    fault: str = ""
+    before: float = float("nan")
+
+
+@dataclass(frozen=True)
+class Staleness:
+    """Staleness of updates: how many others were written between an update's read and its write.
+
+    In the words of Definition 1 (Coleman, Jensen, Sosonkina): k - 1 - s(k), the largest over the
+    components that update k read.
+
+    Attributes:
+        mean, most: over all updates.
+        width: staleness values in one bin.
+        counts: updates in each bin, shape (bins,); the last one holds everything beyond.
+    """
+
+    mean: float
+    most: int
+    width: int
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The first updates of a run, in the order in which they began.
+
+    Attributes:
+        processor: who, shape (k,); the number of processors stands for the residual processor.
+        begin, copied, computed, end: virtual time, shape (k,); without phases, `copied` and
+            `computed` are equal to `begin`.
+    """
+
+    processor: NDArray[np.int32]
+    begin: Array
+    copied: Array
+    computed: Array
+    end: Array
+
+
+@dataclass(frozen=True)
+class RelaxationResult:
+    """The outcome.
+
+    Attributes:
+        status: "converged": confirmed with a freshly computed residual; "diverged": the residual
+            grew beyond all bounds; "stopped": at a limit, or nobody computes any more;
+            "interrupted": by the user.
+        reason: the same in a sentence.
+        x: the iterate at the end, shape (n,).
+        residual: norm of b - A x, computed anew at the end.
+        initial_residual: the same at the beginning.
+        tolerance: norm that was to be reached; NaN without one.
+        error: norm of x - solution; NaN where the solution is not known.
+        virtual_time, wall_time: seconds.
+        relaxations: of single components.
+        updates: of each processor, shape (p,).
+        times, sweeps, residuals, errors: the history, shape (k,); a sweep is n relaxations.
+        staleness: of the values read.
+        marks: faults, rollbacks and checkpoints, in order (the first 10,000).
+        checkpoints, rollbacks: how many there were.
+        false_detections: how often the residual test said converged and a fresh residual did not.
+        growth_rate: factor by which the residual grows each sweep, where it diverged; else NaN.
+        messages, bytes_sent: in distributed memory.
+        fault_free_time: virtual time of the same iteration without faults, where it was run; NaN.
+        last_update: virtual time of each processor's last update, shape (p,).
+        spans: for the timeline.
+    """
+
+    status: Status
+    reason: str
+    x: Array = field(repr=False)
+    residual: float
+    initial_residual: float
+    tolerance: float
+    error: float
+    virtual_time: float
+    wall_time: float
+    relaxations: int
+    updates: NDArray[np.int64] = field(repr=False)
+    times: Array = field(repr=False)
+    sweeps: Array = field(repr=False)
+    residuals: Array = field(repr=False)
+    errors: Array = field(repr=False)
+    staleness: Staleness = field(repr=False)
+    marks: tuple[Mark, ...] = field(repr=False)
+    checkpoints: int
+    rollbacks: int
+    false_detections: int
+    growth_rate: float
+    messages: int
+    bytes_sent: int
+    last_update: Array = field(repr=False)
+    spans: Spans = field(repr=False)
+    fault_free_time: float = float("nan")

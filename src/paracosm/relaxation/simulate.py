@@ -1,0 +1,271 @@
+"""Carry out a request: the loop runs, and what it cannot decide is decided here."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf, isfinite, nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paracosm.errors import InputError
+from paracosm.relaxation.calls import ask_durations, ask_rows, ask_values
+from paracosm.relaxation.kernel.functions import user_functions
+from paracosm.relaxation.kernel.links import BYTES
+from paracosm.relaxation.kernel.loop import advance
+from paracosm.relaxation.kernel.observe import observe, sample
+from paracosm.relaxation.kernel.prepare import prepare
+from paracosm.relaxation.kernel.scalars import (
+    BAD_TIME,
+    CALL_ROWS,
+    CALL_VALUES,
+    CHECKPOINTS,
+    DETECTED,
+    DIVERGED,
+    EXHAUSTED,
+    FAULT,
+    GROW,
+    KEPT,
+    MARKS,
+    PAUSED,
+    RELAXATIONS,
+    ROLLBACKS,
+    SAMPLES,
+    SPANS,
+    SQUARE,
+    STALENESS,
+    STALEST,
+)
+from paracosm.relaxation.patterns import Pattern
+from paracosm.relaxation.request import Request
+from paracosm.relaxation.residual import (
+    compute_residual,
+    error_norm,
+    growth_rate,
+    norm,
+    set_largest,
+    true_norm,
+)
+from paracosm.relaxation.result import Mark, RelaxationResult, Spans, Staleness, Status, What
+from paracosm.relaxation.slots import change_pattern, grow
+from paracosm.relaxation.state import Run, bad_time
+from paracosm.relaxation.strikes import schedule_faults
+
+__all__ = ["Progress", "simulate"]
+
+Progress = Callable[[float, int, NDArray[np.float64]], None]
+"""Called some ten times a second: virtual time, relaxations, and the history's new rows, of shape
+(k, 4): virtual time, relaxations, norm of the residual, norm of the error."""
+
+_SLICE_SECONDS = 0.1
+_FIRST_SLICE = 20_000  # relaxations
+
+Ending = tuple[Status, str] | None
+
+
+def simulate(request: Request, progress: Progress | None = None) -> RelaxationResult:
+    """Play the asynchronous iteration that `request` describes.
+
+    An interrupt (Ctrl-C) ends it with what it has.
+
+    Raises:
+        InputError: parts of the request that do not go together, or a duration that is zero,
+            negative or not a number, with the processor and the number of its update.
+    """
+    started = time.perf_counter()
+    run = _prepared(request)
+    try:
+        status, reason = _play(run, progress)
+    except KeyboardInterrupt:
+        status, reason = "interrupted", "interrupted"
+    return _result(run, status, reason, time.perf_counter() - started)
+
+
+def _prepared(request: Request) -> Run:
+    """Return the run at time 0, the residual of the first iterate known."""
+    fixed_point = None if request.fixed_point is None else request.fixed_point.map
+    functions = user_functions(request.update, request.choose, request.times.function, fixed_point)
+    arrays = prepare(request, functions)
+    run = Run(request, functions, arrays, request.problem.A)
+    compute_residual(run)
+    run.initial_residual = norm(run)
+    if not isfinite(run.initial_residual):
+        raise InputError("the first residual is not finite: check A, b and x0")
+    arrays.gauges[KEPT] = arrays.gauges[SQUARE]
+    set_largest(run, float(arrays.gauges[SQUARE]))
+    stop = request.stop
+    if stop.tolerance is not None:
+        run.tolerance = stop.tolerance * (run.initial_residual if stop.relative else 1.0)
+        arrays.rules = arrays.rules._replace(limit=float(run.tolerance))
+    sample(arrays.rules, arrays.iterate, arrays.history, arrays.counters, arrays.gauges)
+    schedule_faults(run)
+    for instant, pattern in request.patterns[1:]:
+        run.at(instant, _pattern_change(run, pattern))
+    return run
+
+
+def _pattern_change(run: Run, pattern: Pattern) -> Callable[[], None]:
+    def act() -> None:
+        run.request = replace(run.request, patterns=((0.0, pattern),))
+        change_pattern(run.arrays, run.request, pattern)
+
+    return act
+
+
+def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
+    counters, stop = run.arrays.counters, run.request.stop
+    if norm(run) <= run.tolerance:
+        return "converged", "the first iterate is already within the tolerance"
+    ask_durations(run)
+    seen = 0.0
+    slice_size, most, before = _FIRST_SLICE, _FIRST_SLICE, time.perf_counter()
+    while True:
+        until = min(run.agenda[0].time if run.agenda else inf, stop.time)
+        answer = _advance(run, until, min(most, stop.relaxations))
+        ending: Ending = None
+        if answer == CALL_ROWS:
+            ask_rows(run)
+        elif answer == CALL_VALUES:
+            ask_values(run)
+            ask_durations(run)
+        elif answer == GROW:
+            grow(run.arrays)
+        elif answer == PAUSED:
+            ending = _from_outside(run, until)
+        elif answer in (BAD_TIME, EXHAUSTED):
+            raise bad_time(run, answer)
+        elif answer in (DETECTED, DIVERGED):
+            ending = _judge(run, answer)
+        elif counters[RELAXATIONS] >= stop.relaxations:
+            sweeps = counters[RELAXATIONS] / run.request.problem.n
+            ending = "stopped", f"stopped after {sweeps:,.6g} sweeps"
+        else:
+            now = time.perf_counter()
+            slice_size = _next_slice(slice_size, now - before)
+            before, most = now, int(counters[RELAXATIONS]) + slice_size
+            if progress is not None:
+                rows = run.arrays.history.rows[: counters[SAMPLES]]
+                progress(run.virtual_time, int(counters[RELAXATIONS]), rows[rows[:, 1] > seen])
+                seen = rows[-1, 1]
+        if ending is not None:
+            return ending
+
+
+def _advance(run: Run, until: float, most: float) -> int:
+    a, functions = run.arrays, run.functions
+    return int(
+        advance(
+            a.rules, a.matrix, a.rows, a.blocks, a.factors, a.iterate, a.clock, a.flight, a.tally,
+            a.halos, a.checkpoint, a.history, a.spans, a.draws, a.phase_rows, a.streams, a.choices,
+            a.counters, a.gauges, float(until / run.unit), float(min(most, 2.0**62)),
+            functions.update, functions.choose, functions.time,
+        )
+    )  # fmt: skip
+
+
+def _next_slice(size: int, seconds: float) -> int:
+    """Return how many relaxations take about as long as a slice should."""
+    factor = _SLICE_SECONDS / max(seconds, 1e-3)
+    return int(max(1000, size * min(4.0, max(0.25, factor))))
+
+
+def _from_outside(run: Run, until: float) -> Ending:
+    """Let the next event happen, if there is one and somebody whom it concerns."""
+    a, stop = run.arrays, run.request.stop
+    everyone_stopped = a.clock.key[1] == inf
+    if everyone_stopped and not any(event.revives for event in run.agenda):
+        return "stopped", "stopped: no processor computes any more"
+    run.move_to(until)
+    if not run.agenda or run.agenda[0].time > stop.time:
+        return "stopped", f"stopped at virtual time {stop.time:g} s"
+    heapq.heappop(run.agenda).act()
+    answer = observe(
+        a.rules, a.matrix, a.blocks, a.iterate, a.flight, a.tally, a.checkpoint, a.history,
+        a.counters, a.gauges,
+    )  # fmt: skip
+    return _judge(run, answer) if answer in (DETECTED, DIVERGED) else None
+
+
+def _judge(run: Run, answer: int) -> Ending:
+    """Say whether it has ended: convergence is confirmed with a freshly computed residual."""
+    rules = run.arrays.rules
+    if answer == DIVERGED:
+        size = norm(run)
+        shown = f"{size:.3g}" if isfinite(size) else "not finite"
+        rate = growth_rate(run)
+        growing = f", growing by a factor of {rate:.4g} a sweep" if rate > 1 else ""
+        return "diverged", f"diverged: the residual is {shown}{growing}"
+    compute_residual(run)
+    if norm(run) <= run.tolerance:
+        if run.corrupted and not true_norm(run) <= run.tolerance:
+            return "stopped", "converged to the solution of a system that a fault has changed"
+        return "converged", "the residual is within the tolerance"
+    if error_norm(run) <= rules.error_limit:
+        return "converged", "the error is within the tolerance"
+    run.false_detections += 1
+    return None
+
+
+def _result(run: Run, status: Status, reason: str, wall_time: float) -> RelaxationResult:
+    a, processors = run.arrays, run.request.processors
+    counters, gauges = a.counters, a.gauges
+    residual = true_norm(run)
+    if a.history.rows[counters[SAMPLES] - 1, 1] < counters[RELAXATIONS]:
+        sample(a.rules, a.iterate, a.history, counters, gauges)
+    history = a.history.rows[: counters[SAMPLES]]
+    updates = a.flight.updates[:processors].copy()
+    return RelaxationResult(
+        status=status,
+        reason=reason,
+        x=a.iterate.x,
+        residual=residual,
+        initial_residual=run.initial_residual,
+        tolerance=run.tolerance,
+        error=error_norm(run),
+        virtual_time=run.virtual_time,
+        wall_time=wall_time,
+        relaxations=int(counters[RELAXATIONS]),
+        updates=updates,
+        times=history[:, 0] * run.unit,
+        sweeps=history[:, 1] / run.request.problem.n,
+        residuals=history[:, 2].copy(),
+        errors=history[:, 3].copy(),
+        staleness=Staleness(
+            mean=float(gauges[STALENESS]) / max(int(updates.sum()), 1),
+            most=int(counters[STALEST]),
+            width=a.rules.bin_width,
+            counts=a.tally.staleness.copy(),
+        ),
+        marks=tuple(_marks(run)),
+        checkpoints=int(counters[CHECKPOINTS]),
+        rollbacks=int(counters[ROLLBACKS]),
+        false_detections=run.false_detections,
+        growth_rate=growth_rate(run) if status == "diverged" else nan,
+        messages=int(a.halos.sent.sum()),
+        bytes_sent=int((a.halos.sent * np.diff(a.halos.link)).sum()) * BYTES
+        if a.rules.distributed
+        else 0,
+        last_update=np.where(updates > 0, a.clock.begun[:processors], 0.0) * run.unit,
+        spans=_spans(run),
+    )
+
+
+def _marks(run: Run) -> list[Mark]:
+    a, faults = run.arrays, iter(run.faults)
+    names: tuple[What, ...] = ("fault", "rollback", "checkpoint")
+    marks = []
+    for instant, relaxations, what, residual in a.history.marks[: a.counters[MARKS]].tolist():
+        words, before = next(faults) if what == FAULT else ("", nan)
+        name = names[int(what)]
+        marks.append(Mark(instant * run.unit, int(relaxations), name, residual, words, before))
+    return marks
+
+
+def _spans(run: Run) -> Spans:
+    a, count = run.arrays, run.arrays.counters[SPANS]
+    begin, copied, computed, total = (a.spans.times[:count] * run.unit).T
+    end = begin + total
+    return Spans(a.spans.processor[:count].copy(), begin, begin + copied, begin + computed, end)

@@ -1,0 +1,127 @@
+"""One run while it goes on: the request, the arrays, and what is to come from outside."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import inf, nan
+from typing import Any
+
+from paracosm.errors import InputError
+from paracosm.relaxation.kernel.functions import UserFunctions
+from paracosm.relaxation.kernel.loop import begin, schedule
+from paracosm.relaxation.kernel.prepare import Arrays
+from paracosm.relaxation.kernel.scalars import BAD, CULPRIT, DUE, EXHAUSTED, GO_ON, NOW, SHIFT
+from paracosm.relaxation.request import Request
+from paracosm.relaxation.slots import grow
+
+__all__ = ["Event", "Run", "begin_update", "schedule_update"]
+
+
+@dataclass(order=True)
+class Event:
+    """Something that comes from outside the loop, at a virtual time; in order where times tie."""
+
+    time: float
+    order: int
+    act: Callable[[], None] = field(compare=False)
+    revives: bool = field(compare=False, default=False)
+
+
+@dataclass
+class Run:
+    """What a run consists of.
+
+    Attributes:
+        request: what was asked for.
+        functions: of the user's.
+        arrays: what the loop works on.
+        A: the matrix as the processors have it: the problem's own, until a fault strikes it.
+        initial_residual, tolerance: norms; the tolerance is NaN where there is none.
+        agenda: events to come, a heap.
+        faults: what each fault was, in words, and the norm of the residual before it.
+        corrupted: whether a fault struck A or b.
+        false_detections: how often the residual test said converged, and was wrong.
+    """
+
+    request: Request
+    functions: UserFunctions
+    arrays: Arrays
+    A: Any
+    initial_residual: float = nan
+    tolerance: float = nan
+    agenda: list[Event] = field(default_factory=list)
+    faults: list[tuple[str, float]] = field(default_factory=list)
+    corrupted: bool = False
+    false_detections: int = 0
+    order: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def unit(self) -> float:
+        """Seconds of one unit of the loop's clock: a tick, or a second."""
+        return 1.0 / self.request.ticks if self.request.ticks else 1.0
+
+    @property
+    def virtual_time(self) -> float:
+        """The virtual time, in seconds."""
+        gauges = self.arrays.gauges
+        return float(gauges[NOW] + gauges[SHIFT]) * self.unit
+
+    def at(self, time: float, act: Callable[[], None], revives: bool = False) -> None:
+        """Let something happen at a later virtual time."""
+        heapq.heappush(self.agenda, Event(time, next(self.order), act, revives))
+
+    def move_to(self, time: float) -> None:
+        """Let the clock stand at `time`, where no processor is due."""
+        gauges = self.arrays.gauges
+        gauges[NOW] = max(gauges[NOW], time / self.unit - gauges[SHIFT])
+        self.arrays.counters[DUE] = 0
+
+
+def begin_update(run: Run, who: int) -> None:
+    """Let a processor read, now, and compute."""
+    a, functions = run.arrays, run.functions
+    while (
+        begin(
+            a.rules, a.matrix, a.rows, a.blocks, a.factors, a.iterate, a.flight, a.tally, a.halos,
+            a.draws, a.choices, a.counters, a.gauges, functions.update, functions.choose, who,
+            float(a.gauges[NOW]),
+        )
+        != GO_ON
+    ):  # fmt: skip
+        grow(a)
+
+
+def schedule_update(run: Run, who: int) -> None:
+    """Let a processor's update begin now: draw when it is complete.
+
+    Raises:
+        InputError: for a duration that cannot be.
+    """
+    a = run.arrays
+    answer = schedule(
+        a.rules, a.clock, a.flight, a.spans, a.draws, a.phase_rows, a.streams, a.counters, a.gauges,
+        run.functions.time, who, float(a.gauges[NOW]),
+    )  # fmt: skip
+    if answer != GO_ON:
+        raise bad_time(run, answer)
+
+
+def bad_time(run: Run, answer: int) -> InputError:
+    """Return the error for a duration that the loop refused."""
+    a = run.arrays
+    who = int(a.counters[CULPRIT])
+    number, value = int(a.flight.updates[who]), float(a.gauges[BAD])
+    where = f"time: processor {who}, update {number}"
+    if value == -inf and run.functions.python_time is not None:
+        value = nan
+    if answer == EXHAUSTED or value != value:
+        return InputError(
+            f"{where}: not a number: a recording has come to its end (cycle=true starts it again), "
+            "or a function returned NaN"
+        )
+    if run.request.ticks and value == 0:
+        return InputError(f"{where}: the duration rounds to 0 ticks: give a larger scale factor")
+    return InputError(f"{where}: {value * run.unit:g} s; a duration has to be finite and above 0")

@@ -1,0 +1,194 @@
+"""Faults as they strike a running iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+import numpy as np
+
+from paracosm.errors import InputError
+from paracosm.faults import (
+    DataFault,
+    Fault,
+    OnProcessor,
+    Stale,
+    Stop,
+    check_fault,
+    choose_components,
+    choose_processor,
+    fault_times,
+)
+from paracosm.relaxation.calls import ask_durations, ask_rows, ask_values
+from paracosm.relaxation.kernel.observe import mark
+from paracosm.relaxation.kernel.scalars import DUE, FAULT, MARKS, SQUARE
+from paracosm.relaxation.kernel.tree import rebuild, set_key
+from paracosm.relaxation.methods import method_gain
+from paracosm.relaxation.residual import compute_residual, norm, set_largest
+from paracosm.relaxation.state import Run, begin_update, schedule_update
+
+__all__ = ["schedule_faults"]
+
+FAULTS = 4  # purpose of random streams
+
+
+def schedule_faults(run: Run) -> None:
+    """Put the first occurrence of each of the request's faults on the run's agenda.
+
+    Raises:
+        InputError: a fault that names what the run does not have.
+    """
+    request = run.request
+    for index, fault in enumerate(request.faults):
+        check_fault(
+            fault,
+            unknowns=request.problem.n,
+            entries=request.problem.A.nnz,
+            processors=request.processors,
+            distributed=request.network is not None,
+        )
+        if fault.target in ("A", "b") and request.fixed_point is not None:
+            raise InputError(f'fault "{fault}": a map has no {fault.target}; write "in x"')
+        if fault.target == "A" and request.matrix_free:
+            raise InputError(f'fault "{fault}": a stencil has no matrix to strike')
+        rng = np.random.default_rng(np.random.SeedSequence(request.seed, spawn_key=(FAULTS, index)))
+        _schedule_next(run, fault, rng, fault_times(fault, request.horizon, rng))
+
+
+def _schedule_next(
+    run: Run, fault: Fault, rng: np.random.Generator, instants: Iterator[float]
+) -> None:
+    instant = next(instants, None)
+    if instant is None:
+        return
+
+    def act() -> None:
+        _strike(run, fault, rng)
+        _schedule_next(run, fault, rng, instants)
+
+    run.at(instant, act)
+
+
+def _strike(run: Run, fault: Fault, rng: np.random.Generator) -> None:
+    a, before = run.arrays, norm(run)
+    if isinstance(fault.model, DataFault):
+        words = _corrupt(run, fault, fault.model, rng)
+    else:
+        words = _hit_processor(run, fault, rng)
+    if not words:
+        return  # nothing was there to strike
+    if isinstance(fault.model, DataFault):
+        compute_residual(run)
+        set_largest(run, max(float(a.gauges[SQUARE]), run.initial_residual**2))
+    if a.counters[MARKS] < a.history.marks.shape[0]:
+        run.faults.append((words, before))
+    mark(a.rules, a.iterate, a.history, a.counters, a.gauges, FAULT)
+
+
+def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:
+    who = choose_processor(fault.where, run.request.processors, rng)
+    flight = run.arrays.flight
+    if isinstance(fault.model, Stop) and run.request.barrier is not None:
+        # Everybody waits for it at the barrier.
+        leaves = run.arrays.clock.winner.size // 2
+        run.arrays.clock.key[leaves : leaves + run.request.processors] += (
+            fault.model.duration / run.unit
+        )
+        rebuild(run.arrays.clock)
+    elif isinstance(fault.model, Stop):
+        set_key(run.arrays.clock, who, inf)  # its update in flight is lost
+        if fault.model.duration < inf:
+            run.at(run.virtual_time + fault.model.duration, lambda: _restart(run, who), True)
+    elif isinstance(fault.model, Stale):
+        _read(run, who)
+        flight.stale[who] = True
+
+        def recover() -> None:
+            run.arrays.flight.stale[who] = False
+
+        run.at(run.virtual_time + fault.model.duration, recover)
+    return f"{fault.model} on processor {who}"
+
+
+def _read(run: Run, who: int) -> None:
+    """Let a processor read now, whatever it is doing."""
+    a = run.arrays
+    a.flight.due[0] = who
+    a.counters[DUE] = 1
+    ask_rows(run)
+    begin_update(run, who)
+    ask_values(run)
+    a.counters[DUE] = 0
+
+
+def _restart(run: Run, who: int) -> None:
+    if run.arrays.rules.at_start:
+        _read(run, who)
+    ask_durations(run)
+    schedule_update(run, who)
+
+
+def _corrupt(run: Run, fault: Fault, model: DataFault, rng: np.random.Generator) -> str:
+    """Corrupt numbers where they are; return what was done, or nothing if none were there."""
+    a, pattern = run.arrays, run.request.pattern
+    who = choose_processor(fault.where, run.request.processors, rng)
+    owned = pattern.block(who % pattern.blocks)
+    rows = None
+    if fault.target == "halo":
+        return _corrupt_message(run, fault, model, rng, who)
+    values = {"x": a.iterate.x, "b": a.matrix.b, "A": a.matrix.data}[fault.target]
+    if fault.target == "A":
+        rows = a.matrix.row.astype(np.int64)
+    place = choose_components(fault.where, values.size, rng, rows=rows, owned=owned)
+    with np.errstate(all="ignore"):
+        touched = model.corrupt(values, place, rng)
+    if fault.target == "A":
+        _spread_matrix(run)
+    run.corrupted = run.corrupted or fault.target in ("A", "b")
+    return f"{model} in {fault.target}: {_components(touched.size)}"
+
+
+def _spread_matrix(run: Run) -> None:
+    """Let everything that is made from A know of its new entries."""
+    from scipy.sparse import csc_array
+
+    a, shape = run.arrays, run.A.shape
+    A = csc_array((a.matrix.data, a.matrix.row, a.matrix.pointer), shape).tocsr()
+    A.sort_indices()
+    run.A = A
+    a.rows.data[:] = A.data
+    if a.rules.distributed:
+        a.halos.data[:] = A.data
+    if run.request.method is not None:
+        with np.errstate(all="ignore"):
+            a.matrix.gain[:] = method_gain(run.request.method, A)
+
+
+def _corrupt_message(
+    run: Run, fault: Fault, model: DataFault, rng: np.random.Generator, who: int
+) -> str:
+    """Corrupt a message to a processor: the newest under way on one of its links, if there is one.
+
+    Otherwise the values that it received last, which it reads until a newer message arrives.
+    """
+    halos = run.arrays.halos
+    links = halos.into[halos.into_pointer[who] : halos.into_pointer[who + 1]]
+    if links.size == 0:
+        return ""
+    link = int(rng.choice(links))
+    values = halos.have
+    if halos.under_way[link] > 0:
+        values = halos.payload[halos.buffer[link, halos.under_way[link] - 1]]
+    message = values[halos.link[link] : halos.link[link + 1]]
+    rows = halos.rows[halos.link[link] : halos.link[link + 1]]
+    where = None if isinstance(fault.where, OnProcessor) else fault.where
+    place = choose_components(where, message.size, rng, rows=rows)
+    if place is not None and place.size == 0:
+        return ""
+    with np.errstate(all="ignore"):
+        touched = model.corrupt(message, place, rng)
+    return f"{model} in a message to processor {who}: {_components(touched.size)}"
+
+
+def _components(count: int) -> str:
+    return f"{count} component{'s' if count != 1 else ''}"

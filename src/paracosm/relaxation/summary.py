@@ -1,0 +1,163 @@
+"""The key figures of a run, by the names that `summary.json` uses."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paracosm.faults import (
+    CheckpointPolicy,
+    advice,
+    daly_interval,
+    mean_time_between_faults,
+    score,
+    young_interval,
+)
+from paracosm.relaxation.definition import definition_1
+from paracosm.relaxation.request import Request
+from paracosm.relaxation.result import RelaxationResult
+
+if TYPE_CHECKING:
+    from paracosm.relaxation.spectrum import SpectralRadius
+
+__all__ = ["summarise"]
+
+
+def summarise(
+    request: Request, result: RelaxationResult, radius: SpectralRadius | None
+) -> dict[str, Any]:
+    """Return the summary of a run: plain numbers, strings, lists and mappings."""
+    problem, stop = request.problem, request.stop
+    summary: dict[str, Any] = {
+        "problem": problem.name,
+        "method": "user" if request.method is None else str(request.method),
+        "read": request.read,
+        "synchronous": request.barrier is not None,
+        "pattern": "; ".join(pattern.name for _, pattern in request.patterns),
+        "memory": "shared" if request.network is None else "distributed",
+        "processors": request.processors,
+        "unknowns": problem.n,
+        "nonzeros": int(problem.A.nnz),
+        "status": result.status,
+        "reason": result.reason,
+        "residual": result.residual,
+        "initial_residual": result.initial_residual,
+        "norm": "2" if stop.norm == 2 else "inf",
+        "tolerance": _number(result.tolerance),
+        "error": _number(result.error),
+        "relaxations": result.relaxations,
+        "updates": int(result.updates.sum()),
+        "sweeps": result.relaxations / problem.n,
+        "virtual_time": result.virtual_time,
+        "wall_time": result.wall_time,
+        "spectral_radius": None if radius is None else _radius(radius),
+        "staleness": _staleness(result),
+        "definition": asdict(definition_1(request, result)),
+        "updates_per_processor": {
+            "least": int(result.updates.min()),
+            "median": float(np.median(result.updates)),
+            "most": int(result.updates.max()),
+        },
+        "detection": {
+            "by": str(request.detection),
+            "false_detections": result.false_detections,
+        },
+        "durations": _durations(request),
+    }
+    if request.network is not None:
+        summary["messages"] = {"count": result.messages, "bytes": result.bytes_sent}
+    if request.faults:
+        summary["faults"] = _faults(request, result)
+    if request.checkpoint is not None:
+        summary["checkpoints"] = _checkpoints(request, request.checkpoint, result)
+    if result.status == "diverged":
+        summary["growth_rate"] = _number(result.growth_rate)
+    return summary
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _radius(radius: SpectralRadius) -> dict[str, Any]:
+    return {
+        "value": radius.value,
+        "lower": radius.lower,
+        "upper": radius.upper,
+        "sentence": radius.sentence,
+    }
+
+
+def _staleness(result: RelaxationResult) -> dict[str, Any]:
+    staleness = result.staleness
+    used = np.flatnonzero(staleness.counts)
+    counts = staleness.counts[: used[-1] + 1].tolist() if used.size else []
+    return {
+        "mean": staleness.mean,
+        "max": staleness.most,
+        "width": staleness.width,
+        "counts": counts,
+    }
+
+
+def _durations(request: Request) -> dict[str, str]:
+    kind = request.times.source
+    if request.ticks:
+        kind += f", rounded to ticks of {1 / request.ticks:g} s"
+    known = {"update": kind}
+    if request.detection.by == "processor" and request.detection.time is None:
+        measured = request.times.residual is not None
+        known["residual test"] = "measured" if measured else "assumed as long as an update"
+    if request.network is not None:
+        known["halo messages"] = "modelled: latency and bandwidth"
+    if request.barrier is not None:
+        known["barrier"] = f"assumed: {request.barrier:g} s"
+    return known
+
+
+def _faults(request: Request, result: RelaxationResult) -> dict[str, Any]:
+    struck = [mark for mark in result.marks if mark.what == "fault"]
+    rollbacks = [mark.time for mark in result.marks if mark.what == "rollback"]
+    summary: dict[str, Any] = {
+        "injected": len(struck),
+        "events": [
+            {
+                "time": mark.time,
+                "what": mark.fault,
+                "residual_before": _number(mark.before),
+                "residual_after": _number(mark.residual),
+            }
+            for mark in struck[:100]
+        ],
+        "fault_free_time": _number(result.fault_free_time),
+    }
+    if request.checkpoint is not None:
+        # A fault is noticed at the latest when every processor has read what it did.
+        window = 2 * request.times.mean(request.processors)
+        blocks = request.checkpoint.scope == "block" or request.checkpoint.monitor == "component"
+        found = score([m.time for m in struck], rollbacks, window, allow_repeats=blocks)
+        summary |= asdict(found)
+    return summary
+
+
+def _checkpoints(
+    request: Request, policy: CheckpointPolicy, result: RelaxationResult
+) -> dict[str, Any]:
+    between = mean_time_between_faults(request.faults)
+    if between is None and request.faults and result.virtual_time > 0:
+        struck = sum(mark.what == "fault" for mark in result.marks)
+        between = result.virtual_time / struck if struck else None
+    suggested = policy.cost > 0 and between is not None
+    mtbf = between or 0.0
+    return {
+        "policy": str(policy),
+        "taken": result.checkpoints,
+        "rollbacks": result.rollbacks,
+        "cost": result.checkpoints * policy.cost + result.rollbacks * policy.restore,
+        "advice": advice(policy),
+        "suggested_interval_young": young_interval(policy.cost, mtbf) if suggested else None,
+        "suggested_interval_daly": daly_interval(policy.cost, mtbf) if suggested else None,
+    }
