@@ -105,6 +105,7 @@ class RelaxConfig(BaseModel):
     # How long it takes.
     time: Annotated[Time, BeforeValidator(_time)] = Field(
         "normal(10, 1)",
+        validate_default=True,
         description="duration of an update: a distribution, one for each processor, one for each "
         "phase, or a file of paracosm relax measure",
     )
@@ -140,7 +141,7 @@ class RelaxConfig(BaseModel):
         None, ge=0, description="norm of the error to reach; the solution is computed directly"
     )
     max_time: Duration | None = Field(None, gt=0, description="virtual time to stop at")
-    max_sweeps: float = Field(100_000, gt=0, description="sweeps to stop after")
+    max_sweeps: float = Field(100_000.0, gt=0, description="sweeps to stop after")
     detect: Annotated[str, BeforeValidator(_detection)] = Field(
         "ideal",
         description="who notices convergence: ideal, processor(time=20ms) or local(every=10)",
@@ -200,11 +201,15 @@ class RelaxConfig(BaseModel):
         return idle
 
     def check(self) -> None:
-        """Raise InputError for what only shows when files are read: matrices, clusters, times."""
-        from paracosm.relaxation.run import request_of
-        from paracosm.relaxation.solve import check_request
+        """Raise InputError for what shows without the matrix: cluster, speeds, durations, files."""
+        from paracosm.relaxation.times import read_times
 
-        check_request(request_of(self, 0))
+        cluster = self.resolve_cluster()
+        count = self.count(cluster)
+        self.speed_of(count)
+        read_times(self.time, count)
+        if self.matrix is not None and not self.matrix.is_file():
+            raise InputError(f"{self.matrix}: no such file")
 
     def parsed_method(self) -> Method:
         """Return the method, without what `read` makes of it."""

@@ -165,7 +165,10 @@ def parse_method(text: str | Method) -> Method:
 
 
 def method_gain(method: Method, A: csr_array) -> Any:
-    """Return what each row's residual is multiplied with to give the step, shape (n,)."""
+    """Return what each row's residual is multiplied with to give the step, shape (n,).
+
+    With local solves: what the solution of the block's own equations is multiplied with.
+    """
     import numpy as np
 
     if isinstance(method, Richardson | SecondOrderRichardson):
@@ -174,6 +177,8 @@ def method_gain(method: Method, A: csr_array) -> Any:
             omega = 1.0 / float(abs(A).sum(axis=1).max())
         return np.full(A.shape[0], omega)
     assert method.omega is not None
+    if isinstance(method, BlockJacobi):
+        return np.full(A.shape[0], method.omega)
     return method.omega / A.diagonal()
 
 

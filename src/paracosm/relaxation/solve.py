@@ -31,7 +31,7 @@ def solve(request: Request, progress: Progress | None = None) -> RelaxationResul
     check_request(request)
     if request.horizon is not None or not any(fault.needs_horizon for fault in request.faults):
         return simulate(request, progress)
-    plain = simulate(replace(request, faults=(), checkpoint=None, spans=0), progress)
+    plain = simulate(replace(request, faults=(), checkpoint=None, spans=0))
     if plain.status == "interrupted":
         return plain
     if plain.status == "diverged":

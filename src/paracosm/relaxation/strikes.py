@@ -122,7 +122,7 @@ def _read(run: Run, who: int) -> None:
 
 
 def _restart(run: Run, who: int) -> None:
-    if run.arrays.rules.at_start:
+    if run.arrays.rules.at_start and not run.arrays.rules.after_copy:
         _read(run, who)
     ask_durations(run)
     schedule_update(run, who)

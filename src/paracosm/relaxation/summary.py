@@ -34,7 +34,7 @@ def summarise(
     summary: dict[str, Any] = {
         "problem": problem.name,
         "method": "user" if request.method is None else str(request.method),
-        "read": request.read,
+        "read": "after the copy" if _reads_after_copy(request) else request.read,
         "synchronous": request.barrier is not None,
         "pattern": "; ".join(pattern.name for _, pattern in request.patterns),
         "memory": "shared" if request.network is None else "distributed",
@@ -78,6 +78,12 @@ def summarise(
     return summary
 
 
+def _reads_after_copy(request: Request) -> bool:
+    from paracosm.relaxation.kernel.prepare import reads_after_copy
+
+    return reads_after_copy(request)
+
+
 def _number(value: float) -> float | None:
     return value if isfinite(value) else None
 
@@ -105,6 +111,8 @@ def _staleness(result: RelaxationResult) -> dict[str, Any]:
 
 def _durations(request: Request) -> dict[str, str]:
     kind = request.times.source
+    if not kind.startswith("measured"):
+        kind = f"modelled: {kind}"
     if request.ticks:
         kind += f", rounded to ticks of {1 / request.ticks:g} s"
     known = {"update": kind}

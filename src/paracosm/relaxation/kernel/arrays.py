@@ -129,6 +129,8 @@ class Flight(NamedTuple):
         stale: whether the processor ignores what it reads (a fault).
         given: the next duration, where a Python function says it; NaN when it is used up.
         due: the processors that are due at this instant.
+        copying, end: whether the processor has still to read, and when its update is complete; of
+            updates that have phases.
     """
 
     slot: Integers
@@ -141,6 +143,8 @@ class Flight(NamedTuple):
     stale: NDArray[np.bool_]
     given: Floats
     due: Integers
+    copying: NDArray[np.bool_]
+    end: Floats
 
 
 class Rows(NamedTuple):

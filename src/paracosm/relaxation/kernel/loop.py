@@ -3,7 +3,8 @@
 An instant is a time at which at least one update is complete. At each one, in this order:
 
 1. updates that are complete are written, in the processors' order;
-2. all who wrote read the iterate as it is now and begin their next update (read at start).
+2. all who wrote read the iterate as it is now and begin their next update (read at start). Where
+   an update has phases, a processor reads when it has copied, and that is an instant of its own.
    Where a processor reads at completion, it reads and writes when its turn comes in step 1;
 3. the residual is looked at, once.
 
@@ -116,10 +117,10 @@ def advance(
                 due[who] = who
             # Who reads at completion has nothing to read yet.
             counters[DUE] = players
-            counters[POSITION] = 0 if rules.at_start else players
+            counters[POSITION] = 0 if rules.at_start and not rules.after_copy else players
             counters[STARTING] = 1
             counters[STAGE] = READ
-            if rules.python_rows and rules.at_start:
+            if rules.python_rows and counters[POSITION] == 0:
                 return CALL_ROWS
         if counters[STAGE] == NEXT:
             instant = key[1]
@@ -145,7 +146,14 @@ def advance(
             while counters[DUE] < rules.processors if synchronous else key[1] == instant:
                 due[counters[DUE]] = counters[DUE] if synchronous else winner[1]
                 who = due[counters[DUE]]
-                counters[DUE] += 1
+                if rules.after_copy:
+                    if flight.copying[who]:
+                        flight.copying[who] = False
+                        set_key(clock, who, flight.end[who])
+                        counters[DUE] += 1
+                        continue  # it has copied what others wrote, and computes from it
+                else:
+                    counters[DUE] += 1
                 if not rules.at_start:
                     break  # it has to read first, when its turn has come
                 reason = complete(
@@ -307,6 +315,10 @@ def schedule(
     clock.begun[who] = instant
     if rules.barrier >= 0.0:
         gauges[SLOWEST] = max(gauges[SLOWEST], total)
+    elif rules.after_copy:
+        flight.copying[who] = True
+        flight.end[who] = instant + total
+        set_key(clock, who, instant + copied)
     else:
         set_key(clock, who, instant + total)
     return GO_ON

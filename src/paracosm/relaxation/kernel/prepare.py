@@ -56,7 +56,7 @@ from paracosm.relaxation.patterns import Pattern
 from paracosm.relaxation.request import Request
 from paracosm.timing.compiled import Draws, stream_keys, tabulate
 
-__all__ = ["CHOICE_OF", "Arrays", "blocks_of", "prepare", "slots_for"]
+__all__ = ["CHOICE_OF", "Arrays", "blocks_of", "prepare", "reads_after_copy", "slots_for"]
 
 CHOICE_OF = {"fixed": FIXED, "cyclic": IN_TURN, "random": AT_RANDOM}
 
@@ -160,6 +160,11 @@ def prepare(request: Request, functions: UserFunctions) -> Arrays:
     )
 
 
+def reads_after_copy(request: Request) -> bool:
+    """Say whether processors read at the end of a phase of its own."""
+    return request.read == "start" and request.times.phases == 3 and request.barrier is None
+
+
 def blocks_of(pattern: Pattern) -> Blocks:
     """Return the blocks of a pattern as the loop reads them."""
     return Blocks(pattern.pointer.astype(np.int64), pattern.rows.astype(np.int64))
@@ -182,6 +187,7 @@ def _rules(request: Request, functions: UserFunctions, momentum: float) -> Rules
         method=kind,
         momentum=float(momentum),
         at_start=request.read == "start",
+        after_copy=reads_after_copy(request),
         barrier=float(
             -1.0 if request.barrier is None else request.barrier * (request.ticks or 1.0)
         ),
@@ -268,6 +274,8 @@ def _flight(request: Request, blocks: Blocks) -> Flight:
         stale=np.zeros(processors, np.bool_),
         given=np.full(processors + 1, np.nan),
         due=np.zeros(processors + 1, np.int64),
+        copying=np.zeros(processors + 1, np.bool_),
+        end=np.zeros(processors + 1),
     )
 
 

@@ -82,6 +82,7 @@ class Rules(NamedTuple):
     method: int
     momentum: float
     at_start: bool  # read at the start of an update; otherwise at its completion
+    after_copy: bool  # read when the first phase of an update, the copy, is complete
     barrier: float  # what a barrier costs, of a synchronous iteration; negative: asynchronous
     processors: int
     choice: int  # FIXED, IN_TURN or AT_RANDOM

@@ -1,0 +1,263 @@
+"""Measure real parallel runs on this machine: phases of iterations, and whole runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paracosm.errors import InputError, unknown
+from paracosm.relaxation.threads.interruptions import find_interruptions
+from paracosm.relaxation.threads.measurement import Case, Measurement, RunTimes, ThreadTimes
+from paracosm.relaxation.threads.run import (
+    VARIANTS,
+    Limits,
+    Run,
+    block_pointer,
+    five_point,
+    run_threads,
+)
+
+if TYPE_CHECKING:
+    from paracosm.relaxation.problems.problem import Problem
+
+__all__ = ["measure", "residual_threshold"]
+
+Progress = Callable[[int, int, str], None]
+"""(runs done, runs in all, what comes next)."""
+
+_KEPT = 10_000  # iterations of a case whose durations are kept one by one
+_LINGERING = 5  # checks after the detecting one, in runs that are kept for a replay
+
+
+def measure(
+    problem: Problem,
+    variants: Sequence[str] = VARIANTS,
+    threads: Sequence[int] = (1, 2, 4),
+    *,
+    tolerance: float = 1e-6,
+    relative: bool = False,
+    repeats: int = 3,
+    seed: int = 0,
+    keep_recordings: bool = False,
+    kept: int = _KEPT,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> Measurement:
+    """Solve `problem` with real threads, every variant with every number of threads, and time it.
+
+    Every case runs `repeats` times with timers and as often without, after one short run that
+    compiles it. The runs of a round come in an order drawn from `seed`, so that a machine that
+    changes its speed does not favour one of them.
+
+    Args:
+        variants: of "race", "safe", "stencil".
+        threads: numbers of relaxation threads; race and safe have one more, for the residual.
+        tolerance: residual 2-norm to reach.
+        relative: whether `tolerance` is relative to the norm of the first residual.
+        keep_recordings: keep all stamps of the first run with timers of every case, for a replay.
+        kept: durations of how many iterations to keep for every case.
+        limits: when a run is given up.
+        progress: called before every run, and at the end.
+
+    Raises:
+        InputError: an unknown variant, a number of threads that the rows cannot be shared among,
+            a tolerance that is not positive, a stencil variant without a stencil.
+        KeyboardInterrupt: after Ctrl-C, when all threads have ended.
+    """
+    limits = limits or Limits()
+    _check(problem, variants, threads, tolerance, repeats)
+    threshold = residual_threshold(problem, tolerance, relative)
+    places = [(variant, count) for variant in dict.fromkeys(variants) for count in threads]
+    plan = [(place, timed) for place in places for timed in (True, False)]
+    total = repeats * len(plan)
+    rng = np.random.default_rng(seed)
+    lingering = _LINGERING if keep_recordings else 0
+    gathered = {place: _Gathered(keep_recordings) for place in places}
+    short = Limits(iterations=1, seconds=limits.seconds, recorded=1)
+    done = 0
+    for turn in range(repeats):
+        for index in rng.permutation(len(plan)).tolist():
+            (variant, count), timed = plan[index]
+            if progress:
+                progress(done, total, f"{variant}, {_counted(count)}")
+            if turn == 0:
+                run_threads(problem, variant, count, threshold, timed=timed, limits=short)
+            linger = lingering if timed else 0
+            run = run_threads(
+                problem, variant, count, threshold, timed=timed, lingering=linger, limits=limits
+            )
+            gathered[variant, count].add(run)
+            done += 1
+    if progress:
+        progress(done, total, "done")
+    environment = _environment()
+    return Measurement(
+        {
+            "name": problem.name,
+            "unknowns": problem.n,
+            "nonzeros": int(problem.A.nnz),
+            "rhs": problem.rhs,
+            "start": problem.start,
+        },
+        tolerance,
+        relative,
+        threshold,
+        seed,
+        clock_overhead(),
+        environment,
+        tuple(
+            case.result(variant, count, kept, int(environment["cores"]), rng)
+            for (variant, count), case in gathered.items()
+        ),
+    )
+
+
+def residual_threshold(problem: Problem, tolerance: float, relative: bool = False) -> float:
+    """Return the residual 2-norm that a run has to reach."""
+    if not relative:
+        return tolerance
+    return tolerance * float(np.linalg.norm(problem.b - problem.A @ problem.x0))
+
+
+def clock_overhead() -> float:
+    """Return what one reading of the clock takes, in seconds: the median of many batches."""
+    from paracosm.relaxation.threads.clock_kernel import read_clock
+
+    batch = 1000
+    read_clock(batch)
+    return float(np.median([1e-9 * read_clock(batch) / batch for _ in range(101)]))
+
+
+class _Gathered:
+    """What the runs of one case left, so far."""
+
+    def __init__(self, keep_recording: bool) -> None:
+        self._keep = keep_recording
+        self._timed: list[Run] = []
+        self._runs: list[RunTimes] = []
+
+    def add(self, run: Run) -> None:
+        iterations = tuple(thread.iterations for thread in run.totals)
+        self._runs.append(
+            RunTimes(
+                run.timed, run.status, run.time, run.joined, run.residual, iterations, run.checks
+            )
+        )
+        if run.timed:
+            self._timed.append(run)
+
+    def result(
+        self, variant: str, threads: int, kept: int, cores: int, rng: np.random.Generator
+    ) -> Case:
+        recordings = [run.recording for run in self._timed if run.recording is not None]
+        made = sum(sum(run.iterations) for run in recordings)
+        part = min(1.0, kept / max(made, 1))
+        workers = []
+        for thread in range(threads):
+            stamps = [np.diff(recording.workers[thread], axis=1) for recording in recordings]
+            sums = np.sum([run.totals[thread].sums for run in self._timed], axis=0)
+            count = sum(run.totals[thread].iterations for run in self._timed)
+            workers.append(_thread_times(np.concatenate(stamps), count, sums, part, rng))
+        residual = None
+        if variant != "stencil":
+            checks = np.concatenate([np.diff(recording.checks, axis=1) for recording in recordings])
+            seconds = 1e-9 * np.column_stack([checks, checks.sum(axis=1)])
+            sums = np.stack([seconds.sum(axis=0), (seconds**2).sum(axis=0)])
+            part = min(1.0, kept / max(len(checks), 1))
+            residual = _thread_times(checks, len(checks), sums, part, rng)
+        return Case(
+            variant,
+            threads,
+            tuple(self._runs),
+            tuple(workers),
+            residual,
+            find_interruptions(recordings, cores),
+            recordings[0] if self._keep and recordings[0].complete else None,
+        )
+
+
+def _thread_times(
+    durations: NDArray[np.int64],
+    count: int,
+    sums: NDArray[np.float64],
+    part: float,
+    rng: np.random.Generator,
+) -> ThreadTimes:
+    mean = sums[0] / max(count, 1)
+    variance = np.maximum(sums[1] / max(count, 1) - mean**2, 0.0)
+    kept = thinned(durations, max(1, round(part * len(durations))), rng)
+    return ThreadTimes(count, tuple(mean.tolist()), tuple(np.sqrt(variance).tolist()), kept)
+
+
+def thinned(durations: NDArray[np.int64], kept: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return `kept` rows of `durations` that stand for all, in their order.
+
+    Of each of `kept` groups of equally many iterations, by how long they took, one at random: rare
+    long ones keep their weight far better than by chance, and the phases of one iteration stay
+    together.
+    """
+    count = len(durations)
+    if kept >= count:
+        return durations
+    by_length = np.argsort(durations.sum(axis=1), kind="stable")
+    begins = np.arange(kept + 1) * count // kept
+    chosen = begins[:-1] + (rng.random(kept) * np.diff(begins)).astype(np.int64)
+    return durations[np.sort(by_length[chosen])]
+
+
+def _check(
+    problem: Problem,
+    variants: Sequence[str],
+    threads: Sequence[int],
+    tolerance: float,
+    repeats: int,
+) -> None:
+    if not variants or not threads:
+        raise InputError("measure at least one variant with at least one number of threads")
+    for variant in variants:
+        if variant not in VARIANTS:
+            raise unknown("variant", variant, VARIANTS)
+        for count in threads:
+            block_pointer(five_point(problem)[0][0] if variant == "stencil" else problem.n, count)
+    if len(set(threads)) < len(threads):
+        raise InputError(f"threads: {', '.join(map(str, threads))} names a number twice")
+    if not 0 < tolerance < np.inf:
+        raise InputError(f"tolerance: give a residual norm above 0, not {tolerance}")
+    if repeats < 1:
+        raise InputError(f"repeats: give 1 or more, not {repeats}")
+
+
+def _counted(threads: int) -> str:
+    return f"{threads} thread{'s' if threads > 1 else ''}"
+
+
+def _environment() -> dict[str, Any]:
+    """Return what timings depend on. No host name, no user name, no path."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return {
+        "processor": _processor(),
+        "cores": len(affinity(0)) if affinity else os.cpu_count() or 1,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "numba": version("numba"),
+        "llvmlite": version("llvmlite"),
+        "numpy": version("numpy"),
+        "clock": "CLOCK_MONOTONIC",
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()

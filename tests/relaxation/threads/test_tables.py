@@ -1,0 +1,130 @@
+"""Tables 1 and 3, figures 7 to 9, and durations for a simulation, from a measurement by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paracosm.errors import InputError
+from paracosm.relaxation.threads import (
+    Case,
+    Measurement,
+    draw_figures,
+    render_table1,
+    render_table3,
+    table1,
+    table3,
+)
+from paracosm.relaxation.threads.interruptions import Interruptions
+from paracosm.relaxation.threads.measurement import ThreadTimes
+from paracosm.relaxation.threads.times import times_from_file
+from paracosm.timing import Empirical, Gamma
+
+QUIET = Interruptions((), 1.0, 0.0)
+
+
+def thread(count: int, samples: list[list[int]]) -> ThreadTimes:
+    rows = np.array(samples, np.int64)
+    seconds = 1e-9 * np.column_stack([rows, rows.sum(axis=1)])
+    mean, sd = seconds.mean(axis=0), seconds.std(axis=0)
+    return ThreadTimes(count, tuple(mean.tolist()), tuple(sd.tolist()), rows)
+
+
+FAST = [[1000, 20000, 400], [3000, 40000, 600]]
+SLOW = [[5000, 50000, 900], [7000, 90000, 1100]]
+MEASURED = Measurement(
+    {"name": "laplace2d:6"}, 1e-6, False, 1e-6, 0, 0.0, {"cores": 4},
+    (
+        Case("race", 2, (), (thread(30, FAST), thread(10, SLOW)), thread(9, [[5, 6]]), QUIET),
+        Case("safe", 1, (), (thread(2, FAST),), thread(9, [[5, 6]]), QUIET),
+        Case("stencil", 2, (), (thread(30, FAST), thread(10, SLOW)), None, QUIET),
+    ),
+)  # fmt: skip
+
+
+def test_table_1_averages_over_all_iterations_of_all_threads() -> None:
+    safe, race = table1(MEASURED)
+    assert (safe.variant, safe.threads, race.variant, race.threads) == ("safe", 1, "race", 2)
+    assert (safe.copy, safe.compute, safe.update) == pytest.approx((2e-6, 3e-5, 5e-7))
+    # Three iterations in four are of the fast thread.
+    assert race.copy == pytest.approx(0.75 * 2e-6 + 0.25 * 6e-6)
+    assert race.compute == pytest.approx(0.75 * 3e-5 + 0.25 * 7e-5)
+    assert race.update == pytest.approx(0.75 * 5e-7 + 0.25 * 1e-6)
+
+
+def test_table_3_has_mean_and_spread_of_whole_iterations() -> None:
+    (row,) = table3(MEASURED)
+    whole = np.array(3 * [sum(rows) for rows in FAST] + [sum(rows) for rows in SLOW]) * 1e-9
+    assert (row.threads, row.mean, row.sd) == pytest.approx((2, whole.mean(), whole.std()))
+
+
+def test_tables_are_in_the_units_of_the_paper() -> None:
+    lines = render_table1(table1(MEASURED)).splitlines()
+    assert lines[-2].split() == ["1", "0.2", "0.3", "0.5", "-", "-", "-"]
+    assert lines[-1].split() == ["2", "-", "-", "-", "0.3", "0.4", "0.625"]
+    assert render_table3(table3(MEASURED)).splitlines()[-1].split()[:2] == ["2", "4.36"]
+
+
+def test_figures_are_drawn_for_what_was_measured(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.lognormal(8, 0.3, (200, 3)).astype(np.int64).tolist()
+    cases = tuple(
+        Case(variant, 1, (), (thread(200, rows),), None, QUIET) for variant in ("safe", "stencil")
+    )
+    measured = Measurement({}, 1e-6, False, 1e-6, 0, 0.0, {}, cases)
+    files = draw_figures(measured, tmp_path / "figures")
+    assert [file.name for file in files] == ["figure7_safe.png", "figure9_stencil.png"]
+    for file in files:
+        assert file.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("measured") / "measured.json"
+    MEASURED.save(file)
+    return file
+
+
+def test_as_many_processors_as_threads_get_their_own_durations(path: Path) -> None:
+    times = times_from_file(str(path), 2)
+    assert times.joint
+    fast, slow = times.updates
+    assert [phase.samples for phase in fast if isinstance(phase, Empirical)] == [
+        pytest.approx((1e-6, 3e-6)), pytest.approx((2e-5, 4e-5)), pytest.approx((4e-7, 6e-7)),
+    ]  # fmt: skip
+    assert slow[1].mean() == pytest.approx(7e-5)
+    assert times.residual is not None
+    assert [phase.mean() for phase in times.residual] == pytest.approx([5e-9, 6e-9])
+    assert "race with 2 threads" in times.source
+
+
+def test_other_numbers_of_processors_share_all_durations(path: Path) -> None:
+    (phases,) = times_from_file(str(path), 50).updates
+    assert phases[0].mean() == pytest.approx((1e-6 + 3e-6 + 5e-6 + 7e-6) / 4)
+
+
+def test_options_choose_the_case_and_the_fit(path: Path) -> None:
+    times = times_from_file(f"{path}(variant=stencil, threads=2, fit=gamma)", 1)
+    assert not times.joint
+    assert times.residual is None
+    assert all(isinstance(phase, Gamma) for phase in times.updates[0])
+    assert times.updates[0][1].mean() == pytest.approx(5e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("(fitt=gamma)", 'did you mean "fit"'),
+        ("(fit=gama)", 'did you mean "gamma"'),
+        ("(variant=save)", 'did you mean "safe"'),
+        ("(threads=7)", "no measurement of race with 7"),
+        ("(threads=x)", "no number"),
+        ("(fit)", 'write "fit=..."'),
+        ("(fit=gamma", "no closing bracket"),
+    ],
+)
+def test_wrong_options_are_refused(path: Path, options: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        times_from_file(f"{path}{options}", 2)
