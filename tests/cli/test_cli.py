@@ -265,7 +265,7 @@ def test_what_stops_the_program_anywhere_is_one_line_and_exit_code_one(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("paracosm.cli.train.run_point", fail)
+    monkeypatch.setattr("paracosm.cli.carry_out.run_point", fail)
     assert call(*SMALL) == 1
     assert capsys.readouterr().err == message
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from chromium import NAMES, Browser, find_chromium
 from synthetic import make_run
+from synthetic_relaxation import make_relaxation
 
 from paracosm.report import write_report
 from paracosm.study.run_folder import RunFolder
@@ -46,6 +47,26 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
+@pytest.fixture(scope="module")
+def relaxation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("relaxation")
+    write_report([make_relaxation(folder / "run", faults=2, checkpoints=9)], folder / "report.html")
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def relaxations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that converged, one of many processors that diverged, one that was killed."""
+    folder = tmp_path_factory.mktemp("relaxations")
+    runs = [
+        make_relaxation(folder / "good", faults=2),
+        make_relaxation(folder / "bad", processors=500, sweeps=60, rate=1.2, status="diverged"),
+        make_relaxation(folder / "killed", "sor", status=None),
+    ]
+    write_report([RunFolder.open(run.path) for run in runs], folder / "report.html")
+    return folder / "report.html"
+
+
 def traces(browser: Browser, figure: str) -> list[dict[str, object]]:
     """Return run, series and visibility of each trace, as Plotly has it now."""
     return json.loads(
@@ -67,7 +88,7 @@ def visible(browser: Browser, figure: str, **which: object) -> set[object]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 420])
-@pytest.mark.parametrize("page", ["one", "several"])
+@pytest.mark.parametrize("page", ["one", "several", "relaxation", "relaxations"])
 def test_it_renders_without_an_error_or_a_request(
     browser: Browser, page: str, width: int, scheme: str, request: pytest.FixtureRequest
 ) -> None:
@@ -89,13 +110,15 @@ def test_it_renders_without_an_error_or_a_request(
     )
 
 
-def test_no_label_is_cut_off(browser: Browser, several: Path) -> None:
-    browser.open(several, 420)
+@pytest.mark.parametrize("page", ["several", "relaxations"])
+def test_no_label_is_cut_off(browser: Browser, page: str, request: pytest.FixtureRequest) -> None:
+    browser.open(request.getfixturevalue(page), 420)
     assert (
         browser.run(
             "[...document.querySelectorAll('.xtick text, .ytick text, .xtitle, .ytitle')]"
             ".filter(t => { const b = t.getBoundingClientRect();"
             " const svg = t.closest('.main-svg').getBoundingClientRect();"
+            " if (!b.width) return false;"  # Plotly itself leaves this one out
             " return b.left < svg.left - 1 || b.bottom > svg.bottom + 1 || b.top < svg.top - 1; })"
             ".map(t => t.textContent).join()"
         )
@@ -117,6 +140,15 @@ def test_a_click_on_a_run_hides_it_everywhere_and_another_shows_it(
     assert visible(browser, "loss_time", run=1, series="training loss") == {True}
     # What was hidden before for another reason still is.
     assert visible(browser, "loss_time", run=1, series="minibatch loss") == {False}
+
+
+def test_a_reference_line_belongs_to_no_run(browser: Browser, relaxations: Path) -> None:
+    browser.open(relaxations)
+    browser.click('[data-run="0"]')
+    assert visible(browser, "residual_time", run=0) == {False}
+    assert visible(browser, "residual_time", series="tolerance") == {True}
+    browser.click('#residual_time [data-series="tolerance"]')
+    assert visible(browser, "residual_time", series="tolerance") == {False}
 
 
 def test_a_click_on_a_series_hides_it_in_its_figure_only(browser: Browser, one: Path) -> None:

@@ -12,23 +12,19 @@ import typer
 from typer.exceptions import TyperException
 
 import paracosm
-from paracosm.cli.report import report
-from paracosm.cli.trace import trace
-from paracosm.cli.train import train
+from paracosm.cli.verbs import SETTINGS, Program
 from paracosm.errors import InputError, MissingExtraError
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="paracosm",
+    cls=Program,
     help="Run a distributed job on a cluster you don't have.",
     add_completion=False,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["--help", "-h"]},
+    context_settings=SETTINGS,
 )
-app.command()(train)
-app.command()(report)
-app.command()(trace)
 
 
 def _version(wanted: bool) -> None:

@@ -1,16 +1,31 @@
-"""Command-line options made from a pydantic model: every field is a flag, and only once written."""
+"""Command-line options: those of every run, and those made from the fields of a pydantic model."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-__all__ = ["with_fields_of"]
+__all__ = ["Force", "Jobs", "Json", "Out", "Quiet", "Seed", "StudyFile", "with_fields_of"]
+
+StudyFile = Annotated[
+    Path | None, typer.Argument(help="a study file; flags take the place of what it says")
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="decides everything that is random [0]")]
+Out = Annotated[
+    Path | None, typer.Option(help="run folder to write: metrics, timeline, report.html")
+]
+Force = Annotated[bool, typer.Option("--force", help="replace the run in the folder")]
+Jobs = Annotated[
+    int, typer.Option(min=1, help="runs of a study with a grid to carry out at a time")
+]
+Json = Annotated[bool, typer.Option("--json", help="print the summary as JSON, and nothing else")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="print nothing but errors")]
 
 Command = Callable[..., Any]
 

@@ -7,12 +7,26 @@ can be switched on and off in its chart.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLORS", "DASHES", "Area", "Axis", "Boxes", "Chart", "Curve", "Dots", "Floats", "Mark"]
+__all__ = [
+    "COLORS",
+    "DASHES",
+    "GREY",
+    "Area",
+    "Axis",
+    "Boxes",
+    "Chart",
+    "Curve",
+    "Dots",
+    "Floats",
+    "Level",
+    "Mark",
+    "Symbol",
+]
 
 Floats = NDArray[np.float64]
 
@@ -20,6 +34,10 @@ Floats = NDArray[np.float64]
 # vanish on a dark and on a white page.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("solid", "dash", "dot")  # the palette once more, from the seventh run on
+GREY = "#808080"  # of what belongs to no run; legible on a dark and on a white page
+NO_RUN = -1
+
+Symbol = Literal["dot", "cross", "triangle", "diamond"]
 
 
 @dataclass(frozen=True)
@@ -68,14 +86,26 @@ class Area:
 
 @dataclass(frozen=True)
 class Dots:
-    """A dot, or a cross, at every (x, y), each of shape (n,); `labels` describe them."""
+    """A symbol at every (x, y), each of shape (n,); `labels` describe them."""
 
     x: Floats
     y: Floats
     labels: tuple[str, ...]
     run: int
     series: str
-    cross: bool = False
+    symbol: Symbol = "dot"
+
+
+@dataclass(frozen=True)
+class Level:
+    """A horizontal reference line at `y`, from `begin` to `end`; it belongs to no run."""
+
+    y: float
+    begin: float
+    end: float
+    label: str
+    series: str
+    run: int = NO_RUN
 
 
 @dataclass(frozen=True)
@@ -95,7 +125,7 @@ class Boxes:
     run: int = 0
 
 
-Mark = Curve | Area | Dots | Boxes
+Mark = Curve | Area | Dots | Level | Boxes
 
 
 @dataclass(frozen=True)

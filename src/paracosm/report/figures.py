@@ -11,6 +11,7 @@ import numpy as np
 from paracosm.report.chart import (
     COLORS,
     DASHES,
+    GREY,
     Area,
     Axis,
     Boxes,
@@ -18,12 +19,14 @@ from paracosm.report.chart import (
     Curve,
     Dots,
     Floats,
+    Level,
     Mark,
 )
 
 __all__ = ["plotly_figure"]
 
 FAINT = 0.4
+SYMBOLS = {"dot": "circle", "cross": "x", "triangle": "triangle-up", "diamond": "diamond"}
 
 
 def plotly_figure(chart: Chart, runs: Sequence[str]) -> dict[str, Any]:
@@ -53,6 +56,8 @@ def _visible(series: str, chart: Chart) -> dict[str, Any]:
 
 
 def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
+    if isinstance(mark, Level):
+        return _level(mark)
     color = COLORS[(mark.color if isinstance(mark, Boxes) else mark.run) % len(COLORS)]
     base = {"name": names[mark.run], "meta": {"run": mark.run, "series": mark.series}}
     label = f"%{{text}}<extra>{names[mark.run] if len(names) > 1 else ''}</extra>"
@@ -96,9 +101,9 @@ def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
                 "y": numbers(mark.y),
                 "marker": {
                     "color": color,
-                    "size": 10 if mark.cross else 7,
-                    "symbol": "x" if mark.cross else "circle",
-                    "opacity": 1 if mark.cross else 0.75,
+                    "size": 7 if mark.symbol == "dot" else 10,
+                    "symbol": SYMBOLS[mark.symbol],
+                    "opacity": 0.75 if mark.symbol == "dot" else 1,
                 },
                 "text": [escape(text) for text in mark.labels],
                 "hovertemplate": label,
@@ -116,6 +121,20 @@ def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
                 "textposition": "none",
                 "hovertemplate": label,
             }
+
+
+def _level(mark: Level) -> dict[str, Any]:
+    label = escape(mark.label)
+    return {
+        "name": label,
+        "meta": {"run": mark.run, "series": mark.series},
+        "type": "scatter",
+        "mode": "lines",
+        "x": [mark.begin, mark.end],
+        "y": [mark.y, mark.y],
+        "line": {"color": GREY, "width": 1.5, "dash": "dash"},
+        "hovertemplate": f"{label}<extra></extra>",
+    }
 
 
 def _axis(axis: Axis) -> dict[str, Any]:

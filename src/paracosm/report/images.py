@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.errors import unknown
-from paracosm.report.chart import COLORS, DASHES, Area, Axis, Boxes, Chart, Curve, Dots, Mark
+from paracosm.report.chart import (
+    COLORS,
+    DASHES,
+    GREY,
+    Area,
+    Axis,
+    Boxes,
+    Chart,
+    Curve,
+    Dots,
+    Level,
+    Mark,
+)
 from paracosm.report.kinds import sections
 from paracosm.report.run import described
 
@@ -24,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["write_images"]
 
 FORMATS = ("png", "svg")
+SYMBOLS = {"dot": "o", "cross": "x", "triangle": "^", "diamond": "D"}
 LINE_STYLES = {"solid": "-", "dash": "--", "dot": ":"}
 STYLE: dict[RcKeyType, Any] = {
     "font.size": 9,
@@ -90,13 +103,15 @@ def draw(chart: Chart, names: Sequence[str], figure: Figure) -> None:
     _set_axis(chart.y, axes, "y")
     rows_have_names = any(isinstance(mark, Area) for mark in marks) and chart.y.names
     if len(labelled) > 1 and not rows_have_names:
-        columns = 2 if len(names) > 1 else len(labelled)
+        columns = 2 if len(names) > 1 else min(4, len(labelled))
         figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(labelled) / columns))
         figure.legend(fontsize=8, loc="outside lower left", ncols=columns)
 
 
 def _label(mark: Mark, names: Sequence[str], marks: Sequence[Mark]) -> str:
     """Name a mark in the legend: by its run; by its series where that is not the main one."""
+    if isinstance(mark, Level):
+        return mark.label
     if isinstance(mark, Boxes) or len(names) == 1:
         return mark.series
     main = next((m.series for m in marks if not (isinstance(m, Curve) and m.faint)), None)
@@ -106,6 +121,9 @@ def _label(mark: Mark, names: Sequence[str], marks: Sequence[Mark]) -> str:
 def _draw_mark(mark: Mark, label: str | None, axes: Axes) -> None:
     color = COLORS[(mark.color if isinstance(mark, Boxes) else mark.run) % len(COLORS)]
     match mark:
+        case Level():
+            ends = [mark.begin, mark.end]
+            axes.plot(ends, [mark.y] * 2, color=GREY, linestyle="--", linewidth=1, label=label)
         case Curve():
             axes.plot(
                 mark.x,
@@ -124,10 +142,10 @@ def _draw_mark(mark: Mark, label: str | None, axes: Axes) -> None:
                 mark.x,
                 mark.y,
                 color=color,
-                s=40 if mark.cross else 12,
-                marker="x" if mark.cross else "o",
-                alpha=1 if mark.cross else 0.6,
-                linewidths=1.5 if mark.cross else 0,
+                s=12 if mark.symbol == "dot" else 40,
+                marker=SYMBOLS[mark.symbol],
+                alpha=0.6 if mark.symbol == "dot" else 1,
+                linewidths=1.5 if mark.symbol == "cross" else 0,
                 label=label,
             )
         case Boxes():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,16 +13,6 @@ __all__ = ["key_numbers"]
 
 LEVELS = (0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 
-SHOWN: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "updates": ("Updates", lambda value: f"{value:,}"),
-    "final_loss": ("Last training loss", lambda value: f"{value:.4g}"),
-    "final_accuracy": ("Last test accuracy", lambda value: f"{value:.1%}"),
-    "mean_staleness": ("Mean staleness", lambda value: f"{value:.3g}"),
-    "virtual_time": ("Virtual time", format_duration),
-    "examples_per_second": ("Examples/s", lambda value: f"{value:,.0f}"),
-    "wall_time": ("Wall time", format_duration),
-}
-
 
 def key_numbers(runs: Sequence[Run]) -> dict[str, list[str]]:
     """Return label -> one text for each run, empty where it has no such number.
@@ -31,11 +20,11 @@ def key_numbers(runs: Sequence[Run]) -> dict[str, list[str]]:
     A label that no run has a number for is left out.
     """
     table: dict[str, list[str]] = {}
-    for key, (label, form) in SHOWN.items():
-        values = [run.numbers.get(key) for run in runs]
-        if any(value is not None for value in values):
-            table[label] = ["" if value is None else form(value) for value in values]
-        if key == "virtual_time" and (level := _common_level(runs)) is not None:
+    for label, write in runs[0].words.FIGURES.items():
+        texts = [write(run.numbers) for run in runs]
+        if any(text is not None for text in texts):
+            table[label] = [text or "" for text in texts]
+        if label == "Virtual time" and (level := _common_level(runs)) is not None:
             table[f"Virtual time to {level:.0%} accuracy"] = [_time_to(run, level) for run in runs]
     return table
 

@@ -7,9 +7,10 @@ from html import escape
 from itertools import chain
 from typing import Any
 
-from paracosm.report.chart import COLORS, DASHES, Axis, Boxes, Chart, Dots, Mark
+from paracosm.report.chart import COLORS, DASHES, Axis, Boxes, Chart, Dots, Level, Mark
 from paracosm.report.run import Run
 from paracosm.report.section import Section
+from paracosm.report.words import SUCCESSES
 
 __all__ = [
     "comparison",
@@ -23,6 +24,12 @@ __all__ = [
 
 # What a reader calls the end of a run.
 STATUS = {"done": "finished"}
+SYMBOLS = {
+    "dot": "M7 5a2 2 0 1 0 4 0a2 2 0 1 0 -4 0",
+    "cross": "M5 1l8 8m0-8l-8 8",
+    "triangle": "M9 1l5 8h-10z",
+    "diamond": "M9 1l4 4l-4 4l-4 -4z",
+}
 
 
 def tiles(run: Run, numbers: Mapping[str, Sequence[str]]) -> str:
@@ -136,8 +143,11 @@ def _sample(mark: Mark) -> str:
         case Boxes():
             color = COLORS[mark.color % len(COLORS)]
             return f'<svg viewBox="0 0 18 10"><rect y=1 width=18 height=8 fill="{color}"/></svg>'
-        case Dots(cross=True):
-            return '<svg viewBox="0 0 18 10"><path d="M5 1l8 8m0-8l-8 8" class=line /></svg>'
+        case Dots():
+            return f'<svg viewBox="0 0 18 10"><path d="{SYMBOLS[mark.symbol]}" class=line /></svg>'
+        case Level():
+            dashes = '<path d="M0 5h18" class="line faint" stroke-dasharray="4 3"/>'
+            return f'<svg viewBox="0 0 18 10">{dashes}</svg>'
         case _:
             faint = " faint" if getattr(mark, "faint", False) else ""
             return f'<svg viewBox="0 0 18 10"><path d="M0 5h18" class="line{faint}"/></svg>'
@@ -153,7 +163,7 @@ def _swatch(index: int) -> str:
 
 
 def _status(status: str) -> str:
-    return f'<span class="status {"ok" if status == "done" else "bad"}">{_status_text(status)}'
+    return f'<span class="status {"ok" if status in SUCCESSES else "bad"}">{_status_text(status)}'
 
 
 def _status_text(status: str) -> str:
@@ -178,6 +188,8 @@ def _flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     for key, value in mapping.items():
         if isinstance(value, Mapping):
             flat |= _flattened(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            flat[f"{prefix}{key}"] = "; ".join(map(str, value))
         elif value is not None:
             flat[f"{prefix}{key}"] = str(value)
     return flat

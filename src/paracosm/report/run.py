@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from paracosm.errors import InputError
+from paracosm.report.words import Words, trouble, words_of
 
 if TYPE_CHECKING:
     from paracosm.study.run_folder import RunFolder
     from paracosm.study.series import Series
+    from paracosm.timeline import Timeline
 
 __all__ = ["Run", "described"]
 
@@ -39,18 +39,18 @@ class Run:
         """The summary; of an unfinished run, what its metrics say so far."""
         if self.folder.summary is not None:
             return self.folder.summary
-        so_far: dict[str, Any] = {"status": self.folder.status}
-        newest = [series for name in ("staleness", "loss") if len(series := self.series(name))]
-        if newest:
-            so_far["updates"] = max(int(series.step[-1]) for series in newest)
-            so_far["virtual_time"] = max(float(series.virtual_time[-1]) for series in newest)
-            so_far["wall_time"] = max(float(series.wall_time[-1]) for series in newest)
-        for key, name in (("final_loss", "loss"), ("final_accuracy", "accuracy")):
-            if len(series := self.series(name)):
-                so_far[key] = float(series.value[-1])
-        if len(staleness := self.series("staleness")):
-            so_far["mean_staleness"] = float(np.mean(staleness.value))
-        return so_far
+        return {"status": self.folder.status, **self.words.so_far(self.series)}
+
+    @property
+    def words(self) -> Words:
+        """How to speak of a run of its kind."""
+        return words_of(self.folder.kind)
+
+    @cached_property
+    def timeline(self) -> Timeline | None:
+        """The recorded spans; None without any."""
+        timeline = self.folder.timeline()
+        return timeline if timeline is not None and timeline.spans else None
 
     def series(self, name: str) -> Series:
         """Return one metric; empty if the run has none of that name."""
@@ -61,27 +61,11 @@ class Run:
     @property
     def trouble(self) -> str | None:
         """One sentence on why the run did not end as it should; None if it did."""
-        divergence = (self.folder.summary or {}).get("divergence")
-        match self.folder.status:
-            case "done":
-                return None
-            case "diverged" if isinstance(divergence, Mapping):
-                return _diverged(divergence)
-            case "diverged":
-                return "The loss exploded."
-            case "unfinished":
-                return (
-                    "The run is not finished: it is still going on, or it was killed. "
-                    "This is what it had written."
-                )
-            case "interrupted":
-                return "The run was interrupted before its end."
-            case status:
-                return f"The run ended as: {status}."
+        return trouble(self.folder.kind, self.folder.status, self.folder.summary or {})
 
 
 def described(folders: Sequence[RunFolder]) -> list[Run]:
-    """Name the runs: by algorithm and workers; where that is ambiguous, by folder as well.
+    """Name the runs: as their kind does; where that is ambiguous, by folder as well.
 
     Raises:
         InputError: there is no run.
@@ -102,18 +86,4 @@ def described(folders: Sequence[RunFolder]) -> list[Run]:
 def _short_name(folder: RunFolder) -> str:
     asked = folder.study.get(folder.kind or "")
     known = {**(asked if isinstance(asked, Mapping) else {}), **(folder.summary or {})}
-    what = known.get("algorithm")
-    if what is None:
-        return folder.path.resolve().name
-    workers = known.get("workers")
-    plural = "" if workers == 1 else "s"
-    return str(what) if workers is None else f"{what}, {workers} worker{plural}"
-
-
-def _diverged(divergence: Mapping[str, Any]) -> str:
-    loss = divergence.get("loss")
-    became = "was not a finite number" if loss is None else f"was {loss:.4g}"
-    return (
-        f"The run diverged at update {divergence.get('update')}: the minibatch loss {became}, on a "
-        f"gradient of {divergence.get('worker')} with staleness {divergence.get('staleness')}."
-    )
+    return words_of(folder.kind).name(known) or folder.path.resolve().name

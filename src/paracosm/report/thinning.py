@@ -28,18 +28,21 @@ def extremes(y: Floats, points: int = 2000) -> NDArray[np.intp]:
     return np.unique(kept)
 
 
-def histogram(values: Floats, most: int = 100) -> tuple[Floats, Floats]:
+def histogram(
+    values: Floats, most: int = 100, counts: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Return the edges and the shares of a histogram of whole numbers, each its own bin.
 
     Where they range over more than `most` numbers, a bin holds several; its share is then the
-    mean over the numbers in it, so that histograms with different bins compare.
+    mean over the numbers in it, so that histograms with different bins compare. `counts`, of the
+    same shape, say how often each value was seen (once).
     """
     low, high = np.floor(values.min()), np.floor(values.max())
     width = np.ceil((high - low + 1) / most)
     bins = int(np.ceil((high - low + 1) / width))
     edges = low - 0.5 + width * np.arange(bins + 1)
-    counts, _ = np.histogram(values, edges)
-    return edges, counts / (len(values) * width)
+    sums, _ = np.histogram(values, edges, weights=counts)
+    return edges, sums / (sums.sum() * width)
 
 
 def quantiles(values: Floats, most: int = 200) -> NDArray[np.intp]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 
 import numpy as np
 
 from paracosm.report.chart import Axis, Boxes, Chart
-from paracosm.report.lanes import LANES, lane_offset, node_order
+from paracosm.report.lanes import LANES, Place, laid_out, lane_of, node_order
 from paracosm.report.run import Run
 from paracosm.report.time_axis import time_unit
 from paracosm.units import format_duration
@@ -21,10 +21,18 @@ SPANS = 600
 Span = tuple[str, str, str, float, float, int]
 
 
-def timeline_chart(run: Run, of_several: bool = False) -> Chart | None:
-    """Return the beginning of the timeline: up to 20 nodes and 600 spans; None without one."""
-    timeline = run.folder.timeline()
-    if timeline is None or not timeline.spans:
+def timeline_chart(
+    run: Run, of_several: bool = False, phases: Collection[str] = ()
+) -> Chart | None:
+    """Return the beginning of the timeline: up to 20 nodes and 600 spans; None without one.
+
+    Args:
+        run: whose timeline it is.
+        of_several: the report has other runs besides.
+        phases: names of spans of computing that are told apart by colour.
+    """
+    timeline = run.timeline
+    if timeline is None:
         return None
     all_nodes = node_order({span[0] for span in timeline.spans})
     nodes = all_nodes[:NODES]
@@ -36,16 +44,16 @@ def timeline_chart(run: Run, of_several: bool = False) -> Chart | None:
     # From the first span left out on, the picture would be incomplete.
     until = known[SPANS][3] if len(known) > SPANS else max(span[4] for span in spans)
     factor, unit = time_unit(until)
+    lanes: dict[str, list[Span]] = {}
+    for span in spans:
+        lanes.setdefault(lane_of(span[1], span[2], phases), []).append(span)
+    places = laid_out(lane for lane in LANES if lane in lanes)
     return Chart(
         name=f"timeline_{run.index + 1}" if of_several else "timeline",
         title=f"Timeline: {run.name}" if of_several else "Timeline",
         x=Axis(f"virtual time ({unit})", limits=(0, until * factor)),
         y=Axis("", names=tuple(nodes)),
-        marks=tuple(
-            _boxes(part, resource, nodes, factor)
-            for resource in LANES
-            if (part := [span for span in spans if span[1] == resource])
-        ),
+        marks=tuple(_boxes(lanes[lane], lane, places[lane], nodes, factor) for lane in places),
         caption=(
             f"The first {len(spans):,} of {len(timeline.spans):,} spans"
             + (f"; {left_out:,} more nodes are not shown." if left_out else ".")
@@ -55,18 +63,19 @@ def timeline_chart(run: Run, of_several: bool = False) -> Chart | None:
     )
 
 
-def _boxes(spans: Sequence[Span], resource: str, nodes: Sequence[str], factor: float) -> Boxes:
-    place = {node: row for row, node in enumerate(nodes)}
-    lane = LANES[resource]
+def _boxes(
+    spans: Sequence[Span], name: str, place: Place, nodes: Sequence[str], factor: float
+) -> Boxes:
+    rows = {node: row for row, node in enumerate(nodes)}
     return Boxes(
         begin=np.array([span[3] for span in spans]) * factor,
         end=np.array([span[4] for span in spans]) * factor,
-        row=np.array([place[span[0]] + lane_offset(lane) for span in spans]),
+        row=np.array([rows[span[0]] + place.offset for span in spans]),
         labels=tuple(
-            f"{node}, {resource}: {name}, {format_duration(end - begin)}"
-            for node, _, name, begin, end, _ in spans
+            f"{node}, {resource}: {what}, {format_duration(end - begin)}"
+            for node, resource, what, begin, end, _ in spans
         ),
-        height=lane.height,
-        color=lane.color,
-        series=resource,
+        height=place.height,
+        color=place.color,
+        series=name,
     )

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paracosm.report.chart import Area, Axis, Chart, Curve, Dots, Floats
+from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats
 from paracosm.report.run import Run
 from paracosm.report.section import Section
+from paracosm.report.staleness_chart import staleness_chart
 from paracosm.report.thinning import extremes, histogram
 from paracosm.report.time_axis import time_unit
 from paracosm.report.timeline_chart import timeline_chart
@@ -90,7 +91,7 @@ def _divergence(run: Run, against: str, unit: tuple[float, str]) -> Dots | None:
         if len(finite):
             last = finite[-1:]
             x, y = _x(values, against, unit)[last], values.value[last]
-            return Dots(x, y, ("diverged",), run.index, "diverged", cross=True)
+            return Dots(x, y, ("diverged",), run.index, "diverged", symbol="cross")
     return None
 
 
@@ -115,47 +116,17 @@ def _accuracy(runs: Sequence[Run]) -> Chart | None:
 
 
 def _staleness(runs: Sequence[Run]) -> Chart | None:
-    """Return one histogram on an axis of its own, or several in rows, each to its own scale."""
-    known = [run for run in runs if len(run.series("staleness"))]
-    if not known:
-        return None
-    rows = tuple(_short(run.name) for run in known) if len(runs) > 1 else ()
-    marks = []
-    peak, highest = 0.0, 0.0
-    for row, run in enumerate(known):
-        edges, shares = histogram(run.series("staleness").value)
-        peak, highest = max(peak, float(shares.max())), max(highest, float(edges[-1]))
-        x = np.repeat(edges, 2)
-        heights = np.concatenate([[0.0], np.repeat(shares, 2), [0.0]])
-        labels = tuple(f"staleness {_whole(e)}: {h:.2%}" for e, h in zip(x, heights, strict=True))
-        y: Floats = row + 0.4 - 0.8 * heights / shares.max() if rows else heights
-        marks.append(Area(x, y, labels, run.index, "gradients"))
-    return Chart(
-        name="staleness",
-        title="Staleness of gradients",
-        x=Axis("staleness (updates)", limits=(-0.5, max(5.5, highest))),
-        y=(
-            Axis("", names=rows)
-            if rows
-            else Axis("share of gradients", percent=True, limits=(0.0, 1.05 * peak))
-        ),
-        marks=tuple(marks),
-        caption="Each run is scaled to its own peak." if rows else "",
-        height=_height(runs),
-    )
+    histograms = {
+        run.index: histogram(staleness.value)
+        for run in runs
+        if len(staleness := run.series("staleness"))
+    }
+    return staleness_chart(runs, histograms, "gradients", _height(runs))
 
 
 def _height(runs: Sequence[Run]) -> int:
     """Return the height of the histograms, a row for each run, and of the figure beside them."""
     return max(320, 110 + 30 * len(runs))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 30 else f"{name[:29]}…"
-
-
-def _whole(edge: float) -> str:
-    return f"{np.ceil(edge):.0f}"
 
 
 def _x(values: Series, against: str, unit: tuple[float, str]) -> Floats:

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from paracosm.report.chart import Axis, Boxes, Chart, Dots, Floats
-from paracosm.report.lanes import LANES, lane_offset, node_group, node_order
+from paracosm.report.lanes import LANES, laid_out, node_group, node_order
 from paracosm.report.run import Run
 from paracosm.report.thinning import quantiles
 
-__all__ = ["utilisation_chart"]
+__all__ = ["Shares", "recorded_shares", "utilisation_chart"]
 
-RESOURCES = ("compute", "send", "receive")
+RECORDED = ("compute", "send", "receive")
+RESOURCES = ("copy", "compute", "update", "send", "receive")
 NAMED_NODES = 20  # more nodes than this are shown as a crowd of dots
 SHARE = Axis("share of virtual time", percent=True, limits=(0, 1.02))
 
 
-def utilisation_chart(runs: Sequence[Run]) -> Chart | None:
-    """Return bars for the nodes of one run, dots for many nodes or runs; None without data."""
-    shares = [_shares(run) for run in runs]
-    if not any(shares):
-        return None
-    if len(runs) == 1 and len({node for node, _ in shares[0]}) <= NAMED_NODES:
-        return _bars(shares[0])
-    return _crowds(runs, shares)
-
-
 Shares = dict[tuple[str, str], float]
+"""The utilisation of each (node, resource); a resource is one of `RESOURCES`."""
 
 
-def _shares(run: Run) -> Shares:
-    """Return the utilisation by node and resource, without what a group of nodes never uses."""
+def recorded_shares(run: Run) -> Shares:
+    """Return the utilisation that a run noted, without what a group of nodes never uses."""
     found: Shares = {}
-    for resource in RESOURCES:
+    for resource in RECORDED:
         series = run.series(f"utilisation.{resource}")
         pairs = list(zip(series.node, series.value.tolist(), strict=True))
         used = {node_group(node) for node, share in pairs if share > 0}
@@ -42,31 +34,51 @@ def _shares(run: Run) -> Shares:
     return found
 
 
-def _bars(shares: Shares) -> Chart:
+def utilisation_chart(
+    runs: Sequence[Run],
+    shares_of: Callable[[Run], Shares] = recorded_shares,
+    title: str = "Utilisation of workers and ports",
+) -> Chart | None:
+    """Return bars for the nodes of one run, dots for many nodes or runs; None without data."""
+    shares = [shares_of(run) for run in runs]
+    if not any(shares):
+        return None
+    if len(runs) == 1 and len({node for node, _ in shares[0]}) <= NAMED_NODES:
+        return _bars(shares[0], title)
+    return _crowds(runs, shares, title)
+
+
+def _bars(shares: Shares, title: str) -> Chart:
     nodes = node_order({node for node, _ in shares})
     marks = []
-    for resource in RESOURCES:
-        lane = LANES[resource]
+    reached: dict[tuple[int, int], float] = {}
+    used = {resource for _, resource in shares}
+    places = laid_out(resource for resource in RESOURCES if resource in used)
+    for resource, place in places.items():
+        lane = LANES[resource].lane
         rows = [row for row, node in enumerate(nodes) if (node, resource) in shares]
-        values = [shares[nodes[row], resource] for row in rows]
+        values = np.array([shares[nodes[row], resource] for row in rows])
+        # Phases of the same lane stand one behind the other.
+        begin = np.array([reached.get((row, lane), 0.0) for row in rows])
+        reached |= {(row, lane): end for row, end in zip(rows, begin + values, strict=True)}
         labels = (
             f"{nodes[row]}, {resource}: {value:.1%}"
             for row, value in zip(rows, values, strict=True)
         )
         marks.append(
             Boxes(
-                begin=np.zeros(len(rows)),
-                end=np.array(values),
-                row=np.array(rows) + lane_offset(lane),
+                begin=begin,
+                end=begin + values,
+                row=np.array(rows) + place.offset,
                 labels=tuple(labels),
-                height=lane.height,
-                color=lane.color,
+                height=place.height,
+                color=place.color,
                 series=resource,
             )
         )
     return Chart(
         name="utilisation",
-        title="Utilisation of workers and ports",
+        title=title,
         x=SHARE,
         y=Axis("", names=tuple(nodes)),
         marks=tuple(marks),
@@ -75,7 +87,7 @@ def _bars(shares: Shares) -> Chart:
     )
 
 
-def _crowds(runs: Sequence[Run], shares: Sequence[Shares]) -> Chart:
+def _crowds(runs: Sequence[Run], shares: Sequence[Shares], title: str) -> Chart:
     groups = {(node_group(node), resource) for each in shares for node, resource in each}
     rows = sorted(groups, key=lambda row: (row[0], RESOURCES.index(row[1])))
     room = 0.8 / len(runs)
@@ -88,7 +100,7 @@ def _crowds(runs: Sequence[Run], shares: Sequence[Shares]) -> Chart:
                 marks.append(_crowd(run, each, nodes, resource, row + middle, room * 0.6))
     return Chart(
         name="utilisation",
-        title="Utilisation of workers and ports",
+        title=title,
         x=SHARE,
         y=Axis("", names=tuple(f"{group}s, {resource}" for group, resource in rows)),
         marks=tuple(marks),

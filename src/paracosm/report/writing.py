@@ -55,30 +55,29 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
 
 def _subtitle(runs: Sequence[Run]) -> str:
     """Say what was run, as far as all runs have it in common."""
-    known = [
-        {"kind": run.folder.kind, **run.folder.study, **_asked(run), **run.numbers} for run in runs
+    pairs = [
+        ({"kind": run.folder.kind, **run.folder.study, **_asked(run), **run.numbers}, run)
+        for run in runs
     ]
+    parts = [(each["kind"], run.words.subject(each), each.get("seed")) for each, run in pairs]
     words = []
-    for text, keys in (
-        ("{kind}", ("kind",)),
-        ("{model} on {data}", ("model", "data")),
-        ("seed {seed}", ("seed",)),
-    ):
-        values = {tuple(each.get(key) for key in keys) for each in known}
-        if len(values) == 1 and None not in (only := values.pop()):
-            words.append(text.format(**dict(zip(keys, only, strict=True))))
+    for text, values in zip(("{}", "{}", "seed {}"), zip(*parts, strict=True), strict=True):
+        if values[0] is not None and len(set(values)) == 1:
+            words.append(text.format(values[0]))
     if len(runs) == 1:
         words.append(f"folder {runs[0].folder.path.resolve().name}")
     return " · ".join(words)
 
 
 def _details(runs: Sequence[Run]) -> str:
-    """Return where the numbers come from: durations, configuration, environment."""
+    """Return what there is to read: remarks, where numbers come from, what was asked for."""
     studies = [{**run.folder.study, **_asked(run)} for run in runs]
     for run, study in zip(runs, studies, strict=True):
         study.pop(run.folder.kind or "", None)
-    origins = [_origins(run) for run in runs]
+    remarks = [run.words.remarks(run.folder.summary or {}) for run in runs]
+    origins = [run.words.origins(run.folder.summary or {}) for run in runs]
     blocks = {
+        "Remarks": markup.comparison(remarks, runs) if any(remarks) else "",
         "Measured, modelled, computed": markup.comparison(origins, runs) if any(origins) else "",
         "Configuration": markup.comparison(studies, runs) + "".join(map(_study_file, runs)),
         "Environment": markup.comparison([_environment(run) for run in runs], runs),
@@ -88,15 +87,6 @@ def _details(runs: Sequence[Run]) -> str:
         for title, block in blocks.items()
         if block
     )
-
-
-def _origins(run: Run) -> dict[str, Any]:
-    """Say how each kind of duration, and the gradients, were obtained."""
-    summary = run.folder.summary or {}
-    origins = dict(summary.get("durations") or {})
-    if summary.get("lookahead"):
-        origins["lookahead"] = summary["lookahead"]
-    return origins
 
 
 def _environment(run: Run) -> dict[str, Any]:

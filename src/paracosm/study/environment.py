@@ -13,7 +13,7 @@ import paracosm
 __all__ = ["describe_environment"]
 
 # What numbers and timings may depend on.
-PACKAGES = ("numpy", "scipy", "torch", "scikit-learn")
+PACKAGES = ("numpy", "scipy", "numba", "torch", "scikit-learn")
 
 
 def describe_environment(seed: int | None = None) -> dict[str, object]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from paracosm.study.kinds import KINDS, Announce, Progress
 from paracosm.study.run_folder import RunFolder
 from paracosm.study.study import Point
-from paracosm.training import train
-from paracosm.training.job import Progress
 
 __all__ = ["run_point"]
 
@@ -19,6 +18,7 @@ def run_point(
     force: bool = False,
     progress: Progress | None = None,
     log: bool = False,
+    announce: Announce | None = None,
 ) -> dict[str, Any]:
     """Run `point` and return its summary.
 
@@ -26,17 +26,19 @@ def run_point(
         point: what to run.
         out: the run folder to make; nothing is written without one.
         force: replace the run that is in the folder.
-        progress: called after every update.
-        log: print a line for every event.
+        progress: called while the run goes on.
+        log: print a line for every event, in a kind of run that has such a log.
+        announce: told before the run what to expect of it, by a kind of run that knows.
 
     Raises:
         InputError: if the run cannot start; a folder that was made for it is then gone again.
     """
+    run = KINDS[point.kind].run
     if out is None:
-        return train(point.config, point.seed, progress=progress, log=log).summary
+        return run(point.config, point.seed, None, progress, announce, log).summary
     with RunFolder.create(out, point.as_study(), force) as folder:
-        result = train(point.config, point.seed, folder, progress, log)
-        if result.recording is not None:
-            result.recording.save(out / "recording.json")
-        folder.finish(result.summary, result.timeline)
-    return result.summary
+        outcome = run(point.config, point.seed, folder, progress, announce, log)
+        for name, save in outcome.files.items():
+            save(out / name)
+        folder.finish(outcome.summary, outcome.timeline)
+    return outcome.summary

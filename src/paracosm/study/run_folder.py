@@ -30,6 +30,7 @@ import yaml
 
 from paracosm.errors import InputError
 from paracosm.study.environment import describe_environment
+from paracosm.study.kinds import KINDS
 from paracosm.study.metrics_file import (
     MetricsWriter,
     read_parquet,
@@ -44,9 +45,8 @@ if TYPE_CHECKING:
 
     from paracosm.timeline import Timeline
 
-__all__ = ["KINDS", "UNFINISHED", "RunFolder", "remove_run_files", "replacing"]
+__all__ = ["UNFINISHED", "RunFolder", "remove_run_files", "replacing"]
 
-KINDS = ("train", "relax", "predict", "emulate")
 UNFINISHED = "unfinished"
 
 # The summary comes first: with it gone, a folder half removed cannot pass for a finished run.
@@ -158,8 +158,8 @@ class RunFolder:
         Args:
             summary: the key numbers, under the names of the design; NaN is written as null.
             timeline: the spans, if they were recorded.
-            status: "done", "diverged", "interrupted", "failed", ...; by default the summary's own
-                `status`, or "done".
+            status: "done", "converged", "diverged", "interrupted", ...; by default the summary's
+                own `status`, or "done".
         """
         if self._writer is None:
             raise self._not_writing()
@@ -230,7 +230,7 @@ class RunFolder:
 
     @property
     def kind(self) -> str | None:
-        """Which front door the run came through: "train", "relax", "predict" or "emulate"."""
+        """Which front door the run came through: "train", "relax", ...; None for none of them."""
         return next((kind for kind in KINDS if kind in self.study), None)
 
     def metrics(self, name: str | None = None) -> pa.Table:

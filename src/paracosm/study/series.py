@@ -30,3 +30,13 @@ class Series:
 
     def __len__(self) -> int:
         return len(self.value)
+
+    def where(self, chosen: NDArray[np.bool_]) -> Series:
+        """Return the rows for which `chosen`, of shape (n,), is true."""
+        return Series(
+            self.virtual_time[chosen],
+            self.wall_time[chosen],
+            self.node[chosen],
+            self.value[chosen],
+            self.step[chosen],
+        )

@@ -1,7 +1,7 @@
 """A study: one question with its arguments and a seed, or a grid of them.
 
     seed: 0
-    train:
+    train:                      # or relax: the kind of run, with its arguments
       model: mlp
       algorithm: asgd
     over:                       # every combination; a list of such grids is their union
@@ -21,24 +21,26 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from paracosm.errors import InputError
-from paracosm.training import TrainConfig
+from paracosm.study.kinds import KINDS
 from paracosm.validation import validated
 
 __all__ = ["Point", "Study", "load_study"]
 
 Grid = dict[str, list[Any]]
+Asked = dict[str, Any] | None
 
 
 class Study(BaseModel):
-    """A study as it is written in a file."""
+    """A study as it is written in a file: one kind of run with its arguments."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     seed: int = Field(0, ge=0, description="decides everything that is random")
-    train: dict[str, Any] = Field(description="the arguments of `paracosm train`")
+    train: Asked = Field(None, description="the arguments of `paracosm train`")
+    relax: Asked = Field(None, description="the arguments of `paracosm relax`")
     over: Grid | list[Grid] = Field(
         default_factory=list, description="arguments to vary: a grid, or a list of grids"
     )
@@ -59,9 +61,42 @@ class Study(BaseModel):
         return self.model_copy(
             update={
                 "seed": self.seed if seed is None else seed,
-                "train": {**self.train, **arguments},
+                self.kind: {**self.arguments, **arguments},
             }
         )
+
+    @property
+    def kind(self) -> str:
+        """Which kind of run it asks for: "train", "relax"."""
+        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What it asks of each of its runs."""
+        asked: dict[str, Any] = getattr(self, self.kind)
+        return asked
+
+    def as_written(self) -> dict[str, Any]:
+        """Return the mapping that a file of this study holds."""
+        return self.model_dump(exclude=KINDS.keys() - {self.kind})
+
+    @field_validator(*KINDS, mode="before")
+    @classmethod
+    def _asked(cls, asked: Any) -> Any:
+        if asked is None:
+            raise ValueError("input should be a mapping of names to values, got nothing")
+        return asked
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Study:
+        asked = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(asked) != 1:
+            found = f", got {' and '.join(asked)}" if asked else ""
+            raise ValueError(
+                f"a study has one of the keys {', '.join(KINDS)}, with the arguments of the "
+                f"run{found}"
+            )
+        return self
 
     @field_validator("over", mode="before")
     @classmethod
@@ -90,6 +125,7 @@ class Study(BaseModel):
         Raises:
             InputError: for the first argument that is wrong.
         """
+        kind = KINDS[self.kind]
         points: dict[tuple[int, str], Point] = {}
         names: set[str] = set()
         for varied, name in self._combinations(where):
@@ -98,14 +134,14 @@ class Study(BaseModel):
                 raise InputError(f"{where}: over.seed: a seed is a whole number, got {seed!r}")
             arguments = {key: value for key, value in varied.items() if key != "seed"}
             place = f"{where}: {name}" if name else where
-            config = validated(TrainConfig, {**self.train, **arguments}, place)
+            config = validated(kind.model(), {**self.arguments, **arguments}, place)
             try:
-                config.check(config.resolve_cluster())
+                kind.check(config)
             except InputError as error:
                 raise InputError(f"{place}: {error}") from None
             identity = (seed, config.model_dump_json())
             if identity not in points:
-                points[identity] = Point(_unique(name, names), seed, config, varied)
+                points[identity] = Point(self.kind, _unique(name, names), seed, config, varied)
         return list(points.values())
 
     def _grids(self) -> list[Grid]:
@@ -134,15 +170,17 @@ class Point:
     """One run of a study.
 
     Attributes:
+        kind: what kind of run it is: "train", "relax".
         name: says what it varies, fit for a folder's name; empty when nothing is varied.
         seed: its seed.
-        config: its arguments, checked and complete.
+        config: its arguments, checked and complete: a TrainConfig, a RelaxConfig.
         varied: the arguments that the study varies, as written.
     """
 
+    kind: str
     name: str
     seed: int
-    config: TrainConfig
+    config: Any
     varied: Mapping[str, Any]
 
     def as_study(self) -> dict[str, Any]:
@@ -151,7 +189,7 @@ class Point:
         Arguments that have no effect on the run are left out, as a study must.
         """
         arguments = self.config.model_dump(exclude=self.config.without_effect())
-        return {"seed": self.seed, "train": arguments}
+        return {"seed": self.seed, self.kind: arguments}
 
 
 def load_study(path: Path) -> Study:
@@ -166,8 +204,10 @@ def load_study(path: Path) -> Study:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict) or "train" not in content:
-        raise InputError(f"{path}: a study has the key train, with the arguments of the run")
+    if not isinstance(content, dict) or not content.keys() & KINDS.keys():
+        raise InputError(
+            f"{path}: a study has one of the keys {', '.join(KINDS)}, with the arguments of the run"
+        )
     return validated(Study, content, str(path))
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from joblib import Parallel, delayed
 
 from paracosm.errors import InputError
+from paracosm.study.kinds import KINDS
 from paracosm.study.plain import plain, to_json
 from paracosm.study.run import run_point
 from paracosm.study.run_folder import RunFolder, remove_run_files, replacing
@@ -46,6 +46,8 @@ def run_sweep(
         InputError: if `out` holds something else than this sweep, or a point cannot run.
         KeyboardInterrupt: if the sweep was interrupted.
     """
+    from joblib import Parallel, delayed
+
     _claim(out, study, points, force)
     rows: dict[str, SweepRow] = {}
 
@@ -97,7 +99,7 @@ def _write_rows(rows: Mapping[str, SweepRow], points: Iterable[Point], out: Path
 def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> None:
     """Make `out` the folder of this sweep, unless it is something else's."""
     file = out / "study.yaml"
-    wanted = plain(study.model_dump())
+    wanted = plain(study.as_written())
     try:
         out.mkdir(parents=True, exist_ok=True)
         if force:
@@ -126,6 +128,7 @@ def _is_finished(point: Point, folder: Path) -> bool:
     """Whether the folder holds this very point, and its run came to an end of its own."""
     try:
         run = RunFolder.open(folder)
-        return run.status in ("done", "diverged") and run.study == plain(point.as_study())
+        ended = run.status in KINDS[point.kind].ends
+        return ended and run.study == plain(point.as_study())
     except InputError:
         return False

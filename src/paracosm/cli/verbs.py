@@ -1,0 +1,89 @@
+"""The verbs of the program: what each is called, and the module that has it.
+
+A module is imported when its verb is called, or its help is asked for: no verb pays for what
+help names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+__all__ = ["VERBS", "Program"]
+
+VERBS: Mapping[str, str] = {
+    "train": "paracosm.cli.train",
+    "relax": "paracosm.cli.relax",
+    "relax measure": "paracosm.cli.relax_measure",
+    "relax tune": "paracosm.cli.relax_tune",
+    "report": "paracosm.cli.report",
+    "trace": "paracosm.cli.trace",
+}
+"""Verb -> module; the function has the name of the verb's last word."""
+
+SETTINGS = {"help_option_names": ["--help", "-h"]}
+
+
+class _Verb(TyperCommand):
+    """A verb whose help ends with the verbs that begin with it."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        below = [
+            f"paracosm {name}: {_command(name).get_short_help_str(200)}"
+            for name in VERBS
+            if name.startswith(f"{ctx.info_name} ")
+        ]
+        if below:
+            self.epilog = "\n\n".join(["Verbs of its own, each with a --help:", *below])
+        super().format_help(ctx, formatter)
+
+
+def _command(verb: str) -> Any:
+    """Import a verb and return its command."""
+    function = getattr(import_module(VERBS[verb]), verb.split()[-1])
+    app = typer.Typer(add_completion=False, context_settings=SETTINGS)
+    app.command(verb, cls=_Verb)(function)
+    return typer.main.get_command(app)
+
+
+class _Commands(MutableMapping[str, Any]):
+    """The commands by verb, each made when it is looked up."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, verb: str) -> Any:
+        if verb not in self._made:
+            if verb not in VERBS:
+                raise KeyError(verb)
+            self._made[verb] = _command(verb)
+        return self._made[verb]
+
+    def __setitem__(self, verb: str, command: Any) -> None:
+        self._made[verb] = command
+
+    def __delitem__(self, verb: str) -> None:
+        del self._made[verb]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+class Program(TyperGroup):
+    """The group of all verbs."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the verb that the arguments begin with, one of two words before one of one."""
+        two = " ".join(args[:2])
+        return super().resolve_command(ctx, [two, *args[2:]] if two in VERBS else args)

@@ -1,0 +1,145 @@
+"""The kinds of run: what a study may ask for, and which room carries it out.
+
+A room is imported when a study first asks for its kind: a relaxation never loads what training
+needs, nor the other way round. Another kind is one entry here, and one field of `Study`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paracosm.errors import InputError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from paracosm.timeline import Timeline
+
+__all__ = ["KINDS", "Announce", "Kind", "Outcome", "Progress"]
+
+Progress = Callable[[int, float | None], None]
+"""Called now and then with how much is done (in the kind's unit) and the virtual time."""
+
+Announce = Callable[[str], None]
+"""Called before the run with a sentence on what to expect of it, by kinds that know one."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to.
+
+    Attributes:
+        summary: the key numbers by the names that `summary.json` uses.
+        timeline: the spans; None when they were not recorded.
+        files: further files of the run folder by name, each with a function that writes it.
+    """
+
+    summary: dict[str, Any]
+    timeline: Timeline | None
+    files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of run.
+
+    Attributes:
+        unit: what a progress bar counts.
+        success: the status of a run that went as it should.
+        ends: the statuses of runs that came to an end of their own, and need not be run again.
+        model: returns the pydantic model of its arguments.
+        check: raises InputError for arguments that cannot be run.
+        total: how many units a run will take; None where nobody knows.
+        run: carries out (arguments, seed, metrics, progress, announce, log).
+    """
+
+    unit: str
+    success: str
+    ends: frozenset[str]
+    model: Callable[[], type[BaseModel]]
+    check: Callable[[Any], None]
+    total: Callable[[Any], int | None]
+    run: Callable[[Any, int, Any, Progress | None, Announce | None, bool], Outcome]
+
+
+def _train_model() -> type[BaseModel]:
+    from paracosm.training import TrainConfig
+
+    return TrainConfig
+
+
+def _check_train(config: Any) -> None:
+    config.check(config.resolve_cluster())
+
+
+def _updates(config: Any) -> int | None:
+    total: int | None = config.updates if config.until is not None else config.most_updates
+    return total
+
+
+def _train(
+    config: Any,
+    seed: int,
+    metrics: Any,
+    progress: Progress | None,
+    announce: Announce | None,
+    log: bool,
+) -> Outcome:
+    from paracosm.training import train
+
+    result = train(config, seed, metrics, progress, log)
+    recording = result.recording
+    files = {} if recording is None else {"recording.json": recording.save}
+    return Outcome(result.summary, result.timeline, files)
+
+
+def _relax_model() -> type[BaseModel]:
+    from paracosm.relaxation.config import RelaxConfig
+
+    return RelaxConfig
+
+
+def _check_relax(config: Any) -> None:
+    config.check()
+
+
+def _relax(
+    config: Any,
+    seed: int,
+    metrics: Any,
+    progress: Progress | None,
+    announce: Announce | None,
+    log: bool,
+) -> Outcome:
+    from paracosm.relaxation.run import run_relaxation
+
+    if log:
+        raise InputError("a relaxation prints no line for every event: leave the log out")
+    result = run_relaxation(config, seed, metrics, progress, announce)
+    return Outcome(result.summary, result.timeline)
+
+
+KINDS: Mapping[str, Kind] = {
+    "train": Kind(
+        unit="updates",
+        success="done",
+        ends=frozenset({"done", "diverged"}),
+        model=_train_model,
+        check=_check_train,
+        total=_updates,
+        run=_train,
+    ),
+    "relax": Kind(
+        unit="relaxations",
+        success="converged",
+        ends=frozenset({"converged", "stopped", "diverged"}),
+        model=_relax_model,
+        check=_check_relax,
+        total=lambda config: None,
+        run=_relax,
+    ),
+}
+"""By the key of the study, which is the verb of the command line too."""

@@ -1,0 +1,69 @@
+"""How the program finds its verbs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from paracosm.cli import main
+from paracosm.cli.verbs import VERBS
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_every_verb_is_a_function_named_by_its_last_word_and_has_an_example() -> None:
+    for verb, module in VERBS.items():
+        function = getattr(import_module(module), verb.split()[-1])
+        assert f"Example: paracosm {verb}" in " ".join(function.__doc__.split()), verb
+
+
+def test_the_help_of_the_program_names_every_verb(capsys: Capture) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f" {verb} " in printed for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_a_help(verb: str, capsys: Capture) -> None:
+    assert main([*verb.split(), "--help"]) == 0
+    assert f"Usage: paracosm {verb} " in capsys.readouterr().out
+
+
+def test_a_verb_of_two_words_is_found_and_named_in_the_help_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setitem(VERBS, "report trace", "paracosm.cli.trace")  # type: ignore[misc]
+    assert main(["report", "--help"]) == 0
+    assert "paracosm report trace: Write a run's timeline" in capsys.readouterr().out
+    assert main(["report", "trace", "nowhere"]) == 2
+    assert capsys.readouterr().err == "paracosm: nowhere: no such folder\n"
+    assert main(["report", "nowhere"]) == 2
+    assert main(["trace", "report"]) == 2
+    assert "report: no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("trian", "train"), ("relx", "relax")])
+def test_a_misspelt_verb_is_answered_with_the_nearest(
+    typed: str, meant: str, capsys: Capture
+) -> None:
+    assert main([typed]) == 2
+    assert f"Did you mean '{meant}'" in capsys.readouterr().err
+
+
+def loaded(*arguments: str) -> set[str]:
+    """Return the modules that a fresh program has loaded after `arguments`."""
+    program = (
+        "import sys; from paracosm.cli import main; code = main(sys.argv[1:]);"
+        "print(*sys.modules); sys.exit(code)"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+
+
+def test_training_loads_nothing_of_the_other_kinds() -> None:
+    modules = loaded("train", "--timing-only", "--updates", "5", "--quiet")
+    assert "paracosm.training" in modules
+    assert not modules & {"paracosm.relaxation", "pyarrow", "plotly", "matplotlib", "joblib"}
