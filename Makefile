@@ -30,6 +30,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/gradients.py
 	$(BIN)/python benchmarks/lookahead.py
 	$(BIN)/python benchmarks/schedule.py
+	$(BIN)/python benchmarks/relaxation.py
+	$(BIN)/python benchmarks/relaxation_accuracy.py
 
 # The report is tested in a real browser; where Chromium is missing and can be installed, it is.
 browser:

@@ -1,4 +1,4 @@
-"""The programs in README and docs/training.md run as printed."""
+"""The programs in README and the guides run as printed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 def programs(name: str) -> list[str]:
     """Return the Python programs of a document: the blocks that begin with an import."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
-    return [block for block in blocks if block.startswith("from ")]
+    return [block for block in blocks if block.startswith(("from ", "import "))]
 
 
 def test_the_program_of_the_readme_ends_when_figure_7_does(
@@ -23,6 +23,16 @@ def test_the_program_of_the_readme_ends_when_figure_7_does(
     exec(program, {})
     last = capsys.readouterr().out.splitlines()[-1]
     assert float(last) == pytest.approx(0.6)
+
+
+def test_the_programs_of_the_relaxation_guide_run(capsys: pytest.CaptureFixture[str]) -> None:
+    solve, functions = programs("docs/relaxation.md")
+    exec(solve, {})
+    status, residual, *_ = capsys.readouterr().out.split()
+    assert status == "converged"
+    assert float(residual) <= 1e-8
+    exec(functions, {})
+    assert capsys.readouterr().out == "True\n"
 
 
 def test_the_program_of_the_training_guide_trains(capsys: pytest.CaptureFixture[str]) -> None:

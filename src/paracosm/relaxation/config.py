@@ -13,6 +13,7 @@ from paracosm.errors import InputError
 from paracosm.faults import CheckpointPolicy, Fault, parse_checkpoint, parse_faults
 from paracosm.relaxation.detection import parse_detection
 from paracosm.relaxation.methods import Method, parse_method
+from paracosm.relaxation.times import read_spelling
 from paracosm.timing import parse_distribution
 from paracosm.units import parse_bandwidth, parse_duration
 
@@ -49,6 +50,7 @@ def _norm(value: Any) -> Any:
 
 def _time(value: Any) -> Any:
     """Keep durations as the strings that say them best."""
+    value = read_spelling(value)
     if isinstance(value, str) and ".json" in value.split("(", 1)[0]:
         return value
     if isinstance(value, list):
@@ -106,8 +108,8 @@ class RelaxConfig(BaseModel):
     time: Annotated[Time, BeforeValidator(_time)] = Field(
         "normal(10, 1)",
         validate_default=True,
-        description="duration of an update: a distribution, one for each processor, one for each "
-        "phase, or a file of paracosm relax measure",
+        description="duration of an update: a distribution; one for each processor, separated by ;; "
+        'one for each phase, "copy=2, compute=10, update=1"; or a file of paracosm relax measure',
     )
     speeds: list[float] | str | None = Field(
         None, description="relative speed of each processor: 1,1,0.5,... or 3:0.1 for one of them"
@@ -118,7 +120,8 @@ class RelaxConfig(BaseModel):
 
     # On which network.
     memory: Literal["shared", "distributed"] = Field(
-        "shared", description="distributed: halo values travel as messages"
+        "shared",
+        description="distributed: halo values travel as messages, as where a network is given",
     )
     cluster: Path | dict[str, Any] | None = Field(
         None, description="cluster file: its workers are the processors"
@@ -157,6 +160,17 @@ class RelaxConfig(BaseModel):
     timeline: int = Field(
         20_000, ge=0, description="updates that the timeline records, from the first on"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _network_means_messages(cls, given: Any) -> Any:
+        """Who says something about the network has distributed memory in mind."""
+        named = isinstance(given, dict) and any(
+            given.get(key) is not None for key in (*_NETWORK, "cluster")
+        )
+        if named and given.get("memory") is None:
+            return {**given, "memory": "distributed"}
+        return given
 
     @model_validator(mode="after")
     def _consistent(self) -> RelaxConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from paracosm.errors import InputError
 from paracosm.timing import Distribution, parse_distribution
 
-__all__ = ["PHASES", "TimeFunction", "Times", "read_times"]
+__all__ = ["PHASES", "TimeFunction", "Times", "read_spelling", "read_times"]
 
 PHASES = ("copy", "compute", "update")
 
@@ -70,6 +71,7 @@ def read_times(value: Any, processors: int) -> Times:
     Raises:
         InputError: what cannot be read, or the wrong number of distributions.
     """
+    value = read_spelling(value)
     if isinstance(value, Times):
         times = value
     elif _is_file(value):
@@ -91,6 +93,30 @@ def read_times(value: Any, processors: int) -> Times:
             "give one for all, or one for each"
         )
     return times
+
+
+def read_spelling(value: Any) -> Any:
+    """Return what a flag's text spells: a list or a mapping, as a study file would write it.
+
+    "normal(10, 1); normal(20, 1)" is one distribution for each processor, "copy=2, compute=10,
+    update=1, joint=true" one for each phase. Anything else is returned as it is.
+    """
+    if not isinstance(value, str):
+        return value
+    if ";" in value:
+        return [part.strip() for part in value.split(";")]
+    starts = list(_PHASE.finditer(value))
+    if not starts or starts[0].start() != 0:
+        return value
+    ends = [match.start() for match in starts[1:]] + [len(value)]
+    phases: dict[str, Any] = {}
+    for match, end in zip(starts, ends, strict=True):
+        text = value[match.end() : end].strip().rstrip(",").strip()
+        phases[match[1]] = text.lower() == "true" if match[1] == "joint" else text
+    return phases
+
+
+_PHASE = re.compile(r"(?:(?<=,)|^)\s*(copy|compute|update|joint)\s*=")
 
 
 def _is_file(value: Any) -> bool:
