@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["measure"]
 
-_CROWDED = 0.95  # share of a run on a core, below which threads waited for one another
-
 
 def measure(
     problem: Annotated[
@@ -167,7 +165,9 @@ def _show(measurement: Measurement, out: Path | None, drawn: list[Path]) -> None
         say(f"\n{render_table1(solver)}")
     if stencil := table3(measurement):
         say(f"\n{render_table3(stencil)}")
-    if any(case.interruptions.share < _CROWDED for case in measurement.cases):
+    from paracosm.relaxation.threads.times import CROWDED
+
+    if any(case.interruptions.share < CROWDED for case in measurement.cases):
         say(
             "\nThreads lost their cores: durations drawn independently of each other are then "
             "wrong; use fewer threads, a replay, or the run-queue model."

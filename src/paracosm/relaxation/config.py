@@ -108,8 +108,8 @@ class RelaxConfig(BaseModel):
     time: Annotated[Time, BeforeValidator(_time)] = Field(
         "normal(10, 1)",
         validate_default=True,
-        description="duration of an update: a distribution; one for each processor, separated by ;; "
-        'one for each phase, "copy=2, compute=10, update=1"; or a file of paracosm relax measure',
+        description='duration of an update: a distribution; one for each processor ("1; 2"); one '
+        'for each phase ("copy=2, compute=10, update=1"); or a file of paracosm relax measure',
     )
     speeds: list[float] | str | None = Field(
         None, description="relative speed of each processor: 1,1,0.5,... or 3:0.1 for one of them"

@@ -236,7 +236,7 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
         staleness=Staleness(
             mean=float(gauges[STALENESS]) / max(int(updates.sum()), 1),
             most=int(counters[STALEST]),
-            width=a.rules.bin_width,
+            width=1 << a.rules.bin_shift,
             counts=a.tally.staleness.copy(),
         ),
         marks=tuple(_marks(run)),

@@ -34,7 +34,7 @@ def summarise(
     summary: dict[str, Any] = {
         "problem": problem.name,
         "method": "user" if request.method is None else str(request.method),
-        "read": "after the copy" if _reads_after_copy(request) else request.read,
+        "read": "copy" if _reads_after_copy(request) else request.read,
         "synchronous": request.barrier is not None,
         "pattern": "; ".join(pattern.name for _, pattern in request.patterns),
         "memory": "shared" if request.network is None else "distributed",
@@ -116,6 +116,8 @@ def _durations(request: Request) -> dict[str, str]:
     if request.ticks:
         kind += f", rounded to ticks of {1 / request.ticks:g} s"
     known = {"update": kind}
+    if request.times.caution:
+        known["caution"] = request.times.caution
     if request.detection.by == "processor" and request.detection.time is None:
         measured = request.times.residual is not None
         known["residual test"] = "measured" if measured else "assumed as long as an update"

@@ -33,6 +33,7 @@ class Times:
         residual: the same for the residual processor, where it was measured or given.
         function: a function of the user's in place of distributions.
         source: how these durations are known, for the record.
+        caution: why they may not be what they seem; empty if nothing is known against them.
     """
 
     updates: tuple[Phases, ...]
@@ -40,6 +41,7 @@ class Times:
     residual: Phases | None = None
     function: TimeFunction | None = None
     source: str = "assumed"
+    caution: str = ""
 
     @property
     def phases(self) -> int:

@@ -252,10 +252,10 @@ def complete(
         gauges[STALENESS] += staleness
         if staleness > counters[STALEST]:
             counters[STALEST] = staleness
-        tally.staleness[min(staleness // rules.bin_width, tally.staleness.size - 1)] += 1
+        tally.staleness[min(staleness >> rules.bin_shift, tally.staleness.size - 1)] += 1
         if rules.distributed:
             send(iterate, halos, draws, counters, who, instant)
-        if tally.offered[who] >= 0.0:
+        if rules.detect == LOCAL and tally.offered[who] >= 0.0:
             gauges[LOCAL_SUM] += tally.offered[who] - max(tally.contribution[who], 0.0)
             tally.contribution[who] = tally.offered[who]
             tally.offered[who] = -1.0
@@ -285,7 +285,8 @@ def schedule(
 ) -> Any:
     """Begin an update of processor `who`: draw its durations, and set its clock."""
     number = flight.updates[who]
-    if flight.given[who] == flight.given[who]:  # a Python function said it
+    # A duration that a Python function gave is a number.
+    if rules.python_values and flight.given[who] == flight.given[who]:
         total = flight.given[who]
         copied = computed = 0.0
         flight.given[who] = np.nan

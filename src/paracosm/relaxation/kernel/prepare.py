@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil, inf, log2
 from typing import Any
 
 import numpy as np
@@ -214,7 +214,7 @@ def _rules(request: Request, functions: UserFunctions, momentum: float) -> Rules
         component=policy is not None and policy.monitor == "component",
         cost=float(0.0 if policy is None else policy.cost * (request.ticks or 1.0)),
         restore=float(0.0 if policy is None else policy.restore * (request.ticks or 1.0)),
-        bin_width=int(max(1, ceil(8 * request.processors / BINS))),
+        bin_shift=int(max(0, ceil(log2(8 * request.processors / BINS)))),
     )
 
 

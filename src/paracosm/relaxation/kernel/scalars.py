@@ -107,4 +107,4 @@ class Rules(NamedTuple):
     component: bool  # every processor watches its own rows
     cost: float  # seconds of a checkpoint
     restore: float  # seconds of a rollback
-    bin_width: int  # of the staleness histogram
+    bin_shift: int  # a bin of the staleness histogram is 2^shift wide

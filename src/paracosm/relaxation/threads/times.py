@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from paracosm.relaxation.times import Times
     from paracosm.timing import Distribution
 
-__all__ = ["FITS", "times_from_file"]
+__all__ = ["CROWDED", "FITS", "times_from_file"]
 
 FITS = (
     "joint",
@@ -30,6 +30,7 @@ FITS = (
     "best",
 )
 _OPTIONS = ("variant", "threads", "fit")
+CROWDED = 0.95  # share of a run on a core, below which threads waited for one another
 
 
 def times_from_file(spec: str, processors: int) -> Times:
@@ -63,7 +64,25 @@ def times_from_file(spec: str, processors: int) -> Times:
         joint=fit == "joint",
         residual=residual,
         source=f"measured: {path.name}, {case.variant} with {case.threads} threads, {fit}",
+        caution=_caution(case, processors),
     )
+
+
+def _caution(case: Case, processors: int) -> str:
+    """Say what speaks against drawing these durations independently, for so many processors."""
+    cautions = []
+    if case.interruptions.share < CROWDED:
+        cautions.append(
+            f"the measured threads had a core for {case.interruptions.share:.0%} of the time only, "
+            "so their durations depend on each other and independent draws are wrong: replay the "
+            "run, or use the run queue"
+        )
+    if case.threads != processors:
+        cautions.append(
+            f"measured with {case.threads} threads, whose blocks are of another size than those of "
+            f"{processors} processors"
+        )
+    return "; ".join(cautions)
 
 
 def _parsed(spec: str) -> tuple[Path, Mapping[str, str]]:

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from paracosm.errors import InputError, unknown
+from paracosm.expression import parse_expression, read_literal
 from paracosm.training.algorithms.ad_psgd import ADPSGD
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.asgd import ASGD
@@ -21,7 +22,6 @@ from paracosm.training.algorithms.softsync import SoftSync
 from paracosm.training.algorithms.ssgd import SSGD
 from paracosm.training.algorithms.ssp import SSP
 from paracosm.training.algorithms.staleness_aware import StalenessAware
-from paracosm.expression import parse_expression, read_literal
 
 __all__ = ["ALGORITHMS", "parse_algorithm"]
 
