@@ -91,9 +91,7 @@ def ask_durations(run: Run) -> None:
         return
     a = run.arrays
     leaves = a.clock.key.size // 2
-    for who in range(run.request.processors):
-        if a.flight.given[who] == a.flight.given[who]:
-            continue
+    for who in np.flatnonzero(np.isnan(a.flight.given[: run.request.processors])).tolist():
         # Whose update is in flight has its duration already: the next one is asked for.
         in_flight = a.clock.key[leaves + who] < inf
         number = int(a.flight.updates[who]) + int(in_flight)

@@ -51,6 +51,7 @@ def check_request(request: Request) -> None:
     """
     problem, stop, policy = request.problem, request.stop, request.checkpoint
     count, own_rows = request.processors, request.choose is not None
+    own_blocks = not own_rows and all(p.choice == "fixed" for _, p in request.patterns)
     conflicts = (
         (
             stop.error is not None and problem.solution is None,
@@ -86,10 +87,14 @@ def check_request(request: Request) -> None:
             "block-jacobi solves the equations of fixed blocks: not with a pattern that changes",
         ),
         (
-            own_rows
-            and policy is not None
-            and (policy.scope, policy.monitor) != ("all", "residual"),
-            "a policy that looks at blocks needs a pattern of blocks, not a function",
+            not own_blocks and policy is not None and _looks_at_blocks(policy),
+            "a policy that looks at blocks needs a pattern in which each processor keeps its own",
+        ),
+        (
+            request.detection.by == "local"
+            and (not own_blocks or isinstance(request.method, Coordinate)),
+            "a local residual test adds up the blocks: each processor has to keep its own, and to "
+            "relax all of it at every update",
         ),
         (
             request.network is not None and (own_rows or len(request.patterns) > 1),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def _pointer(kind: str, function: Any, signature: Any, otherwise: Function) -> A
     if not _is_compiled(function):
         return numba.cfunc(signature, cache=True)(otherwise)
     try:
-        return numba.cfunc(signature)(function.py_func)
+        return _compiled_pointer(function, signature)
     except numba.core.errors.NumbaError as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(
@@ -108,6 +109,14 @@ def _pointer(kind: str, function: Any, signature: Any, otherwise: Function) -> A
         ) from None
 
 
+@lru_cache(maxsize=64)
+def _compiled_pointer(function: Any, signature: Any) -> Any:
+    import numba
+
+    return numba.cfunc(signature)(function.py_func)
+
+
+@lru_cache(maxsize=64)
 def _ignoring_matrix(function: Any) -> Any:
     """Return the compiled map (x, rows, out) as an update function, which gets A and b besides."""
     import numba

@@ -247,6 +247,8 @@ def complete(
             flight.values, flight.slot[who],
         )  # fmt: skip
         staleness = counters[UPDATES] - flight.read_at[who]
+        if rules.barrier >= 0.0:
+            staleness = 0  # all of a sweep are written at once, whatever the order here
         counters[UPDATES] += 1
         counters[RELAXATIONS] += end - first
         gauges[STALENESS] += staleness

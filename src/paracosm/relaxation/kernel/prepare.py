@@ -112,11 +112,7 @@ def prepare(request: Request, functions: UserFunctions) -> Arrays:
     return Arrays(
         rules=_rules(request, functions, momentum),
         matrix=_matrix(request),
-        rows=Rows(
-            problem.A.indptr.astype(np.int64),
-            problem.A.indices.astype(np.int32),
-            problem.A.data.copy(),
-        ),
+        rows=_rows(request, functions),
         blocks=blocks,
         factors=block_factors(problem.A, pattern)
         if isinstance(method, BlockJacobi)
@@ -216,6 +212,14 @@ def _rules(request: Request, functions: UserFunctions, momentum: float) -> Rules
         restore=float(0.0 if policy is None else policy.restore * (request.ticks or 1.0)),
         bin_shift=int(max(0, ceil(log2(8 * request.processors / BINS)))),
     )
+
+
+def _rows(request: Request, functions: UserFunctions) -> Rows:
+    """Return the rows of A, if somebody reads them."""
+    if not functions.compiled_values:
+        return Rows(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
+    A = request.problem.A
+    return Rows(A.indptr.astype(np.int64), A.indices.astype(np.int32), A.data.copy())
 
 
 def _interval(request: Request) -> float:
