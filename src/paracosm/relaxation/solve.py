@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
-from paracosm.relaxation.methods import BlockJacobi
+from paracosm.relaxation.methods import BlockJacobi, Coordinate
 from paracosm.relaxation.request import Request
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def check_request(request: Request) -> None:
         (
             request.detection.by == "local"
             and (not own_blocks or isinstance(request.method, Coordinate)),
-            "a local residual test adds up the blocks: each processor has to keep its own, and to "
-            "relax all of it at every update",
+            "a local residual test adds up blocks: each processor has to keep and relax a whole one",
         ),
         (
             request.network is not None and (own_rows or len(request.patterns) > 1),
