@@ -72,6 +72,8 @@ def run_relaxation(
     Raises:
         InputError: if the configuration cannot be used.
     """
+    from paracosm.relaxation.kernel.compiled import is_on_disk
+    from paracosm.relaxation.kernel.loop import advance
     from paracosm.relaxation.spectrum_of import spectrum_of
     from paracosm.relaxation.timeline_of import timeline_of
 
@@ -79,6 +81,8 @@ def run_relaxation(
     radius = spectrum_of(request)
     if announce is not None and radius is not None:
         announce(radius.sentence)
+    if announce is not None and not is_on_disk(advance):
+        announce("compiling the simulator, once on this machine: half a minute")
     started = time.perf_counter()
 
     last = -1

@@ -93,7 +93,7 @@ def check_request(request: Request) -> None:
         (
             request.detection.by == "local"
             and (not own_blocks or isinstance(request.method, Coordinate)),
-            "a local residual test adds up blocks: each processor has to keep and relax a whole one",
+            "a local residual test adds up blocks: each processor has to keep and relax its own",
         ),
         (
             request.network is not None and (own_rows or len(request.patterns) > 1),

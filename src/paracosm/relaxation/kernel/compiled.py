@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import numba
 
-__all__ = ["compiled", "inlined"]
+__all__ = ["compiled", "inlined", "is_on_disk"]
 
 # None of these functions makes an array: without Numba's run time there is no counting of
 # references, which cost more than the arithmetic.
@@ -30,3 +31,9 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     arrays, and costs more than the event.
     """
     return cast(Callable[..., Any], _njit(inline="always", **_OPTIONS)(function))
+
+
+def is_on_disk(function: Any) -> bool:
+    """Say whether a compiled version of `function` is on disk; it may be of an older source."""
+    folder = Path(function.stats.cache_path)
+    return any(folder.glob(f"*{function.py_func.__name__}-*.nbi"))
