@@ -1,0 +1,131 @@
+"""`paracosm relax tune` as its users call it: what it prints, writes and returns."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from paracosm.cli import main
+
+Capture = pytest.CaptureFixture[str]
+FLAGS = [
+    "relax", "tune", "--problem", "laplace2d:5", "--processors", "3",
+    "--fault", "uniform(-100, 100) every 200s",
+]  # fmt: skip
+SPACE = ["--tune", "alpha=1.05..20, omega=1..500"]
+SEARCH = [*SPACE, "--seeds", "3", "--trials", "5"]
+COST = ["--checkpoint", "cost=1s"]
+PROGRAM = "import sys; from paracosm.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def test_a_search_prints_the_best_with_its_spread_and_leaves_its_files(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "tune"
+    assert main([*FLAGS, *SEARCH, *COST, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    record = json.loads((out / "tuning.json").read_text())
+    best = record["best"]
+    assert f'--checkpoint "{best["checkpoint"]}"' in printed
+    median = best["in_search"]["time_over_fault_free"]["median"]
+    assert f"the best {median:.3f} times as long" in printed
+    for words in ("quartiles", "without checkpoints", "Young's interval", "Daly's interval"):
+        assert words in printed
+    assert "Fresh seeds, 3 to 5" in printed
+    assert printed.endswith(f"landscape: {out / 'landscape.png'}\n")
+    assert {path.name for path in out.iterdir()} == {"tuning.json", "trials.csv", "landscape.png"}
+    assert record["relax"]["problem"] == "laplace2d:5"
+
+
+def test_the_policy_that_is_printed_runs_as_it_did_in_the_search(capsys: Capture) -> None:
+    assert main([*FLAGS, *SEARCH[:2], "--seeds", "1", "--trials", "2", *COST, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    best = json.loads(captured.out)["best"]
+    again = ["relax", *FLAGS[2:], "--checkpoint", best["checkpoint"], "--json"]
+    assert main(again) == 0
+    time_again = json.loads(capsys.readouterr().out)["virtual_time"]
+    assert time_again == best["in_search"]["time"]["median"]
+
+
+def test_a_study_file_says_what_flags_say(tmp_path: Path, capsys: Capture) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(
+        "relax: {problem: 'laplace2d:5', processors: 3, fault: 'uniform(-100, 100) every 200s',"
+        " checkpoint: {cost: 1s}}"
+    )
+    assert main(["relax", "tune", str(study), *SEARCH, "--json"]) == 0
+    by_file = json.loads(capsys.readouterr().out)
+    assert main([*FLAGS, *SEARCH, *COST, "--json"]) == 0
+    assert by_file == json.loads(capsys.readouterr().out)
+
+
+def test_a_search_without_success_is_exit_code_one(capsys: Capture) -> None:
+    hopeless = ["--tune", "alpha=0.9..1, omega=1..5", "--seeds", "2", "--trials", "2"]
+    assert main([*FLAGS, *hopeless]) == 1
+    assert "No trial's median run converged" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (FLAGS, "--tune: say what to vary"),
+        ([*FLAGS, "--tune", "alfa=1..2"], 'did you mean "alpha"?'),
+        ([*FLAGS, "--tune", "alpha=1.05..2"], "omega"),
+        ([*FLAGS, *SEARCH, "--checkpoint", "alpha=2"], "alpha is to be tuned: leave it out"),
+        ([*FLAGS[:4], *SEARCH], "give a fault"),
+        ([*FLAGS, *SEARCH, "--method", "jacoby"], 'did you mean "jacobi"?'),
+        ([*FLAGS, *SEARCH, "--limit", "1"], "limit"),
+        ([*FLAGS, *SEARCH, "--json", "--quiet"], "--json prints and --quiet does not"),
+        ([*FLAGS, *SEARCH, "--force"], "give --out as well"),
+        ([*FLAGS, *SEARCH, "--timeline", "5"], "timeline"),
+    ],
+)
+def test_bad_input_is_one_line_on_standard_error_and_exit_code_two(
+    arguments: list[str], message: str, capsys: Capture
+) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_folder_is_kept_unless_forced_and_gone_where_nothing_came_of_it(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "tune"
+    endless = [*FLAGS, *SEARCH, "--max-sweeps", "1", "--out", str(out)]
+    assert main(endless) == 2
+    assert "does not converge" in capsys.readouterr().err
+    assert not out.exists()
+    out.mkdir()
+    (out / "mine").touch()
+    assert main([*FLAGS, *SEARCH, "--out", str(out)]) == 2
+    assert "not empty" in capsys.readouterr().err
+    assert main([*FLAGS, *SEARCH, "--out", str(out), "--force", "--quiet"]) == 0
+    assert (out / "mine").exists()
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_an_interrupted_search_keeps_the_best_so_far(tmp_path: Path) -> None:
+    out = tmp_path / "tune"
+    command = [*FLAGS, *SPACE, "--trials", "100000", "--out", str(out)]
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *command], stdout=subprocess.PIPE, text=True
+    ) as process:
+        time.sleep(15)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert printed.startswith("Interrupted: the best so far, not validated.")
+    assert json.loads((out / "tuning.json").read_text())["status"] == "interrupted"
+    assert (out / "landscape.png").exists()

@@ -1,0 +1,348 @@
+"""Tuning: the search finds what is known to be best, and says honestly how good it is."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paracosm.errors import InputError, MissingExtraError
+from paracosm.faults import CheckpointPolicy
+from paracosm.relaxation import RelaxConfig, run_relaxation
+from paracosm.study.tuning import count_runs, tune
+from paracosm.study.tuning_files import claim_folder, write_tuning
+from paracosm.study.tuning_result import Tuning
+from paracosm.study.tuning_runs import Setting, Simulations
+from paracosm.study.tuning_space import Parameter, complete_checkpoint, parse_space
+
+FAULT = ["uniform(-100, 100) every 1000s"]
+
+
+def config(**changes: object) -> RelaxConfig:
+    """The case of the notes' section 4 with many faults, unless `changes` say otherwise."""
+    case: dict[str, object] = {"problem": "laplace2d:10", "processors": 10, "time": "normal(10, 1)"}
+    return RelaxConfig.model_validate({**case, "fault": FAULT, **changes})
+
+
+# ---------------------------------------------------------------------- what is varied
+
+
+def test_a_space_is_read_as_it_is_written() -> None:
+    assert parse_space("alpha=1.05..20, omega=500ms..2min,processors=4..64") == (
+        Parameter("alpha", 1.05, 20.0),
+        Parameter("omega", 0.5, 120.0),
+        Parameter("processors", 4, 64),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", 'cannot read ""'),
+        ("alpha", 'cannot read "alpha"'),
+        ("alpha=2", 'cannot read "alpha=2"'),
+        ("alpha=1..2, alpha=2..3", "alpha is given twice"),
+        ("alhpa=1..2", 'did you mean "alpha"?'),
+        ("alpha=2..1", "ascending"),
+        ("alpha=0..1", "above 0"),
+        ("omega=1..inf", "finite"),
+        ("omega=1kg..2", "kg"),
+        ("processors=1.5..4", "whole numbers"),
+    ],
+)
+def test_a_space_that_cannot_be_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=r"^[^\n]*$") as refused:
+        parse_space(text)
+    assert message in str(refused.value)
+
+
+@given(
+    name=st.sampled_from(["alpha", "relaxation"]),
+    low=st.floats(0.01, 10),
+    width=st.floats(0.1, 100),
+    share=st.floats(0, 1),
+)
+def test_a_value_lies_where_its_share_says(
+    name: str, low: float, width: float, share: float
+) -> None:
+    parameter = Parameter(name, low, low + width)
+    value = parameter.at(share)
+    assert parameter.low <= value <= parameter.high
+    # Rounding to four digits moves a value by a factor of 1 + 5e-4 at most.
+    range_of_share = math.log(1 + width / low) if name == "alpha" else width / parameter.high
+    assert parameter.share(value) == pytest.approx(share, abs=6e-4 / range_of_share)
+
+
+def test_the_middle_of_a_logarithmic_range_is_the_geometric_mean() -> None:
+    assert Parameter("omega", 1, 100).at(0.5) == 10
+    assert Parameter("relaxation", 1, 2).at(0.5) == 1.5
+    assert Parameter("processors", 2, 32).at(0.5) == 8
+
+
+def test_a_checkpoint_is_completed_with_what_is_tuned() -> None:
+    space = parse_space("alpha=1.5..3, omega=2..3")
+    assert complete_checkpoint(None, space) == "alpha=1.5, omega=2"
+    assert complete_checkpoint("cost=1s", space[1:]) == "cost=1s, omega=2"
+    assert complete_checkpoint("alpha=2, omega=1", parse_space("relaxation=1..2")) == (
+        "alpha=2, omega=1"
+    )
+    with pytest.raises(InputError, match="alpha is to be tuned: leave it out"):
+        complete_checkpoint("alpha=2, cost=1", space)
+
+
+# ---------------------------------------------------------------------- the runs
+
+
+def test_a_run_is_that_of_the_same_seed_and_flags() -> None:
+    runs = Simulations(config())
+    found = runs.outcomes(Setting(CheckpointPolicy(2, 10)), (3, 5))
+    for index, seed in enumerate((3, 5)):
+        single = run_relaxation(config(checkpoint="alpha=2, omega=10"), seed)
+        free = run_relaxation(config(fault=None), seed)
+        assert found.times[index] == single.summary["virtual_time"]
+        assert found.ratios[index] == found.times[index] / free.summary["virtual_time"]
+    assert found.converged.all()
+
+
+def test_a_fault_at_a_random_time_strikes_when_it_does_alone() -> None:
+    changes = {"fault": ["uniform(-100, 100) at random"]}
+    runs = Simulations(config(**changes))
+    found = runs.outcomes(Setting(), (0, 1))
+    for index, seed in enumerate((0, 1)):
+        single = run_relaxation(config(**changes), seed)
+        assert found.times[index] == single.summary["virtual_time"]
+
+
+def test_what_does_not_converge_counts_as_if_it_had_at_the_limit() -> None:
+    runs = Simulations(config(), limit=3)
+    seeds = range(4)
+    found = runs.outcomes(Setting(CheckpointPolicy(1, 10)), seeds)
+    assert not found.converged.any()
+    assert found.failures == 1
+    assert found.ratios == pytest.approx(np.full(4, 3))
+    # The median is known after three of four.
+    assert runs.outcomes(Setting(CheckpointPolicy(1, 10)), seeds, whole=False).ratios.size == 3
+    capped = Simulations(config(max_time="5000s"), limit=3)
+    found = capped.outcomes(Setting(CheckpointPolicy(1, 10)), seeds)
+    assert found.times.tolist() == [
+        min(5000, 3 * time) for time in capped.fault_free(seeds).tolist()
+    ]
+
+
+def test_an_update_takes_time_in_proportion_to_its_rows() -> None:
+    # Synchronous Jacobi makes the same sweeps however its rows are dealt.
+    runs = Simulations(config(fault=None, synchronous=True, time="constant(10)"))
+    for processors in (5, 20):
+        found = runs.outcomes(Setting(processors=processors), (0, 1))
+        assert found.ratios == pytest.approx(np.full(2, 10 / processors))
+    # Blocks of half the rows take half the time.
+    case = {"fault": None, "processors": 4, "synchronous": True}
+    coarse = config(**case, time="constant(10)", pattern="rotating(blocks=4)")
+    fine = config(**case, time="constant(5)", pattern="rotating(blocks=8)")
+    found = Simulations(coarse).outcomes(Setting(blocks=8), (0,))
+    assert found.times[0] == run_relaxation(fine, 0).summary["virtual_time"]
+
+
+# ---------------------------------------------------------------------- the search
+
+
+def test_sor_on_one_processor_is_tuned_to_youngs_omega() -> None:
+    # Young (1954): 2 / (1 + sin(pi h)) for the 5-point Laplacian in natural order.
+    case = config(fault=None, processors=1, time="constant(1)", method="sor(1.2)", rhs="ones")
+    found = tune(case, parse_space("relaxation=1..1.95"), seeds=1, trials=30)
+    assert found.best.values["relaxation"] == pytest.approx(
+        2 / (1 + math.sin(math.pi / 11)), abs=0.05
+    )
+    assert found.validation.keys() == {"best"}
+    assert found.validation["best"].ratio.median < 0.4
+    assert found.suggestions == {}
+
+
+@pytest.fixture(scope="module")
+def landscape() -> Tuning:
+    """Checkpoints that cost, x read at completion: the notes' case, and bad alphas besides."""
+    case = config(checkpoint="alpha=2, omega=10, cost=1s", read="completion")
+    return tune(case, parse_space("alpha=0.95..20, omega=1..500"), seeds=8, trials=24)
+
+
+def test_the_best_policy_costs_little_and_no_policy_costs_much(landscape: Tuning) -> None:
+    assert landscape.status == "done"
+    assert landscape.validation["best"].ratio.median < 1.1
+    assert landscape.validation["best"].failures == 0
+    assert landscape.validation["no checkpoints"].ratio.median > 2
+    assert set(landscape.seeds).isdisjoint(landscape.fresh_seeds)
+
+
+def test_alpha_at_most_one_fails_and_from_1_11_to_10_is_fine(landscape: Tuning) -> None:
+    for trial in landscape.trials:
+        if trial.values["alpha"] <= 1:
+            assert trial.measured.failures > 0.5
+        if 1.11 <= trial.values["alpha"] <= 10:
+            assert trial.measured.failures == 0
+            # First order: one checkpoint every omega, and half of it lost at every fault.
+            omega = trial.values["omega"]
+            expected = 1 + 1 / omega + omega / 2 / 1000
+            assert trial.measured.ratio.median == pytest.approx(expected, rel=0.08)
+
+
+def test_the_best_omega_is_near_youngs_where_checkpoints_cost(landscape: Tuning) -> None:
+    assert landscape.suggestions["young"] == pytest.approx(math.sqrt(2 * 1 * 1000), rel=1e-3)
+    ratio = landscape.best.values["omega"] / landscape.suggestions["young"]
+    assert 1 / 2.5 < ratio < 2.5
+    young = landscape.validation["young"].ratio.median
+    assert landscape.validation["best"].ratio.median < 1.03 * young
+
+
+def test_the_best_is_the_least_of_all_and_its_neighbours_are_named(landscape: Tuning) -> None:
+    least = min(trial.measured.ratio.median for trial in landscape.trials)
+    assert landscape.best.measured.ratio.median == least
+    near = [t for t in landscape.trials if t.measured.ratio.median <= 1.01 * least]
+    for name, (low, high) in landscape.near_best.items():
+        values = [trial.values[name] for trial in near]
+        assert (low, high) == (min(values), max(values))
+
+
+SMALL = {"problem": "laplace2d:5", "processors": 3, "fault": ["uniform(-100, 100) every 200s"]}
+SPACE = "alpha=1.05..20, omega=1..500"
+
+
+def small(seed: int = 0, jobs: int = 1, ran: Callable[[int], None] | None = None) -> Tuning:
+    case = config(**SMALL)
+    return tune(case, parse_space(SPACE), seeds=4, trials=8, seed=seed, jobs=jobs, ran=ran)
+
+
+def test_a_search_can_be_made_again_and_counts_its_runs() -> None:
+    counted: list[int] = []
+    first, second = small(ran=counted.append), small()
+    assert first == second
+    assert small(seed=1) != first
+    assert sum(counted) == count_runs(config(**SMALL), parse_space(SPACE), 4, 8)
+
+
+@pytest.mark.slow
+def test_several_jobs_find_what_one_does() -> None:
+    assert small(jobs=2) == small()
+
+
+def test_an_interrupt_keeps_the_best_so_far() -> None:
+    counted = 0
+
+    def interrupting(count: int) -> None:
+        nonlocal counted
+        counted += count
+        if counted >= 4 * 5 + 2:  # without faults, four trials, and half of the fifth
+            raise KeyboardInterrupt
+
+    found = small(ran=interrupting)
+    assert found.status == "interrupted"
+    assert len(found.trials) == 4
+    assert found.trials == small().trials[:4]
+    assert found.validation == {}
+
+
+def test_an_interrupt_before_the_first_trial_leaves_nothing() -> None:
+    def interrupting(count: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small(ran=interrupting)
+
+
+def test_a_search_without_success_says_so() -> None:
+    found = tune(config(**SMALL), parse_space("alpha=0.9..1, omega=1..5"), seeds=3, trials=3)
+    assert found.status == "failed"
+    assert any("stagnates" in sentence for sentence in found.remarks())
+
+
+def test_optuna_says_nothing_and_is_left_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    small()
+    assert capsys.readouterr() == ("", "")
+    assert optuna.logging.get_verbosity() == before
+
+
+def test_without_optuna_the_command_that_installs_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "paracosm\[tune\]"'):
+        small()
+
+
+@pytest.mark.parametrize(
+    ("changes", "space", "message"),
+    [
+        ({"fault": None}, SPACE, "give a fault"),
+        ({}, "alpha=1.05..2", "omega: give it in the checkpoint policy"),
+        ({"timeline": 3}, SPACE, "timeline: a tuning records none"),
+        ({"tolerance": None, "max_time": 10}, SPACE, "needs a tolerance"),
+        ({"method": "richardson(0.5)"}, SPACE, "without any fault the iteration does not converge"),
+        ({"max_sweeps": 2}, SPACE, "without any fault the iteration does not converge"),
+        ({"tolerance": 10.0}, SPACE, "nothing to tune"),
+        ({"method": "sor"}, "relaxation=0.5..2", "sor: omega must be above 0 and below 2"),
+        ({}, "processors=4..200", "200"),
+        ({"speeds": "0:0.5"}, "processors=4..8", "speeds says how many there are"),
+        ({}, "blocks=4..8", "patterns random and rotating"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(
+    changes: dict[str, object], space: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=r"^[^\n]*$") as refused:
+        tune(config(**changes), parse_space(space), seeds=2, trials=2)
+    assert message in str(refused.value)
+
+
+# ---------------------------------------------------------------------- the files
+
+
+def test_the_files_hold_the_search(tmp_path: Path, landscape: Tuning) -> None:
+    claim_folder(tmp_path / "tune", force=False)
+    write_tuning(landscape, tmp_path / "tune", {"problem": "laplace2d:10"})
+    record = json.loads((tmp_path / "tune" / "tuning.json").read_text())
+    assert record["best"]["alpha"] == landscape.best.values["alpha"]
+    assert record["relax"] == {"problem": "laplace2d:10"}
+    assert record["environment"]["seed"] == 0
+    with (tmp_path / "tune" / "trials.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(row["omega"]) for row in rows] == [
+        trial.values["omega"] for trial in landscape.trials
+    ]
+    assert min(float(row["time_over_fault_free"]) for row in rows) == (
+        landscape.best.measured.ratio.median
+    )
+    with pytest.raises(InputError, match="not empty"):
+        claim_folder(tmp_path / "tune", force=False)
+    (tmp_path / "tune" / "mine").touch()
+    claim_folder(tmp_path / "tune", force=True)
+    assert [path.name for path in (tmp_path / "tune").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        "omega=1..500",
+        "alpha=0.9..1, omega=1..5",
+        "alpha=1.05..9, omega=1..500, relaxation=0.5..1.05",
+    ],
+)
+def test_every_landscape_can_be_drawn(tmp_path: Path, space: str) -> None:
+    from matplotlib.image import imread
+
+    policy = "alpha=2, omega=10, cost=1s"
+    found = tune(config(**SMALL, checkpoint=policy), parse_space(space), seeds=2, trials=4)
+    write_tuning(found, tmp_path, {})
+    pixels = imread(tmp_path / "landscape.png")
+    panels = len(found.space) + (len(found.space) > 1)
+    assert pixels.shape[1] > 400 * panels
+    assert pixels.std() > 0.05  # not empty
