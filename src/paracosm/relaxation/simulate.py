@@ -155,15 +155,7 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
 
 
 def _advance(run: Run, until: float, most: float) -> int:
-    a, functions = run.arrays, run.functions
-    return int(
-        advance(
-            a.rules, a.matrix, a.rows, a.blocks, a.factors, a.iterate, a.clock, a.flight, a.tally,
-            a.halos, a.checkpoint, a.history, a.spans, a.draws, a.phase_rows, a.streams, a.choices,
-            a.counters, a.gauges, float(until / run.unit), float(min(most, 2.0**62)),
-            functions.update, functions.choose, functions.time,
-        )
-    )  # fmt: skip
+    return int(advance(run.arrays.state(), float(until / run.unit), float(min(most, 2.0**62))))
 
 
 def _next_slice(size: int, seconds: float) -> int:
@@ -182,10 +174,7 @@ def _from_outside(run: Run, until: float) -> Ending:
     if not run.agenda or run.agenda[0].time > stop.time:
         return "stopped", f"stopped at virtual time {stop.time:g} s"
     heapq.heappop(run.agenda).act()
-    answer = observe(
-        a.rules, a.matrix, a.blocks, a.iterate, a.flight, a.tally, a.checkpoint, a.history,
-        a.counters, a.gauges,
-    )  # fmt: skip
+    answer = observe(a.state())
     return _judge(run, answer) if answer in (DETECTED, DIVERGED) else None
 
 

@@ -82,15 +82,8 @@ class Run:
 
 def begin_update(run: Run, who: int) -> None:
     """Let a processor read, now, and compute."""
-    a, functions = run.arrays, run.functions
-    while (
-        begin(
-            a.rules, a.matrix, a.rows, a.blocks, a.factors, a.iterate, a.flight, a.tally, a.halos,
-            a.draws, a.choices, a.counters, a.gauges, functions.update, functions.choose, who,
-            float(a.gauges[NOW]),
-        )
-        != GO_ON
-    ):  # fmt: skip
+    a = run.arrays
+    while begin(a.state(), who, float(a.gauges[NOW])) != GO_ON:
         grow(a)
 
 
@@ -100,11 +93,7 @@ def schedule_update(run: Run, who: int) -> None:
     Raises:
         InputError: for a duration that cannot be.
     """
-    a = run.arrays
-    answer = schedule(
-        a.rules, a.clock, a.flight, a.spans, a.draws, a.phase_rows, a.streams, a.counters, a.gauges,
-        run.functions.time, who, float(a.gauges[NOW]),
-    )  # fmt: skip
+    answer = schedule(run.arrays.state(), who, float(run.arrays.gauges[NOW]))
     if answer != GO_ON:
         raise bad_time(run, answer)
 

@@ -156,8 +156,8 @@ def _spread_matrix(run: Run) -> None:
     A = csc_array((a.matrix.data, a.matrix.row, a.matrix.pointer), shape).tocsr()
     A.sort_indices()
     run.A = A
-    if a.rows.data.size:
-        a.rows.data[:] = A.data
+    if a.rows_of_a.data.size:
+        a.rows_of_a.data[:] = A.data
     if a.rules.distributed:
         a.halos.data[:] = A.data
     if run.request.method is not None:

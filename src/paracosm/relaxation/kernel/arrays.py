@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from paracosm.relaxation.kernel.scalars import Rules
+from paracosm.timing.compiled import Draws
 
 __all__ = [
     "Blocks",
@@ -19,6 +22,7 @@ __all__ = [
     "Matrix",
     "Rows",
     "Spans",
+    "State",
     "Tally",
 ]
 
@@ -255,3 +259,40 @@ class Spans(NamedTuple):
 
     processor: NDArray[np.int32]
     times: Floats
+
+
+class State(NamedTuple):
+    """Everything that the loop works on: `s` in its functions.
+
+    Attributes:
+        rules: what stays the same during a run.
+        rows_of_a: for update functions of the user's, empty without a compiled one.
+        draws, phase_rows: the distributions, and which of them each processor's phases draw from,
+            shape (p + 1, phases); the last row is the residual processor's.
+        streams, choices: keys of each processor's streams of random numbers, shape (p + 1,).
+        counters, gauges: the run's own numbers, named in `scalars.py`.
+        update, pattern, time: compiled functions of the user's, or ones that are never called.
+    """
+
+    rules: Rules
+    matrix: Matrix
+    rows_of_a: Rows
+    blocks: Blocks
+    factors: Factors
+    iterate: Iterate
+    clock: Clock
+    flight: Flight
+    tally: Tally
+    halos: Halos
+    checkpoint: Checkpoint
+    history: History
+    spans: Spans
+    draws: Draws
+    phase_rows: Integers
+    streams: NDArray[np.uint64]
+    choices: NDArray[np.uint64]
+    counters: Integers
+    gauges: Floats
+    update: Any
+    pattern: Any
+    time: Any

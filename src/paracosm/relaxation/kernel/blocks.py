@@ -14,25 +14,14 @@ JACOBI, MOMENTUM, SWEEP, SOLVE, USER = range(5)
 
 
 @inlined
-def propose(
-    method: Any,
-    momentum: Any,
-    matrix: Any,
-    factors: Any,
-    iterate: Any,
-    residual: Any,
-    block: Any,
-    rows: Any,
-    first: Any,
-    end: Any,
-    values: Any,
-    slot: Any,
-) -> None:
+def propose(s: Any, who: Any, residual: Any, rows: Any, first: Any, end: Any) -> None:
     """Compute new values for `rows[first:end]` from the iterate and the residual as read.
 
     Eq. (8) of the paper, x_i = (b_i - sum over j != i of a_ij x_j) / a_ii, is x_i + r_i / a_ii.
     """
-    x, gain = iterate.x, matrix.gain
+    rules, iterate, values, slot = s.rules, s.iterate, s.flight.values, s.flight.slot[who]
+    x, gain = iterate.x, s.matrix.gain
+    method = rules.method
     if method == JACOBI:
         for place in range(first, end):
             row = rows[place]
@@ -41,12 +30,13 @@ def propose(
         previous = iterate.previous
         for place in range(first, end):
             row = rows[place]
-            carried = momentum * (x[row] - previous[row])
+            carried = rules.momentum * (x[row] - previous[row])
             values[slot + place - first] = x[row] + gain[row] * residual[row] + carried
     elif method == SWEEP:
-        _sweep(matrix, iterate, residual, rows, first, end, values, slot)
+        _sweep(s.matrix, s.iterate, residual, rows, first, end, values, slot)
     elif method == SOLVE:
-        _solve(factors, iterate, residual, block, rows, first, end, values, slot)
+        block = s.flight.block[who]
+        _solve(s.factors, s.iterate, residual, block, rows, first, end, values, slot)
 
 
 @compiled
@@ -109,26 +99,17 @@ def _solve(
 
 
 @inlined
-def commit(
-    method: Any,
-    matrix: Any,
-    iterate: Any,
-    rows: Any,
-    first: Any,
-    end: Any,
-    values: Any,
-    slot: Any,
-) -> Any:
+def commit(s: Any, who: Any, rows: Any, first: Any, end: Any) -> Any:
     """Write new values, and what they do to the residual; return the change of its square."""
-    if method == MOMENTUM:
+    x, residual, values, slot = s.iterate.x, s.iterate.residual, s.flight.values, s.flight.slot[who]
+    if s.rules.method == MOMENTUM:
         for place in range(first, end):
-            iterate.previous[rows[place]] = iterate.x[rows[place]]
-    if matrix.pointer.size == 0 and matrix.coefficients.size == 0:
-        return _commit_map(iterate, rows, first, end, values, slot)
-    if matrix.coefficients.size > 0:
-        return _commit_stencil(matrix, iterate, rows, first, end, values, slot)
-    x, residual = iterate.x, iterate.residual
-    pointer, index, data = matrix.pointer, matrix.row, matrix.data
+            s.iterate.previous[rows[place]] = x[rows[place]]
+    pointer, index, data = s.matrix.pointer, s.matrix.row, s.matrix.data
+    if pointer.size == 0:
+        if s.matrix.coefficients.size == 0:
+            return _commit_map(s.iterate, rows, first, end, values, slot)
+        return _commit_stencil(s.matrix, s.iterate, rows, first, end, values, slot)
     change = 0.0
     for place in range(first, end):
         row = rows[place]

@@ -67,46 +67,17 @@ __all__ = ["advance", "begin", "schedule"]
 
 
 @compiled
-def advance(
-    rules: Any,
-    matrix: Any,
-    rows_of_a: Any,
-    blocks: Any,
-    factors: Any,
-    iterate: Any,
-    clock: Any,
-    flight: Any,
-    tally: Any,
-    halos: Any,
-    checkpoint: Any,
-    history: Any,
-    spans: Any,
-    draws: Any,
-    phase_rows: Any,
-    streams: Any,
-    choices: Any,
-    counters: Any,
-    gauges: Any,
-    until: Any,
-    most: Any,
-    update: Any,
-    pattern: Any,
-    time: Any,
-) -> Any:
+def advance(s: Any, until: Any, most: Any) -> Any:
     """Play instants until something is to be decided; return why (`scalars.py`).
 
     Args:
-        rules: what stays the same.
-        matrix, rows_of_a, blocks, factors, iterate, clock, flight, tally, halos, checkpoint,
-            history, spans: arrays, changed in place; see `arrays.py`.
-        draws, phase_rows: the distributions, and which of them each processor's phases draw from,
-            shape (p + 1, phases); the last row is the residual processor's.
-        streams, choices: keys of each processor's streams of random numbers, shape (p + 1,).
-        counters, gauges: the run's scalars, named in `scalars.py`.
-        until: play nothing after this virtual time.
+        s: everything (`arrays.State`), changed in place.
+        until: play nothing after this time of the processors' clock and its shift.
         most: come back after this many relaxations, counted from the start of the run.
-        update, pattern, time: compiled functions of the user's, or ones that are never called.
     """
+    rules, iterate, clock, flight = s.rules, s.iterate, s.clock, s.flight
+    halos, checkpoint, history = s.halos, s.checkpoint, s.history
+    counters, gauges = s.counters, s.gauges
     key, winner = clock.key, clock.winner
     due = flight.due
     synchronous = rules.barrier >= 0.0
@@ -126,8 +97,9 @@ def advance(
             instant = key[1]
             if instant + gauges[SHIFT] > until or instant == np.inf:
                 if gauges[NEXT_CHECKPOINT] + gauges[SHIFT] < until < np.inf:
-                    save(rules, iterate, checkpoint, history, counters, gauges,
-                         until - gauges[SHIFT])  # fmt: skip
+                    save(
+                        rules, iterate, checkpoint, history, counters, gauges, until - gauges[SHIFT]
+                    )
                 return PAUSED
             if counters[RELAXATIONS] >= most:
                 return SLICE
@@ -156,10 +128,7 @@ def advance(
                     counters[DUE] += 1
                 if not rules.at_start:
                     break  # it has to read first, when its turn has come
-                reason = complete(
-                    rules, matrix, blocks, iterate, clock, flight, tally, halos, spans, draws,
-                    phase_rows, streams, counters, gauges, time, who, instant,
-                )  # fmt: skip
+                reason = complete(s, who, instant)
                 if reason != GO_ON:
                     return reason
             if synchronous:
@@ -169,14 +138,9 @@ def advance(
                 return CALL_ROWS
         if counters[STAGE] == READ:
             if counters[POSITION] == 0 and (rules.component or rules.own_block):
-                watch(rules, matrix, blocks, iterate, flight, tally, checkpoint, history,
-                      counters, gauges)  # fmt: skip
+                watch(s)
             while counters[POSITION] < counters[DUE]:
-                reason = begin(
-                    rules, matrix, rows_of_a, blocks, factors, iterate, flight, tally, halos,
-                    draws, choices, counters, gauges, update, pattern, due[counters[POSITION]],
-                    instant,
-                )  # fmt: skip
+                reason = begin(s, due[counters[POSITION]], instant)
                 if reason != GO_ON:
                     return reason
                 counters[POSITION] += 1
@@ -186,10 +150,7 @@ def advance(
         if counters[STARTING] == 1:
             while counters[DUE] > 0:
                 counters[DUE] -= 1
-                reason = schedule(
-                    rules, clock, flight, spans, draws, phase_rows, streams, counters, gauges, time,
-                    due[counters[DUE]], instant,
-                )  # fmt: skip
+                reason = schedule(s, due[counters[DUE]], instant)
                 if reason != GO_ON:
                     return reason
             if synchronous:
@@ -200,52 +161,29 @@ def advance(
                 return CALL_VALUES  # for the durations of the updates after these
             continue
         if not rules.at_start:
-            reason = complete(
-                rules, matrix, blocks, iterate, clock, flight, tally, halos, spans, draws,
-                phase_rows, streams, counters, gauges, time, due[0], instant,
-            )  # fmt: skip
+            reason = complete(s, due[0], instant)
             if reason != GO_ON:
                 return reason
             if key[1] == instant:
                 counters[STAGE] = GATHER
                 continue
         counters[STAGE] = NEXT
-        if nothing_new(rules, iterate, counters, gauges):
+        if nothing_new(s):
             continue
-        reason = observe(
-            rules, matrix, blocks, iterate, flight, tally, checkpoint, history, counters, gauges
-        )
+        reason = observe(s)
         if reason != GO_ON:
             return reason
 
 
 @inlined
-def complete(
-    rules: Any,
-    matrix: Any,
-    blocks: Any,
-    iterate: Any,
-    clock: Any,
-    flight: Any,
-    tally: Any,
-    halos: Any,
-    spans: Any,
-    draws: Any,
-    phase_rows: Any,
-    streams: Any,
-    counters: Any,
-    gauges: Any,
-    time: Any,
-    who: Any,
-    instant: Any,
-) -> Any:
+def complete(s: Any, who: Any, instant: Any) -> Any:
     """Write the values of an update that is complete, and say when the next one will be."""
+    rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
+    tally, halos, draws, counters = s.tally, s.halos, s.draws, s.counters
+    gauges = s.gauges
     if who < rules.processors:
         first, end, chosen = rows_in_flight(blocks, flight, who)
-        gauges[SQUARE] += commit(
-            rules.method, matrix, iterate, flight.chosen if chosen else blocks.rows, first, end,
-            flight.values, flight.slot[who],
-        )  # fmt: skip
+        gauges[SQUARE] += commit(s, who, flight.chosen if chosen else blocks.rows, first, end)
         staleness = counters[UPDATES] - flight.read_at[who]
         if rules.barrier >= 0.0:
             staleness = 0  # all of a sweep are written at once, whatever the order here
@@ -264,28 +202,15 @@ def complete(
     else:
         counters[VERDICT] = 0.0 <= gauges[SEEN] <= rules.limit
     flight.updates[who] += 1
-    return schedule(
-        rules, clock, flight, spans, draws, phase_rows, streams, counters, gauges, time, who,
-        instant,
-    )  # fmt: skip
+    return schedule(s, who, instant)
 
 
 @inlined
-def schedule(
-    rules: Any,
-    clock: Any,
-    flight: Any,
-    spans: Any,
-    draws: Any,
-    phase_rows: Any,
-    streams: Any,
-    counters: Any,
-    gauges: Any,
-    time: Any,
-    who: Any,
-    instant: Any,
-) -> Any:
+def schedule(s: Any, who: Any, instant: Any) -> Any:
     """Begin an update of processor `who`: draw its durations, and set its clock."""
+    rules, clock, flight, spans = s.rules, s.clock, s.flight, s.spans
+    draws, phase_rows, streams = s.draws, s.phase_rows, s.streams
+    counters, gauges, time = s.counters, s.gauges, s.time
     number = flight.updates[who]
     # A duration that a Python function gave is a number.
     if rules.python_values and flight.given[who] == flight.given[who]:
@@ -360,26 +285,12 @@ def rows_in_flight(blocks: Any, flight: Any, who: Any) -> Any:
 
 
 @inlined
-def begin(
-    rules: Any,
-    matrix: Any,
-    rows_of_a: Any,
-    blocks: Any,
-    factors: Any,
-    iterate: Any,
-    flight: Any,
-    tally: Any,
-    halos: Any,
-    draws: Any,
-    choices: Any,
-    counters: Any,
-    gauges: Any,
-    update: Any,
-    pattern: Any,
-    who: Any,
-    instant: Any,
-) -> Any:
+def begin(s: Any, who: Any, instant: Any) -> Any:
     """Let processor `who` read, and compute the values that it will write."""
+    rules, matrix, rows_of_a, blocks = s.rules, s.matrix, s.rows_of_a, s.blocks
+    iterate, flight, tally, halos = s.iterate, s.flight, s.tally, s.halos
+    draws, choices, counters, gauges = s.draws, s.choices, s.counters, s.gauges
+    update, pattern = s.update, s.pattern
     if who == rules.processors:  # the residual processor
         gauges[SEEN] = norm_of(rules, iterate.residual, gauges[SQUARE])
         return GO_ON
@@ -416,10 +327,7 @@ def begin(
         for place in range(first, end):
             tally.offered[who] += residual[rows[place]] ** 2
     if rules.method != USER:
-        propose(
-            rules.method, rules.momentum, matrix, factors, iterate, residual, flight.block[who],
-            rows, first, end, flight.values, flight.slot[who],
-        )  # fmt: skip
+        propose(s, who, residual, rows, first, end)
     elif rules.compiled_values:
         slot = flight.slot[who]
         out = flight.values[slot : slot + end - first]

@@ -48,8 +48,9 @@ FRESH_AGAIN_AT = 1e-12
 
 
 @inlined
-def nothing_new(rules: Any, iterate: Any, counters: Any, gauges: Any) -> Any:
+def nothing_new(s: Any) -> Any:
     """Say, at every instant and so quickly, that `observe` would find nothing to do."""
+    rules, iterate, counters, gauges = s.rules, s.iterate, s.counters, s.gauges
     square = gauges[SQUARE]
     if not gauges[SUM_AGAIN] <= square <= gauges[LARGEST]:
         return False
@@ -69,19 +70,10 @@ def nothing_new(rules: Any, iterate: Any, counters: Any, gauges: Any) -> Any:
 
 
 @compiled
-def observe(
-    rules: Any,
-    matrix: Any,
-    blocks: Any,
-    iterate: Any,
-    flight: Any,
-    tally: Any,
-    checkpoint: Any,
-    history: Any,
-    counters: Any,
-    gauges: Any,
-) -> Any:
+def observe(s: Any) -> Any:
     """Look at the residual once, after an instant; return `GO_ON`, or why the loop stops."""
+    rules, matrix, iterate, flight = s.rules, s.matrix, s.iterate, s.flight
+    tally, history, counters, gauges = s.tally, s.history, s.counters, s.gauges
     square = gauges[SQUARE]
     if square < gauges[SUM_AGAIN]:
         square = 0.0
@@ -94,10 +86,7 @@ def observe(
     gauges[SQUARE] = square
     if rules.alpha > 0.0 and not rules.component:
         if not square <= rules.alpha**2 * gauges[KEPT]:
-            _roll_back(
-                rules, matrix, blocks, iterate, flight, tally, checkpoint, history, counters,
-                gauges,
-            )  # fmt: skip
+            _roll_back(s)
             square = gauges[SQUARE]
         gauges[KEPT] = square
     if counters[RELAXATIONS] >= gauges[NEXT_SAMPLE]:
@@ -239,22 +228,13 @@ def save(
 
 
 @compiled
-def watch(
-    rules: Any,
-    matrix: Any,
-    blocks: Any,
-    iterate: Any,
-    flight: Any,
-    tally: Any,
-    checkpoint: Any,
-    history: Any,
-    counters: Any,
-    gauges: Any,
-) -> None:
+def watch(s: Any) -> None:
     """Let those who are about to read compare the residual of their own rows with the last time.
 
     Where it grew by more than alpha, and every processor watches (`component`), roll back first.
     """
+    rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
+    tally, counters = s.tally, s.counters
     alarm = False
     for position in range(counters[DUE]):
         who = flight.due[position]
@@ -267,9 +247,7 @@ def watch(
             tally.local[who] = FLAGGED
             alarm = True
     if alarm:
-        _roll_back(
-            rules, matrix, blocks, iterate, flight, tally, checkpoint, history, counters, gauges
-        )
+        _roll_back(s)
 
 
 # In place of a local residual: nothing known yet; the block is to go back.
@@ -286,23 +264,15 @@ def _own_square(blocks: Any, iterate: Any, flight: Any, who: Any) -> Any:
 
 
 @compiled
-def _roll_back(
-    rules: Any,
-    matrix: Any,
-    blocks: Any,
-    iterate: Any,
-    flight: Any,
-    tally: Any,
-    checkpoint: Any,
-    history: Any,
-    counters: Any,
-    gauges: Any,
-) -> None:
+def _roll_back(s: Any) -> None:
     """Return to the checkpoint: everything, or the blocks whose own residual grew too much.
 
     If no block's did, everything. Results in flight survive: their processors write them when they
     are complete.
     """
+    rules, matrix, blocks, iterate = s.rules, s.matrix, s.blocks, s.iterate
+    flight, tally, checkpoint, history = s.flight, s.tally, s.checkpoint, s.history
+    counters, gauges = s.counters, s.gauges
     some = False
     if rules.own_block:
         for who in range(rules.processors):

@@ -22,6 +22,7 @@ from paracosm.relaxation.kernel.arrays import (
     Matrix,
     Rows,
     Spans,
+    State,
     Tally,
 )
 from paracosm.relaxation.kernel.blocks import JACOBI, MOMENTUM, SOLVE, SWEEP, USER
@@ -69,11 +70,11 @@ BINS = 1024
 
 @dataclass
 class Arrays:
-    """Everything the loop works on."""
+    """Everything the loop works on, in parts that can be replaced."""
 
     rules: Rules
     matrix: Matrix
-    rows: Rows
+    rows_of_a: Rows
     blocks: Blocks
     factors: Factors
     iterate: Iterate
@@ -91,6 +92,16 @@ class Arrays:
     counters: NDArray[np.int64]
     gauges: NDArray[np.float64]
     functions: UserFunctions
+
+    def state(self) -> State:
+        """Return all of it as the loop takes it."""
+        f = self.functions
+        return State(
+            self.rules, self.matrix, self.rows_of_a, self.blocks, self.factors, self.iterate,
+            self.clock, self.flight, self.tally, self.halos, self.checkpoint, self.history,
+            self.spans, self.draws, self.phase_rows, self.streams, self.choices, self.counters,
+            self.gauges, f.update, f.choose, f.time,
+        )  # fmt: skip
 
 
 def prepare(request: Request, functions: UserFunctions) -> Arrays:
@@ -112,7 +123,7 @@ def prepare(request: Request, functions: UserFunctions) -> Arrays:
     return Arrays(
         rules=_rules(request, functions, momentum),
         matrix=_matrix(request),
-        rows=_rows(request, functions),
+        rows_of_a=_rows(request, functions),
         blocks=blocks,
         factors=block_factors(problem.A, pattern)
         if isinstance(method, BlockJacobi)
