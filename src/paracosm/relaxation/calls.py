@@ -75,7 +75,10 @@ def _ask_values_of(run: Run, function: Callable[..., Any], who: int) -> None:
             exchange(a.iterate, a.halos, who)
     if given is None:
         return
-    values = np.asarray(given, dtype=np.float64)
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"update function: processor {who}: it returned no numbers") from None
     if values.shape != out.shape:
         raise InputError(
             f"update function: processor {who}: it returned values of shape {values.shape} "
@@ -95,8 +98,16 @@ def ask_durations(run: Run) -> None:
         # Whose update is in flight has its duration already: the next one is asked for.
         in_flight = a.clock.key[leaves + who] < inf
         number = int(a.flight.updates[who]) + int(in_flight)
-        duration = float(function(who, number, uniform(a.streams[who], number)))
-        a.flight.given[who] = duration if duration == duration else -inf  # NaN says: no answer
+        given = function(who, number, uniform(a.streams[who], number))
+        try:
+            duration = float(given)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"time function: processor {who}, update {number}: {given!r} is no number"
+            ) from None
+        if duration != duration:
+            raise InputError(f"time function: processor {who}, update {number}: it returned NaN")
+        a.flight.given[who] = duration
 
 
 def _due(run: Run) -> list[int]:

@@ -44,8 +44,13 @@ def _checkpoint(value: Any) -> Any:
     return value
 
 
+def _or_none(value: Any) -> Any:
+    return None if isinstance(value, str) and value.lower() == "none" else value
+
+
 def _norm(value: Any) -> Any:
-    return {"2": 2, "inf": "inf", "infinity": "inf", inf: "inf"}.get(value, value)
+    names = {"2": 2, "inf": "inf", "infinity": "inf"}
+    return names.get(str(value).lower(), value)
 
 
 def _time(value: Any) -> Any:
@@ -135,13 +140,18 @@ class RelaxConfig(BaseModel):
     )
 
     # When it ends.
-    tolerance: float | None = Field(1e-6, ge=0, description="norm of the residual to reach")
+    tolerance: Annotated[float | None, BeforeValidator(_or_none)] = Field(
+        1e-6, ge=0, allow_inf_nan=False, description="norm of the residual to reach, or none"
+    )
     norm: Annotated[Literal[2, "inf"], BeforeValidator(_norm)] = Field(
         2, description="norm of residual and error: 2 or inf"
     )
     relative: bool = Field(False, description="tolerance relative to the first residual")
     error_tolerance: float | None = Field(
-        None, ge=0, description="norm of the error to reach; the solution is computed directly"
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="norm of the error to reach; the solution is computed directly",
     )
     max_time: Duration | None = Field(None, gt=0, description="virtual time to stop at")
     max_sweeps: float = Field(100_000.0, gt=0, description="sweeps to stop after")
@@ -210,6 +220,8 @@ class RelaxConfig(BaseModel):
             )
         if not self.synchronous:
             idle["an asynchronous iteration has no barrier (synchronous has)"] = {"barrier"}
+        if self.memory == "distributed" and self.jitter is None:
+            idle["without jitter no message is overtaken"] = {"order"}
         if self.tolerance is None:
             idle["there is no tolerance of the residual"] = {"relative"}
         return idle
@@ -223,7 +235,8 @@ class RelaxConfig(BaseModel):
         self.speed_of(count)
         read_times(self.time, count)
         if self.matrix is not None and not self.matrix.is_file():
-            raise InputError(f"{self.matrix}: no such file")
+            what = "not a file" if self.matrix.exists() else "no such file"
+            raise InputError(f"{self.matrix}: {what}")
 
     def parsed_method(self) -> Method:
         """Return the method, without what `read` makes of it."""
@@ -276,8 +289,10 @@ class RelaxConfig(BaseModel):
         speeds = [1.0] * count
         try:
             if any(":" in str(part) for part in parts):
-                for part in parts:
-                    who, speed = str(part).split(":")
+                named = dict(str(part).split(":") for part in parts)
+                if len(named) < len(parts) or any(int(who) < 0 for who in named):
+                    raise ValueError
+                for who, speed in named.items():
                     speeds[int(who)] = float(speed)
             else:
                 speeds = [float(part) for part in parts]

@@ -47,6 +47,8 @@ def parse_detection(value: str | Detection) -> Detection:
     """
     if isinstance(value, Detection):
         return value
+    if not isinstance(value, str):
+        raise InputError(f"residual test: write ideal, processor or local, not {value!r}")
     text = value.strip()
     if text.startswith("processor(") and text.endswith(")"):
         inside = text[len("processor(") : -1].strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,11 @@ from paracosm.relaxation.detection import Detection, parse_detection
 from paracosm.relaxation.methods import Method, gauss_seidel_of, method_divides, parse_method
 from paracosm.relaxation.request import FixedPoint, Network, Read, Request, Stop
 from paracosm.relaxation.solve import solve
-from paracosm.relaxation.times import read_times
+from paracosm.relaxation.times import at_speeds, read_times
 from paracosm.timing import parse_distribution
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from paracosm.cluster import Cluster
     from paracosm.faults import CheckpointPolicy
@@ -114,11 +115,16 @@ def relax(
     problem = _problem(A, b, x0, solution, update)
     count = _count(processors, pattern, time, cluster)
     method, function, when = _update(update, read)
+    speeds = [] if cluster is None else _speeds(cluster, count)
+    if barrier and not synchronous:
+        raise InputError("barrier: only a synchronous iteration has one")
+    if latency_jitter is not None and cluster is None:
+        raise InputError("latency_jitter: only messages have a latency; give a cluster")
     request = Request(
         problem=problem,
         method=method,
         patterns=_patterns(pattern, problem, count, seed),
-        times=read_times(time, count),
+        times=at_speeds(read_times(time, count), speeds),
         read=when,
         barrier=barrier if synchronous else None,
         ticks=scale_factor,
@@ -154,6 +160,7 @@ def relax_map(
     read: str = "start",
     synchronous: bool = False,
     barrier: float = 0.0,
+    scale_factor: float | None = None,
     faults: Any = None,
     timeline_updates: int = 0,
     seed: int = 0,
@@ -177,11 +184,11 @@ def relax_map(
 
     from paracosm.relaxation.problems import Problem
 
-    first = np.array(x0, dtype=np.float64)
-    if first.ndim != 1 or not np.isfinite(first).all():
-        raise InputError("x0 has to be a vector of finite numbers")
+    first = _vector("x0", x0)
     n = first.size
-    known = None if solution is None else np.asarray(solution, dtype=np.float64)
+    known = None if solution is None else _vector("solution", solution)
+    if known is not None and known.size != n:
+        raise InputError(f"solution: {known.size} numbers for {n} components")
     problem = Problem("map", csr_array((n, n)), np.zeros(n), first, known)
     count = _count(processors, pattern, time, None)
     request = Request(
@@ -191,6 +198,7 @@ def relax_map(
         times=read_times(time, count),
         read=_read(read),
         barrier=barrier if synchronous else None,
+        ticks=scale_factor,
         detection=parse_detection(detection),
         stop=Stop(tolerance, norm, relative, error_tolerance, max_time, max_sweeps * n),
         faults=parse_faults(faults),
@@ -200,6 +208,16 @@ def relax_map(
         seed=seed,
     )
     return solve(request, progress)
+
+
+def _vector(name: str, values: Any) -> NDArray[np.float64]:
+    try:
+        vector = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} has to be a vector of numbers") from None
+    if vector.ndim != 1 or vector.size == 0 or not np.isfinite(vector).all():
+        raise InputError(f"{name} has to be a vector of finite numbers")
+    return vector
 
 
 def network_of(cluster: Cluster, jitter: Any = None, ordered: bool = True) -> Network:
@@ -230,7 +248,13 @@ def _problem(A: Any, b: Any, x0: Any, solution: Any, update: Any) -> Problem:
 def _count(processors: int | None, pattern: Any, time: Any, cluster: Cluster | None) -> int:
     """Return the number of processors, as given or as one of the other arguments says."""
     if processors is not None:
-        return processors
+        try:
+            given = operator.index(processors)
+        except TypeError:
+            given = 0
+        if given < 1:
+            raise InputError(f"processors: a whole number from 1, not {processors!r}")
+        return given
     if (count := getattr(pattern, "processors", None)) is not None:
         return int(count)
     if cluster is not None:
@@ -241,8 +265,16 @@ def _count(processors: int | None, pattern: Any, time: Any, cluster: Cluster | N
     return 1
 
 
+def _speeds(cluster: Cluster, count: int) -> list[float]:
+    if count != (workers := len(cluster.workers)):
+        raise InputError(f"cluster: it has {workers} workers for {count} processors")
+    return [node.speed for node in cluster.nodes[:count]]
+
+
 def _update(update: Any, read: str) -> tuple[Method | None, Function | None, Read]:
     if callable(update):
+        if read == "gauss-seidel":
+            raise InputError("read gauss-seidel: goes with a method, not with a function")
         return None, update, _read(read)
     method = parse_method(update)
     if read == "gauss-seidel":
@@ -269,9 +301,12 @@ def _patterns(
     )
 
     if callable(pattern):
-        return ((0.0, contiguous(problem.n, min(count, problem.n))),)
+        return ((0.0, contiguous(problem.n, count)),)
     if isinstance(pattern, str):
         return tuple(parse_patterns(pattern, problem, count, seed))
-    if isinstance(pattern, Pattern):
-        return ((0.0, pattern),)
-    return ((0.0, pattern_from_blocks(list(pattern), problem.n)),)
+    made = pattern
+    if not isinstance(pattern, Pattern):
+        made = pattern_from_blocks(list(pattern), problem.n)
+    if made.processors != count:
+        raise InputError(f"pattern: {made.processors} blocks for {count} processors")
+    return ((0.0, made),)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from math import isfinite, nan
+from math import inf, isfinite, nan
 
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.errors import InputError
 from paracosm.relaxation.kernel.blocks import fresh_residual
-from paracosm.relaxation.kernel.observe import FRESH_AGAIN_AT, SUM_AGAIN_AT, norm_of
+from paracosm.relaxation.kernel.observe import norm_of, set_limits
 from paracosm.relaxation.kernel.scalars import (
-    FRESH_AGAIN,
+    ERROR_AGAIN,
     LARGEST,
     SAMPLES,
     SQUARE,
-    SUM_AGAIN,
 )
 from paracosm.relaxation.state import Run
 
@@ -35,11 +35,12 @@ def compute_residual(run: Run) -> None:
     else:
         rows, out = np.arange(run.request.problem.n), np.empty(run.request.problem.n)
         given = run.functions.map(a.iterate.x, rows, out)
-        a.iterate.residual[:] = (out if given is None else given) - a.iterate.x
+        if given is not None and np.shape(given) != out.shape:
+            raise InputError(f"map: values of shape {np.shape(given)} for {out.size} rows")
+        a.iterate.residual[:] = (out if given is None else np.asarray(given)) - a.iterate.x
         square = float(np.sum(a.iterate.residual**2))
-    a.gauges[SQUARE] = square
-    a.gauges[SUM_AGAIN] = SUM_AGAIN_AT * square
-    a.gauges[FRESH_AGAIN] = FRESH_AGAIN_AT * square
+    set_limits(a.gauges, square)
+    a.gauges[ERROR_AGAIN] = inf  # sum it anew, too
 
 
 def true_norm(run: Run) -> float:

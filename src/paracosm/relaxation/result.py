@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from paracosm.relaxation.definition import Definition1
+    from paracosm.relaxation.request import Request
+    from paracosm.relaxation.spectrum import SpectralRadius
 
 __all__ = ["Mark", "RelaxationResult", "Spans", "Staleness", "Status"]
 
@@ -26,6 +32,7 @@ class Mark:
         residual: norm of the residual after it.
         fault: which fault it was, in words; empty for the others.
         before: norm of the residual before a fault.
+        data: whether the fault struck data, which nobody is told.
     """
 
     time: float
@@ -34,6 +41,7 @@ class Mark:
     residual: float
     fault: str = ""
     before: float = float("nan")
+    data: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,11 +99,12 @@ class RelaxationResult:
         updates: of each processor, shape (p,).
         times, sweeps, residuals, errors: the history, shape (k,); a sweep is n relaxations.
         staleness: of the values read.
-        marks: faults, rollbacks and checkpoints, in order (the first 10,000).
-        checkpoints, rollbacks: how many there were.
+        marks: the first 10,000 faults, rollbacks and checkpoints (of these fewer), in order.
+        checkpoints, rollbacks, faults: how many there were.
         false_detections: how often the residual test said converged and a fresh residual did not.
         growth_rate: factor by which the residual grows each sweep, where it diverged; else NaN.
         messages, bytes_sent: in distributed memory.
+        request: what was asked for.
         fault_free_time: virtual time of the same iteration without faults, where it was run; NaN.
         last_update: virtual time of each processor's last update, shape (p,).
         spans: for the timeline.
@@ -120,6 +129,7 @@ class RelaxationResult:
     marks: tuple[Mark, ...] = field(repr=False)
     checkpoints: int
     rollbacks: int
+    faults: int
     false_detections: int
     growth_rate: float
     messages: int
@@ -127,3 +137,18 @@ class RelaxationResult:
     last_update: Array = field(repr=False)
     spans: Spans = field(repr=False)
     fault_free_time: float = float("nan")
+    request: Request | None = field(default=None, repr=False)
+
+    @cached_property
+    def spectral_radius(self) -> SpectralRadius | None:
+        """rho(|C|) of the iteration matrix, computed or bounded (Theorem 1); None for a map."""
+        from paracosm.relaxation.spectrum_of import spectrum_of
+
+        return None if self.request is None else spectrum_of(self.request)
+
+    @cached_property
+    def definition(self) -> Definition1 | None:
+        """Whether the conditions of Definition 1 held, as far as a finite run can show."""
+        from paracosm.relaxation.definition import definition_1
+
+        return None if self.request is None else definition_1(self.request, self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.detection import parse_detection
 from paracosm.relaxation.methods import gauss_seidel_of, method_divides
@@ -19,7 +21,7 @@ from paracosm.relaxation.request import Request, Stop
 from paracosm.relaxation.result import RelaxationResult
 from paracosm.relaxation.solve import solve
 from paracosm.relaxation.summary import summarise
-from paracosm.relaxation.times import Times, read_times
+from paracosm.relaxation.times import at_speeds, read_times
 from paracosm.timeline import Timeline
 
 __all__ = ["MetricSink", "RelaxationRun", "request_of", "run_relaxation"]
@@ -123,7 +125,7 @@ def request_of(config: RelaxConfig, seed: int) -> Request:
         problem=problem,
         method=method,
         patterns=tuple(parse_patterns(config.pattern, problem, count, seed)),
-        times=_at_speeds(read_times(config.time, count), speeds),
+        times=at_speeds(read_times(config.time, count), speeds),
         read=read,
         barrier=config.barrier if config.synchronous else None,
         ticks=config.scale_factor,
@@ -160,17 +162,14 @@ def _problem(config: RelaxConfig, seed: int) -> Problem:
         return problem
     from scipy.sparse.linalg import spsolve
 
-    return replace(problem, solution=spsolve(problem.A.tocsc(), problem.b))
-
-
-def _at_speeds(times: Times, speeds: list[float]) -> Times:
-    """Return the times on processors of other speeds."""
-    if all(speed == 1.0 for speed in speeds):
-        return times
-    updates = tuple(
-        tuple(phase.scaled(speed) for phase in times.of(who)) for who, speed in enumerate(speeds)
-    )
-    return replace(times, updates=updates, source=f"{times.source}, at given speeds")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a singular matrix, which is said below
+        solution = spsolve(problem.A.tocsc(), problem.b)
+    if not np.isfinite(solution).all():
+        raise InputError(
+            f"error_tolerance: {problem.name} is singular: no solution to compare with"
+        )
+    return replace(problem, solution=solution)
 
 
 def _put_history(metrics: MetricSink, rows: Any, wall_time: float) -> None:

@@ -30,10 +30,12 @@ from paracosm.relaxation.kernel.scalars import (
     GROW,
     KEPT,
     MARKS,
+    NOW,
     PAUSED,
     RELAXATIONS,
     ROLLBACKS,
     SAMPLES,
+    SHIFT,
     SPANS,
     SQUARE,
     STALENESS,
@@ -92,8 +94,7 @@ def _prepared(request: Request) -> Run:
     run = Run(request, functions, arrays, request.problem.A)
     compute_residual(run)
     run.initial_residual = norm(run)
-    if not isfinite(run.initial_residual):
-        raise InputError("the first residual is not finite: check A, b and x0")
+    _check_range(arrays.iterate.residual)
     arrays.gauges[KEPT] = arrays.gauges[SQUARE]
     set_largest(run, float(arrays.gauges[SQUARE]))
     stop = request.stop
@@ -105,6 +106,20 @@ def _prepared(request: Request) -> Run:
     for instant, pattern in request.patterns[1:]:
         run.at(instant, _pattern_change(run, pattern))
     return run
+
+
+def _check_range(residual: NDArray[np.float64]) -> None:
+    largest = float(np.abs(residual).max())
+    if not isfinite(largest):
+        raise InputError("the first residual is not finite: check A, b and x0 (or the map)")
+    if largest and not _LEAST < largest < _MOST:
+        raise InputError(
+            f"the first residual is {largest:.3g}: its square leaves the range of floating-point "
+            "numbers; scale A and b"
+        )
+
+
+_LEAST, _MOST = 1e-140, 1e140
 
 
 def _pattern_change(run: Run, pattern: Pattern) -> Callable[[], None]:
@@ -142,6 +157,8 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
         elif counters[RELAXATIONS] >= stop.relaxations:
             sweeps = counters[RELAXATIONS] / run.request.problem.n
             ending = "stopped", f"stopped after {sweeps:,.6g} sweeps"
+        elif _nobody_left(run):
+            ending = "stopped", "stopped: no processor computes any more"
         else:
             now = time.perf_counter()
             slice_size = _next_slice(slice_size, now - before)
@@ -155,7 +172,7 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
 
 
 def _advance(run: Run, until: float, most: float) -> int:
-    return int(advance(run.arrays.state(), float(until / run.unit), float(min(most, 2.0**62))))
+    return int(advance(run.arrays.state(), float(until * run.ticks), float(min(most, 2.0**62))))
 
 
 def _next_slice(size: int, seconds: float) -> int:
@@ -164,14 +181,23 @@ def _next_slice(size: int, seconds: float) -> int:
     return int(max(1000, size * min(4.0, max(0.25, factor))))
 
 
+def _nobody_left(run: Run) -> bool:
+    """Say whether all processors have stopped for good (a residual processor relaxes nothing)."""
+    key = run.arrays.clock.key
+    first = key.size // 2
+    stopped = np.isinf(key[first : first + run.request.processors]).all()
+    return bool(stopped) and not any(event.revives for event in run.agenda)
+
+
 def _from_outside(run: Run, until: float) -> Ending:
     """Let the next event happen, if there is one and somebody whom it concerns."""
     a, stop = run.arrays, run.request.stop
-    everyone_stopped = a.clock.key[1] == inf
-    if everyone_stopped and not any(event.revives for event in run.agenda):
+    if _nobody_left(run):
         return "stopped", "stopped: no processor computes any more"
     run.move_to(until)
     if not run.agenda or run.agenda[0].time > stop.time:
+        # A checkpoint that was being taken is cut short.
+        a.gauges[SHIFT] = min(a.gauges[SHIFT], stop.time * run.ticks - a.gauges[NOW])
         return "stopped", f"stopped at virtual time {stop.time:g} s"
     heapq.heappop(run.agenda).act()
     answer = observe(a.state())
@@ -218,7 +244,7 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
         wall_time=wall_time,
         relaxations=int(counters[RELAXATIONS]),
         updates=updates,
-        times=history[:, 0] * run.unit,
+        times=history[:, 0] / run.ticks,
         sweeps=history[:, 1] / run.request.problem.n,
         residuals=history[:, 2].copy(),
         errors=history[:, 3].copy(),
@@ -231,14 +257,16 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
         marks=tuple(_marks(run)),
         checkpoints=int(counters[CHECKPOINTS]),
         rollbacks=int(counters[ROLLBACKS]),
+        faults=run.struck,
         false_detections=run.false_detections,
         growth_rate=growth_rate(run) if status == "diverged" else nan,
         messages=int(a.halos.sent.sum()),
         bytes_sent=int((a.halos.sent * np.diff(a.halos.link)).sum()) * BYTES
         if a.rules.distributed
         else 0,
-        last_update=np.where(updates > 0, a.clock.begun[:processors], 0.0) * run.unit,
+        last_update=np.where(updates > 0, a.clock.begun[:processors], 0.0) / run.ticks,
         spans=_spans(run),
+        request=run.request,
     )
 
 
@@ -247,14 +275,16 @@ def _marks(run: Run) -> list[Mark]:
     names: tuple[What, ...] = ("fault", "rollback", "checkpoint")
     marks = []
     for instant, relaxations, what, residual in a.history.marks[: a.counters[MARKS]].tolist():
-        words, before = next(faults) if what == FAULT else ("", nan)
+        words, before, data = next(faults) if what == FAULT else ("", nan, False)
         name = names[int(what)]
-        marks.append(Mark(instant * run.unit, int(relaxations), name, residual, words, before))
+        marks.append(
+            Mark(instant / run.ticks, int(relaxations), name, residual, words, before, data)
+        )
     return marks
 
 
 def _spans(run: Run) -> Spans:
     a, count = run.arrays, run.arrays.counters[SPANS]
-    begin, copied, computed, total = (a.spans.times[:count] * run.unit).T
+    begin, copied, computed, total = (a.spans.times[:count] / run.ticks).T
     end = begin + total
     return Spans(a.spans.processor[:count].copy(), begin, begin + copied, begin + computed, end)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paracosm.errors import InputError
-from paracosm.relaxation.methods import BlockJacobi, Coordinate
+from paracosm.relaxation.methods import BlockJacobi, Coordinate, SecondOrderRichardson
 from paracosm.relaxation.request import Request
 
 if TYPE_CHECKING:
@@ -31,7 +31,12 @@ def solve(request: Request, progress: Progress | None = None) -> RelaxationResul
     check_request(request)
     if request.horizon is not None or not any(fault.needs_horizon for fault in request.faults):
         return simulate(request, progress)
-    plain = simulate(replace(request, faults=(), checkpoint=None, spans=0))
+
+    def pulse(virtual_time: float, relaxations: int, rows: Any) -> None:
+        if progress is not None:
+            progress(virtual_time, relaxations, rows[:0])
+
+    plain = simulate(replace(request, faults=(), checkpoint=None, spans=0), pulse)
     if plain.status == "interrupted":
         return plain
     if plain.status == "diverged":
@@ -99,6 +104,29 @@ def check_request(request: Request) -> None:
             request.network is not None and (own_rows or len(request.patterns) > 1),
             "distributed memory: rows stay with their processor; use one fixed pattern",
         ),
+        (
+            isinstance(request.method, SecondOrderRichardson)
+            and request.method.beta != 0
+            and not (own_blocks and request.pattern.rows.size == problem.n),
+            "second-order-richardson needs a pattern in which each row has one processor",
+        ),
+        (
+            isinstance(request.method, Coordinate) and request.method.count > problem.n,
+            f"coordinate: count is at most the number of rows, {problem.n}",
+        ),
+        (
+            not (request.stop.time > 0 and request.stop.relaxations > 0),
+            "max_time and max_sweeps have to be above 0",
+        ),
+        (
+            stop.error is not None and not 0 <= stop.error < float("inf"),
+            f"error tolerance: finite and 0 or more, not {stop.error}",
+        ),
+        (
+            request.seed < 0 or request.spans < 0,
+            "seed and the number of recorded updates are 0 or more",
+        ),
+        (count > problem.n, f"more processors ({count}) than rows ({problem.n})"),
         (
             any(pattern.processors != count for _, pattern in request.patterns),
             "all patterns of a run have the same number of processors",

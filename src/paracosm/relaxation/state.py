@@ -6,7 +6,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from math import inf, nan
+from math import nan
 from typing import Any
 
 from paracosm.errors import InputError
@@ -41,9 +41,12 @@ class Run:
         A: the matrix as the processors have it: the problem's own, until a fault strikes it.
         initial_residual, tolerance: norms; the tolerance is NaN where there is none.
         agenda: events to come, a heap.
-        faults: what each fault was, in words, and the norm of the residual before it.
+        faults: what each fault was, in words, the norm of the residual before it, and whether it
+            struck data.
         corrupted: whether a fault struck A or b.
         false_detections: how often the residual test said converged, and was wrong.
+        down, stale: until when processors are stopped, or write stale values.
+        struck: how many faults there were.
     """
 
     request: Request
@@ -53,21 +56,24 @@ class Run:
     initial_residual: float = nan
     tolerance: float = nan
     agenda: list[Event] = field(default_factory=list)
-    faults: list[tuple[str, float]] = field(default_factory=list)
+    faults: list[tuple[str, float, bool]] = field(default_factory=list)
     corrupted: bool = False
     false_detections: int = 0
     order: Iterator[int] = field(default_factory=itertools.count)
+    down: dict[int, float] = field(default_factory=dict)
+    stale: dict[int, float] = field(default_factory=dict)
+    struck: int = 0
 
     @property
-    def unit(self) -> float:
-        """Seconds of one unit of the loop's clock: a tick, or a second."""
-        return 1.0 / self.request.ticks if self.request.ticks else 1.0
+    def ticks(self) -> float:
+        """Units of the loop's clock in a second: ticks, or 1."""
+        return self.request.ticks or 1.0
 
     @property
     def virtual_time(self) -> float:
         """The virtual time, in seconds."""
         gauges = self.arrays.gauges
-        return float(gauges[NOW] + gauges[SHIFT]) * self.unit
+        return float(gauges[NOW] + gauges[SHIFT]) / self.ticks
 
     def at(self, time: float, act: Callable[[], None], revives: bool = False) -> None:
         """Let something happen at a later virtual time."""
@@ -76,7 +82,7 @@ class Run:
     def move_to(self, time: float) -> None:
         """Let the clock stand at `time`, where no processor is due."""
         gauges = self.arrays.gauges
-        gauges[NOW] = max(gauges[NOW], time / self.unit - gauges[SHIFT])
+        gauges[NOW] = max(gauges[NOW], time * self.ticks - gauges[SHIFT])
         self.arrays.counters[DUE] = 0
 
 
@@ -103,9 +109,8 @@ def bad_time(run: Run, answer: int) -> InputError:
     a = run.arrays
     who = int(a.counters[CULPRIT])
     number, value = int(a.flight.updates[who]), float(a.gauges[BAD])
-    where = f"time: processor {who}, update {number}"
-    if value == -inf and run.functions.python_time is not None:
-        value = nan
+    watcher = who == run.request.processors
+    where = f"time: {'the residual processor' if watcher else f'processor {who}'}, update {number}"
     if answer == EXHAUSTED or value != value:
         return InputError(
             f"{where}: not a number: a recording has come to its end (cycle=true starts it again), "
@@ -113,4 +118,4 @@ def bad_time(run: Run, answer: int) -> InputError:
         )
     if run.request.ticks and value == 0:
         return InputError(f"{where}: the duration rounds to 0 ticks: give a larger scale factor")
-    return InputError(f"{where}: {value * run.unit:g} s; a duration has to be finite and above 0")
+    return InputError(f"{where}: {value / run.ticks:g} s; a duration has to be finite and above 0")

@@ -23,7 +23,7 @@ from paracosm.relaxation.calls import ask_durations, ask_rows, ask_values
 from paracosm.relaxation.kernel.observe import mark
 from paracosm.relaxation.kernel.scalars import DUE, FAULT, MARKS, SQUARE
 from paracosm.relaxation.kernel.tree import rebuild, set_key
-from paracosm.relaxation.methods import method_gain
+from paracosm.relaxation.methods import BlockJacobi, method_gain
 from paracosm.relaxation.residual import compute_residual, norm, set_largest
 from paracosm.relaxation.state import Run, begin_update, schedule_update
 
@@ -49,6 +49,11 @@ def schedule_faults(run: Run) -> None:
         )
         if fault.target in ("A", "b") and request.fixed_point is not None:
             raise InputError(f'fault "{fault}": a map has no {fault.target}; write "in x"')
+        if fault.target == "A" and isinstance(request.method, BlockJacobi):
+            raise InputError(
+                f'fault "{fault}": block-jacobi has its factors of A, which the fault would not '
+                'strike; choose another method, or "in x"'
+            )
         if fault.target == "A" and request.matrix_free:
             raise InputError(f'fault "{fault}": a stencil has no matrix to strike')
         rng = np.random.default_rng(np.random.SeedSequence(request.seed, spawn_key=(FAULTS, index)))
@@ -80,34 +85,60 @@ def _strike(run: Run, fault: Fault, rng: np.random.Generator) -> None:
     if isinstance(fault.model, DataFault):
         compute_residual(run)
         set_largest(run, max(float(a.gauges[SQUARE]), run.initial_residual**2))
+    run.struck += 1
     if a.counters[MARKS] < a.history.marks.shape[0]:
-        run.faults.append((words, before))
+        run.faults.append((words, before, isinstance(fault.model, DataFault)))
     mark(a.rules, a.iterate, a.history, a.counters, a.gauges, FAULT)
 
 
 def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:
     who = choose_processor(fault.where, run.request.processors, rng)
-    flight = run.arrays.flight
-    if isinstance(fault.model, Stop) and run.request.barrier is not None:
-        # Everybody waits for it at the barrier.
-        leaves = run.arrays.clock.winner.size // 2
-        run.arrays.clock.key[leaves : leaves + run.request.processors] += (
-            fault.model.duration / run.unit
-        )
-        rebuild(run.arrays.clock)
-    elif isinstance(fault.model, Stop):
-        set_key(run.arrays.clock, who, inf)  # its update in flight is lost
-        if fault.model.duration < inf:
-            run.at(run.virtual_time + fault.model.duration, lambda: _restart(run, who), True)
-    elif isinstance(fault.model, Stale):
-        _read(run, who)
-        flight.stale[who] = True
+    assert isinstance(fault.model, Stop | Stale)
+    until = run.virtual_time + fault.model.duration
+    if isinstance(fault.model, Stop):
+        _stop(run, who, until)
+    else:
+        _go_stale(run, who, until)
+    return f"{fault.model} on processor {who}"
 
-        def recover() -> None:
+
+def _stop(run: Run, who: int, until: float) -> None:
+    """Let a processor stop: its update in flight is lost."""
+    clock = run.arrays.clock
+    if run.request.barrier is not None:
+        # Everybody waits for it at the barrier.
+        first = clock.winner.size // 2
+        clock.key[first : first + run.request.processors] += (until - run.virtual_time) * run.ticks
+        rebuild(clock)
+        return
+    set_key(clock, who, inf)
+    run.down[who] = max(run.down.get(who, 0.0), until)
+    if run.down[who] < inf:
+        run.at(until, lambda: _restart(run, who), revives=True)
+
+
+def _restart(run: Run, who: int) -> None:
+    if run.virtual_time < run.down[who] * (1 - 1e-12):
+        return  # another fault keeps it down for longer
+    if run.arrays.rules.at_start and not run.arrays.rules.after_copy:
+        _read(run, who)
+    ask_durations(run)
+    schedule_update(run, who)
+
+
+def _go_stale(run: Run, who: int, until: float) -> None:
+    """Let a processor go on with what it reads now."""
+    flight = run.arrays.flight
+    if not flight.stale[who]:
+        _read(run, who)
+    flight.stale[who] = True
+    run.stale[who] = max(run.stale.get(who, 0.0), until)
+
+    def recover() -> None:
+        if run.virtual_time >= run.stale[who] * (1 - 1e-12):
             run.arrays.flight.stale[who] = False
 
-        run.at(run.virtual_time + fault.model.duration, recover)
-    return f"{fault.model} on processor {who}"
+    run.at(until, recover)
 
 
 def _read(run: Run, who: int) -> None:
@@ -119,13 +150,6 @@ def _read(run: Run, who: int) -> None:
     begin_update(run, who)
     ask_values(run)
     a.counters[DUE] = 0
-
-
-def _restart(run: Run, who: int) -> None:
-    if run.arrays.rules.at_start and not run.arrays.rules.after_copy:
-        _read(run, who)
-    ask_durations(run)
-    schedule_update(run, who)
 
 
 def _corrupt(run: Run, fault: Fault, model: DataFault, rng: np.random.Generator) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -132,7 +132,7 @@ def _faults(request: Request, result: RelaxationResult) -> dict[str, Any]:
     struck = [mark for mark in result.marks if mark.what == "fault"]
     rollbacks = [mark.time for mark in result.marks if mark.what == "rollback"]
     summary: dict[str, Any] = {
-        "injected": len(struck),
+        "injected": result.faults,
         "events": [
             {
                 "time": mark.time,
@@ -148,9 +148,24 @@ def _faults(request: Request, result: RelaxationResult) -> dict[str, Any]:
         # A fault is noticed at the latest when every processor has read what it did.
         window = 2 * request.times.mean(request.processors)
         blocks = request.checkpoint.scope == "block" or request.checkpoint.monitor == "component"
-        found = score([m.time for m in struck], rollbacks, window, allow_repeats=blocks)
+        found = score(
+            [m.time for m in struck if m.data],
+            _first_of_each(rollbacks, window),
+            window,
+            allow_repeats=blocks,
+        )
         summary |= asdict(found)
     return summary
+
+
+def _first_of_each(rollbacks: list[float], window: float) -> list[float]:
+    """Return the rollbacks that follow no other one at once.
+
+    Results in flight survive a rollback; written over an older x they can let the residual grow,
+    and cause the next one: that is no alarm of its own.
+    """
+    earlier = [-inf, *rollbacks]
+    return [now for before, now in zip(earlier, rollbacks, strict=False) if now - before > window]
 
 
 def _checkpoints(
@@ -158,8 +173,7 @@ def _checkpoints(
 ) -> dict[str, Any]:
     between = mean_time_between_faults(request.faults)
     if between is None and request.faults and result.virtual_time > 0:
-        struck = sum(mark.what == "fault" for mark in result.marks)
-        between = result.virtual_time / struck if struck else None
+        between = result.virtual_time / result.faults if result.faults else None
     suggested = policy.cost > 0 and between is not None
     mtbf = between or 0.0
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,9 @@ def read_times(value: Any, processors: int) -> Times:
     elif callable(value) and not isinstance(value, Distribution):
         times = Times((), function=value, source="a function of the user's")
     elif isinstance(value, Sequence) and not isinstance(value, str):
-        times = Times(tuple((parse_distribution(part),) for part in value))
+        parsed = [parse_distribution(part) for part in value]
+        listed = ", ".join(str(part) for part in parsed[:3]) + (", ..." if len(parsed) > 3 else "")
+        times = Times(tuple((part,) for part in parsed), source=f"one each: {listed}")
     else:
         distribution = parse_distribution(value)
         times = Times(((distribution,),), source=str(distribution))
@@ -113,12 +115,29 @@ def read_spelling(value: Any) -> Any:
     ends = [match.start() for match in starts[1:]] + [len(value)]
     phases: dict[str, Any] = {}
     for match, end in zip(starts, ends, strict=True):
-        text = value[match.end() : end].strip().rstrip(",").strip()
-        phases[match[1]] = text.lower() == "true" if match[1] == "joint" else text
+        if match[1] in phases:
+            raise InputError(f"time: {match[1]} is given twice")
+        phases[match[1]] = value[match.end() : end].strip().rstrip(",").strip()
     return phases
 
 
 _PHASE = re.compile(r"(?:(?<=,)|^)\s*(copy|compute|update|joint)\s*=")
+
+
+def at_speeds(times: Times, speeds: Sequence[float]) -> Times:
+    """Return the times on processors of other relative speeds, which divide the durations.
+
+    Raises:
+        InputError: times that a function of the user's says.
+    """
+    if all(speed == 1.0 for speed in speeds):
+        return times
+    if times.function is not None:
+        raise InputError("time: a function says durations as they are; speeds have no effect on it")
+    updates = tuple(
+        tuple(phase.scaled(speed) for phase in times.of(who)) for who, speed in enumerate(speeds)
+    )
+    return replace(times, updates=updates, source=f"{times.source}, at given speeds")
 
 
 def _is_file(value: Any) -> bool:
@@ -137,6 +156,8 @@ def _from_phases(value: Mapping[str, Any]) -> Times:
             "time: write copy, compute and update, and joint: true if they go together"
         )
     phases = tuple(parse_distribution(value[phase]) for phase in PHASES)
-    joint = bool(value.get("joint", False))
+    joint = {"true": True, "false": False}.get(str(value.get("joint", False)).lower())
+    if joint is None:
+        raise InputError(f"time: joint is true or false, not {value['joint']}")
     source = ", ".join(f"{name} {phase}" for name, phase in zip(PHASES, phases, strict=True))
     return Times((phases,), joint, source=source)

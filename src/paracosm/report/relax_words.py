@@ -74,7 +74,7 @@ def _diverged(summary: Mapping[str, Any]) -> str:
     reached = f"reached {residual:.3g}" if finite else "was no finite number any more"
     began = "" if initial is None else f" from {initial:.3g}"
     rate = summary.get("growth_rate")
-    grew = "" if rate is None else f", growing by the factor {rate:.4g} a sweep"
+    grew = "" if rate is None or rate <= 1 else f", growing by the factor {rate:.4g} a sweep"
     return f"The iteration diverged: the residual{began} {reached}{grew}."
 
 

@@ -178,7 +178,8 @@ class Halos(NamedTuple):
         occupancy, latency: seconds that a message holds its link, and takes besides.
         jitter: row of the table of distributions that adds to the latency, or -1.
         streams: keys of each link's random numbers.
-        ordered: whether a message never arrives before an older one.
+        ordered: whether a message never arrives before an older one; shape (1,).
+        ticks: ticks in a second, or 1; shape (1,).
         free_at: when each link is free again.
         waiting: values that wait for their link; `wait_count`: updates written when they were,
             -1 where nothing waits.
@@ -209,6 +210,7 @@ class Halos(NamedTuple):
     jitter: Integers
     streams: NDArray[np.uint64]
     ordered: NDArray[np.bool_]
+    ticks: Floats
     free_at: Floats
     waiting: Floats
     wait_count: Integers

@@ -36,7 +36,7 @@ def propose(s: Any, who: Any, residual: Any, rows: Any, first: Any, end: Any) ->
         _sweep(s.matrix, s.iterate, residual, rows, first, end, values, slot)
     elif method == SOLVE:
         block = s.flight.block[who]
-        _solve(s.factors, s.iterate, residual, block, rows, first, end, values, slot)
+        _solve(s.factors, s.iterate, residual, rules.omega, block, rows, first, end, values, slot)
 
 
 @compiled
@@ -72,6 +72,7 @@ def _solve(
     factors: Any,
     iterate: Any,
     residual: Any,
+    omega: Any,
     block: Any,
     rows: Any,
     first: Any,
@@ -95,7 +96,7 @@ def _solve(
             work[index[entry]] -= data[entry] * work[local]
     for local in range(size):
         row = rows[first + local]
-        values[slot + local] = x[row] + work[factors.column_order[offset + local]]
+        values[slot + local] = x[row] + omega * work[factors.column_order[offset + local]]
 
 
 @inlined

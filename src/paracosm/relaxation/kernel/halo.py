@@ -37,11 +37,14 @@ def _leave(halos: Any, draws: Any, link: Any, instant: Any) -> None:
     """Let the values that wait for their link leave, if it was free by `instant`."""
     if halos.wait_count[link] < 0 or halos.free_at[link] > instant:
         return
+    if halos.under_way[link] > halos.arrival.shape[1] - 3:
+        _drop_overtaken(halos, link, instant)
     halos.free_at[link] += halos.occupancy[link]
     arrival = halos.free_at[link] + halos.latency[link]
     number = halos.sent[link]
     if halos.jitter[link] >= 0:
-        arrival += draw(draws, halos.jitter[link], uniform(halos.streams[link], number), number)
+        late = draw(draws, halos.jitter[link], uniform(halos.streams[link], number), number)
+        arrival += late * halos.ticks[0]
     if halos.ordered[0]:
         arrival = max(arrival, halos.last_arrival[link])
     halos.last_arrival[link] = arrival
@@ -56,6 +59,32 @@ def _leave(halos: Any, draws: Any, link: Any, instant: Any) -> None:
     halos.fullest[0] = max(halos.fullest[0], newest + 1)
     halos.sent[link] = number + 1
     halos.wait_count[link] = -1
+
+
+@compiled
+def _drop_overtaken(halos: Any, link: Any, instant: Any) -> None:
+    """Of the messages that wait for a receiver who does not read, keep the newest."""
+    newest = -1
+    for message in range(halos.under_way[link]):
+        if halos.arrival[link, message] <= instant:
+            newest = max(newest, halos.number[link, message])
+    kept = 0
+    for message in range(halos.under_way[link]):
+        if halos.number[link, message] >= newest:
+            _move(halos, link, message, kept)
+            kept += 1
+    halos.under_way[link] = kept
+
+
+@compiled
+def _move(halos: Any, link: Any, source: Any, target: Any) -> None:
+    """Move a message under way; buffers change places, so that those beyond the last are free."""
+    buffer = halos.buffer[link, target]
+    halos.buffer[link, target] = halos.buffer[link, source]
+    halos.buffer[link, source] = buffer
+    halos.arrival[link, target] = halos.arrival[link, source]
+    halos.number[link, target] = halos.number[link, source]
+    halos.news[link, target] = halos.news[link, source]
 
 
 @compiled
@@ -97,13 +126,7 @@ def _drop_arrived(halos: Any, link: Any, instant: Any) -> None:
         if halos.number[link, message] > halos.version[link]:
             count = halos.news[link, message]
             missed = count if missed < 0 else min(missed, count)
-        # Buffers change places, so that those beyond the messages under way are free.
-        buffer = halos.buffer[link, kept]
-        halos.buffer[link, kept] = halos.buffer[link, message]
-        halos.buffer[link, message] = buffer
-        halos.arrival[link, kept] = halos.arrival[link, message]
-        halos.number[link, kept] = halos.number[link, message]
-        halos.news[link, kept] = halos.news[link, message]
+        _move(halos, link, message, kept)
         kept += 1
     halos.under_way[link] = kept
     halos.missed[link] = missed

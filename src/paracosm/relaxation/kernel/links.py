@@ -22,18 +22,25 @@ def no_links() -> Halos:
     w, f = np.zeros(0, np.int64), np.zeros(0)
     keys, flags = np.zeros(0, np.uint64), np.zeros(1, np.bool_)
     return Halos(
-        w, w, f, f, f, w, w, w, w, w, w, f, f, w, keys, flags, f, f, w, np.zeros((0, 0)),
+        w, w, f, f, f, w, w, w, w, w, w, f, f, w, keys, flags, f, f, f, w, np.zeros((0, 0)),
         np.zeros((0, 0), np.int64), np.zeros((0, 0)), np.zeros((0, 0), np.int64),
         np.zeros((0, 0), np.int64), w, np.zeros(1, np.int64), w, w, w, f,
     )  # fmt: skip
 
 
 def halo_links(
-    problem: Problem, pattern: Pattern, network: Network, jitter: int, seed: int, purpose: int
+    problem: Problem,
+    pattern: Pattern,
+    network: Network,
+    ticks: float,
+    jitter: int,
+    seed: int,
+    purpose: int,
 ) -> Halos:
     """Return the links of `pattern`, every processor knowing the first iterate.
 
     Args:
+        ticks: of the loop's clock in a second, or 1.
         jitter: row of the table of distributions that adds to latencies, or -1.
         seed, purpose: of the random numbers of messages.
 
@@ -79,11 +86,13 @@ def halo_links(
         occupancy=np.array(
             [c.overhead + size / c.bandwidth for c, size in zip(channels, sizes, strict=True)],
             np.float64,
-        ),
-        latency=np.array([c.latency for c in channels], np.float64),
+        )
+        * ticks,
+        latency=np.array([c.latency for c in channels], np.float64) * ticks,
         jitter=np.full(links, jitter, np.int64),
         streams=stream_keys(seed, purpose, links),
         ordered=np.array([network.ordered]),
+        ticks=np.array([ticks]),
         free_at=np.full(links, -np.inf),
         waiting=np.zeros(places.shape[1]),
         wait_count=np.full(links, -1, np.int64),

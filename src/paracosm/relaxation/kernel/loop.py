@@ -30,13 +30,13 @@ from paracosm.relaxation.kernel.scalars import (
     CALL_VALUES,
     CULPRIT,
     DUE,
+    ERROR,
     EXHAUSTED,
     GATHER,
     GO_ON,
     GROW,
     IN_TURN,
     LOCAL,
-    LOCAL_SUM,
     NEXT,
     NEXT_CHECKPOINT,
     NOW,
@@ -66,6 +66,10 @@ from paracosm.timing.compiled import draw, uniform
 __all__ = ["advance", "begin", "schedule"]
 
 
+# Come back after so many, although nobody relaxes: the residual processor may be all that is left.
+MOST_INSTANTS = 2_000_000
+
+
 @compiled
 def advance(s: Any, until: Any, most: Any) -> Any:
     """Play instants until something is to be decided; return why (`scalars.py`).
@@ -81,6 +85,7 @@ def advance(s: Any, until: Any, most: Any) -> Any:
     key, winner = clock.key, clock.winner
     due = flight.due
     synchronous = rules.barrier >= 0.0
+    instants = 0
     while True:
         if counters[STAGE] == START:
             players = rules.processors + (rules.detect == PROCESSOR)
@@ -95,18 +100,15 @@ def advance(s: Any, until: Any, most: Any) -> Any:
                 return CALL_ROWS
         if counters[STAGE] == NEXT:
             instant = key[1]
+            if gauges[NEXT_CHECKPOINT] < min(instant, until - gauges[SHIFT]) < np.inf:
+                save(rules, iterate, checkpoint, history, counters, gauges, instant, until)
             if instant + gauges[SHIFT] > until or instant == np.inf:
-                if gauges[NEXT_CHECKPOINT] + gauges[SHIFT] < until < np.inf:
-                    save(
-                        rules, iterate, checkpoint, history, counters, gauges, until - gauges[SHIFT]
-                    )
                 return PAUSED
-            if counters[RELAXATIONS] >= most:
+            instants += 1
+            if counters[RELAXATIONS] >= most or instants > MOST_INSTANTS:
                 return SLICE
             if rules.distributed and halos.fullest[0] > halos.arrival.shape[1] - 2:
                 return GROW
-            if instant > gauges[NEXT_CHECKPOINT]:
-                save(rules, iterate, checkpoint, history, counters, gauges, instant)
             gauges[NOW] = instant
             counters[VERDICT] = 0
             counters[STAGE] = GATHER
@@ -121,7 +123,8 @@ def advance(s: Any, until: Any, most: Any) -> Any:
                 if rules.after_copy:
                     if flight.copying[who]:
                         flight.copying[who] = False
-                        set_key(clock, who, flight.end[who])
+                        # What is complete at once is still written after it was read.
+                        set_key(clock, who, max(flight.end[who], _just_after(instant)))
                         counters[DUE] += 1
                         continue  # it has copied what others wrote, and computes from it
                 else:
@@ -183,7 +186,13 @@ def complete(s: Any, who: Any, instant: Any) -> Any:
     gauges = s.gauges
     if who < rules.processors:
         first, end, chosen = rows_in_flight(blocks, flight, who)
-        gauges[SQUARE] += commit(s, who, flight.chosen if chosen else blocks.rows, first, end)
+        rows = flight.chosen if chosen else blocks.rows
+        watched = rules.error_limit >= 0.0 and not rules.infinity
+        if watched:
+            gauges[ERROR] -= _error_of(iterate, rows, first, end)
+        gauges[SQUARE] += commit(s, who, rows, first, end)
+        if watched:
+            gauges[ERROR] += _error_of(iterate, rows, first, end)
         staleness = counters[UPDATES] - flight.read_at[who]
         if rules.barrier >= 0.0:
             staleness = 0  # all of a sweep are written at once, whatever the order here
@@ -195,14 +204,23 @@ def complete(s: Any, who: Any, instant: Any) -> Any:
         tally.staleness[min(staleness >> rules.bin_shift, tally.staleness.size - 1)] += 1
         if rules.distributed:
             send(iterate, halos, draws, counters, who, instant)
+        if rules.detect == LOCAL and who == 0:
+            counters[VERDICT] = 1  # it looks at the sum
         if rules.detect == LOCAL and tally.offered[who] >= 0.0:
-            gauges[LOCAL_SUM] += tally.offered[who] - max(tally.contribution[who], 0.0)
             tally.contribution[who] = tally.offered[who]
             tally.offered[who] = -1.0
     else:
         counters[VERDICT] = 0.0 <= gauges[SEEN] <= rules.limit
     flight.updates[who] += 1
     return schedule(s, who, instant)
+
+
+@compiled
+def _error_of(iterate: Any, rows: Any, first: Any, end: Any) -> Any:
+    square = 0.0
+    for place in range(first, end):
+        square += (iterate.x[rows[place]] - iterate.solution[rows[place]]) ** 2
+    return square
 
 
 @inlined
@@ -228,6 +246,8 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
         copied, computed, total = _phases(rules, draws, phase_rows, streams[who], number, who)
     if rules.ticks > 0.0:
         total = np.rint(total * rules.ticks)
+        copied = min(np.rint(copied * rules.ticks), total)
+        computed = min(np.rint(computed * rules.ticks), total)
     if not 0.0 < total < np.inf:
         counters[CULPRIT] = who
         gauges[BAD] = total
@@ -240,7 +260,7 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
         spans.times[row, 2] = computed
         spans.times[row, 3] = total
         counters[SPANS] += 1
-    clock.begun[who] = instant
+    clock.begun[who] = instant + gauges[SHIFT]
     if rules.barrier >= 0.0:
         gauges[SLOWEST] = max(gauges[SLOWEST], total)
     elif rules.after_copy:
@@ -250,6 +270,11 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
     else:
         set_key(clock, who, instant + total)
     return GO_ON
+
+
+@inlined
+def _just_after(instant: Any) -> Any:
+    return instant * (1.0 + 4.5e-16) + 1e-300
 
 
 @compiled

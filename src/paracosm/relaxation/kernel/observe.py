@@ -15,18 +15,20 @@ from paracosm.relaxation.kernel.scalars import (
     DETECTED,
     DIVERGED,
     DUE,
+    ERROR,
+    ERROR_AGAIN,
     ERROR_WITNESS,
     FRESH_AGAIN,
     GO_ON,
     IDEAL,
     KEPT,
     LARGEST,
-    LOCAL_SUM,
     MARKS,
     NEXT_CHECKPOINT,
     NEXT_SAMPLE,
     NOW,
     PROCESSOR,
+    RAISE_AT,
     RELAXATIONS,
     ROLLBACK,
     ROLLBACKS,
@@ -39,10 +41,11 @@ from paracosm.relaxation.kernel.scalars import (
     WITNESS,
 )
 
-__all__ = ["mark", "norm_of", "nothing_new", "observe", "sample", "save", "watch"]
+__all__ = ["mark", "norm_of", "nothing_new", "observe", "sample", "save", "set_limits", "watch"]
 
 # Below a hundredth of the square (a tenth of the norm) the running sum has lost two digits.
 SUM_AGAIN_AT = 1e-2
+RAISE_AT_LEAST = 4.0
 # Below a millionth of the norm, rounding errors of the residual itself begin to count.
 FRESH_AGAIN_AT = 1e-12
 
@@ -52,18 +55,21 @@ def nothing_new(s: Any) -> Any:
     """Say, at every instant and so quickly, that `observe` would find nothing to do."""
     rules, iterate, counters, gauges = s.rules, s.iterate, s.counters, s.gauges
     square = gauges[SQUARE]
-    if not gauges[SUM_AGAIN] <= square <= gauges[LARGEST]:
+    if not gauges[SUM_AGAIN] <= square <= gauges[RAISE_AT]:
         return False
     if counters[RELAXATIONS] >= gauges[NEXT_SAMPLE]:
         return False
-    if rules.alpha > 0.0 or rules.error_limit >= 0.0:
+    if rules.alpha > 0.0:
         return False
+    if rules.error_limit >= 0.0:
+        if rules.infinity or gauges[ERROR] < gauges[ERROR_AGAIN]:
+            return False
+        if gauges[ERROR] <= rules.error_limit**2:
+            return False
     if rules.limit < 0.0:
         return True
-    if rules.detect == PROCESSOR:
-        return counters[VERDICT] == 0
     if rules.detect != IDEAL:
-        return gauges[LOCAL_SUM] > rules.limit**2
+        return counters[VERDICT] == 0
     if rules.infinity:
         return abs(iterate.residual[counters[WITNESS]]) > rules.limit
     return square > rules.limit**2
@@ -72,17 +78,23 @@ def nothing_new(s: Any) -> Any:
 @compiled
 def observe(s: Any) -> Any:
     """Look at the residual once, after an instant; return `GO_ON`, or why the loop stops."""
-    rules, matrix, iterate, flight = s.rules, s.matrix, s.iterate, s.flight
-    tally, history, counters, gauges = s.tally, s.history, s.counters, s.gauges
+    rules, matrix, iterate, tally = s.rules, s.matrix, s.iterate, s.tally
+    history, counters, gauges = s.history, s.counters, s.gauges
     square = gauges[SQUARE]
     if square < gauges[SUM_AGAIN]:
         square = 0.0
         for row in range(iterate.residual.size):
             square += iterate.residual[row] ** 2
         gauges[SUM_AGAIN] = SUM_AGAIN_AT * square
+        gauges[RAISE_AT] = RAISE_AT_LEAST * square
     if square < gauges[FRESH_AGAIN]:
         square = fresh_residual(matrix, iterate)
-        gauges[FRESH_AGAIN] = FRESH_AGAIN_AT * square
+        set_limits(gauges, square)
+    if square > gauges[RAISE_AT]:
+        # What was lost to rounding is in proportion to the peak: forget the limits before it.
+        gauges[SUM_AGAIN] = SUM_AGAIN_AT * square
+        gauges[RAISE_AT] = RAISE_AT_LEAST * square
+        gauges[FRESH_AGAIN] = max(gauges[FRESH_AGAIN], FRESH_AGAIN_AT * square)
     gauges[SQUARE] = square
     if rules.alpha > 0.0 and not rules.component:
         if not square <= rules.alpha**2 * gauges[KEPT]:
@@ -93,53 +105,64 @@ def observe(s: Any) -> Any:
         sample(rules, iterate, history, counters, gauges)
     if not square <= gauges[LARGEST]:
         return DIVERGED
-    if rules.error_limit >= 0.0:
-        solution, x = iterate.solution, iterate.x
-        if _within(rules.infinity, x, solution, rules.error_limit, counters, ERROR_WITNESS):
-            return DETECTED
+    if rules.error_limit >= 0.0 and _error_reached(rules, iterate, counters, gauges):
+        return DETECTED
     if rules.limit < 0.0:
         return GO_ON
     if rules.detect == IDEAL:
         if not rules.infinity:
             return DETECTED if square <= rules.limit**2 else GO_ON
-        small = _within(True, iterate.residual, _NOTHING, rules.limit, counters, WITNESS)
+        small = _within(iterate.residual, _NOTHING, rules.limit, counters, WITNESS)
         return DETECTED if small else GO_ON
-    if rules.detect == PROCESSOR:
-        return DETECTED if counters[VERDICT] == 1 else GO_ON
-    if gauges[LOCAL_SUM] <= rules.limit**2:
-        # Processor 0 checks, whenever it has completed an update, and all have contributed.
-        for position in range(counters[DUE]):
-            if flight.due[position] == 0 and _all_contributed(rules, tally):
-                return DETECTED
+    if counters[VERDICT] == 1 and (rules.detect == PROCESSOR or _sum_is_small(rules, tally)):
+        return DETECTED
     return GO_ON
 
 
 @compiled
-def _all_contributed(rules: Any, tally: Any) -> Any:
-    for who in range(rules.processors):  # noqa: SIM110 - which Numba does not compile
+def set_limits(gauges: Any, square: Any) -> None:
+    """Set the squares at which the residual is looked at more closely, `square` being exact."""
+    gauges[SQUARE] = square
+    gauges[SUM_AGAIN] = SUM_AGAIN_AT * square
+    gauges[RAISE_AT] = RAISE_AT_LEAST * square
+    gauges[FRESH_AGAIN] = FRESH_AGAIN_AT * square
+
+
+@compiled
+def _sum_is_small(rules: Any, tally: Any) -> Any:
+    """Say whether all have contributed, and what they contributed adds up to little enough."""
+    total = 0.0
+    for who in range(rules.processors):
         if tally.contribution[who] < 0.0:
             return False
-    return True
+        total += tally.contribution[who]
+    return total <= rules.limit**2
+
+
+@compiled
+def _error_reached(rules: Any, iterate: Any, counters: Any, gauges: Any) -> Any:
+    if rules.infinity:
+        limit = rules.error_limit
+        return _within(iterate.x, iterate.solution, limit, counters, ERROR_WITNESS)
+    if gauges[ERROR] < gauges[ERROR_AGAIN] or gauges[ERROR] <= rules.error_limit**2:
+        gauges[ERROR] = 0.0
+        for row in range(iterate.x.size):
+            gauges[ERROR] += (iterate.x[row] - iterate.solution[row]) ** 2
+        gauges[ERROR_AGAIN] = SUM_AGAIN_AT * gauges[ERROR]
+    return gauges[ERROR] <= rules.error_limit**2
 
 
 _NOTHING = np.zeros(0)
 
 
 @compiled
-def _within(
-    infinity: Any, values: Any, center: Any, limit: Any, counters: Any, witness: Any
-) -> Any:
+def _within(values: Any, center: Any, limit: Any, counters: Any, witness: Any) -> Any:
     """Say whether `values` are within `limit` of `center` (of 0, where it is empty).
 
     In the maximum norm a single component says no, and goes on saying so for long: it is looked at
     first, and another one is searched only when it is small.
     """
     size = values.size
-    if not infinity:
-        total = 0.0
-        for row in range(size):
-            total += (values[row] - center[row]) ** 2
-        return total <= limit**2
     start = counters[witness]
     for step in range(size):
         row = start + step
@@ -194,7 +217,9 @@ def sample(rules: Any, iterate: Any, history: Any, counters: Any, gauges: Any) -
 def mark(rules: Any, iterate: Any, history: Any, counters: Any, gauges: Any, what: Any) -> None:
     """Note a fault, a rollback or a checkpoint, and the residual after it, while there is room."""
     row = counters[MARKS]
-    if row < history.marks.shape[0]:
+    # Checkpoints are many and all alike: they leave half of the room to the others.
+    room = history.marks.shape[0] // 2 if what == CHECKPOINT else history.marks.shape[0]
+    if row < room:
         history.marks[row, 0] = gauges[NOW] + gauges[SHIFT]
         history.marks[row, 1] = counters[RELAXATIONS]
         history.marks[row, 2] = what
@@ -211,17 +236,21 @@ def save(
     counters: Any,
     gauges: Any,
     instant: Any,
+    until: Any,
 ) -> None:
-    """Take the checkpoints that were due before `instant`, at which the iterate was as it is."""
-    missed = int((instant - gauges[NEXT_CHECKPOINT]) / rules.interval)
-    while gauges[NEXT_CHECKPOINT] + (missed + 1) * rules.interval < instant:
-        missed += 1
-    while missed > 0 and gauges[NEXT_CHECKPOINT] + missed * rules.interval >= instant:
-        missed -= 1
+    """Take the checkpoints that are due before `instant` and, with their costs, before `until`.
+
+    Until then the iterate stays as it is: the last of them is the one that counts.
+    """
+    span = (instant - gauges[NEXT_CHECKPOINT]) / rules.interval
+    left = until - gauges[SHIFT] - gauges[NEXT_CHECKPOINT]
+    missed = np.floor(min(span, left / (rules.interval + rules.cost)))
+    if missed > 0.0 and gauges[NEXT_CHECKPOINT] + missed * rules.interval >= instant:
+        missed -= 1.0
     for row in range(iterate.x.size):
         checkpoint.x[row] = iterate.x[row]
     gauges[NOW] = gauges[NEXT_CHECKPOINT] + missed * rules.interval
-    counters[CHECKPOINTS] += missed + 1
+    counters[CHECKPOINTS] += int(min(missed + 1.0, 2.0**53))
     gauges[SHIFT] += rules.cost * (missed + 1)
     gauges[NEXT_CHECKPOINT] += (missed + 1) * rules.interval
     mark(rules, iterate, history, counters, gauges, CHECKPOINT)
@@ -291,9 +320,8 @@ def _roll_back(s: Any) -> None:
             iterate.x[row] = checkpoint.x[row]
     for who in range(rules.processors):
         tally.local[who] = UNKNOWN  # what a block had says nothing about what it has now
-    gauges[SQUARE] = fresh_residual(matrix, iterate)
-    gauges[SUM_AGAIN] = SUM_AGAIN_AT * gauges[SQUARE]
-    gauges[FRESH_AGAIN] = FRESH_AGAIN_AT * gauges[SQUARE]
+    set_limits(gauges, fresh_residual(matrix, iterate))
+    gauges[ERROR_AGAIN] = np.inf
     gauges[SHIFT] += rules.restore
     counters[ROLLBACKS] += 1
     mark(rules, iterate, history, counters, gauges, ROLLBACK)

@@ -32,6 +32,7 @@ from paracosm.relaxation.kernel.links import halo_links, no_links
 from paracosm.relaxation.kernel.scalars import (
     AT_RANDOM,
     COUNTERS,
+    ERROR_AGAIN,
     FIXED,
     GAUGES,
     IDEAL,
@@ -40,6 +41,7 @@ from paracosm.relaxation.kernel.scalars import (
     NEXT_CHECKPOINT,
     PROCESSOR,
     SAMPLE_EVERY,
+    SEEN,
     Rules,
 )
 from paracosm.relaxation.kernel.tree import new_clock
@@ -118,6 +120,8 @@ def prepare(request: Request, functions: UserFunctions) -> Arrays:
     draws, phase_rows = _draws(request)
     counters, gauges = np.zeros(COUNTERS, np.int64), np.zeros(GAUGES)
     gauges[NEXT_CHECKPOINT] = inf if request.checkpoint is None else _interval(request)
+    gauges[SEEN] = -1.0
+    gauges[ERROR_AGAIN] = inf
     gauges[SAMPLE_EVERY] = max(1.0, n / 16)
     flight = _flight(request, blocks)
     return Arrays(
@@ -150,6 +154,7 @@ def prepare(request: Request, functions: UserFunctions) -> Arrays:
             problem,
             pattern,
             request.network,
+            request.ticks or 1.0,
             -1 if request.network.jitter is None else len(draws.kind) - 1,
             request.seed,
             MESSAGES,
@@ -192,6 +197,7 @@ def _rules(request: Request, functions: UserFunctions, momentum: float) -> Rules
     # Numba compiles anew for every mixture of whole and real numbers.
     return Rules(
         method=kind,
+        omega=1.0 if method is None or method.omega is None else float(method.omega),
         momentum=float(momentum),
         at_start=request.read == "start",
         after_copy=reads_after_copy(request),

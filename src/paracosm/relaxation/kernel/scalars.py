@@ -51,7 +51,7 @@ START, NEXT, GATHER, READ, WRITE = range(5)
     CULPRIT,  # the processor whose duration is wrong
     WITNESS,  # a row whose residual is too large
     ERROR_WITNESS,
-    VERDICT,  # the residual processor says that it is small enough
+    VERDICT,  # at this instant: the residual processor found it small enough, or 0 has updated
     COUNTERS,
 ) = range(17)
 
@@ -62,24 +62,27 @@ START, NEXT, GATHER, READ, WRITE = range(5)
     SQUARE,  # squared 2-norm of the residual
     KEPT,  # the same after the instant before
     SUM_AGAIN,  # below this square, sum it anew
+    RAISE_AT,  # above this square, raise the limits below which it is computed anew
     FRESH_AGAIN,  # below this square, compute the residual anew
     NEXT_CHECKPOINT,  # infinite: none
     NEXT_SAMPLE,
     SAMPLE_EVERY,
     STALENESS,  # sum over all updates
     SEEN,  # norm that the residual processor saw at its last read
-    LOCAL_SUM,  # of squares, as contributed
+    ERROR,  # squared 2-norm of x - solution, where it is to be reached
+    ERROR_AGAIN,  # below this, sum it anew
     LARGEST,  # square above which the iteration has diverged
     BAD,  # the duration that is wrong
     SLOWEST,  # duration between two barriers
     GAUGES,
-) = range(16)
+) = range(18)
 
 
 class Rules(NamedTuple):
     """What stays the same during a run."""
 
     method: int
+    omega: float  # relaxation factor of local solves
     momentum: float
     at_start: bool  # read at the start of an update; otherwise at its completion
     after_copy: bool  # read when the first phase of an update, the copy, is complete
