@@ -65,8 +65,11 @@ def measure(
         raise InputError("--force replaces a file: give --out as well")
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} exists: --force replaces it")
-    if out is not None and not out.parent.is_dir():
-        raise InputError(f"{out}: there is no folder {out.parent}")
+    for folder in ([] if out is None else [out.parent]) + ([] if figures is None else [figures]):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
     if not longest > 0:
         raise InputError(f"--longest: give seconds above 0, not {longest}")
     variants, counts = _names(variant), _numbers(threads)
@@ -93,7 +96,7 @@ def measure(
     elif not quiet:
         _show(measurement, out, drawn)
     stopped = any(run.status != "converged" for case in measurement.cases for run in case.runs)
-    return 1 if stopped else 0
+    return 1 if stopped or measurement.interrupted else 0
 
 
 def _problem(name: str | None, matrix: Path | None, seed: int) -> Problem:
@@ -172,6 +175,8 @@ def _show(measurement: Measurement, out: Path | None, drawn: list[Path]) -> None
             "\nThreads lost their cores: durations drawn independently of each other are then "
             "wrong; use fewer threads, a replay, or the run-queue model."
         )
+    if measurement.interrupted:
+        say("\nInterrupted: this is what was measured until then.")
     for path in (*([out] if out else []), *drawn):
         say(str(path))
     for case in measurement.cases:

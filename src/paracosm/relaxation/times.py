@@ -86,11 +86,13 @@ def read_times(value: Any, processors: int) -> Times:
         times = Times((), function=value, source="a function of the user's")
     elif isinstance(value, Sequence) and not isinstance(value, str):
         parsed = [parse_distribution(part) for part in value]
-        listed = ", ".join(str(part) for part in parsed[:3]) + (", ..." if len(parsed) > 3 else "")
+        listed = ", ".join(_short(part) for part in parsed[:3]) + (
+            ", ..." if len(parsed) > 3 else ""
+        )
         times = Times(tuple((part,) for part in parsed), source=f"one each: {listed}")
     else:
         distribution = parse_distribution(value)
-        times = Times(((distribution,),), source=str(distribution))
+        times = Times(((distribution,),), source=_short(distribution))
     if len(times.updates) not in (0, 1, processors):
         raise InputError(
             f"time: {len(times.updates)} distributions for {processors} processors: "
@@ -122,6 +124,14 @@ def read_spelling(value: Any) -> Any:
 
 
 _PHASE = re.compile(r"(?:(?<=,)|^)\s*(copy|compute|update|joint)\s*=")
+
+
+def _short(distribution: Distribution) -> str:
+    """Return the spelling of a distribution, without its samples where there are many."""
+    samples = getattr(distribution, "samples", ())
+    if len(samples) > 10:
+        return f"{distribution.name} of {len(samples):,} samples"
+    return str(distribution)
 
 
 def at_speeds(times: Times, speeds: Sequence[float]) -> Times:
@@ -159,5 +169,7 @@ def _from_phases(value: Mapping[str, Any]) -> Times:
     joint = {"true": True, "false": False}.get(str(value.get("joint", False)).lower())
     if joint is None:
         raise InputError(f"time: joint is true or false, not {value['joint']}")
-    source = ", ".join(f"{name} {phase}" for name, phase in zip(PHASES, phases, strict=True))
+    source = ", ".join(
+        f"{name} {_short(phase)}" for name, phase in zip(PHASES, phases, strict=True)
+    )
     return Times((phases,), joint, source=source)

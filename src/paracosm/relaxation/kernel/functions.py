@@ -99,7 +99,7 @@ def _pointer(kind: str, function: Any, signature: Any, otherwise: Function) -> A
     import numba
 
     if not _is_compiled(function):
-        return numba.cfunc(signature, cache=True)(otherwise)
+        return _never_called(otherwise, signature)
     try:
         return _compiled_pointer(function, signature)
     except numba.core.errors.NumbaError as error:
@@ -107,6 +107,13 @@ def _pointer(kind: str, function: Any, signature: Any, otherwise: Function) -> A
         raise InputError(
             f"{kind} {function.py_func.__name__}: cannot be compiled for {signature}: {reason}"
         ) from None
+
+
+@lru_cache(maxsize=8)
+def _never_called(function: Any, signature: Any) -> Any:
+    import numba
+
+    return numba.cfunc(signature, cache=True)(function)
 
 
 @lru_cache(maxsize=64)

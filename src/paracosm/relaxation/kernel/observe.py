@@ -312,14 +312,15 @@ def _roll_back(s: Any) -> None:
                 grew = not now <= rules.alpha**2 * before
             if grew:
                 some = True
+                tally.local[who] = UNKNOWN  # what it had says nothing about what it gets
                 block = flight.block[who]
                 for place in range(blocks.pointer[block], blocks.pointer[block + 1]):
                     iterate.x[blocks.rows[place]] = checkpoint.x[blocks.rows[place]]
     if not some:
         for row in range(iterate.x.size):
             iterate.x[row] = checkpoint.x[row]
-    for who in range(rules.processors):
-        tally.local[who] = UNKNOWN  # what a block had says nothing about what it has now
+        for who in range(rules.processors):
+            tally.local[who] = UNKNOWN
     set_limits(gauges, fresh_residual(matrix, iterate))
     gauges[ERROR_AGAIN] = np.inf
     gauges[SHIFT] += rules.restore

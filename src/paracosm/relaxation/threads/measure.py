@@ -69,7 +69,8 @@ def measure(
     Raises:
         InputError: an unknown variant, a number of threads that the rows cannot be shared among,
             a tolerance that is not positive, a stencil variant without a stencil.
-        KeyboardInterrupt: after Ctrl-C, when all threads have ended.
+        KeyboardInterrupt: after Ctrl-C, when all threads have ended, if no case has run with and
+            without timers yet; otherwise those that have are returned.
     """
     limits = limits or Limits()
     _check(problem, variants, threads, tolerance, repeats)
@@ -82,8 +83,10 @@ def measure(
     gathered = {place: _Gathered(keep_recordings) for place in places}
     short = Limits(iterations=1, seconds=limits.seconds, recorded=1)
     done = 0
-    for turn in range(repeats):
-        for index in rng.permutation(len(plan)).tolist():
+    order = [(turn, k) for turn in range(repeats) for k in rng.permutation(len(plan)).tolist()]
+    interrupted = False
+    try:
+        for turn, index in order:
             (variant, count), timed = plan[index]
             if progress:
                 progress(done, total, f"{variant}, {_counted(count)}")
@@ -95,7 +98,12 @@ def measure(
             )
             gathered[variant, count].add(run)
             done += 1
-    if progress:
+    except KeyboardInterrupt:
+        interrupted = True
+        gathered = {place: case for place, case in gathered.items() if case.complete}
+        if not gathered:
+            raise
+    if progress and not interrupted:
         progress(done, total, "done")
     environment = _environment()
     return Measurement(
@@ -116,6 +124,7 @@ def measure(
             case.result(variant, count, kept, int(environment["cores"]), rng)
             for (variant, count), case in gathered.items()
         ),
+        interrupted,
     )
 
 
@@ -142,6 +151,11 @@ class _Gathered:
         self._keep = keep_recording
         self._timed: list[Run] = []
         self._runs: list[RunTimes] = []
+
+    @property
+    def complete(self) -> bool:
+        """Whether there are runs with and without timers."""
+        return 0 < len(self._timed) < len(self._runs)
 
     def add(self, run: Run) -> None:
         iterations = tuple(thread.iterations for thread in run.totals)

@@ -82,7 +82,8 @@ class Measurement:
     """All that `measure` found; `save` writes it, `load_measurement` reads it.
 
     `problem` names it and its sizes; `threshold` is the residual 2-norm that every run had to
-    reach; `clock_overhead` is what one reading of the clock takes, in seconds.
+    reach; `clock_overhead` is what one reading of the clock takes, in seconds. `interrupted`: by
+    Ctrl-C, so that cases or repeats are missing.
     """
 
     problem: Mapping[str, Any]
@@ -93,6 +94,7 @@ class Measurement:
     clock_overhead: float
     environment: Mapping[str, Any]
     cases: tuple[Case, ...]
+    interrupted: bool = False
 
     def case(self, variant: str, threads: int) -> Case:
         """Return what was measured of a variant with so many relaxation threads.
