@@ -48,4 +48,5 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
+	find src benchmarks -name '*.nb[ic]' -delete
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

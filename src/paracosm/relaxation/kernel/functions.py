@@ -64,7 +64,12 @@ def user_functions(
         update_pointer = _pointer("map", _ignoring_matrix(values), _update_type(), _no_update)
     return UserFunctions(
         update=update_pointer,
-        choose=_pointer("pattern function", choose, _choose_type(), _no_rows),
+        choose=_pointer(
+            "pattern function",
+            _into_room(choose) if _is_compiled(choose) else choose,
+            _choose_type(),
+            _no_rows,
+        ),
         time=_pointer("time function", time, _time_type(), _no_time),
         compiled_values=compiled_values,
         compiled_rows=_is_compiled(choose),
@@ -80,8 +85,8 @@ def _no_update(x: Any, rows: Any, A: Any, b: Any, out: Any) -> None:
     pass
 
 
-def _no_rows(processor: Any, update: Any, u: Any) -> Any:
-    return np.zeros(1, np.int64)
+def _no_rows(processor: Any, update: Any, u: Any, room: Any) -> Any:
+    return 0
 
 
 def _no_time(processor: Any, update: Any, u: Any) -> Any:
@@ -102,7 +107,7 @@ def _pointer(kind: str, function: Any, signature: Any, otherwise: Function) -> A
         return _never_called(otherwise, signature)
     try:
         return _compiled_pointer(function, signature)
-    except numba.core.errors.NumbaError as error:
+    except (numba.core.errors.NumbaError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(
             f"{kind} {function.py_func.__name__}: cannot be compiled for {signature}: {reason}"
@@ -134,6 +139,24 @@ def _ignoring_matrix(function: Any) -> Any:
     return numba.njit(update)
 
 
+@lru_cache(maxsize=64)
+def _into_room(function: Any) -> Any:
+    """Return the compiled pattern function as one that writes the rows to `room`, if they fit.
+
+    It returns how many there are. The loop could not free an array that it is given.
+    """
+    import numba
+
+    def choose(processor: Any, update: Any, u: Any, room: Any) -> Any:
+        rows = function(processor, update, u)
+        if rows.size <= room.size:
+            for place in range(rows.size):
+                room[place] = rows[place]
+        return rows.size
+
+    return numba.njit(choose)
+
+
 def _update_type() -> Any:
     import numba
 
@@ -148,7 +171,7 @@ def _update_type() -> Any:
 def _choose_type() -> Any:
     from numba import types
 
-    return types.int64[::1](types.int64, types.int64, types.float64)
+    return types.int64(types.int64, types.int64, types.float64, types.int64[::1])
 
 
 def _time_type() -> Any:

@@ -325,12 +325,11 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
     if not rules.python_rows:
         flight.size[who] = -1
     if rules.compiled_rows:
-        rows = pattern(who, number, uniform(choices[who], number))
-        if rows.size > flight.slot[who + 1] - flight.slot[who]:
+        room = flight.chosen[flight.slot[who] : flight.slot[who + 1]]
+        size = pattern(who, number, uniform(choices[who], number), room)
+        if size > room.size:
             return GROW
-        for place in range(rows.size):
-            flight.chosen[flight.slot[who] + place] = rows[place]
-        flight.size[who] = rows.size
+        flight.size[who] = size
     elif rules.choice == IN_TURN:
         mine = (blocks.pointer.size - 2 - who) // rules.processors + 1
         flight.block[who] = who + rules.processors * (number % mine)
