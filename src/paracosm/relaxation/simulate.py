@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf, isfinite, nan
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from paracosm.relaxation.kernel.loop import advance
 from paracosm.relaxation.kernel.observe import observe, sample
 from paracosm.relaxation.kernel.prepare import prepare
 from paracosm.relaxation.kernel.scalars import (
+    BAD_ROWS,
     BAD_TIME,
     CALL_ROWS,
     CALL_VALUES,
@@ -53,7 +55,7 @@ from paracosm.relaxation.residual import (
 )
 from paracosm.relaxation.result import Mark, RelaxationResult, Spans, Staleness, Status, What
 from paracosm.relaxation.slots import change_pattern, grow
-from paracosm.relaxation.state import Run, bad_time
+from paracosm.relaxation.state import Run, bad_rows, bad_time
 from paracosm.relaxation.strikes import schedule_faults
 
 __all__ = ["Progress", "simulate"]
@@ -135,7 +137,7 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
     if norm(run) <= run.tolerance:
         return "converged", "the first iterate is already within the tolerance"
     ask_durations(run)
-    seen = 0.0
+    seen = -1.0
     slice_size, most, before = _FIRST_SLICE, _FIRST_SLICE, time.perf_counter()
     while True:
         until = min(run.agenda[0].time if run.agenda else inf, stop.time)
@@ -152,6 +154,8 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
             ending = _from_outside(run, until)
         elif answer in (BAD_TIME, EXHAUSTED):
             raise bad_time(run, answer)
+        elif answer == BAD_ROWS:
+            raise bad_rows(run)
         elif answer in (DETECTED, DIVERGED):
             ending = _judge(run, answer)
         elif counters[RELAXATIONS] >= stop.relaxations:
@@ -172,7 +176,26 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
 
 
 def _advance(run: Run, until: float, most: float) -> int:
-    return int(advance(run.arrays.state(), float(until * run.ticks), float(min(most, 2.0**62))))
+    given = run.arrays.state(), float(until * run.ticks), float(min(most, 2.0**62))
+    if run.loop is None:
+        run.loop = _compiled_for(given)
+    return int(run.loop(*given))
+
+
+def _compiled_for(given: tuple[Any, ...]) -> Callable[..., Any]:
+    """Return the loop as compiled for such arguments: their types stay the same during a run.
+
+    To choose it anew, Numba looks at all of the arrays: a millisecond at every call, where a plain
+    Python function is called at every event.
+    """
+    import numba
+
+    dispatcher: Any = advance
+    typeof: Any = numba.typeof
+    types = tuple(map(typeof, given))
+    dispatcher.compile(types)
+    entry: Callable[..., Any] = dispatcher.overloads[types].entry_point
+    return entry
 
 
 def _next_slice(size: int, seconds: float) -> int:

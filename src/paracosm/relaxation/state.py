@@ -13,7 +13,17 @@ from paracosm.errors import InputError
 from paracosm.relaxation.kernel.functions import UserFunctions
 from paracosm.relaxation.kernel.loop import begin, schedule
 from paracosm.relaxation.kernel.prepare import Arrays
-from paracosm.relaxation.kernel.scalars import BAD, CULPRIT, DUE, EXHAUSTED, GO_ON, NOW, SHIFT
+from paracosm.relaxation.kernel.scalars import (
+    BAD,
+    BAD_ROWS,
+    CULPRIT,
+    DUE,
+    EXHAUSTED,
+    GO_ON,
+    NOW,
+    SHIFT,
+    VERDICT,
+)
 from paracosm.relaxation.request import Request
 from paracosm.relaxation.slots import grow
 
@@ -59,6 +69,7 @@ class Run:
     faults: list[tuple[str, float, bool]] = field(default_factory=list)
     corrupted: bool = False
     false_detections: int = 0
+    loop: Callable[..., Any] | None = None
     order: Iterator[int] = field(default_factory=itertools.count)
     down: dict[int, float] = field(default_factory=dict)
     stale: dict[int, float] = field(default_factory=dict)
@@ -84,12 +95,15 @@ class Run:
         gauges = self.arrays.gauges
         gauges[NOW] = max(gauges[NOW], time * self.ticks - gauges[SHIFT])
         self.arrays.counters[DUE] = 0
+        self.arrays.counters[VERDICT] = 0  # of the instant before
 
 
 def begin_update(run: Run, who: int) -> None:
     """Let a processor read, now, and compute."""
     a = run.arrays
-    while begin(a.state(), who, float(a.gauges[NOW])) != GO_ON:
+    while (answer := begin(a.state(), who, float(a.gauges[NOW]))) != GO_ON:
+        if answer == BAD_ROWS:
+            raise bad_rows(run)
         grow(a)
 
 
@@ -102,6 +116,13 @@ def schedule_update(run: Run, who: int) -> None:
     answer = schedule(run.arrays.state(), who, float(run.arrays.gauges[NOW]))
     if answer != GO_ON:
         raise bad_time(run, answer)
+
+
+def bad_rows(run: Run) -> InputError:
+    """Return the error for rows that a compiled pattern function made up."""
+    who, last = int(run.arrays.counters[CULPRIT]), run.request.problem.n - 1
+    number = run.arrays.flight.updates[who]
+    return InputError(f"pattern function: processor {who}, update {number}: rows are 0 to {last}")
 
 
 def bad_time(run: Run, answer: int) -> InputError:

@@ -25,6 +25,7 @@ from paracosm.relaxation.kernel.observe import norm_of, nothing_new, observe, sa
 from paracosm.relaxation.kernel.scalars import (
     AT_RANDOM,
     BAD,
+    BAD_ROWS,
     BAD_TIME,
     CALL_ROWS,
     CALL_VALUES,
@@ -329,6 +330,10 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
         size = pattern(who, number, uniform(choices[who], number), room)
         if size > room.size:
             return GROW
+        for place in range(size):
+            if not 0 <= room[place] < iterate.x.size:
+                counters[CULPRIT] = who
+                return BAD_ROWS
         flight.size[who] = size
     elif rules.choice == IN_TURN:
         mine = (blocks.pointer.size - 2 - who) // rules.processors + 1

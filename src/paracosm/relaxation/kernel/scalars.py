@@ -17,6 +17,7 @@ CALL_ROWS = 4  # a Python function has to say which rows those who are due updat
 CALL_VALUES = 5  # Python functions have to say new values, or durations
 BAD_TIME = 6  # a duration is zero, negative or infinite
 EXHAUSTED = 7  # a duration is not a number: a recording has come to its end, or a function's fault
+BAD_ROWS = 9  # a compiled pattern function returned rows that are none
 GROW = 8  # a processor's slot is too small for its rows
 GO_ON = -1
 
