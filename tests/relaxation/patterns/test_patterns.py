@@ -152,7 +152,6 @@ def test_bisection_separates_components():
 
 
 def test_metis_where_it_is_installed():
-    pytest.importorskip("pymetis")
     problem = shuffled_grid(30)
     pattern = parse_pattern("graph(method=metis)", problem, 9, seed=1)
     assert sorted(pattern.rows) == list(range(900))
