@@ -21,14 +21,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "validation": set(),
     "units": set(),
     "expression": set(),
+    "factory": set(),
     "cluster": {"units", "validation"},
     "timing": {"units", "validation"},
     "timeline": {"units"},
     "engine": {"cluster", "timing", "timeline"},
     "faults": {"timing", "units", "validation"},
+    "graphs": {"cluster", "units", "validation", "factory"},
+    "replay": {"graphs", "cluster", "timeline", "units"},
+    "profiling": {
+        *("graphs", "timing", "timeline"),
+        *("units", "validation", "expression", "factory"),
+    },
+    "prediction": {
+        *("profiling", "replay", "graphs", "cluster", "timeline"),
+        *("units", "validation", "factory"),
+    },
     "training": {
         *("engine", "cluster", "timing", "timeline", "faults"),
-        *("units", "validation", "expression"),
+        *("units", "validation", "expression", "factory"),
     },
     "relaxation": {
         *("cluster", "timing", "timeline", "faults"),

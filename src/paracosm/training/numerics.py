@@ -77,7 +77,7 @@ def check_names(config: TrainConfig) -> None:
         return
     require("torch", "torch", "training a model")
     from paracosm.training.data import DATA_SETS, check_scheme
-    from paracosm.training.factory import is_reference
+    from paracosm.factory import is_reference
     from paracosm.training.models import MODELS
 
     for kind, name, known in (

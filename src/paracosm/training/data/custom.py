@@ -11,7 +11,7 @@ from torch import Tensor
 
 from paracosm.errors import InputError
 from paracosm.training.data.dataset import DataSet
-from paracosm.training.factory import call_factory
+from paracosm.factory import call_factory
 
 __all__ = ["custom"]
 

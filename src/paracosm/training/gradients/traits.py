@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from paracosm.errors import InputError
 from paracosm.training.data.dataset import DataSet
-from paracosm.training.factory import one_line
+from paracosm.factory import one_line
 from paracosm.training.models.model import Model
 from paracosm.training.parameters import ParameterLayout
 

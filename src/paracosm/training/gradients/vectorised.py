@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from paracosm.training.data.dataset import DataSet
-from paracosm.training.factory import one_line
+from paracosm.factory import one_line
 from paracosm.training.gradients.pending import Gradient, PendingGradient
 from paracosm.training.gradients.traits import Traits
 from paracosm.training.models.model import Model

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from paracosm.errors import InputError, unknown
 from paracosm.training.data.dataset import DataSet
-from paracosm.training.factory import call_factory, is_reference
+from paracosm.factory import call_factory, is_reference
 from paracosm.training.models.mlp import mlp
 from paracosm.training.models.model import Loss, Model
 from paracosm.training.models.paper_cnn import paper_cnn
