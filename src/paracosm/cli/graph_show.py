@@ -1,0 +1,163 @@
+"""`paracosm graph show`: what a graph computes, and what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from paracosm.study.plain import to_json
+from paracosm.units import format_duration, format_size
+
+__all__ = ["show"]
+
+
+def show(
+    graph: Annotated[Path, typer.Argument(help="a graph file")],
+    ops: Annotated[int, typer.Option(min=0, help="how many ops to list in each table")] = 10,
+    json: Annotated[
+        bool, typer.Option("--json", help="print the summary as JSON, and nothing else")
+    ] = False,
+) -> int:
+    """Show a graph: its nodes, work and memory, by phase and by op.
+
+    Example: paracosm graph show gpt.graph --ops 5
+    """
+    from paracosm.graphs import load_graph
+    from paracosm.graphs.summary import summarize
+
+    summary = summarize(load_graph(graph), largest=ops)
+    if json:
+        typer.echo(to_json(summary), nl=False)
+    else:
+        _show(summary, ops)
+    return 0
+
+
+def _show(summary: Mapping[str, Any], ops: int) -> None:
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    width = max(console.width - _NUMBERS, _NUMBERS)
+    facts = Table.grid(padding=(0, 2))
+    for label, text in _facts(summary).items():
+        facts.add_row(label, text)
+    console.print(facts)
+    console.print()
+    sums = [
+        (word, *_work(summary[kind][word]))
+        for kind in ("phases", "resources")
+        for word in summary[kind]
+    ]
+    head = ("nodes", "flops", "bytes")
+    console.print(_table(("phase, resource", *head), sums, width))
+    names = list(summary["ops"].items())
+    if not ops or not names:
+        return
+    by_name = [
+        (name, f"{entry['nodes']:,}", f"{entry['distinct']:,}", *_work(entry)[1:])
+        for name, entry in names[:ops]
+    ]
+    console.print(_table(("op", "nodes", "distinct", "flops", "bytes"), by_name, width))
+    if len(names) > ops:
+        console.print(f"and {len(names) - ops:,} more op names (--ops N shows N)\n")
+    largest = [(_call(entry), *_work(entry)) for entry in summary["largest_ops"]]
+    console.print(_table(("largest ops, each call", *head), largest, width))
+
+
+def _facts(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Return the lines above the tables."""
+    facts = {
+        "nodes": f"{summary['nodes']:,}, {summary['distinct_ops']:,} distinct ops",
+        "dependencies": (
+            f"{summary['dependencies']:,}, longest chain {summary['longest_chain']:,} nodes"
+        ),
+        "work": f"{_flops(summary['flops'])}, {format_size(summary['bytes'])} read and written",
+    }
+    if summary["nodes_with_duration"]:
+        facts["duration"] = (
+            f"{format_duration(summary['duration'])}, the sum of the "
+            f"{summary['nodes_with_duration']:,} nodes whose duration is known"
+        )
+    if any(summary["resident"].values()):
+        held = [f"{what} {format_size(size)}" for what, size in summary["resident"].items() if size]
+        facts["resident"] = ", ".join(held)
+    if summary["peak_memory"] is not None:
+        facts["peak memory"] = (
+            f"{format_size(summary['peak_memory'])} at {summary['peak_memory_at']}"
+        )
+    for key, value in summary["provenance"].items():
+        facts[key] = _plain(value)
+    return facts
+
+
+def _plain(value: Any) -> str:
+    """Return a value of provenance as a person would write it."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(_plain(each) for each in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
+
+
+def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
+    for column, header in enumerate(headers):
+        table.add_column(header, justify="right" if column else "left", no_wrap=True)
+    for first, *others in rows:
+        table.add_row(_short(first, width), *others)
+    table.add_row()
+    return table
+
+
+_NUMBERS = 40
+"""Letters of a line that the other columns take."""
+
+
+def _short(text: str, width: int) -> str:
+    """Return a text without its middle where it is long: kernels differ at both ends."""
+    if len(text) <= width:
+        return text
+    return f"{text[: width // 2]}...{text[len(text) - width + width // 2 + 3 :]}"
+
+
+def _work(entry: Mapping[str, int]) -> tuple[str, str, str]:
+    return f"{entry['nodes']:,}", _flops(entry["flops"]), format_size(entry["bytes"])
+
+
+def _call(entry: Mapping[str, Any]) -> str:
+    """Return an op with the shapes of its tensors: "aten.mm.default(64x512 512x10)"."""
+    from paracosm.graphs import decode_arguments
+
+    if not entry["arguments"]:
+        return str(entry["name"])
+    positional, named = decode_arguments(entry["arguments"])
+    shapes = [shape for value in (*positional, *named.values()) for shape in _shapes(value)]
+    shown = shapes[:_TENSORS] + (["..."] if len(shapes) > _TENSORS else [])
+    return f"{entry['name']}({' '.join(shown)})"
+
+
+_TENSORS = 4
+"""Tensors of a call that a line shows."""
+
+
+def _shapes(value: Any) -> list[str]:
+    from paracosm.graphs import TensorArgument
+
+    if isinstance(value, TensorArgument):
+        return ["x".join(map(str, value.shape)) or "scalar"]
+    if isinstance(value, list):
+        return [shape for each in value for shape in _shapes(each)]
+    return []
+
+
+def _flops(flops: int) -> str:
+    """Return "4.12 Gflop"."""
+    for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if flops >= 10**power:
+            return f"{flops / 10**power:,.3g} {prefix}flop"
+    return f"{flops} flop"

@@ -1,0 +1,68 @@
+"""Chakra files in, Chakra files out."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from paracosm.errors import InputError
+from paracosm.graphs.chakra.foreign import graph_of_others
+from paracosm.graphs.chakra.inward import graph_of, is_ours
+from paracosm.graphs.chakra.outward import trace_of
+from paracosm.graphs.chakra.protobuf import read_protobuf, write_protobuf
+from paracosm.graphs.chakra.text import read_json, write_json
+from paracosm.graphs.graph import Graph
+
+__all__ = ["read_chakra", "write_chakra"]
+
+
+def read_chakra(path: str | Path, drop_missing: bool = False, data_only: bool = False) -> Graph:
+    """Read one rank's Chakra trace, .et or JSON, either of them gzipped or not.
+
+    A trace that `write_chakra` wrote gives the graph that it was; for others see
+    `chakra.foreign`.
+
+    Args:
+        path: the file; .json is read as JSON, any other as .et.
+        drop_missing: leave out dependencies on nodes that are not there, instead of refusing.
+        data_only: leave out control dependencies.
+
+    Raises:
+        InputError: no trace, not the whole of it, or one that is not sound.
+        MissingExtraError: .et without protobuf.
+    """
+    path, where = Path(path), str(path)
+    data = _data(path)
+    name = path.name.lower().removesuffix(".gz")
+    read = read_json if name.endswith(".json") else read_protobuf
+    trace = read(data, where)
+    if is_ours(trace):
+        return graph_of(trace, where)
+    return graph_of_others(trace, where, drop_missing, data_only)
+
+
+def write_chakra(graph: Graph, path: str | Path) -> None:
+    """Write `graph` as a Chakra trace: .et (protobuf) or .json, by the name.
+
+    Raises:
+        InputError: another name; the file cannot be written.
+        MissingExtraError: .et without protobuf.
+    """
+    writers = {".et": write_protobuf, ".json": write_json}
+    suffix = Path(path).suffix.lower()
+    if suffix not in writers:
+        raise InputError(f"{path}: a Chakra trace is named .et or .json")
+    writers[suffix](trace_of(graph), path)
+
+
+def _data(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise InputError(f"{path}: the gzipped file is cut off or damaged") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None

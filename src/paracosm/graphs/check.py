@@ -1,0 +1,188 @@
+"""What must hold of every graph; the first thing that does not is named with its node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+from paracosm.graphs.cycles import find_cycle
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph
+
+__all__ = ["check", "cycle_message", "node_label"]
+
+_SHOWN = 6
+"""Nodes of a long cycle that its message names."""
+
+_LONGEST = 60
+"""Letters of an op's name in messages: kernels are named by all their template arguments."""
+
+
+def check(graph: Graph, where: str = "graph") -> None:
+    """Make sure that `graph` can be replayed; in time linear in nodes and dependencies.
+
+    An in-order stream issues nodes in the order of their ids. A node that waits for one with a
+    higher id would therefore block that one, and itself, forever: it is refused as a cycle is.
+
+    Args:
+        graph: what to check.
+        where: the file or the like that it comes from, for messages.
+
+    Raises:
+        InputError: ids that repeat, descend or are negative; work or durations below 0; codes out
+            of range; dependencies on rows that are not there, on later ones, or in a cycle;
+            storages that are used before they are allocated.
+    """
+    _check_lengths(graph, where)
+    _check_ops(graph, where)
+    _check_ids(graph, where)
+    _check_codes(graph, where)
+    _check_durations(graph, where)
+    _check_dependencies(graph, where)
+    _check_storages(graph, where)
+
+
+def node_label(node: int, op: str, name: str = "") -> str:
+    """Return how messages name a node: its id, its op, its place in the model."""
+    short = op if len(op) <= _LONGEST else f"{op[: _LONGEST - 3]}..."
+    return f"node {node} ({short}, {name})" if name else f"node {node} ({short})"
+
+
+def cycle_message(labels: Sequence[str]) -> str:
+    """Return how messages name a cycle, each node of which waits for the next one."""
+    if len(labels) == 1:
+        return f"{labels[0]} depends on itself"
+    named = [*labels[:_SHOWN]]
+    if len(labels) > _SHOWN:
+        named.append(f"{len(labels) - _SHOWN} more")
+    return f"a cycle of dependencies: {' waits for '.join(named)}, and so again for {labels[0]}"
+
+
+def _label(graph: Graph, row: int) -> str:
+    op, name = graph.op[row], graph.name[row]
+    return node_label(
+        int(graph.id[row]),
+        graph.ops[op].name if 0 <= op < len(graph.ops) else "op unknown",
+        graph.names[name] if 0 <= name < len(graph.names) else "",
+    )
+
+
+def _check_lengths(graph: Graph, where: str) -> None:
+    n = len(graph)
+    for column in ("op", "name", "phase", "resource", "group", "duration"):
+        if len(getattr(graph, column)) != n:
+            raise InputError(
+                f"{where}: {column} has {len(getattr(graph, column))} entries for {n} nodes"
+            )
+    offsets = graph.offsets
+    if len(offsets) != n + 1:
+        raise InputError(f"{where}: offsets has {len(offsets)} entries for {n} nodes, not {n + 1}")
+    if offsets[0] != 0 or offsets[-1] != len(graph.dependencies) or np.any(np.diff(offsets) < 0):
+        raise InputError(
+            f"{where}: offsets must ascend from 0 to the {len(graph.dependencies)} dependencies"
+        )
+    storages = graph.storages
+    if not len(storages.size) == len(storages.first) == len(storages.last):
+        raise InputError(f"{where}: size, first and last of storages differ in length")
+
+
+def _check_ops(graph: Graph, where: str) -> None:
+    for op in graph.ops:
+        for what in ("flops", "bytes_read", "bytes_written"):
+            if not 0 <= getattr(op, what) < 2**63:
+                raise InputError(
+                    f"{where}: the op {op.name} has {getattr(op, what)} {what}; give 0 or more, "
+                    "below 2**63"
+                )
+
+
+def _check_ids(graph: Graph, where: str) -> None:
+    steps = np.diff(graph.id)
+    if len(same := np.flatnonzero(steps == 0)):
+        one, other = int(same[0]), int(same[0]) + 1
+        raise InputError(
+            f"{where}: {_label(graph, one)} and {_label(graph, other)} have the same id"
+        )
+    if len(down := np.flatnonzero(steps < 0)):
+        one, other = int(down[0]), int(down[0]) + 1
+        raise InputError(
+            f"{where}: {_label(graph, other)} stands after {_label(graph, one)}: ids must ascend"
+        )
+    if len(graph) and graph.id[0] < 0:
+        raise InputError(f"{where}: {_label(graph, 0)}: ids must not be negative")
+
+
+def _check_codes(graph: Graph, where: str) -> None:
+    codes: list[tuple[str, npt.NDArray[np.int32], int, int]] = [
+        ("op", graph.op, 0, len(graph.ops)),
+        ("name", graph.name, 0, len(graph.names)),
+        ("phase", graph.phase, 0, len(PHASES)),
+        ("resource", graph.resource, 0, len(RESOURCES)),
+        ("group", graph.group, -1, len(graph.groups)),
+    ]
+    for what, column, low, count in codes:
+        if len(wrong := np.flatnonzero((column < low) | (column >= count))):
+            row = int(wrong[0])
+            raise InputError(
+                f"{where}: {_label(graph, row)}: there is no {what} {column[row]}, only {count}"
+            )
+
+
+def _check_durations(graph: Graph, where: str) -> None:
+    if len(wrong := np.flatnonzero((graph.duration < 0) | np.isinf(graph.duration))):
+        row = int(wrong[0])
+        raise InputError(
+            f"{where}: {_label(graph, row)}: duration {graph.duration[row]} s; give 0 or more, "
+            "or NaN where it is not known"
+        )
+
+
+def _check_dependencies(graph: Graph, where: str) -> None:
+    n, wanted = len(graph), graph.dependencies
+    rows = np.repeat(np.arange(n), np.diff(graph.offsets))
+    if len(wrong := np.flatnonzero((wanted < 0) | (wanted >= n))):
+        row = int(rows[wrong[0]])
+        raise InputError(
+            f"{where}: {_label(graph, row)} depends on row {wanted[wrong[0]]}, "
+            f"which is not among the {n} of the graph"
+        )
+    if len(late := np.flatnonzero(wanted >= rows)):
+        # Only now can there be a cycle: edges that all point back close none.
+        if cycle := find_cycle(graph.offsets, wanted):
+            raise InputError(f"{where}: {cycle_message([_label(graph, row) for row in cycle])}")
+        row, later = int(rows[late[0]]), int(wanted[late[0]])
+        raise InputError(
+            f"{where}: {_label(graph, row)} waits for {_label(graph, later)}, which is issued "
+            "after it: a stream that runs in order would never end; number them in another order"
+        )
+    inside = rows[1:] == rows[:-1]
+    if len(wrong := np.flatnonzero(inside & (np.diff(wanted) <= 0))):
+        row = int(rows[wrong[0]])
+        raise InputError(
+            f"{where}: {_label(graph, row)}: its dependencies must ascend, each but once"
+        )
+
+
+def _check_storages(graph: Graph, where: str) -> None:
+    size, first, last = graph.storages.size, graph.storages.first, graph.storages.last
+    n = len(graph)
+    if len(wrong := np.flatnonzero((first < -1) | (first >= n) | (last < 0) | (last > n))):
+        one = int(wrong[0])
+        raise InputError(
+            f"{where}: storage {one} is held from row {first[one]} to row {last[one]}, "
+            f"in a graph of {n} rows"
+        )
+    if len(wrong := np.flatnonzero(last < first)):
+        one = int(wrong[0])
+        raise InputError(
+            f"{where}: {_label(graph, int(last[one]))} is the last to use a storage of "
+            f"{size[one]} bytes that {_label(graph, int(first[one]))} allocates only after it"
+        )
+    if len(wrong := np.flatnonzero(size < 0)):
+        one = int(wrong[0])
+        raise InputError(f"{where}: storage {one} has {size[one]} bytes")
+    for what, held in graph.resident.items():
+        if held < 0:
+            raise InputError(f"{where}: {held} resident bytes of {what}")

@@ -1,0 +1,241 @@
+"""The Arrow table of a graph: its columns, and what stands in the schema's metadata.
+
+id, flops, bytes_read, bytes_written    int64
+op, arguments, name, phase, resource    dictionary of strings
+group                                   dictionary of strings: ranks as JSON, "" for none
+duration                                double, seconds; NaN where it is not known
+dependencies                            list of int64: ids
+allocates, released_by                  list of int64: bytes, and ids of the last users or -1
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError, unknown
+from paracosm.graphs.assemble import Columns, Lists
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph
+from paracosm.graphs.metadata import Metadata, decode_metadata, encode_metadata
+from paracosm.graphs.op import Op
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["VERSION", "columns_of", "table_of"]
+
+VERSION = 1
+"""Of the format; raised when a reader of the old one would misread the new one."""
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+Texts = tuple[tuple[str, ...], Codes]
+
+_VERSION = "paracosm_graph"
+_INTEGERS = ("id", "flops", "bytes_read", "bytes_written")
+_TEXTS = ("op", "arguments", "name", "phase", "resource", "group")
+_LISTS = ("dependencies", "allocates", "released_by")
+
+
+def table_of(graph: Graph) -> pa.Table:
+    """Return `graph` as a table, rows in the order of the ids."""
+    import pyarrow as pa
+
+    allocates, released_by, before = _storages(graph)
+    arguments = tuple(dict.fromkeys(op.arguments for op in graph.ops))
+    names = tuple(dict.fromkeys(op.name for op in graph.ops))
+    groups = ("", *(json.dumps(group, separators=(",", ":")) for group in graph.groups))
+    columns = {
+        "id": pa.array(graph.id),
+        "op": _dictionary([op.name for op in graph.ops], names, graph.op),
+        "arguments": _dictionary([op.arguments for op in graph.ops], arguments, graph.op),
+        "flops": pa.array(graph.flops),
+        "bytes_read": pa.array(graph.bytes_read),
+        "bytes_written": pa.array(graph.bytes_written),
+        "name": _dictionary(graph.names, graph.names, graph.name),
+        "phase": _dictionary(PHASES, PHASES, graph.phase),
+        "resource": _dictionary(RESOURCES, RESOURCES, graph.resource),
+        "group": _dictionary(groups, groups, graph.group + 1),
+        "duration": pa.array(graph.duration),
+        "dependencies": _list(Lists(graph.offsets, graph.id[graph.dependencies])),
+        "allocates": _list(allocates),
+        "released_by": _list(released_by),
+    }
+    metadata = encode_metadata(graph.resident, before, graph.provenance)
+    return pa.table(columns, metadata={_VERSION: str(VERSION), **metadata})
+
+
+def columns_of(table: pa.Table, where: str) -> Columns:
+    """Return the columns of a graph that is stored as `table`.
+
+    Raises:
+        InputError: what is missing, of the wrong type, or of a newer version.
+    """
+    metadata = _metadata(table, where)
+    for name in (*_INTEGERS, *_TEXTS, *_LISTS, "duration"):
+        if name not in table.column_names:
+            raise InputError(f'{where}: the column "{name}" is missing')
+    integers = {name: _integers(table, name, where) for name in _INTEGERS}
+    texts = {name: _texts(table, name, where) for name in _TEXTS}
+    lists = {name: _lists(table, name, where) for name in _LISTS}
+    ops, op = _ops(texts, integers)
+    groups, group = _groups(texts["group"], where)
+    return Columns(
+        ops=ops,
+        names=texts["name"][0],
+        groups=groups,
+        id=integers["id"],
+        op=op,
+        name=texts["name"][1],
+        phase=_among(texts["phase"], PHASES, "phase", where),
+        resource=_among(texts["resource"], RESOURCES, "resource", where),
+        group=group,
+        duration=_durations(table, where),
+        dependencies=lists["dependencies"],
+        allocates=lists["allocates"],
+        released_by=lists["released_by"],
+        before=metadata.before,
+        resident=metadata.resident,
+        provenance=metadata.provenance,
+    )
+
+
+def _storages(graph: Graph) -> tuple[Lists, Lists, list[tuple[int, int]]]:
+    """Return sizes and ids of the last users by node, and those of before the graph."""
+    storages = graph.storages
+    users = np.append(graph.id, -1)[storages.last]
+    order = np.argsort(storages.first, kind="stable")
+    order, there = order[storages.first[order] >= 0], storages.first < 0
+    counts = np.bincount(storages.first[order], minlength=len(graph))
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    before = list(zip(storages.size[there].tolist(), users[there].tolist(), strict=True))
+    return Lists(offsets, storages.size[order]), Lists(offsets, users[order]), before
+
+
+def _dictionary(entries: Sequence[str], distinct: Sequence[str], codes: Codes) -> pa.Array:
+    import pyarrow as pa
+
+    number = {text: code for code, text in enumerate(distinct)}
+    fresh = np.array([number[text] for text in entries], dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(fresh[codes]), pa.array(distinct, pa.string()))
+
+
+def _list(lists: Lists) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.LargeListArray.from_arrays(pa.array(lists.offsets), pa.array(lists.values))
+
+
+def _metadata(table: pa.Table, where: str) -> Metadata:
+    found = table.schema.metadata or {}
+    texts = {key.decode(errors="replace"): text for key, text in found.items()}
+    if _VERSION not in texts:
+        raise InputError(f"{where}: an Arrow file, but not of a graph")
+    version = texts[_VERSION].decode(errors="replace")
+    if not version.isdecimal() or int(version) > VERSION:
+        raise InputError(
+            f"{where}: a graph of format {version}; this version reads up to {VERSION}: "
+            "upgrade paracosm, or capture the graph again"
+        )
+    return decode_metadata(texts, where)
+
+
+def _integers(table: pa.Table, name: str, where: str) -> Ints:
+    import pyarrow as pa
+
+    column = _cast(table, name, pa.int64(), where)
+    if column.null_count:
+        raise InputError(f'{where}: the column "{name}" has empty fields')
+    return np.asarray(column.to_numpy(), dtype=np.int64)
+
+
+def _durations(table: pa.Table, where: str) -> npt.NDArray[np.float64]:
+    import pyarrow as pa
+
+    column = _cast(table, "duration", pa.float64(), where)
+    return np.asarray(column.fill_null(float("nan")).to_numpy(), dtype=np.float64)
+
+
+def _texts(table: pa.Table, name: str, where: str) -> Texts:
+    """Return the distinct texts of a column, and a code for every row; an empty field is ""."""
+    import pyarrow as pa
+
+    column = _cast(table, name, pa.dictionary(pa.int32(), pa.string()), where)
+    entries = ["" if text is None else text for text in column.dictionary.to_pylist()]
+    codes = column.indices.fill_null(len(entries)).to_numpy()
+    return (*entries, ""), codes.astype(np.int32)
+
+
+def _lists(table: pa.Table, name: str, where: str) -> Lists:
+    import pyarrow as pa
+
+    column = _cast(table, name, pa.large_list(pa.int64()), where)
+    counts = column.value_lengths().fill_null(0).to_numpy()
+    values = column.flatten()
+    if values.null_count:
+        raise InputError(f'{where}: the column "{name}" has lists with empty fields')
+    return Lists(np.concatenate(([0], np.cumsum(counts))).astype(np.int64), values.to_numpy())
+
+
+def _cast(table: pa.Table, name: str, kind: pa.DataType, where: str) -> pa.Array:
+    """Return a column as one array of a type; other programs write wider or plainer ones."""
+    import pyarrow as pa
+
+    column = table.column(name)
+    try:
+        if pa.types.is_dictionary(kind):
+            if pa.types.is_dictionary(column.type):
+                column = column.cast(column.type.value_type)
+            column = column.cast(kind.value_type).dictionary_encode()
+        else:
+            column = column.cast(kind)
+    except pa.ArrowException:
+        raise InputError(
+            f'{where}: the column "{name}" has the type {column.type}, not {kind}'
+        ) from None
+    return column.unify_dictionaries().combine_chunks()
+
+
+def _among(texts: Texts, choices: Sequence[str], what: str, where: str) -> Codes:
+    entries, codes = texts
+    number = {choice: code for code, choice in enumerate(choices)}
+    met = set(codes.tolist())
+    for code, entry in enumerate(entries):
+        if code in met and entry not in number:
+            raise InputError(f"{where}: {unknown(what, entry, choices)}")
+    fresh = np.array([number.get(entry, -1) for entry in entries], dtype=np.int32)
+    return fresh[codes]
+
+
+def _groups(texts: Texts, where: str) -> tuple[tuple[tuple[int, ...], ...], Codes]:
+    groups: list[tuple[int, ...]] = []
+    fresh = []
+    for text in texts[0]:
+        try:
+            ranks = json.loads(text) if text else []
+            if not all(isinstance(rank, int) for rank in ranks):
+                raise TypeError
+        except (ValueError, TypeError):
+            raise InputError(
+                f"{where}: the group {text[:80]} is no list of ranks such as [0,1]"
+            ) from None
+        fresh.append(len(groups) if ranks else -1)
+        groups.extend([tuple(ranks)] if ranks else [])
+    return tuple(groups), np.array(fresh, dtype=np.int32)[texts[1]]
+
+
+def _ops(texts: Mapping[str, Texts], integers: Mapping[str, Ints]) -> tuple[list[Op], Codes]:
+    """Return the distinct ops, and a code for every row."""
+    names, arguments = texts["op"], texts["arguments"]
+    work = [integers[name] for name in ("flops", "bytes_read", "bytes_written")]
+    rows = np.stack([names[1], arguments[1], *work], axis=1)
+    distinct, codes = np.unique(rows, axis=0, return_inverse=True)
+    ops = [
+        Op(names[0][name], arguments[0][argument], flops, read, written)
+        for name, argument, flops, read, written in distinct.tolist()
+    ]
+    return ops, codes.reshape(-1).astype(np.int32)
