@@ -1,0 +1,38 @@
+"""Environments as a person asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paracosm.errors import InputError
+from paracosm.profiling.environment import Environment
+
+__all__ = ["choose_environments", "describe"]
+
+
+def choose_environments(environments: Sequence[Environment], asked: str) -> list[Environment]:
+    """Return the environment with a number ("2", as `paracosm db show` counts), or all with a text.
+
+    The text is looked for in their descriptions, upper and lower case alike.
+
+    Raises:
+        InputError: there is none, with what there is.
+    """
+    if asked.isdecimal() and 1 <= int(asked) <= len(environments):
+        return [environments[int(asked) - 1]]
+    found = [each for each in environments if asked.lower() in describe(each).lower()]
+    if not found:
+        there = "; ".join(
+            f"{number}: {describe(each)}" for number, each in enumerate(environments, 1)
+        )
+        raise InputError(f'no environment "{asked}": there is {there or "none"}')
+    return found
+
+
+def describe(environment: Environment) -> str:
+    """Return "cpu, AMD EPYC, torch 2.13.0, 1 thread, malloc pinned, denormals flushed"."""
+    threads = {0: "", 1: "1 thread"}.get(environment.threads, f"{environment.threads} threads")
+    device, hardware, framework = environment.device, environment.hardware, environment.framework
+    allocator, denormals = environment.allocator, f"denormals {environment.denormals}"
+    parts = (device, hardware, framework, threads, allocator, denormals)
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,210 @@
+"""The profile database: one SQLite file of measured timings."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from paracosm.errors import InputError, unknown
+from paracosm.graphs.op import Op
+from paracosm.profiling.database.connection import connect, transaction
+from paracosm.profiling.database.contents import overview
+from paracosm.profiling.database.pool import pool
+from paracosm.profiling.database.refusals import explained
+from paracosm.profiling.database.rows import (
+    ITERATIONS,
+    KINDS,
+    LINKS,
+    OPS,
+    Kind,
+    Timing,
+    insert,
+    rows_of,
+    select,
+)
+from paracosm.profiling.database.schema import latest
+from paracosm.profiling.database.timings import Added, Timings
+from paracosm.profiling.environment import Environment
+from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming
+
+__all__ = ["ProfileDatabase"]
+
+
+class ProfileDatabase:
+    """Timings of ops, transfers and iterations, by environment, in one file.
+
+    Every `add` is one transaction: all of it is on disk when it returns, or nothing. A set of
+    samples whose key is there already is not added again. Several processes may write at once;
+    each waits for its turn.
+
+        with ProfileDatabase.open("profiles.db", create=True) as database:
+            database.add(timings)
+            known = database.find(graph.ops, environment, "cold")
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+
+    @classmethod
+    def open(
+        cls, path: str | Path, create: bool = False, *, readonly: bool = False
+    ) -> ProfileDatabase:
+        """Open the database at `path`.
+
+        Args:
+            create: make it, and the folders above it, where there is none.
+            readonly: leave the file as it is: adding is refused.
+
+        Raises:
+            InputError: there is no such file, it is not a profile database, a newer Paracosm
+                wrote it, it cannot be read, or it is damaged.
+        """
+        path = Path(path)
+        return cls(path, connect(path, create=create, readonly=readonly))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> ProfileDatabase:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def add(self, timings: Iterable[OpTiming]) -> int:
+        """Add timings of ops; return how many were not there already.
+
+        Where flops or bytes of an op differ from those that are known of it (another version
+        counted otherwise), those of the timing that was measured last hold for all its timings.
+
+        Raises:
+            InputError: a timing holds what cannot be (NaN, no samples), or the file cannot be
+                written; nothing has been added then.
+        """
+        return self._sum(Timings(ops=tuple(timings)))
+
+    def add_links(self, timings: Iterable[LinkTiming]) -> int:
+        """Add timings of transfers and collectives, as `add`."""
+        return self._sum(Timings(links=tuple(timings)))
+
+    def add_iterations(self, timings: Iterable[IterationTiming]) -> int:
+        """Add timings of whole iterations, as `add`."""
+        return self._sum(Timings(iterations=tuple(timings)))
+
+    def add_everything(self, timings: Timings) -> dict[Environment, Added]:
+        """Add timings of all kinds in one transaction, as `add`; return what came of it."""
+        parts = timings.by_environment()
+        rows = [
+            (environment, kind, rows_of(kind, getattr(part, name)))
+            for environment, part in parts.items()
+            for name, kind in KINDS.items()
+        ]  # before the transaction: it may take its time
+        found = dict.fromkeys(parts, Added())
+        with explained(self.path), transaction(self._connection):
+            for environment, kind, members in rows:
+                new = insert(self._connection, kind, members)
+                found[environment] += Added(new, len(members) - new)
+        return found
+
+    def timings(
+        self,
+        environment: Environment | None = None,
+        name: str | None = None,
+        cache: str | None = None,
+    ) -> list[OpTiming]:
+        """Return every set of samples of ops, sorted; of one environment, op name, cache if given.
+
+        Raises:
+            InputError: the file is damaged (so all that read), or the cache is none of `CACHES`.
+        """
+        return self._select(OPS, environment, {"name": name, "cache": cache})
+
+    def find(
+        self, ops: Iterable[Op], environment: Environment, cache: str
+    ) -> dict[tuple[str, str], OpTiming]:
+        """Return what is known of `ops`, by (name, arguments); those nobody timed are left out.
+
+        Several sets of samples of one op are pooled (see `pool`).
+        """
+        wanted = json.dumps(list(dict.fromkeys((op.name, op.arguments) for op in ops)))
+        return pool(self._select(OPS, environment, {"cache": cache}, wanted))
+
+    def links(self, environment: Environment | None = None) -> list[LinkTiming]:
+        """Return every set of samples of transfers and collectives, sorted."""
+        return self._select(LINKS, environment, {})
+
+    def iterations(
+        self, fingerprint: str | None = None, environment: Environment | None = None
+    ) -> list[IterationTiming]:
+        """Return every set of samples of whole iterations, sorted; of one graph if given."""
+        return self._select(ITERATIONS, environment, {"fingerprint": fingerprint})
+
+    def everything(self) -> Timings:
+        """Return all that the database holds."""
+        return Timings(tuple(self.timings()), tuple(self.links()), tuple(self.iterations()))
+
+    def contents(self, environments: Collection[Environment] | None = None) -> dict[str, Any]:
+        """Return an overview in plain values: of what, where, how many, how stable, since when.
+
+        `paracosm db show --json` prints it.
+
+        Args:
+            environments: those to tell of; None for all.
+        """
+        numbered = enumerate([environment for environment, _ in self.environments()], start=1)
+        shown = {
+            number: environment
+            for number, environment in numbered
+            if environments is None or environment in environments
+        }
+        return {
+            "file": str(self.path),
+            "size": self.path.stat().st_size,
+            "schema_version": latest(),
+            **overview(self.everything(), shown),
+        }
+
+    def environments(self) -> list[tuple[Environment, int]]:
+        """Return every environment with its number of op timings, the one with most first."""
+        with self._explained():
+            rows = self._connection.execute(
+                "SELECT text, (SELECT count(*) FROM op_timings WHERE environment = environments.id)"
+                " AS timings FROM environments ORDER BY timings DESC, text"
+            ).fetchall()
+            return [(Environment.from_json(text), count) for text, count in rows]
+
+    def _sum(self, timings: Timings) -> int:
+        return sum(added.new for added in self.add_everything(timings).values())
+
+    def _select(
+        self,
+        kind: Kind[Timing],
+        environment: Environment | None,
+        where: dict[str, Any],
+        wanted: str = "",
+    ) -> list[Timing]:
+        if (cache := where.get("cache")) is not None and cache not in CACHES:
+            raise unknown("cache", cache, CACHES)
+        text = None if environment is None else environment.to_json()
+        with self._explained():
+            return select(self._connection, kind, {**where, "environment": text}, wanted)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        with explained(self.path):
+            try:
+                yield
+            except InputError as error:
+                raise InputError(f'"{self.path}" {" ".join(str(error).split())}') from None

@@ -1,0 +1,170 @@
+"""A database as one Parquet file, and back; or as CSV for a spreadsheet.
+
+A row is a set of samples. The column `table` says of what ("ops", "links", "iterations"); what the
+others of its kind have no use for is null. The environment is spelt out in columns of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paracosm.errors import InputError
+from paracosm.profiling.database.database import ProfileDatabase
+from paracosm.profiling.database.replacing import replacing
+from paracosm.profiling.database.rows import KINDS, TYPES, rows_of
+from paracosm.profiling.database.timings import Timings
+from paracosm.profiling.environment import Environment
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["COLUMNS", "FORMATS", "export", "is_parquet", "load_export"]
+
+FORMATS = (".parquet", ".csv")
+
+_VERSION = 1
+_VERSION_KEY = b"paracosm.profiles"
+
+_ENVIRONMENT = {part.name: int if part.name == "threads" else str for part in fields(Environment)}
+_OWN = dict.fromkeys(column for kind in KINDS.values() for column in kind.columns)
+
+COLUMNS: Mapping[str, type] = {
+    "table": str,
+    **{column: TYPES[column] for column in _OWN if column != "environment"},
+    **_ENVIRONMENT,
+}
+"""Of an exported file, with their types."""
+
+
+def export(
+    database: ProfileDatabase,
+    path: str | Path,
+    environments: Collection[Environment] | None = None,
+) -> Timings:
+    """Write what a database holds to a file, whose suffix says how; return what was written.
+
+    A file that was there is replaced at the end, whole.
+
+    Args:
+        environments: those to write; None for all.
+
+    Raises:
+        InputError: the suffix is none of `FORMATS`, or the file cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f'"{path}": give a file that ends with {" or ".join(FORMATS)}')
+    timings = database.everything()
+    if environments is not None:
+        timings = timings.only(environments)
+    table = _table(timings)
+    with replacing(path) as unfinished:
+        if path.suffix.lower() == ".csv":
+            from pyarrow import csv
+
+            csv.write_csv(table, unfinished)
+        else:
+            from pyarrow import parquet
+
+            parquet.write_table(table, unfinished, compression="zstd")
+    return timings
+
+
+def load_export(path: str | Path) -> Timings:
+    """Return what `export` wrote to the Parquet file at `path`.
+
+    Columns that it does not know are left aside, so that a file that went through another program
+    can be read.
+
+    Raises:
+        InputError: there is no such file, or it is no export of a database (with what is wrong).
+    """
+    rows: dict[str, list[dict[str, Any]]] = {table: [] for table in KINDS}
+    for number, row in enumerate(_read(Path(path)).to_pylist(), start=1):
+        kind = KINDS.get(row["table"])
+        if kind is None:
+            raise InputError(
+                f'"{path}", row {number}: table {row["table"]}, not one of {", ".join(KINDS)}'
+            )
+        environment = {name: row[name] for name in _ENVIRONMENT}
+        needed = {column: row[column] for column in kind.columns if column != "environment"}
+        if missing := [name for name, value in (needed | environment).items() if value is None]:
+            raise InputError(f'"{path}", row {number}: no {missing[0]}')
+        rows[row["table"]].append({**needed, "environment": Environment(**environment).to_json()})
+    built = {
+        table: tuple(kind.build([row[column] for column in kind.columns]) for row in rows[table])
+        for table, kind in KINDS.items()
+    }
+    try:
+        for table, kind in KINDS.items():
+            rows_of(kind, built[table])
+    except InputError as error:
+        raise InputError(f'"{path}": {error}') from None
+    return Timings(**built)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the file at `path` begins as a Parquet file does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return False
+
+
+def _table(timings: Timings) -> pyarrow.Table:
+    import pyarrow as pa
+
+    rows = [
+        {"table": table, **row, **asdict(timing.environment)}
+        for table, kind in KINDS.items()
+        for timing in getattr(timings, table)
+        for row in rows_of(kind, [timing])
+    ]
+    schema = _schema()
+    columns = [
+        pa.array([row.get(name) for row in rows], schema.field(name).type) for name in COLUMNS
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _schema() -> pyarrow.Schema:
+    import pyarrow as pa
+
+    types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+    return pa.schema(
+        [(name, types[kind]) for name, kind in COLUMNS.items()],
+        metadata={_VERSION_KEY: str(_VERSION)},
+    )
+
+
+def _read(path: Path) -> pyarrow.Table:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(path)
+    except FileNotFoundError:
+        raise InputError(f'no file at "{path}"') from None
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f'"{path}" cannot be read as a Parquet file: {_line(error)}') from None
+    version = (table.schema.metadata or {}).get(_VERSION_KEY, str(_VERSION).encode())
+    if version != str(_VERSION).encode():
+        raise InputError(
+            f'"{path}" is an export of version {version.decode()}, and this Paracosm knows only '
+            f"{_VERSION}: update Paracosm"
+        )
+    for name in COLUMNS:
+        if name not in table.column_names:
+            raise InputError(f'"{path}" is no export of a profile database: it has no "{name}"')
+    try:
+        return table.select(list(COLUMNS)).cast(_schema())
+    except (ValueError, pyarrow.ArrowException) as error:
+        raise InputError(f'"{path}" is no export of a profile database: {_line(error)}') from None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

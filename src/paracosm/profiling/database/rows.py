@@ -1,0 +1,235 @@
+"""Timings as rows of a database or a file, and back.
+
+A row is flat: the fields of the op and of the statistics stand beside those of the timing, in the
+order in which the dataclasses have them. The environment is its JSON text.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from paracosm.errors import InputError
+from paracosm.graphs.op import Op
+from paracosm.profiling.environment import Environment
+from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming, Spread
+
+__all__ = [
+    "ITERATIONS",
+    "KINDS",
+    "LINKS",
+    "OPS",
+    "TYPES",
+    "Kind",
+    "Timing",
+    "insert",
+    "rows_of",
+    "select",
+]
+
+Timing = TypeVar("Timing", OpTiming, LinkTiming, IterationTiming)
+
+_SPREAD = ("count", "mean", "variance", "minimum", "p10", "median", "p90")
+
+_INTEGERS = ("flops", "bytes_read", "bytes_written", "size", "ranks", "count")
+_LARGEST = 2**63 - 1  # that SQLite can hold
+_NUMBERS = ("mean", "variance", "minimum", "p10", "median", "p90", "probe")
+
+
+@dataclass(frozen=True)
+class Kind(Generic[Timing]):
+    """How one kind of timings is kept.
+
+    Attributes:
+        view: of the schema.
+        columns: of the view, in the order of the fields.
+        build: makes a timing of the values of a row.
+        statements: that insert a row; the last one counts it unless its key is there.
+    """
+
+    view: str
+    columns: tuple[str, ...]
+    build: Callable[[Sequence[Any]], Timing]
+    statements: tuple[str, ...]
+
+
+def rows_of(kind: Kind[Timing], timings: Iterable[Timing]) -> list[dict[str, Any]]:
+    """Return a row for every timing.
+
+    Raises:
+        InputError: a timing has no samples, a number that is none, or a cache that nobody knows.
+    """
+    return [_checked(_flat(kind, timing)) for timing in timings]
+
+
+def insert(
+    connection: sqlite3.Connection, kind: Kind[Timing], rows: Sequence[Mapping[str, Any]]
+) -> int:
+    """Insert rows in the caller's transaction; return how many were not there already."""
+    if not rows:
+        return 0
+    connection.executemany(
+        "INSERT INTO environments (text) VALUES (:environment) ON CONFLICT DO NOTHING",
+        ({"environment": text} for text in dict.fromkeys(row["environment"] for row in rows)),
+    )
+    *before, last = kind.statements
+    for statement in before:
+        connection.executemany(statement, rows)
+    return connection.executemany(last, rows).rowcount
+
+
+def select(
+    connection: sqlite3.Connection,
+    kind: Kind[Timing],
+    where: Mapping[str, Any],
+    wanted: str = "",
+) -> list[Timing]:
+    """Return the timings whose columns are as `where` says; a value of None asks for nothing.
+
+    They are sorted by what they are, not by when they came: databases with equal contents answer
+    alike.
+
+    Args:
+        wanted: JSON, a list of pairs of a name and arguments: the ops that are wanted, in any
+            order then; "" for all.
+
+    Raises:
+        InputError: a row is not what was written.
+    """
+    asked = {column: value for column, value in where.items() if value is not None}
+    source = f"{kind.view} AS t"
+    if wanted:
+        source = (
+            "(SELECT json_extract(value, '$[0]') AS name, json_extract(value, '$[1]') AS arguments"
+            f" FROM json_each(:wanted)) AS w CROSS JOIN {source}"
+            " ON t.name = w.name AND t.arguments = w.arguments"
+        )
+    columns = ", ".join(f"t.{column}" for column in kind.columns)
+    conditions = " AND ".join(f"t.{column} = :{column}" for column in asked) or "TRUE"
+    rows = connection.execute(
+        f"SELECT {columns} FROM {source} WHERE {conditions}", {**asked, "wanted": wanted}
+    ).fetchall()
+    _refuse_damage(kind, rows)
+    if not wanted:
+        what = kind.columns.index("count")  # what comes before says what was measured
+        rows.sort(key=lambda row: (row[:what], row[-2:]))
+    return [kind.build(row) for row in rows]
+
+
+def _refuse_damage(kind: Kind[Timing], rows: Sequence[Sequence[Any]]) -> None:
+    """SQLite reads a flipped bit without complaint as a value of another type."""
+    for column, values in zip(kind.columns, zip(*rows, strict=True), strict=bool(rows)):
+        if set(map(type, values)) != {TYPES[column]}:
+            raise InputError(f"is damaged (column {column}): go back to a copy of it")
+
+
+def _flat(kind: Kind[Timing], timing: Timing) -> dict[str, Any]:
+    parts: tuple[object, ...] = (timing, timing.time)
+    if isinstance(timing, OpTiming):
+        parts = (timing.op, *parts)
+    row = {}
+    for column in kind.columns:
+        value = next(getattr(part, column) for part in parts if hasattr(part, column))
+        row[column] = value.to_json() if isinstance(value, Environment) else TYPES[column](value)
+    return row
+
+
+def _checked(row: dict[str, Any]) -> dict[str, Any]:
+    what = row.get("name") or row.get("kind") or row.get("model")
+    for column in _NUMBERS:
+        if not math.isfinite(row.get(column, 0.0)):
+            raise InputError(f"timing of {what}: {column} is {row[column]}, not a number")
+    for column in _INTEGERS:
+        if not 0 <= row.get(column, 0) <= _LARGEST:
+            raise InputError(f"timing of {what}: {column} is {row[column]}, not 0 to 2^63 - 1")
+    if row["count"] < 1:
+        raise InputError(f"timing of {what}: {row['count']} samples, where one is needed")
+    if row.get("cache", CACHES[0]) not in CACHES:
+        raise InputError(f"timing of {what}: cache {row['cache']}, not {' or '.join(CACHES)}")
+    if not row["key"]:
+        raise InputError(f"timing of {what}: it has no key, and could be added twice")
+    return row
+
+
+@lru_cache(maxsize=256)
+def _environment(text: str) -> Environment:
+    return Environment.from_json(text)
+
+
+def _op_timing(row: Sequence[Any]) -> OpTiming:
+    return OpTiming(Op(*row[:5]), _environment(row[5]), row[6], Spread(*row[7:14]), *row[14:])
+
+
+def _link_timing(row: Sequence[Any]) -> LinkTiming:
+    kind, scenario, size, ranks, environment, *rest = row
+    return LinkTiming(
+        kind, scenario, size, ranks, _environment(environment), Spread(*rest[:7]), *rest[7:]
+    )
+
+
+def _iteration_timing(row: Sequence[Any]) -> IterationTiming:
+    fingerprint, model, environment, *rest = row
+    return IterationTiming(
+        fingerprint, model, _environment(environment), Spread(*rest[:7]), *rest[7:]
+    )
+
+
+def _insertion(table: str, columns: Sequence[str]) -> str:
+    values = {
+        "op": "(SELECT id FROM ops WHERE name = :name AND arguments = :arguments)",
+        "environment": "(SELECT id FROM environments WHERE text = :environment)",
+    }
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) "
+        f"VALUES ({', '.join(values.get(column, f':{column}') for column in columns)}) "
+        "ON CONFLICT (key) DO NOTHING"
+    )
+
+
+# Compared as a whole, so that the outcome does not depend on which was added first.
+_COUNTED = "counted_at, flops, bytes_read, bytes_written"
+_INSERT_OP = f"""
+    INSERT INTO ops (name, arguments, flops, bytes_read, bytes_written, counted_at)
+    VALUES (:name, :arguments, :flops, :bytes_read, :bytes_written, :measured_at)
+    ON CONFLICT (name, arguments) DO UPDATE SET ({_COUNTED}) =
+        (excluded.counted_at, excluded.flops, excluded.bytes_read, excluded.bytes_written)
+    WHERE (excluded.counted_at, excluded.flops, excluded.bytes_read, excluded.bytes_written)
+        > (ops.counted_at, ops.flops, ops.bytes_read, ops.bytes_written)"""
+
+_END = ("source", "measured_at", "key")
+_OP = ("name", "arguments", "flops", "bytes_read", "bytes_written")
+_OP_OWN = ("environment", "cache", *_SPREAD, "probe", *_END)
+_LINK = ("kind", "scenario", "size", "ranks", "environment", *_SPREAD, *_END)
+_ITERATION = ("fingerprint", "model", "environment", *_SPREAD, "probe", *_END)
+
+OPS: Kind[OpTiming] = Kind(
+    view="timings",
+    columns=(*_OP, *_OP_OWN),
+    build=_op_timing,
+    statements=(_INSERT_OP, _insertion("op_timings", ("op", *_OP_OWN))),
+)
+LINKS: Kind[LinkTiming] = Kind(
+    view="links",
+    columns=_LINK,
+    build=_link_timing,
+    statements=(_insertion("link_timings", _LINK),),
+)
+ITERATIONS: Kind[IterationTiming] = Kind(
+    view="iterations",
+    columns=_ITERATION,
+    build=_iteration_timing,
+    statements=(_insertion("iteration_timings", _ITERATION),),
+)
+
+KINDS: Mapping[str, Kind[Any]] = {"ops": OPS, "links": LINKS, "iterations": ITERATIONS}
+"""By the name that each has in `Timings`."""
+
+TYPES: Mapping[str, type[str] | type[int] | type[float]] = {
+    column: int if column in _INTEGERS else float if column in _NUMBERS else str
+    for column in (*OPS.columns, *LINKS.columns, *ITERATIONS.columns)
+}
+"""Of every column."""

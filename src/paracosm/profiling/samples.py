@@ -1,0 +1,150 @@
+"""What was measured: durations of one op, one transfer, one iteration, as statistics."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from paracosm.graphs.op import Op
+from paracosm.profiling.environment import Environment
+
+__all__ = ["CACHES", "IterationTiming", "LinkTiming", "OpTiming", "Spread", "spread_of", "typical"]
+
+OUTLIER = 3.0  # times the median
+
+CACHES = ("cold", "warm")
+"""Cold: the op's data had left the cache, as in a real iteration. Warm: the same op many times in a
+row, as Huang et al. (section 3) measure."""
+
+
+def _new() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Statistics of `count` samples, in seconds (`variance` in seconds squared, unbiased)."""
+
+    count: int
+    mean: float
+    variance: float
+    minimum: float
+    p10: float
+    median: float
+    p90: float
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean, relative to it."""
+        return math.sqrt(self.variance / self.count) / self.mean if self.mean > 0 else 0.0
+
+
+def spread_of(samples: Sequence[float] | np.ndarray) -> Spread:
+    """Return the statistics of one or more samples in seconds."""
+    values = np.asarray(samples, dtype=np.float64)
+    p10, median, p90 = np.percentile(values, (10, 50, 90))
+    return Spread(
+        count=len(values),
+        mean=float(values.mean()),
+        variance=float(values.var(ddof=1)) if len(values) > 1 else 0.0,
+        minimum=float(values.min()),
+        p10=float(p10),
+        median=float(median),
+        p90=float(p90),
+    )
+
+
+def typical(samples: Sequence[float]) -> list[float]:
+    """Return the samples that are not above three times the median.
+
+    A busy machine does not do that; new memory or an interrupt of a very short op does.
+    """
+    limit = OUTLIER * float(np.median(samples))
+    return [sample for sample in samples if sample <= limit]
+
+
+@dataclass(frozen=True, slots=True)
+class OpTiming:
+    """How long an op takes.
+
+    Attributes:
+        op: which, with its flops and bytes.
+        environment: where.
+        cache: one of `CACHES`.
+        time: of one call.
+        probe: seconds that a fixed piece of work took, in the median, while this was measured: what
+            the core was worth then. 0 where nobody probed.
+        source: who measured: "model resnet50", "grid paper", "grid model-like", "new op".
+        measured_at: ISO date and time, UTC.
+        key: of this set of samples, so that merging it twice does not double it.
+    """
+
+    op: Op
+    environment: Environment
+    cache: str
+    time: Spread
+    probe: float = 0.0
+    source: str = ""
+    measured_at: str = ""
+    key: str = field(default_factory=_new)
+
+    @property
+    def duration(self) -> float:
+        """Seconds to count for one call: the mean.
+
+        The expected time of a sequence is the sum of the means of its parts, however they are
+        distributed; of medians that does not hold.
+        """
+        return self.time.mean
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTiming:
+    """How long a transfer or a collective takes.
+
+    Attributes:
+        kind: "host copy", "host to device", "device to host", "device to device", "all_reduce", ...
+        scenario: which of several ways ("uni-direct", "bi-direct", "gloo 2 processes").
+        size: bytes of the message; of one rank's buffer in a collective.
+        ranks: how many took part.
+        environment, time, source, measured_at, key: as in `OpTiming`.
+    """
+
+    kind: str
+    scenario: str
+    size: int
+    ranks: int
+    environment: Environment
+    time: Spread
+    source: str = ""
+    measured_at: str = ""
+    key: str = field(default_factory=_new)
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes/s of the message in the median."""
+        return self.size / self.time.median
+
+
+@dataclass(frozen=True, slots=True)
+class IterationTiming:
+    """How long whole training iterations took, measured between the passes of a profile.
+
+    Attributes:
+        fingerprint: of the graph: equal ops in equal order (`graphs.fingerprint`).
+        model: what a person calls it, "resnet50, batch 64, 3x32x32".
+        environment, time, probe, source, measured_at, key: as in `OpTiming`.
+    """
+
+    fingerprint: str
+    model: str
+    environment: Environment
+    time: Spread
+    probe: float = 0.0
+    source: str = ""
+    measured_at: str = ""
+    key: str = field(default_factory=_new)
