@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -34,7 +35,7 @@ def test_one_sample_has_no_variance() -> None:
 def test_quantiles_are_in_order(samples: list[float]) -> None:
     spread = spread_of(samples)
     ordered = [spread.minimum, spread.p10, spread.median, spread.p90, max(samples)]
-    assert all(a <= b * (1 + 1e-12) for a, b in zip(ordered, ordered[1:], strict=False))
+    assert all(a <= b * (1 + 1e-12) for a, b in itertools.pairwise(ordered))
     assert spread.mean == pytest.approx(float(np.mean(samples)))
 
 

@@ -30,9 +30,9 @@ def time_in_situ(run: Callable[[], object], clock: Clock) -> tuple[tuple[str, ..
     return tuple(mode.names), mode.seconds
 
 
-class _TimingMode(TorchDispatchMode):
+class _TimingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, clock: Clock) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.names: list[str] = []
         self.seconds: list[float] = []
         self._clock = clock

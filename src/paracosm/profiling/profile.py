@@ -175,7 +175,7 @@ class _Run:
             if between is not None:
                 between()
             order = list(self._open)
-            generator.shuffle(order)  # type: ignore[arg-type]  # any list will do
+            generator.shuffle(order)
             for op in order:
                 if number > 0 and time.monotonic() > end:
                     break

@@ -148,3 +148,8 @@ class IterationTiming:
     source: str = ""
     measured_at: str = ""
     key: str = field(default_factory=_new)
+
+    @property
+    def duration(self) -> float:
+        """Seconds of an iteration: the mean, as for ops."""
+        return self.time.mean

@@ -1,0 +1,139 @@
+"""Ops that were timed themselves: several sets of samples of one op pooled, and looked up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from itertools import groupby
+from statistics import NormalDist, median
+
+import numpy as np
+
+from paracosm.errors import InputError
+from paracosm.graphs.op import Op
+from paracosm.profiling.estimators.describe import Description, describe
+from paracosm.profiling.estimators.estimate import LEVEL, Estimate, estimate_around
+from paracosm.profiling.estimators.features import Floats
+from paracosm.profiling.samples import OpTiming, Spread
+
+__all__ = ["Exact", "Key", "pool"]
+
+Key = tuple[str, str]
+"""Name and arguments of an op."""
+
+_DEVIATIONS = NormalDist().inv_cdf(0.5 + LEVEL / 2)  # half the interval, in standard deviations
+_P10_TO_P90 = 2 * NormalDist().inv_cdf(0.9)
+_FEW = 8  # samples, whose 10th and 90th percentile say little
+_NO_SPREAD_KNOWN = 0.1  # relative, of one sample where no op has two
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """n distinct ops that were timed.
+
+    Attributes:
+        names, arguments: of each.
+        log_time: (n,), logarithms of their durations (seconds; the means, see `OpTiming.duration`).
+        half_width: (n,), of the interval, in the logarithm.
+    """
+
+    names: tuple[str, ...]
+    arguments: tuple[str, ...]
+    log_time: Floats
+    half_width: Floats
+
+    def rows(self) -> dict[Key, int]:
+        """Return the row of every op."""
+        return {key: row for row, key in enumerate(zip(self.names, self.arguments, strict=True))}
+
+    def estimate(self, row: int) -> Estimate:
+        """Return what was measured, as an estimate."""
+        log_time, half_width = float(self.log_time[row]), float(self.half_width[row])
+        return estimate_around(log_time, half_width, "exact", "exact")
+
+
+def pool(
+    timings: Sequence[OpTiming], exclude: Collection[Key] = ()
+) -> tuple[Exact, list[Description]]:
+    """Return the distinct ops of `timings`, ordered by name and arguments, and their descriptions.
+
+    The time of an op is the mean of its sets' durations, weighted by their samples. The interval is
+    that of a duration measured again: the standard error within sets, and the drift between sets of
+    the same op, where the device's timings have such.
+
+    Raises:
+        InputError: there are none left; a time is not a positive number; arguments are unreadable.
+    """
+    left_out = set(exclude)
+    kept = [each for each in timings if _key(each.op) not in left_out]
+    if not kept:
+        raise InputError(
+            "no op timings to fit estimators to"
+            + (f": all {len(timings)} are held out" if timings else "")
+        )
+    for timing in kept:
+        if not (timing.duration > 0 and math.isfinite(timing.duration)):
+            raise InputError(
+                f"the timing of {timing.op.name} is {timing.duration:g} s, not a duration"
+            )
+    sets = list(_sets_by_op(kept))
+    usual = median(
+        [_deviation(each) for _, spreads in sets for each in spreads if each.count > 1]
+        or [_NO_SPREAD_KNOWN]
+    )
+    drift = _drift([spreads for _, spreads in sets])
+    pooled = [_pooled(spreads, usual, drift) for _, spreads in sets]
+    exact = Exact(
+        names=tuple(op.name for op, _ in sets),
+        arguments=tuple(op.arguments for op, _ in sets),
+        log_time=np.array([log_time for log_time, _ in pooled]),
+        half_width=np.array([half_width for _, half_width in pooled]),
+    )
+    return exact, [describe(op) for op, _ in sets]
+
+
+def _key(op: Op) -> Key:
+    return op.name, op.arguments
+
+
+def _sets_by_op(timings: Sequence[OpTiming]) -> Iterator[tuple[Op, list[Spread]]]:
+    """Yield every distinct op with its sets of samples, in an order that the input's does not
+    change."""
+    ordered = sorted(timings, key=lambda each: (_order(each.op), astuple(each.time)))
+    for _, same in groupby(ordered, key=lambda each: _key(each.op)):
+        found = list(same)
+        yield found[0].op, [each.time for each in found]
+
+
+def _order(op: Op) -> tuple[str, str, int, int, int]:
+    return op.name, op.arguments, op.flops, op.bytes_read, op.bytes_written
+
+
+def _deviation(spread: Spread) -> float:
+    """Return the standard deviation of one sample, relative to the mean."""
+    if spread.count < _FEW:
+        return math.sqrt(spread.variance) / spread.mean
+    return (spread.p90 - spread.p10) / _P10_TO_P90 / spread.mean
+
+
+def _drift(sets: Sequence[Sequence[Spread]]) -> float:
+    """Return the relative standard deviation of one op measured at different times."""
+    variances = [
+        float(np.var(np.log([each.mean for each in spreads]), ddof=1))
+        for spreads in sets
+        if len(spreads) > 1
+    ]
+    return math.sqrt(float(np.mean(variances))) if variances else 0.0
+
+
+def _pooled(spreads: Sequence[Spread], usual: float, drift: float) -> tuple[float, float]:
+    """Return the logarithm of the pooled duration and the half-width of its interval."""
+    weights = np.array([each.count for each in spreads]) / sum(each.count for each in spreads)
+    log_time = float(np.log(weights @ [each.mean for each in spreads]))
+    errors = [
+        (_deviation(each) if each.count > 1 else usual) / math.sqrt(each.count) for each in spreads
+    ]
+    # What is measured next drifts as well, and has the same error again.
+    variance = float((weights**2) @ np.square(errors)) + drift**2 * (1 + float(weights @ weights))
+    return log_time, _DEVIATIONS * math.sqrt(variance)
