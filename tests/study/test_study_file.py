@@ -159,7 +159,7 @@ def test_the_resolved_study_of_a_point_gives_the_same_point_again(
         ("train: {}\n1: 3", "1: a key is a name"),
         ("train: [1]", "train: input should be a mapping of names to values, got a list"),
         ("train: {cluster: 5}", "cluster: input should be a path, got 5"),
-        ("workers: 4", "a study has one of the keys train, relax"),
+        ("workers: 4", "a study has one of the keys train, relax, predict"),
         ("train: [", "not YAML"),
     ],
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 
 from paracosm.report.figure import Figure
+from paracosm.report.table import Table as Text
 from paracosm.report.words import SUCCESSES, trouble, words_of
 from paracosm.study.plain import to_json
 
@@ -42,6 +43,8 @@ def show_summary(
         if how not in said:
             table.add_row(what, str(how))
     console.print(table)
+    for part in words.tables(summary):
+        _print_table(part, console)
     if (why := trouble(kind, summary["status"], summary)) is not None:
         console.print(why, style="red", soft_wrap=True)
     if out is not None:
@@ -65,6 +68,19 @@ def show_sweep(kind: str, rows: Sequence[Mapping[str, Any]], out: Path, json: bo
         if (why := trouble(kind, row["status"], row)) is not None:
             console.print(f"{row['point']}: {why}", style="red", soft_wrap=True)
     console.print(f"report: {out / 'report.html'}", soft_wrap=True)
+
+
+def _print_table(part: Text, console: Console) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="")
+    for position, word in enumerate((part.title, *part.header[1:])):
+        side: Literal["left", "right"] = "right" if position else "left"
+        # Names may be cut, numbers may not.
+        width = max(len(row[position]) for row in part.rows) if position and part.rows else None
+        table.add_column(word, justify=side, no_wrap=True, min_width=width)
+    for row in part.rows:
+        table.add_row(*row)
+    console.print()
+    console.print(table)
 
 
 def _console(width: int | None = None) -> Console:

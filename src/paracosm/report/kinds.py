@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paracosm.errors import InputError
-from paracosm.report import relax, train
+from paracosm.report import predict, relax, train
 from paracosm.report.run import Run
 from paracosm.report.section import Section
 
 __all__ = ["sections"]
 
-KINDS = {"train": train.sections, "relax": relax.sections}
+KINDS = {"train": train.sections, "relax": relax.sections, "predict": predict.sections}
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:

@@ -10,6 +10,7 @@ from typing import Any
 from paracosm.report.chart import COLORS, DASHES, Axis, Boxes, Chart, Dots, Level, Mark
 from paracosm.report.run import Run
 from paracosm.report.section import Section
+from paracosm.report.table import Table
 from paracosm.report.words import SUCCESSES
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "run_legend",
     "run_table",
     "section",
+    "text_table",
     "tiles",
     "troubles",
 ]
@@ -102,6 +104,16 @@ def facts(mapping: Mapping[str, str]) -> str:
     if not mapping:
         return ""
     return _definitions({_words(key): escape(text) for key, text in mapping.items()}, "facts")
+
+
+def text_table(table: Table) -> str:
+    """Return a table of texts under its title."""
+    head = "".join(f"<th scope=col>{escape(_words(word))}" for word in table.header)
+    rows = "".join(
+        f"<tr><th scope=row>{escape(first)}" + "".join(f"<td>{escape(text)}" for text in others)
+        for first, *others in table.rows
+    )
+    return f"<h3>{escape(table.title)}</h3>" + _table(head, rows, "numbers")
 
 
 def _figure(chart: Chart) -> str:

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from paracosm.report.figure import Ending, Figure, figure
+from paracosm.report.table import Table
 from paracosm.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -106,6 +107,11 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
         "checkpoints": _checkpoints(summary.get("checkpoints") or {}),
     }
     return {what: line for what, line in lines.items() if line}
+
+
+def tables(summary: Mapping[str, Any]) -> list[Table]:
+    """Return none."""
+    return []
 
 
 def _tolerance(summary: Mapping[str, Any]) -> str:

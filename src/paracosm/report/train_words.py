@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.report.figure import Ending, Figure, figure
+from paracosm.report.table import Table
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
@@ -81,3 +82,8 @@ def origins(summary: Mapping[str, Any]) -> dict[str, str]:
 def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
     """Return nothing: the figures and the charts say it all."""
     return {}
+
+
+def tables(summary: Mapping[str, Any]) -> list[Table]:
+    """Return none."""
+    return []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from paracosm.report import relax_words, train_words
+from paracosm.report import predict_words, relax_words, train_words
 from paracosm.report.figure import Ending, Figure
+from paracosm.report.table import Table
 
 if TYPE_CHECKING:
     from paracosm.study.series import Series
@@ -43,8 +44,15 @@ class Words(Protocol):
     def remarks(self, summary: Mapping[str, Any]) -> dict[str, str]:
         """Return what else is worth a line, by what it is about."""
 
+    def tables(self, summary: Mapping[str, Any]) -> list[Table]:
+        """Return what is worth a table."""
 
-WORDS: Mapping[str, Words] = {"train": train_words, "relax": relax_words}
+
+WORDS: Mapping[str, Words] = {
+    "train": train_words,
+    "relax": relax_words,
+    "predict": predict_words,
+}
 
 
 def words_of(kind: str | None) -> Words:

@@ -76,7 +76,9 @@ def _details(runs: Sequence[Run]) -> str:
         study.pop(run.folder.kind or "", None)
     remarks = [run.words.remarks(run.folder.summary or {}) for run in runs]
     origins = [run.words.origins(run.folder.summary or {}) for run in runs]
+    tables = runs[0].words.tables(runs[0].folder.summary or {}) if len(runs) == 1 else []
     blocks = {
+        "Breakdown": "".join(map(markup.text_table, tables)),
         "Remarks": markup.comparison(remarks, runs) if any(remarks) else "",
         "Measured, modelled, computed": markup.comparison(origins, runs) if any(origins) else "",
         "Configuration": markup.comparison(studies, runs) + "".join(map(_study_file, runs)),

@@ -122,6 +122,32 @@ def _relax(
     return Outcome(result.summary, result.timeline)
 
 
+def _predict_model() -> type[BaseModel]:
+    from paracosm.prediction.config import PredictConfig
+
+    return PredictConfig
+
+
+def _check_predict(config: Any) -> None:
+    config.check()
+
+
+def _predict(
+    config: Any,
+    seed: int,
+    metrics: Any,
+    progress: Progress | None,
+    announce: Announce | None,
+    log: bool,
+) -> Outcome:
+    from paracosm.prediction.run import run_prediction
+
+    if log:
+        raise InputError("a prediction prints no line for every event: leave the log out")
+    result = run_prediction(config, seed, progress, announce)
+    return Outcome(result.summary, result.timeline)
+
+
 KINDS: Mapping[str, Kind] = {
     "train": Kind(
         unit="updates",
@@ -140,6 +166,15 @@ KINDS: Mapping[str, Kind] = {
         check=_check_relax,
         total=lambda config: None,
         run=_relax,
+    ),
+    "predict": Kind(
+        unit="new ops",
+        success="done",
+        ends=frozenset({"done"}),
+        model=_predict_model,
+        check=_check_predict,
+        total=lambda config: None,
+        run=_predict,
     ),
 }
 """By the key of the study, which is the verb of the command line too."""

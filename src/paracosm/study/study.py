@@ -1,7 +1,7 @@
 """A study: one question with its arguments and a seed, or a grid of them.
 
     seed: 0
-    train:                      # or relax: the kind of run, with its arguments
+    train:                      # or relax, predict: the kind of run, with its arguments
       model: mlp
       algorithm: asgd
     over:                       # every combination; a list of such grids is their union
@@ -41,6 +41,7 @@ class Study(BaseModel):
     seed: int = Field(0, ge=0, description="decides everything that is random")
     train: Asked = Field(None, description="the arguments of `paracosm train`")
     relax: Asked = Field(None, description="the arguments of `paracosm relax`")
+    predict: Asked = Field(None, description="the arguments of `paracosm predict`")
     over: Grid | list[Grid] = Field(
         default_factory=list, description="arguments to vary: a grid, or a list of grids"
     )
@@ -170,10 +171,10 @@ class Point:
     """One run of a study.
 
     Attributes:
-        kind: what kind of run it is: "train", "relax".
+        kind: what kind of run it is: "train", "relax", "predict".
         name: says what it varies, fit for a folder's name; empty when nothing is varied.
         seed: its seed.
-        config: its arguments, checked and complete: a TrainConfig, a RelaxConfig.
+        config: its arguments, checked and complete: a TrainConfig, a RelaxConfig, a PredictConfig.
         varied: the arguments that the study varies, as written.
     """
 

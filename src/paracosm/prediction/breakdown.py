@@ -1,0 +1,110 @@
+"""Where the time of an iteration goes: sums over nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+from paracosm.graphs import PHASES, RESOURCES, Graph, TensorArgument, decode_arguments
+from paracosm.prediction.durations import SOURCES
+from paracosm.prediction.prediction import Contribution
+from paracosm.replay import Schedule
+
+__all__ = ["busy_lanes", "by_op", "by_phase", "by_place", "coverage", "largest", "shapes_of"]
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int32]
+
+ELSEWHERE = "elsewhere"
+"""The place of nodes that belong to no module: the loss, the optimizer."""
+
+DEPTH = 2  # parts of a place's name that count: "layer1.0" of "layer1.0.conv1"
+
+
+def by_phase(graph: Graph, duration: Floats) -> dict[str, float]:
+    """Return the seconds of each phase that occurs, in the order of the phases."""
+    sums = np.bincount(graph.phase, duration, minlength=len(PHASES))
+    seen = np.unique(graph.phase)
+    return {phase: float(sums[code]) for code, phase in enumerate(PHASES) if code in seen}
+
+
+def by_op(graph: Graph, duration: Floats) -> dict[str, float]:
+    """Return the seconds of each op name, the largest first."""
+    names = [op.name for op in graph.ops]
+    return _summed(names, graph.op, duration)
+
+
+def by_place(graph: Graph, duration: Floats) -> dict[str, float]:
+    """Return the seconds of each part of the model, two levels deep, the largest first."""
+    places = [".".join(name.split(".")[:DEPTH]) or ELSEWHERE for name in graph.names]
+    return _summed(places, graph.name, duration)
+
+
+def busy_lanes(graph: Graph, schedule: Schedule) -> dict[str, float]:
+    """Return the seconds that each lane is busy; the host is while it issues, too."""
+    span = schedule.end - schedule.begin
+    lanes = {"host": float((schedule.issued - schedule.issue).sum())}
+    for code, resource in enumerate(RESOURCES):
+        chosen = (graph.resource == code) & ~schedule.on_host
+        if chosen.any():
+            lanes[resource] = float(span[chosen].sum())
+    return lanes
+
+
+def coverage(source: Codes, duration: Floats) -> dict[str, float]:
+    """Return the share of the time by how durations are known."""
+    total = float(duration.sum())
+    sums = np.bincount(source, duration, minlength=len(SOURCES))
+    shares = {name: float(sums[code]) / total for code, name in enumerate(SOURCES) if total > 0}
+    return {name: share for name, share in shares.items() if share > 0}
+
+
+def largest(graph: Graph, duration: Floats, source: Codes, most: int = 10) -> list[Contribution]:
+    """Return the distinct ops that take longest in all."""
+    sums = np.bincount(graph.op, duration, minlength=len(graph.ops))
+    counts, total = graph.count(), float(duration.sum())
+    order = sorted(range(len(graph.ops)), key=lambda code: (-sums[code], code))
+    first = {int(code): row for row, code in reversed(list(enumerate(graph.op.tolist())))}
+    return [
+        Contribution(
+            op=graph.ops[code].name,
+            shapes=shapes_of(graph.ops[code].arguments),
+            count=int(counts[code]),
+            time=float(sums[code]),
+            share=float(sums[code]) / total,
+            source=SOURCES[source[first[code]]],
+        )
+        for code in order[:most]
+        if sums[code] > 0
+    ]
+
+
+def shapes_of(arguments: str) -> str:
+    """Return the shapes of an op's tensors, "64x3x32x32, 64x3x7x7"; empty where none are known."""
+    try:
+        args, kwargs = decode_arguments(arguments)
+    except InputError:
+        return ""
+    return ", ".join("x".join(map(str, each.shape)) or "scalar" for each in _tensors(args, kwargs))
+
+
+def _tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[TensorArgument]:
+    found: list[TensorArgument] = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, TensorArgument):
+            found.append(value)
+        elif isinstance(value, list):
+            found += _tensors(value, {})
+    return found
+
+
+def _summed(names: Sequence[str], codes: Codes, duration: Floats) -> dict[str, float]:
+    sums = np.bincount(codes, duration, minlength=len(names)).tolist()
+    found: dict[str, float] = {}
+    for code in np.unique(codes).tolist():
+        found[names[code]] = found.get(names[code], 0.0) + sums[code]
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))

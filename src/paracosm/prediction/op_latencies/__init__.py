@@ -1,0 +1,5 @@
+"""From measured op latencies of a GPU, as NeuSight publishes them, to whole models."""
+
+from paracosm.prediction.op_latencies.folder import Comparison, Folder, mean_error, read_folder
+
+__all__ = ["Comparison", "Folder", "mean_error", "read_folder"]

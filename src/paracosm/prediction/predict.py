@@ -1,0 +1,147 @@
+"""The time of one iteration of a graph, from the durations of its ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+from paracosm.graphs import RESOURCES, Graph
+from paracosm.graphs.memory import memory_curve
+from paracosm.prediction import breakdown
+from paracosm.prediction.bottleneck import bottleneck
+from paracosm.prediction.durations import SOURCES, OpDurations
+from paracosm.prediction.interval import iteration_interval
+from paracosm.prediction.prediction import Prediction
+from paracosm.replay import replay
+
+__all__ = ["predict"]
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int32]
+
+RECORDED, NONE = SOURCES.index("recorded"), SOURCES.index("none")
+MEASURED = tuple(SOURCES.index(source) for source in ("exact", "recorded", "none"))
+
+
+def predict(
+    graph: Graph,
+    durations: OpDurations,
+    *,
+    asynchronous: bool = False,
+    launch: float = 0.0,
+    common: float = 0.0,
+    baselines: Mapping[str, float] | None = None,
+) -> Prediction:
+    """Predict one iteration of one replica on one device.
+
+    Args:
+        graph: what runs. A duration that stands in it holds, whatever `durations` says of its op.
+        durations: of each of `graph.ops`.
+        asynchronous: whether the host runs ahead of the device (a GPU).
+        launch: seconds that the host spends on issuing an op of an asynchronous device, and on an
+            op of its own that nobody timed.
+        common: relative error that all ops share: how much the machine's speed varies.
+        baselines: what other methods predict, by name, to be shown beside.
+
+    Raises:
+        InputError: an op has no duration; named, with the command that profiles it.
+    """
+    duration, low, high, source = _of_nodes(graph, durations, launch)
+    untimed = _untimed(graph, source)
+
+    def makespan(times: Floats) -> float:
+        return replay(graph, times, asynchronous=asynchronous, launch=launch).makespan
+
+    schedule = replay(graph, duration, asynchronous=asynchronous, launch=launch)
+    time = schedule.makespan
+    ops = breakdown.by_op(graph, duration)
+    lanes = breakdown.busy_lanes(graph, schedule)
+    return Prediction(
+        graph=graph,
+        duration=duration,
+        source=source,
+        schedule=schedule,
+        iteration_time=time,
+        interval=iteration_interval(duration, low, high, _parts(graph, source), common, makespan),
+        examples=_examples(graph),
+        by_phase=breakdown.by_phase(graph, duration),
+        by_op=ops,
+        by_place=breakdown.by_place(graph, duration),
+        lanes=lanes,
+        coverage=breakdown.coverage(source, duration),
+        memory=memory_curve(graph),
+        baselines={**(baselines or {}), "sum of durations": float(duration.sum())},
+        largest=tuple(breakdown.largest(graph, duration, source)),
+        untimed=untimed,
+        bottleneck=bottleneck(time, lanes, ops, asynchronous),
+    )
+
+
+def _of_nodes(
+    graph: Graph, durations: OpDurations, launch: float
+) -> tuple[Floats, Floats, Floats, Codes]:
+    """Return duration, low, high and source of every node."""
+    if len(durations.value) != len(graph.ops):
+        raise InputError(
+            f"{len(durations.value)} durations for a graph of {len(graph.ops)} distinct ops"
+        )
+    value, low, high = (part[graph.op] for part in (durations.value, durations.low, durations.high))
+    source = durations.source[graph.op]
+    known = np.isfinite(graph.duration)
+    for part in (value, low, high):
+        part[known] = graph.duration[known]
+    source[known] = RECORDED
+    of_host = graph.resource == RESOURCES.index("host")
+    missing = np.isnan(value)
+    for part in (low, high, value):
+        part[of_host & missing] = launch
+    source[of_host & missing] = NONE
+    _refuse(graph, np.isnan(value))
+    return value, low, high, source
+
+
+def _refuse(graph: Graph, missing: npt.NDArray[np.bool_]) -> None:
+    rows = np.flatnonzero(missing)
+    if not len(rows):
+        return
+    names = list(dict.fromkeys(graph.ops[code].name for code in graph.op[rows].tolist()))
+    if (graph.resource[rows] == RESOURCES.index("communication")).any():
+        raise InputError(
+            f"{len(rows)} nodes without a duration, among them communication ({names[0]}): here a "
+            "graph of one device is predicted"
+        )
+    others = f" and {len(names) - 1} more op types" if len(names) > 1 else ""
+    raise InputError(
+        f"no timing of {names[0]}{others}, and no flops or bytes to estimate one from: "
+        f"{profiling_command(graph)}"
+    )
+
+
+def profiling_command(graph: Graph) -> str:
+    """Return the command that profiles the ops of a graph, as far as its origin is known."""
+    model, batch = graph.provenance.get("model"), graph.provenance.get("batch")
+    if model is None:
+        return "profile it with paracosm profile ops, or give the graph durations"
+    shape = graph.provenance.get("shape")
+    sizes = f" --shape {'x'.join(map(str, shape))}" if isinstance(shape, list | tuple) else ""
+    return f"paracosm profile ops --model {model} --batch {batch}{sizes} --db DATABASE profiles it"
+
+
+def _untimed(graph: Graph, source: Codes) -> tuple[str, ...]:
+    codes = np.unique(graph.op[source == NONE]).tolist()
+    return tuple(dict.fromkeys(graph.ops[code].name for code in codes))
+
+
+def _parts(graph: Graph, source: Codes) -> Codes:
+    """Return the part of every node: its op where that was measured, else all of its type."""
+    types = {name: len(graph.ops) + i for i, name in enumerate({op.name: 0 for op in graph.ops})}
+    of_type = np.array([types[op.name] for op in graph.ops], dtype=np.int32)
+    return np.where(np.isin(source, MEASURED), graph.op, of_type[graph.op]).astype(np.int32)
+
+
+def _examples(graph: Graph) -> int | None:
+    examples = graph.provenance.get("examples")
+    return examples if isinstance(examples, int) and examples > 0 else None

@@ -1,0 +1,262 @@
+"""The charts of predictions: where the time goes, how it is known, the iteration, its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from paracosm.report.chart import Axis, Boxes, Chart, Curve, Dots, Floats
+from paracosm.report.run import Run
+from paracosm.report.section import Section
+from paracosm.report.thinning import extremes
+from paracosm.report.time_axis import time_unit
+from paracosm.units import format_duration
+
+__all__ = ["sections"]
+
+Span = tuple[str, str, str, float, float, int]
+
+TIMELINES = 3  # of several runs, the first ones show their timeline
+ROWS = 15  # of a chart of bars
+SPANS = 3000  # of a timeline; of more, the longest are drawn
+LANES = ("host", "compute", "memory", "communication")
+PHASES = ("forward", "backward", "optimizer", "other")
+SOURCES = ("exact", "recorded", "interpolated", "estimated", "unknown")
+
+
+def sections(runs: Sequence[Run]) -> list[Section]:
+    """Return every section that the runs have data for."""
+    several = len(runs) > 1
+    parts: list[tuple[str, list[Chart | None]]] = [
+        ("Where the time goes", [_bars(runs, "phase"), _bars(runs, "op"), _bars(runs, "place")]),
+        ("How durations are known", [_coverage(runs)]),
+        (
+            "The iteration",
+            [
+                *islice(filter(None, (_timeline(run, several) for run in runs)), TIMELINES),
+                _memory(runs),
+            ],
+        ),
+        ("Prediction against measurement", [_errors(runs)]),
+    ]
+    return [
+        Section(title, charts)
+        for title, all_charts in parts
+        if (charts := tuple(chart for chart in all_charts if chart is not None))
+    ]
+
+
+def _bars(runs: Sequence[Run], what: str) -> Chart | None:
+    """Return the seconds by phase, op type or place: a bar for one run, a dot for each of many."""
+    times = {run.index: found for run in runs if (found := _broken_down(run, what))}
+    if not times:
+        return None
+    sums: dict[str, float] = {}
+    for each in times.values():
+        for name, seconds in each.items():
+            sums[name] = sums.get(name, 0.0) + seconds
+    order = list(sums) if what == "phase" else sorted(sums, key=lambda name: -sums[name])
+    names = tuple(order[:ROWS])
+    factor, unit = time_unit(max(max(each.values()) for each in times.values()))
+    marks = [
+        _marks(run, names, times[run.index], factor, alone=len(runs) == 1)
+        for run in runs
+        if run.index in times
+    ]
+    left_out = len(order) - len(names)
+    return Chart(
+        name=f"time_by_{what}",
+        title={
+            "phase": "Time by phase",
+            "op": "Time by op type",
+            "place": "Time by place in the model",
+        }[what],
+        x=Axis(f"time ({unit})"),
+        y=Axis("", names=names),
+        marks=tuple(marks),
+        caption=f"{left_out} more are not shown." if left_out else "",
+        height=110 + 26 * len(names),
+        wide=what != "phase",
+    )
+
+
+def _marks(
+    run: Run, names: Sequence[str], times: Mapping[str, float], factor: float, alone: bool
+) -> Boxes | Dots:
+    shown = [(row, times[name]) for row, name in enumerate(names) if name in times]
+    rows = np.array([row for row, _ in shown], dtype=np.float64)
+    values = np.array([seconds for _, seconds in shown])
+    total = sum(times.values()) or 1.0
+    labels = tuple(
+        f"{names[row]}: {format_duration(seconds)}, {seconds / total:.1%}" for row, seconds in shown
+    )
+    if alone:
+        return Boxes(np.zeros(len(rows)), values * factor, rows, labels, 0.6, 0, "time")
+    return Dots(values * factor, rows, labels, run.index, "time")
+
+
+def _coverage(runs: Sequence[Run]) -> Chart | None:
+    """Return a bar for each run, in parts by how the durations are known."""
+    shown = [run for run in runs if run.numbers.get("coverage")]
+    if not shown:
+        return None
+    reached = np.zeros(len(shown))
+    marks = []
+    for color, source in enumerate(SOURCES):
+        shares = np.array([run.numbers["coverage"].get(source, 0.0) for run in shown])
+        rows = np.flatnonzero(shares)
+        if len(rows):
+            labels = tuple(f"{shown[row].name}: {shares[row]:.1%} {source}" for row in rows)
+            begin = reached[rows]
+            marks.append(
+                Boxes(
+                    begin, begin + shares[rows], rows.astype(np.float64), labels, 0.6, color, source
+                )
+            )
+        reached += shares
+    return Chart(
+        name="coverage",
+        title="Share of the time by how it is known",
+        x=Axis("share of the ops' time", percent=True, limits=(0, 1.02)),
+        y=Axis("", names=tuple(run.name for run in shown)),
+        marks=tuple(marks),
+        caption="Exact: measured as it is. Unknown: from flops and bytes alone.",
+        height=110 + 30 * len(shown),
+        wide=True,
+    )
+
+
+def _timeline(run: Run, of_several: bool) -> Chart | None:
+    """Return every span of the iteration by lane, coloured by phase."""
+    if run.timeline is None or not run.numbers.get("phases"):
+        return None
+    spans = [span for span in run.timeline.spans if span[1] in LANES and span[4] > span[3]]
+    if not spans:
+        return None
+    left_out = len(spans) - SPANS
+    spans = sorted(spans, key=lambda span: span[3] - span[4])[:SPANS]
+    lanes = [lane for lane in LANES if any(span[1] == lane for span in spans)]
+    factor, unit = time_unit(max(span[4] for span in spans))
+    phase_of = _phase_of(run.numbers["phases"])
+    marks = [
+        _boxes(chosen, phase, color, lanes, factor)
+        for color, phase in enumerate(PHASES)
+        if (chosen := [span for span in spans if phase_of(span) == phase])
+    ]
+    return Chart(
+        name=f"iteration_{run.index + 1}" if of_several else "iteration",
+        title=f"Iteration: {run.name}" if of_several else "Iteration",
+        x=Axis(f"time ({unit})"),
+        y=Axis("", names=tuple(lanes)),
+        marks=tuple(marks),
+        caption=f"The longest {SPANS:,} spans; {left_out:,} are not shown." if left_out > 0 else "",
+        height=120 + 40 * len(lanes),
+        wide=True,
+    )
+
+
+def _phase_of(phases: Mapping[str, Mapping[str, float]]) -> Callable[[Span], str]:
+    """Return a function that finds a span's phase: the last one that begins before it does."""
+    order = sorted(phases, key=lambda phase: phases[phase]["begin"])
+
+    def phase_of(span: Span) -> str:
+        begun = [phase for phase in order if phases[phase]["begin"] <= span[3]]
+        return begun[-1] if begun else order[0]
+
+    return phase_of
+
+
+def _boxes(
+    spans: Sequence[Span], phase: str, color: int, lanes: Sequence[str], factor: float
+) -> Boxes:
+    begin, end = (np.array([span[place] for span in spans]) for place in (3, 4))
+    return Boxes(
+        begin=begin * factor,
+        end=end * factor,
+        row=np.array([float(lanes.index(span[1])) for span in spans]),
+        labels=tuple(f"{span[2]}: {format_duration(span[4] - span[3])}" for span in spans),
+        height=0.6,
+        color=color,
+        series=phase,
+    )
+
+
+def _memory(runs: Sequence[Run]) -> Chart | None:
+    """Return the bytes held while the iteration goes on."""
+    curves = {run.index: found for run in runs if len((found := _held(run))[0])}
+    if not curves:
+        return None
+    longest = max(float(times[-1]) for times, _ in curves.values())
+    factor, unit = time_unit(longest)
+    marks = []
+    for run in runs:
+        if run.index in curves:
+            times, held = curves[run.index]
+            kept = extremes(held)
+            marks.append(Curve(times[kept] * factor, held[kept] / 2**30, run.index, "memory"))
+    return Chart(
+        name="memory",
+        title="Memory over the iteration",
+        x=Axis(f"time ({unit})"),
+        y=Axis("memory (GiB)"),
+        marks=tuple(marks),
+        wide=True,
+    )
+
+
+def _held(run: Run) -> tuple[Floats, Floats]:
+    """Return times and bytes; empty where the graph knows of no memory."""
+    counters = run.timeline.counters if run.timeline is not None else []
+    if run.numbers.get("peak_memory") is None:
+        counters = []
+    points = [(time, value) for _, name, time, value in counters if name == "memory"]
+    times, held = np.array(points, dtype=np.float64).reshape(-1, 2).T
+    return times, held
+
+
+def _errors(runs: Sequence[Run]) -> Chart | None:
+    """Return predicted over measured time of every model of op latencies, and of the sum."""
+    marks: list[Dots] = []
+    rows: list[str] = []
+    for run in runs:
+        comparisons: list[Mapping[str, Any]] = run.numbers.get("comparisons") or []
+        names = [f"{each['device']}/{each['model']}" for each in comparisons]
+        rows += [each for each in names if each not in rows]
+        for key, series, symbol in (
+            ("error", "replay", "dot"),
+            ("serial_error", "sum of latencies", "cross"),
+        ):
+            values = np.array([each[key] for each in comparisons], dtype=np.float64)
+            labels = tuple(
+                f"{name}, {series}: {value:+.1%}" for name, value in zip(names, values, strict=True)
+            )
+            places = np.array([float(rows.index(each)) for each in names])
+            if len(values):
+                marks.append(
+                    Dots(
+                        values,
+                        places,
+                        labels,
+                        run.index,
+                        series,
+                        "dot" if symbol == "dot" else "cross",
+                    )
+                )
+    if not marks:
+        return None
+    return Chart(
+        name="errors",
+        title="Error of the predicted time",
+        x=Axis("error", percent=True),
+        y=Axis("", names=tuple(rows)),
+        marks=tuple(marks),
+        height=110 + 20 * len(rows),
+        wide=True,
+    )
+
+
+def _broken_down(run: Run, what: str) -> dict[str, float]:
+    return dict((run.numbers.get("breakdown") or {}).get(what) or {})

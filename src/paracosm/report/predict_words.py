@@ -1,0 +1,226 @@
+"""What is said of a prediction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from paracosm.report.figure import Ending, Figure, figure
+from paracosm.report.table import Table
+from paracosm.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from paracosm.study.series import Series
+
+ROWS = 10  # of a table of ops or places
+ENDINGS: Mapping[str, Ending] = {}
+
+
+def _interval(summary: Mapping[str, Any]) -> str | None:
+    interval = summary.get("interval")
+    if not interval:
+        return None
+    return f"{format_duration(interval['low'])} to {format_duration(interval['high'])}"
+
+
+def _measured(summary: Mapping[str, Any]) -> str | None:
+    measured = summary.get("measured")
+    if not measured:
+        return None
+    time = format_duration(measured["iteration_time"])
+    spread = f"{format_duration(measured['p10'])} to {format_duration(measured['p90'])}"
+    return f"{time} ({spread}), the prediction is {_signed(measured['error'])} off"
+
+
+def _coverage(summary: Mapping[str, Any]) -> str | None:
+    coverage = summary.get("coverage")
+    if not coverage:
+        return None
+    return ", ".join(f"{_share(share)} {source}" for source, share in coverage.items())
+
+
+FIGURES: Mapping[str, Figure] = {
+    "Batch": figure("batch", "{:,}".format),
+    "Iteration time": figure("iteration_time", format_duration),
+    "Interval": _interval,
+    "Measured": _measured,
+    "Examples/s": figure("examples_per_second", "{:,.1f}".format),
+    "Peak memory": figure("peak_memory", format_size),
+    "Coverage": _coverage,
+    "Models": figure("models", "{:,}".format),
+    "Mean error": figure("mean_error", "{:.1%}".format),
+}
+
+
+def subject(known: Mapping[str, Any]) -> str | None:
+    """Say what the iteration is predicted from."""
+    where = known.get("environment")
+    return None if where is None else str(where)
+
+
+def name(known: Mapping[str, Any]) -> str | None:
+    """Name the run by model and batch."""
+    if (folder := known.get("op_latencies")) is not None:
+        return f"op latencies of {PurePath(str(folder)).name}"
+    model, batch = known.get("model"), known.get("batch")
+    if model is None:
+        return None
+    model = PurePath(str(model)).stem if str(model).endswith(".graph") else model
+    return str(model) if batch is None else f"{model}, batch {batch}"
+
+
+def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
+    """Return nothing: a prediction has no metrics on its way."""
+    return {}
+
+
+def origins(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Say how each kind of duration was obtained."""
+    return dict(summary.get("durations") or {})
+
+
+def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Return what else is worth a line: the bottleneck, other methods, what was not timed."""
+    lines = {
+        "bottleneck": summary.get("bottleneck") or "",
+        "baselines": _baselines(summary),
+        "machine": _machine(summary.get("measured") or {}),
+        "timings of": _environment(summary),
+        "captured for": _captured(summary),
+        "profiled now": _profiled(summary),
+        "not timed": _untimed(summary.get("untimed") or ()),
+        "left out": _left_out(summary.get("left_out") or {}),
+    }
+    return {what: line for what, line in lines.items() if line}
+
+
+def tables(summary: Mapping[str, Any]) -> list[Table]:
+    """Return the time by phase, op type and place; of op latencies, every model."""
+    if summary.get("comparisons"):
+        of_each = (
+            _comparisons(device, summary["comparisons"]) for device in summary.get("devices") or {}
+        )
+        return [_devices(summary), *of_each]
+    breakdown = summary.get("breakdown") or {}
+    titles = {"phase": "Time by phase", "op": "Time by op type", "place": "Time by place"}
+    return [
+        _times(title, what, breakdown[what])
+        for what, title in titles.items()
+        if len(breakdown.get(what) or ()) > 0
+    ]
+
+
+def _times(title: str, what: str, times: Mapping[str, float]) -> Table:
+    """Return the largest times, and what the others are in all."""
+    total = sum(times.values()) or 1.0
+    shown = dict(islice(times.items(), ROWS))
+    if len(times) > ROWS:
+        shown[f"{len(times) - ROWS} others"] = sum(times.values()) - sum(shown.values())
+    rows = (
+        (each, format_duration(seconds), f"{seconds / total:.1%}")
+        for each, seconds in shown.items()
+    )
+    return Table(title, (what, "time", "share"), tuple(rows))
+
+
+def _devices(summary: Mapping[str, Any]) -> Table:
+    rows = [
+        (device, errors["mean_error"], errors["baselines"]["sum of durations"])
+        for device, errors in summary["devices"].items()
+    ]
+    rows.append(("all", summary["mean_error"], summary["baselines"]["sum of durations"]))
+    return Table(
+        "Mean absolute error",
+        ("device", "replay", "sum of latencies"),
+        tuple((device, f"{error:.1%}", f"{serial:.1%}") for device, error, serial in rows),
+    )
+
+
+def _comparisons(device: str, comparisons: Sequence[Mapping[str, Any]]) -> Table:
+    rows = (
+        (
+            each["model"],
+            format_duration(each["measured"]["both"]),
+            format_duration(each["predicted"]["both"]),
+            _signed(each["error"]),
+            _signed(each["serial_error"]),
+        )
+        for each in comparisons
+        if each["device"] == device
+    )
+    header = ("model", "measured", "predicted", "error", "of the sum")
+    return Table(device, header, tuple(rows))
+
+
+def _baselines(summary: Mapping[str, Any]) -> str:
+    if summary.get("comparisons"):
+        return f"sum of latencies {summary['baselines']['sum of durations']:.1%} mean error"
+    errors = (summary.get("measured") or {}).get("baseline_errors") or {}
+    return ", ".join(
+        f"{name} {format_duration(seconds)}" + (f" ({_signed(errors[name])})" if errors else "")
+        for name, seconds in (summary.get("baselines") or {}).items()
+        if not _same(seconds, summary.get("iteration_time"))
+    )
+
+
+def _machine(measured: Mapping[str, Any]) -> str:
+    """Return how much slower the machine was when the iteration was measured."""
+    slower = measured.get("slower")
+    if slower is None or abs(slower) < 0.005:
+        return ""
+    return f"{_signed(slower)} time for the same work when the iteration was measured (speed probe)"
+
+
+def _same(seconds: float, time: float | None) -> bool:
+    """Whether a baseline is the prediction itself: on a CPU ops simply add up."""
+    return time is not None and math.isclose(seconds, time)
+
+
+def _environment(summary: Mapping[str, Any]) -> str:
+    differences = summary.get("differences")
+    return f"{summary.get('environment') or ''}" + (f" ({differences})" if differences else "")
+
+
+def _captured(summary: Mapping[str, Any]) -> str:
+    """Return what the graph was captured for, where the timings are of another kind of device."""
+    device = summary.get("captured_for")
+    if device is None or device == summary.get("device"):
+        return ""
+    return f"{device}: some ops of the device that was timed may be others"
+
+
+def _profiled(summary: Mapping[str, Any]) -> str:
+    refused = summary.get("not_profiled") or {}
+    count = summary.get("profiled") or 0
+    parts = [f"{count:,} ops, added to the database"] if count else []
+    parts += [f"not {op}: {reason}" for op, reason in islice(refused.items(), 3)]
+    return "; ".join(parts)
+
+
+def _untimed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}: the host's alone, counted as a launch" if names else ""
+
+
+def _left_out(files: Mapping[str, str]) -> str:
+    """Return the reasons, each with its files."""
+    by_reason: dict[str, list[str]] = {}
+    for file, reason in files.items():
+        by_reason.setdefault(reason, []).append(file)
+    return "; ".join(f"{_few(names)} ({reason})" for reason, names in by_reason.items())
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 2 else ""
+    return ", ".join(names[:1] if more else names) + more
+
+
+def _share(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.0005 else "<0.1%"
+
+
+def _signed(error: float) -> str:
+    return f"{error:+.1%}"
