@@ -1,0 +1,143 @@
+"""`paracosm graph capture`: the graph of a model's training step, without running it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from paracosm.cli.options import Quiet
+from paracosm.errors import InputError
+from paracosm.study.plain import to_json
+from paracosm.units import format_duration, format_size
+
+__all__ = ["capture"]
+
+
+def capture(
+    model: Annotated[
+        str, typer.Argument(help="built-in model, or package.module:factory of your own")
+    ],
+    batch: Annotated[int, typer.Option(help="examples of this rank")] = 1,
+    shape: Annotated[
+        str | None,
+        typer.Option(help="of one example: 3x32x32, or a number of tokens [the model's own]"),
+    ] = None,
+    classes: Annotated[
+        int | None, typer.Option(help="to tell apart [1000; 10 for images below 64 pixels]")
+    ] = None,
+    dtype: Annotated[
+        str, typer.Option(help="of parameters and activations: float32, bfloat16, ...")
+    ] = "float32",
+    optimizer: Annotated[str, typer.Option(help="sgd, momentum, adam, adamw, none")] = "sgd",
+    foreach: Annotated[
+        bool, typer.Option("--foreach/--no-foreach", help="update all parameters in one op")
+    ] = False,
+    dropout: Annotated[
+        bool, typer.Option("--dropout/--no-dropout", help="train with the model's dropout")
+    ] = False,
+    train: Annotated[
+        bool, typer.Option("--train/--no-train", help="a training step, or a forward pass alone")
+    ] = True,
+    ranks: Annotated[int, typer.Option(help="of the job; the graph is that of rank 0")] = 1,
+    parallel: Annotated[
+        str, typer.Option(help="how ranks share the model: none, fsdp2, tensor, fsdp2+tensor")
+    ] = "none",
+    tensor_ranks: Annotated[
+        int, typer.Option(help="ranks that split a layer, with fsdp2+tensor")
+    ] = 1,
+    device: Annotated[str, typer.Option(help="cpu, or cuda where PyTorch has it")] = "cpu",
+    out: Annotated[Path | None, typer.Option(help="graph file to write")] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="print the summary as JSON, and nothing else")
+    ] = False,
+    quiet: Quiet = False,
+) -> int:
+    """Capture a model's training step, op by op, without computing or allocating anything.
+
+    Your own factory returns a module (give its --shape), (module, inputs), or a
+    paracosm.graphs.capture.Workload; it may take batch, shape and classes.
+
+    Example: paracosm graph capture gpt-small --batch 8 --out gpt.graph
+    """
+    from paracosm.graphs import save_graph
+    from paracosm.graphs.capture import CaptureOptions
+    from paracosm.graphs.capture import capture as capture_step
+    from paracosm.graphs.summary import summarize
+
+    if json and quiet:
+        raise InputError("--json prints and --quiet does not: give one of them")
+    if force and out is None:
+        raise InputError("--force replaces a file: give --out as well")
+    if out is not None and out.exists() and not force:
+        raise InputError(f"{out} exists: --force replaces it")
+    options = CaptureOptions(
+        model=model,
+        batch=batch,
+        shape=_sizes(shape),
+        classes=classes,
+        dtype=dtype,
+        optimizer=optimizer,
+        foreach=foreach,
+        dropout=dropout,
+        train=train,
+        ranks=ranks,
+        parallel=parallel,
+        tensor_ranks=tensor_ranks,
+        device=device,
+    )
+    began = time.perf_counter()
+    with _working(f"capturing {options}", hidden=json or quiet):
+        graph = capture_step(options)
+    summary = {**summarize(graph), "wall_time": time.perf_counter() - began}
+    if out is not None:
+        save_graph(graph, out)
+    if json:
+        typer.echo(to_json(summary), nl=False)
+    elif not quiet:
+        _show(str(options), summary, out)
+    return 0
+
+
+def _sizes(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(size) for size in text.lower().split("x"))
+    except ValueError:
+        raise InputError(f'--shape: write sizes such as 3x32x32, not "{text}"') from None
+
+
+def _working(what: str, hidden: bool) -> contextlib.AbstractContextManager[Any]:
+    """Show on a terminal that something goes on; nobody knows how many ops there will be."""
+    console = Console(stderr=True)
+    return contextlib.nullcontext() if hidden or not console.is_terminal else console.status(what)
+
+
+def _show(what: str, summary: Mapping[str, Any], out: Path | None) -> None:
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    held = {kind: format_size(size) for kind, size in summary["resident"].items() if size}
+    facts = {
+        "nodes": f"{summary['nodes']:,}, {summary['distinct_ops']:,} distinct ops",
+        "by phase": _counts(summary["phases"]),
+        "by resource": _counts(summary["resources"]),
+        "work": f"{summary['flops']:.4g} flop, {format_size(summary['bytes'])} read and written",
+        "held throughout": ", ".join(f"{kind} {size}" for kind, size in held.items()),
+        "peak memory": format_size(summary["peak_memory"] or 0),
+        "captured in": format_duration(summary["wall_time"]),
+    }
+    console.print(what)
+    for name, text in facts.items():
+        console.print(f"  {name:<17}{text}")
+    if out is not None:
+        console.print(str(out))
+
+
+def _counts(parts: Mapping[str, Mapping[str, int]]) -> str:
+    return ", ".join(f"{name} {part['nodes']:,}" for name, part in parts.items())

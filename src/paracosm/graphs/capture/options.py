@@ -1,0 +1,127 @@
+"""What a capture is asked for; all of it stands in the graph's provenance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paracosm.errors import InputError, unknown
+from paracosm.factory import is_reference
+from paracosm.graphs.models import built_in
+
+__all__ = ["DTYPES", "OPTIMIZERS", "PARALLEL", "CaptureOptions"]
+
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "none")
+"""Plain gradient descent; with momentum 0.9; Adam; Adam with decoupled weight decay; gradients that
+nobody uses."""
+
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+PARALLEL = ("none", "fsdp2", "tensor", "fsdp2+tensor")
+"""How the ranks share the model: not at all; sharded parameters, gathered layer by layer; each
+layer split between the ranks; split within groups of `tensor_ranks`, sharded across them."""
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """One training step of one rank.
+
+    Attributes:
+        model: one of `models.MODELS`, or the user's own `package.module:factory`.
+        batch: examples of this rank.
+        shape: of one example; None for the model's default.
+        classes: of a model of images or vectors; None for 1000, or 10 where the images are
+            smaller than 64 pixels (as those of CIFAR-10), and 10 for vectors.
+        dtype: of parameters and activations, one of `DTYPES`.
+        optimizer: one of `OPTIMIZERS`.
+        foreach: whether the optimizer handles all parameters in one op (PyTorch's default on CUDA).
+        dropout: whether dropout layers drop; otherwise their probability is set to 0.
+        train: forward, backward and optimizer; otherwise a forward pass in evaluation mode, without
+            gradients, loss and optimizer.
+        ranks: of the job.
+        parallel: one of `PARALLEL`.
+        tensor_ranks: ranks in a group of "fsdp2+tensor"; 1 otherwise.
+        device: "cpu", or "cuda" where PyTorch has it.
+
+    Raises:
+        InputError: a value that cannot be.
+    """
+
+    model: str
+    batch: int = 1
+    shape: tuple[int, ...] | None = None
+    classes: int | None = None
+    dtype: str = "float32"
+    optimizer: str = "sgd"
+    foreach: bool = False
+    dropout: bool = False
+    train: bool = True
+    ranks: int = 1
+    parallel: str = "none"
+    tensor_ranks: int = 1
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if not is_reference(self.model):
+            _check_built_in(self)
+        for value, what, least in (
+            (self.batch, "batch", 1),
+            (1 if self.classes is None else self.classes, "classes", 1),
+            (self.ranks, "ranks", 1),
+            (self.tensor_ranks, "tensor ranks", 1),
+        ):
+            if value < least:
+                raise InputError(f"{what}: {value}, but at least {least} is needed")
+        if self.shape is not None and (not self.shape or min(self.shape) < 1):
+            raise InputError(f"shape: {_written(self.shape)}, but sizes of 1 or more are needed")
+        for kind, name, valid in (
+            ("dtype", self.dtype, DTYPES),
+            ("optimizer", self.optimizer, OPTIMIZERS),
+            ("way to share the model", self.parallel, PARALLEL),
+        ):
+            if name not in valid:
+                raise unknown(kind, name, valid)
+        if self.device not in ("cpu", "cuda"):
+            raise unknown("device", self.device, ("cpu", "cuda"))
+        _check_ranks(self)
+
+    def __str__(self) -> str:
+        """What a person calls it: "resnet50, batch 64, 3x32x32"."""
+        shape = f", {_written(self.shape)}" if self.shape is not None else ""
+        return f"{self.model}, batch {self.batch}{shape}"
+
+
+def _check_built_in(options: CaptureOptions) -> None:
+    model = built_in(options.model)
+    wanted = {"images": "channels x height x width, such as 3x32x32", "tokens": "a sequence length"}
+    dimensions = {"images": 3, "tokens": 1}.get(model.kind)
+    if options.shape is not None and dimensions not in (None, len(options.shape)):
+        raise InputError(
+            f"shape: {_written(options.shape)}, but {options.model} takes {wanted[model.kind]}"
+        )
+    if model.kind == "tokens" and options.classes is not None:
+        raise InputError(f"classes: {options.model} predicts tokens, leave it out")
+
+
+def _check_ranks(options: CaptureOptions) -> None:
+    if options.parallel == "none":
+        if options.ranks > 1:
+            raise InputError(
+                f"ranks: {options.ranks} ranks share the model in one of the ways "
+                f"{', '.join(PARALLEL[1:])}; without, a step is that of one rank"
+            )
+    elif options.ranks == 1:
+        raise InputError(f"parallel: {options.parallel} needs 2 ranks or more")
+    if options.parallel != "fsdp2+tensor":
+        if options.tensor_ranks > 1:
+            raise InputError("tensor ranks: only fsdp2+tensor has groups of them")
+    elif options.tensor_ranks == 1 or options.ranks % options.tensor_ranks:
+        raise InputError(
+            f"tensor ranks: {options.ranks} ranks are not groups of {options.tensor_ranks}: give "
+            "2 or more that divide them"
+        )
+    if options.parallel == "tensor" and options.foreach:
+        raise InputError("foreach: PyTorch refuses split and whole parameters in one op")
+
+
+def _written(shape: tuple[int, ...]) -> str:
+    return "x".join(str(size) for size in shape) or "nothing"

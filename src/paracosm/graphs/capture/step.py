@@ -1,0 +1,103 @@
+"""One training step: its only definition, for real tensors and for fake ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from paracosm.errors import InputError
+from paracosm.factory import one_line
+from paracosm.graphs.capture.load import load_workload
+from paracosm.graphs.capture.options import CaptureOptions
+from paracosm.graphs.capture.workload import Workload
+
+__all__ = ["TrainingStep", "make_step", "real_step"]
+
+
+def _nobody(phase: str) -> None:
+    """Hear that a phase begins."""
+
+
+class TrainingStep:
+    """Forward, backward and optimizer of a workload; or its forward pass alone.
+
+    Attributes:
+        workload: what it works on; in evaluation mode the step is a forward pass without gradients.
+        optimizer: None where gradients are not used.
+    """
+
+    def __init__(self, workload: Workload, optimizer: Optimizer | None) -> None:
+        self.workload = workload
+        self.optimizer = optimizer
+
+    def drop_gradients(self) -> None:
+        """Free the gradients of the last step, as each step begins by doing."""
+        self.workload.module.zero_grad(set_to_none=True)
+
+    def run(self, enter: Callable[[str], None] = _nobody) -> None:
+        """Run it once; `enter` is called with the name of each phase that begins."""
+        work = self.workload
+        if not work.module.training:
+            enter("forward")
+            with torch.no_grad():
+                work.module(*work.inputs)
+            return
+        self.drop_gradients()
+        enter("forward")
+        loss = work.loss(work.module(*work.inputs))
+        enter("backward")
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self.optimizer is not None:
+            enter("optimizer")
+            self.optimizer.step()
+
+
+def make_step(
+    options: CaptureOptions, device: str, share: Callable[[nn.Module], None] = lambda module: None
+) -> TrainingStep:
+    """Make the workload on `device`, let the ranks `share` its module, and add the optimizer.
+
+    Raises:
+        InputError: the model cannot be made.
+    """
+    try:
+        with torch.device(device):
+            workload = load_workload(options)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{options}: the model cannot be made: {one_line(error)}") from error
+    share(workload.module)
+    parameters = [p for p in workload.module.parameters() if p.requires_grad]
+    if not options.train:
+        return TrainingStep(workload, None)
+    if not parameters:
+        raise InputError(f"{options}: the model has no parameters to train")
+    return TrainingStep(workload, _optimizer(options, parameters))
+
+
+def real_step(options: CaptureOptions, device: str, seed: int) -> TrainingStep:
+    """Make a step on real tensors; see `training_step`."""
+    if options.ranks > 1:
+        raise InputError(f"a real step is that of one rank, not of {options.ranks}")
+    torch.manual_seed(seed)
+    return make_step(options, device)
+
+
+def _optimizer(options: CaptureOptions, parameters: Sequence[Tensor]) -> Optimizer | None:
+    """Return the optimizer, with a rate that changes parameters but little."""
+    common: dict[str, Any] = {"lr": 1e-4, "foreach": options.foreach}
+    match options.optimizer:
+        case "sgd":
+            return SGD(parameters, **common)
+        case "momentum":
+            return SGD(parameters, momentum=0.9, **common)
+        case "adam":
+            return Adam(parameters, **common)
+        case "adamw":
+            return AdamW(parameters, **common)
+    return None

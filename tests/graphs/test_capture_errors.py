@@ -1,0 +1,131 @@
+"""Captures that cannot be: one line that says why, and what would be right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from paracosm.errors import InputError
+from paracosm.graphs.capture import CaptureOptions, capture, training_step
+
+REFUSED: Mapping[str, dict[str, Any]] = {
+    "batch: 0, but at least 1 is needed": {"batch": 0},
+    'unknown model "gpt-smal": did you mean "gpt-small"?': {"model": "gpt-smal"},
+    "shape: 32x32, but resnet18 takes channels x height x width, such as 3x32x32": {
+        "shape": (32, 32)
+    },
+    "shape: 3x32x32, but gpt2 takes a sequence length": {"model": "gpt2", "shape": (3, 32, 32)},
+    "shape: 3x0x32, but sizes of 1 or more are needed": {"shape": (3, 0, 32)},
+    "shape: nothing, but resnet18 takes": {"shape": ()},
+    "classes: 0, but at least 1 is needed": {"classes": 0},
+    "classes: gpt2 predicts tokens, leave it out": {"model": "gpt2", "classes": 10},
+    'unknown dtype "float": did you mean "float': {"dtype": "float"},
+    'unknown optimizer "adem": did you mean "adam"?': {"optimizer": "adem"},
+    'unknown device "gpu": ': {"device": "gpu"},
+    'unknown way to share the model "fsdp": did you mean "fsdp2"?': {
+        "ranks": 2,
+        "parallel": "fsdp",
+    },
+    "ranks: 4 ranks share the model in one of the ways fsdp2, tensor, fsdp2+tensor": {"ranks": 4},
+    "parallel: fsdp2 needs 2 ranks or more": {"parallel": "fsdp2"},
+    "tensor ranks: only fsdp2+tensor has groups of them": {
+        "ranks": 4,
+        "parallel": "fsdp2",
+        "tensor_ranks": 2,
+    },
+    "tensor ranks: 4 ranks are not groups of 3": {
+        "ranks": 4,
+        "parallel": "fsdp2+tensor",
+        "tensor_ranks": 3,
+    },
+    "foreach: PyTorch refuses split and whole parameters in one op": {
+        "ranks": 4,
+        "parallel": "tensor",
+        "foreach": True,
+    },
+}
+
+FAILING: Mapping[str, dict[str, Any]] = {
+    'model "tiny_models:failing" failed: ValueError: no model for 2': {
+        "model": "tiny_models:failing"
+    },
+    'model "tiny_models:nothing" returned int, not a module, (module, inputs) or a Workload': {
+        "model": "tiny_models:nothing"
+    },
+    'model "tiny_models:linear" returned a module alone: give the shape of one example': {
+        "model": "tiny_models:linear"
+    },
+    'model "tiny_models:stubborn" returned 3 examples, not the batch of 2': {
+        "model": "tiny_models:stubborn"
+    },
+    'model "tiny_models:gpt" makes its own inputs: its factory takes no shape': {
+        "model": "tiny_models:gpt",
+        "shape": (8,),
+    },
+    'model "tiny_models:gpt": its factory takes no classes': {
+        "model": "tiny_models:gpt",
+        "classes": 3,
+    },
+    'model "tiny_models:absent": tiny_models has no "absent"': {"model": "tiny_models:absent"},
+    "tiny_models:frozen, batch 2: the model has no parameters to train": {
+        "model": "tiny_models:frozen"
+    },
+    "tiny_models:linear, batch 2, 3: the model failed: RuntimeError: a and b must have same "
+    "reduction dim, but got [2, 3] X [4, 2].": {"model": "tiny_models:linear", "shape": (3,)},
+    "tiny_models:values, batch 2: the model failed: DataDependentOutputException": {
+        "model": "tiny_models:values"
+    },
+    "vgg19, batch 2, 3x8x8: the model failed: RuntimeError: Given input size: (512x1x1)": {
+        "model": "vgg19",
+        "shape": (3, 8, 8),
+    },
+    "tiny_models:linear: the model does not say how its layers are split": {
+        "model": "tiny_models:linear",
+        "shape": (4,),
+        "ranks": 2,
+        "parallel": "tensor",
+    },
+    "the model makes sparse_coo tensors: capture knows strided": {"model": "tiny_models:sparse"},
+    'tiny_models:misspelt: 0: unknown way to split "colum": did you mean "column"?': {
+        "model": "tiny_models:misspelt",
+        "ranks": 2,
+        "parallel": "tensor",
+    },
+    "tiny_models:gpt: its 4 heads cannot be split between 8 ranks; between 4 they can": {
+        "model": "tiny_models:gpt",
+        "ranks": 8,
+        "parallel": "tensor",
+    },
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_options_that_cannot_be_are_refused(message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        CaptureOptions(**{"model": "resnet18", **REFUSED[message]})
+
+
+@pytest.mark.parametrize("message", FAILING)
+def test_models_that_fail_say_why_in_one_line(
+    message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        capture(CaptureOptions(**{"batch": 2, **FAILING[message]}))
+    assert "\n" not in str(error.value)
+    assert not caplog.records
+
+
+def test_a_real_step_is_that_of_one_rank() -> None:
+    with pytest.raises(InputError, match="a real step is that of one rank, not of 4"):
+        training_step(CaptureOptions("mlp", ranks=4, parallel="fsdp2"))
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="PyTorch has no CUDA here, capture for cpu"):
+        capture(CaptureOptions("mlp", device="cuda"))

@@ -1,0 +1,114 @@
+"""Flops and bytes of captured ops, by hand and by PyTorch's own counter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from paracosm.graphs import PHASES, RESOURCES, Graph, Op
+from paracosm.graphs.capture import CaptureOptions, capture
+from paracosm.graphs.capture.record import record
+from paracosm.graphs.capture.step import TrainingStep
+from paracosm.graphs.capture.workload import Workload
+
+PRODUCTS = ("convolution", "addmm", "mm", "bmm", "scaled_dot_product")
+
+
+def flops(graph: Graph, phase: str) -> int:
+    """Return the flops of matrix products and convolutions in a phase."""
+    return sum(
+        graph.ops[op].flops
+        for op, code in zip(graph.op, graph.phase, strict=True)
+        if PHASES[code] == phase and any(word in graph.ops[op].name for word in PRODUCTS)
+    )
+
+
+class Apply(torch.nn.Module):
+    """Calls a function, as a model would."""
+
+    def __init__(self, function: object) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> object:
+        return self.function(*inputs)  # type: ignore[operator]
+
+
+def op_of(function: object, *inputs: torch.Tensor) -> Op:
+    """Return the only op of a function that works."""
+    module = Apply(function).eval()
+    graph = record(TrainingStep(Workload(module, inputs, torch.sum, 1), None))
+    busy = [
+        op for op, code in zip(graph.op, graph.resource, strict=True) if RESOURCES[code] != "host"
+    ]
+    assert len(busy) == 1
+    return graph.ops[busy[0]]
+
+
+def test_resnet50_takes_four_billion_multiply_adds() -> None:
+    graph = capture(CaptureOptions("resnet50", train=False))
+    assert flops(graph, "forward") / 2 == pytest.approx(4.09e9, rel=0.005)
+    assert flops(graph, "forward") <= graph.flops.sum() < 1.02 * flops(graph, "forward")
+
+
+def test_products_are_counted_as_by_pytorch() -> None:
+    from paracosm.graphs.capture import training_step
+
+    options = CaptureOptions("resnet18", batch=2, shape=(3, 32, 32))
+    graph, step = capture(options), training_step(options)
+    with FlopCounterMode(display=False) as counter:
+        step.run()
+    assert flops(graph, "forward") + flops(graph, "backward") == counter.get_total_flops()
+
+
+def test_a_perceptron_by_hand() -> None:
+    graph = capture(CaptureOptions("mlp", batch=3))
+    weights = [784 * 512, 512 * 512, 512 * 10]
+    assert flops(graph, "forward") == 2 * 3 * sum(weights)
+    # As much for the gradients of the weights, and of the inputs but for the first layer's.
+    assert flops(graph, "backward") == 2 * 3 * (2 * sum(weights) - weights[0])
+    parameters = sum(weights) + 512 + 512 + 10
+    update = graph.phase == PHASES.index("optimizer")
+    assert graph.flops[update].sum() == parameters
+    assert graph.bytes_read[update].sum() == 2 * 4 * parameters
+    assert graph.bytes_written[update].sum() == 4 * parameters
+
+
+def test_attention_by_hand() -> None:
+    graph = capture(CaptureOptions("tiny_models:gpt", batch=2))
+    counts: dict[str, set[int]] = defaultdict(set)
+    for op in graph.ops:
+        counts[op.name].add(op.flops)
+    scores = 2 * 2 * 4 * 8 * 8 * 8  # a product for 2 examples, 4 heads of 8, 8 x 8 tokens
+    fused = "aten._scaled_dot_product_flash_attention_for_cpu"
+    assert counts[f"{fused}.default"] == {2 * scores}
+    assert counts[f"{fused}_backward.default"] == {5 * scores}
+
+
+def test_element_wise_ops_count_one_for_each_element() -> None:
+    op = op_of(torch.add, torch.ones(3, 4), torch.ones(4))
+    assert (op.flops, op.bytes_read, op.bytes_written) == (12, 4 * (12 + 4), 4 * 12)
+
+
+def test_reductions_count_one_for_each_element_that_goes_in() -> None:
+    op = op_of(torch.sum, torch.ones(3, 4))
+    assert (op.flops, op.bytes_read, op.bytes_written) == (12, 48, 4)
+
+
+def test_expanded_tensors_count_their_storage() -> None:
+    op = op_of(torch.exp, torch.ones(3, 1).expand(3, 100))
+    assert (op.bytes_read, op.bytes_written) == (12, 1200)
+
+
+def test_what_is_overwritten_is_not_read() -> None:
+    op = op_of(torch.Tensor.copy_, torch.ones(5), torch.ones(5))
+    assert (op.flops, op.bytes_read, op.bytes_written) == (0, 20, 20)
+
+
+def test_a_gather_reads_what_it_returns() -> None:
+    table, tokens = torch.ones(1000, 8), torch.tensor([1, 2, 3])
+    op = op_of(lambda t, i: torch.nn.functional.embedding(i, t), table, tokens)
+    assert (op.flops, op.bytes_read, op.bytes_written) == (0, 3 * 8 * 4 + 3 * 8, 3 * 8 * 4)
