@@ -76,8 +76,8 @@ def check_names(config: TrainConfig) -> None:
     if "model" in config.without_effect() or (config.timing_only and config.costless_messages()):
         return
     require("torch", "torch", "training a model")
-    from paracosm.training.data import DATA_SETS, check_scheme
     from paracosm.factory import is_reference
+    from paracosm.training.data import DATA_SETS, check_scheme
     from paracosm.training.models import MODELS
 
     for kind, name, known in (

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from paracosm.errors import InputError
-from paracosm.training.data.dataset import DataSet
 from paracosm.factory import call_factory
+from paracosm.training.data.dataset import DataSet
 
 __all__ = ["custom"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from paracosm.errors import unknown
+from paracosm.factory import is_reference
 from paracosm.training.data.cifar10 import cifar10
 from paracosm.training.data.custom import custom
 from paracosm.training.data.dataset import DataSet
 from paracosm.training.data.digits import digits
-from paracosm.factory import is_reference
 
 __all__ = ["DATA_SETS", "load_data"]
 

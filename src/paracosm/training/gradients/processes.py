@@ -19,8 +19,8 @@ from joblib.externals.loky.backend.reduction import dumps
 from torch import nn
 
 from paracosm.errors import InputError
-from paracosm.training.data.dataset import DataSet
 from paracosm.factory import one_line
+from paracosm.training.data.dataset import DataSet
 from paracosm.training.gradients.one_by_one import Stepper
 from paracosm.training.gradients.pending import Gradient, PendingGradient
 from paracosm.training.gradients.traits import Traits

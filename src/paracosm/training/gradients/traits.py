@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from paracosm.errors import InputError
-from paracosm.training.data.dataset import DataSet
 from paracosm.factory import one_line
+from paracosm.training.data.dataset import DataSet
 from paracosm.training.models.model import Model
 from paracosm.training.parameters import ParameterLayout
 

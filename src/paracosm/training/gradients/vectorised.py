@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from paracosm.training.data.dataset import DataSet
 from paracosm.factory import one_line
+from paracosm.training.data.dataset import DataSet
 from paracosm.training.gradients.pending import Gradient, PendingGradient
 from paracosm.training.gradients.traits import Traits
 from paracosm.training.models.model import Model

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 from paracosm.errors import InputError, unknown
-from paracosm.training.data.dataset import DataSet
 from paracosm.factory import call_factory, is_reference
+from paracosm.training.data.dataset import DataSet
 from paracosm.training.models.mlp import mlp
 from paracosm.training.models.model import Loss, Model
 from paracosm.training.models.paper_cnn import paper_cnn
