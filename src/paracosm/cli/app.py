@@ -14,8 +14,11 @@ from typer.exceptions import TyperException
 import paracosm
 from paracosm.cli.verbs import SETTINGS, Program
 from paracosm.errors import InputError, MissingExtraError
+from paracosm.profiling.allocator import restart_pinned
 
 __all__ = ["app", "main"]
+
+TIMED = (["profile"], ["predict"])  # verbs that time ops, or predict what was timed
 
 app = typer.Typer(
     name="paracosm",
@@ -44,6 +47,8 @@ def _options(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the program and return its exit code."""
+    if arguments is None and sys.argv[1:2] in TIMED:
+        restart_pinned()
     try:
         code = app(arguments, prog_name="paracosm", standalone_mode=False)
     except (InputError, MissingExtraError) as error:

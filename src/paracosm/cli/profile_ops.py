@@ -35,14 +35,20 @@ def ops(
     shape: Annotated[
         str | None, typer.Option(help="of one example, such as 3x32x32 [the model's own]")
     ] = None,
+    classes: Annotated[
+        int | None, typer.Option(help="classes of a model of images [1000, or 10 of small ones]")
+    ] = None,
     dtype: Annotated[str, typer.Option(help="of parameters and activations")] = "float32",
-    optimizer: Annotated[str, typer.Option(help="sgd, adam, adamw, or none")] = "sgd",
+    optimizer: Annotated[str, typer.Option(help="sgd, momentum, adam, adamw or none")] = "sgd",
     foreach: Annotated[
         bool, typer.Option("--foreach/--no-foreach", help="update all parameters in one op")
     ] = False,
     dropout: Annotated[
         bool, typer.Option("--dropout/--no-dropout", help="train with the model's dropout")
     ] = False,
+    train: Annotated[
+        bool, typer.Option("--train/--no-train", help="a training step, or the forward pass alone")
+    ] = True,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="of one op, on the CPU")] = 1,
     cache: Annotated[
@@ -84,10 +90,13 @@ def ops(
         model=model,
         batch=batch,
         shape=_shape(shape),
+        classes=classes,
         dtype=dtype,
         optimizer=optimizer,
         foreach=foreach,
         dropout=dropout,
+        train=train,
+        device=device,
     )
     with ProfileDatabase.open(db, create=True) as database:
         graph = capture(options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import typer
@@ -20,10 +21,21 @@ VERBS: Mapping[str, str] = {
     "relax": "paracosm.cli.relax",
     "relax measure": "paracosm.cli.relax_measure",
     "relax tune": "paracosm.cli.relax_tune",
+    "profile ops": "paracosm.cli.profile_ops",
+    "profile grid": "paracosm.cli.profile_grid",
+    "predict": "paracosm.cli.predict",
+    "graph capture": "paracosm.cli.graph_capture",
+    "graph show": "paracosm.cli.graph_show",
+    "graph export": "paracosm.cli.graph_export",
+    "graph import": "paracosm.cli.graph_import",
+    "db show": "paracosm.cli.db_show",
+    "db merge": "paracosm.cli.db_merge",
+    "db export": "paracosm.cli.db_export",
+    "measure link": "paracosm.cli.measure_link",
     "report": "paracosm.cli.report",
     "trace": "paracosm.cli.trace",
 }
-"""Verb -> module; the function has the name of the verb's last word."""
+"""Verb -> module; the function has the name of the verb's last word (`import_` for import)."""
 
 SETTINGS = {"help_option_names": ["--help", "-h"]}
 
@@ -44,7 +56,8 @@ class _Verb(TyperCommand):
 
 def _command(verb: str) -> Any:
     """Import a verb and return its command."""
-    function = getattr(import_module(VERBS[verb]), verb.split()[-1])
+    last = verb.split()[-1]
+    function = getattr(import_module(VERBS[verb]), f"{last}_" if iskeyword(last) else last)
     app = typer.Typer(add_completion=False, context_settings=SETTINGS)
     app.command(verb, cls=_Verb)(function)
     return typer.main.get_command(app)
