@@ -18,7 +18,7 @@ from paracosm.profiling.allocator import restart_pinned
 
 __all__ = ["app", "main"]
 
-TIMED = (["profile"], ["predict"])  # verbs that time ops, or predict what was timed
+TIMED = (["profile"], ["predict"], ["measure"])  # what times, and what predicts from timings
 
 app = typer.Typer(
     name="paracosm",

@@ -1,0 +1,225 @@
+"""`paracosm measure link`: how long data takes from memory to memory on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paracosm.cli.options import Json, Quiet
+from paracosm.cli.progress import progress_bar
+from paracosm.errors import InputError, unknown
+from paracosm.study.plain import to_json
+from paracosm.units import format_bandwidth, format_duration, parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from paracosm.profiling.links import Links, LinkSettings, Row
+
+__all__ = ["link"]
+
+# Kinds that a cluster's link can be told from, the best first.
+_LINKS = ("send_recv", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "shared memory")
+
+
+def link(
+    db: Annotated[Path | None, typer.Option(help="profile database that the timings go to")] = None,
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            help="what to measure, from host-copy, shared-memory, host-to-device, device-to-host, "
+            "device-to-device, send-recv, all-reduce, all-gather, reduce-scatter, broadcast "
+            "[all but the last three]",
+            show_default=False,
+        ),
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(help="of messages [1KiB,4KiB,... to 64MiB]", show_default=False),
+    ] = None,
+    ranks: Annotated[str, typer.Option(help="processes that collectives run between")] = "2,4",
+    seconds: Annotated[str, typer.Option(help="at most for each size of each kind")] = "0.5",
+    precision: Annotated[
+        float, typer.Option(help="relative standard error that is good enough")
+    ] = 0.01,
+    timeout: Annotated[
+        str, typer.Option(help="after which a process that does not answer is given up")
+    ] = "2min",
+    cluster_file: Annotated[
+        Path | None, typer.Option(help="cluster file to write, with the measured link")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="of the cluster file")] = 4,
+    servers: Annotated[int, typer.Option(min=0, help="of the cluster file")] = 1,
+    force: Annotated[bool, typer.Option("--force", help="replace the cluster file")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Measure copies, and messages and collectives between processes, on this machine.
+
+    Example: paracosm measure link --kinds host-copy,all-reduce --sizes 1KiB,1MiB --ranks 2
+    """
+    from paracosm.profiling.links import USUAL, LinkSettings, measure_links, rows
+
+    if json and quiet:
+        raise InputError("--json prints and --quiet does not: give one of them")
+    settings = LinkSettings(
+        kinds=USUAL if kinds is None else _kinds(kinds),
+        sizes=LinkSettings().sizes if sizes is None else _sizes(sizes),
+        ranks=_ranks(ranks),
+        seconds=parse_duration(seconds),
+        precision=precision,
+        timeout=parse_duration(timeout),
+    )
+    _check_cluster_file(cluster_file, settings, force)
+    with progress_bar(None, hidden=json or quiet, unit="sizes") as shown:
+        measured = _measure(db, settings, measure_links, lambda done, _: shown(done, None))
+    table = rows(measured.timings)
+    if cluster_file is not None:
+        _write_cluster_file(cluster_file, table, workers, servers)
+    if json:
+        typer.echo(to_json(_summary(measured, table)), nl=False)
+    elif not quiet:
+        _show(measured, table, db, cluster_file)
+    return 1 if measured.failed or measured.interrupted else 0
+
+
+def _measure(db: Path | None, settings: LinkSettings, measure: Any, progress: Any) -> Links:
+    """Measure, and keep every timing as soon as it is there."""
+    if db is None:
+        return measure(settings, progress=progress)  # type: ignore[no-any-return]
+    from paracosm.profiling.database import ProfileDatabase
+
+    with ProfileDatabase.open(db, create=True) as database:
+        return measure(  # type: ignore[no-any-return]
+            settings, keep=lambda timing: database.add_links([timing]), progress=progress
+        )
+
+
+def _kinds(text: str) -> list[str]:
+    from paracosm.profiling.links import KINDS
+
+    known = {_hyphened(kind): kind for kind in KINDS}
+    asked = [_hyphened(name.strip()) for name in text.split(",") if name.strip()]
+    for name in asked:
+        if name not in known:
+            raise unknown("kind of transfer", name, known)
+    return [known[name] for name in asked]
+
+
+def _hyphened(kind: str) -> str:
+    return kind.replace(" ", "-").replace("_", "-")
+
+
+def _sizes(text: str) -> list[int]:
+    found = sorted({int(parse_size(size.strip())) for size in text.split(",") if size.strip()})
+    if found and found[0] < 1:
+        raise InputError("--sizes: a message has at least one byte")
+    return found
+
+
+def _ranks(text: str) -> list[int]:
+    try:
+        return sorted({int(number) for number in text.split(",")})
+    except ValueError:
+        raise InputError(f"--ranks: write numbers such as 2,4, not {text}") from None
+
+
+def _check_cluster_file(path: Path | None, settings: LinkSettings, force: bool) -> None:
+    """Refuse before anything is measured what could not be written afterwards."""
+    if path is None:
+        if force:
+            raise InputError("--force replaces the cluster file: give --cluster-file as well")
+        return
+    if path.exists() and not force:
+        raise InputError(f"{path} exists: --force replaces it")
+    if not set(settings.kinds) & set(_LINKS):
+        raise InputError("--cluster-file needs a link between processes: add send-recv to --kinds")
+    if len(settings.sizes) < 2:
+        raise InputError("--cluster-file: a latency and a bandwidth need two --sizes or more")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
+
+
+def _best(table: Sequence[Row]) -> Row | None:
+    """Return the row that tells most about a link between two processes."""
+    usable = [row for row in table if row.kind in _LINKS and row.link is not None]
+    usable = [row for row in usable if row.directions == 1]
+    return min(usable, key=lambda row: (_LINKS.index(row.kind), -row.ranks), default=None)
+
+
+def _write_cluster_file(path: Path, table: Sequence[Row], workers: int, servers: int) -> None:
+    import yaml
+
+    row = _best(table)
+    if row is None or row.link is None:
+        raise InputError(f"{path}: not written, because no link between processes was measured")
+    content = {
+        "topology": "switch",
+        "workers": workers,
+        **({"servers": servers} if servers else {}),
+        "links": {"default": _link(row)},
+    }
+    head = (
+        f"# Measured: {row.kind}, {row.scenario}; the line misses its times by "
+        f"{row.link.error:.0%} in the mean, {row.link.worst:.0%} at most.\n"
+    )
+    path.write_text(head + yaml.safe_dump(content, sort_keys=False))
+
+
+def _link(row: Row) -> dict[str, str]:
+    assert row.link is not None
+    return {
+        "latency": format_duration(row.link.latency),
+        "bandwidth": format_bandwidth(row.link.bandwidth),
+    }
+
+
+def _summary(measured: Links, table: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "status": _status(measured),
+        "environments": sorted({timing.environment.to_json() for timing in measured.timings}),
+        "scenarios": [
+            {
+                "kind": row.kind,
+                "scenario": row.scenario,
+                "ranks": row.ranks,
+                "directions": row.directions,
+                "seconds": row.seconds,
+                "bytes_per_second": {size: row.throughput(size) for size in row.seconds},
+                "line": row.line and _line(row.line),
+                "link": row.link and _line(row.link),
+            }
+            for row in table
+        ],
+        "left_out": measured.left_out,
+        "failed": measured.failed,
+    }
+
+
+def _line(line: Any) -> dict[str, float]:
+    return {name: getattr(line, name) for name in ("latency", "bandwidth", "error", "worst")}
+
+
+def _status(measured: Links) -> str:
+    return "interrupted" if measured.interrupted else "failed" if measured.failed else "done"
+
+
+def _show(measured: Links, table: Sequence[Row], db: Path | None, cluster: Path | None) -> None:
+    from paracosm.profiling.links import write_table
+
+    typer.echo(write_table(table))
+    reasons: dict[str, list[str]] = {}
+    for scenario, why in measured.left_out.items():
+        reasons.setdefault(why, []).append(scenario)
+    for why, which in reasons.items():
+        typer.echo(f"\nleft out ({why}): {'; '.join(which)}")
+    for scenario, why in measured.failed.items():
+        typer.echo(f"\nfailed: {scenario}: {why}")
+    if measured.interrupted:
+        typer.echo("\nInterrupted: this is what was measured until then.")
+    for path in (db, cluster):
+        if path is not None:
+            typer.echo(f"\n{path}")

@@ -1,0 +1,234 @@
+"""Sampling designs: which shapes of an op to time, so that the time of others can be told.
+
+- *paper*: one argument at a time over a fixed number of values, the others at a base point (Huang
+  et al., sections 2 and 3: 16 values). How the values are spaced the paper does not say; here they
+  are spaced by equal factors from the smallest to the largest.
+- *random*: as many points, each argument drawn by equal factors from its range, independently.
+- *model-like*: as many points, each argument drawn from values that models have.
+
+The three have the same number of points, so that what they are worth can be compared.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from paracosm.errors import InputError, unknown
+from paracosm.graphs.op import Op, TensorArgument, decode_arguments
+from paracosm.profiling.designs.count import counted
+from paracosm.profiling.designs.family import FLOAT, Argument, Family, Point
+
+__all__ = ["DESIGNS", "Design", "Limits", "design", "points_of", "values_of"]
+
+_TRIES = 50  # draws for each point that is wanted, before a family is held to be exhausted
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Ops beyond these are left out: they would cost all the time that there is.
+
+    Attributes:
+        bytes: read and written by one call.
+        flops: of one call.
+    """
+
+    bytes: float = 512e6
+    flops: float = 2e10
+
+    def __post_init__(self) -> None:
+        if not (self.bytes > 0 and self.flops > 0):
+            raise InputError("limits of a design: bytes and flops must be above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """Ops to time.
+
+    Attributes:
+        name: one of `DESIGNS`.
+        ops: distinct, family by family.
+        points: for each op the name of its family and its point.
+        left_out: points of the paper's grid beyond the limits, by family.
+    """
+
+    name: str
+    ops: tuple[Op, ...]
+    points: tuple[tuple[str, Point], ...]
+    left_out: Mapping[str, int]
+
+
+def design(
+    name: str,
+    families: Sequence[Family],
+    values: int = 16,
+    seed: int = 0,
+    limits: Limits | None = None,
+    dtype: str = FLOAT,
+    progress: Callable[[int, int], None] | None = None,
+) -> Design:
+    """Return the ops of a design, with their flops and bytes.
+
+    Args:
+        name: one of `DESIGNS`.
+        families: of ops, see `families_named`.
+        values: of each argument in the paper's grid; the other designs have as many points in all.
+        seed: of what is drawn; each family draws from a stream of its own.
+        limits: of one op.
+        dtype: of floating-point tensors, such as "bfloat16".
+        progress: called with families done and in all.
+
+    Raises:
+        InputError: an unknown design or dtype, fewer than two values.
+    """
+    if name not in DESIGNS:
+        raise unknown("design", name, DESIGNS)
+    if values < 2:
+        raise InputError(f"a design needs at least 2 values of an argument, not {values}")
+    _check_dtype(dtype)
+    limits = limits or Limits()
+    found: dict[Op, tuple[str, Point]] = {}
+    left_out: dict[str, int] = {}
+    for number, family in enumerate(families, start=1):
+        ops, beyond = _within(family, points_of(name, family, values, seed), values, limits, dtype)
+        found.update((op, (family.name, point)) for op, point in ops)
+        if beyond and name == "paper":
+            left_out[family.name] = beyond
+        if progress is not None:
+            progress(number, len(families))
+    return Design(name, tuple(found), tuple(found.values()), left_out)
+
+
+def points_of(name: str, family: Family, values: int, seed: int = 0) -> Iterator[Point]:
+    """Yield points of a design: all that the paper's grid has; of the others without end."""
+    return DESIGNS[name](family, values, _generator(family, seed))
+
+
+def values_of(argument: Argument, values: int) -> list[int]:
+    """Return `values` different integers over the range of an argument, or all that there are.
+
+    They are spaced by equal factors; where those are closer than integers, the free integers next
+    to them are taken.
+    """
+    low, high = argument.bounds
+    if high - low + 1 <= values:
+        return list(range(low, high + 1))
+    chosen: set[int] = set()
+    for factor in np.geomspace(low, high, values):
+        chosen.add(
+            next(value for value in _around(round(factor), low, high) if value not in chosen)
+        )
+    return sorted(chosen)
+
+
+def _around(middle: int, low: int, high: int) -> Iterator[int]:
+    """Yield the integers of a range, those next to the middle first."""
+    for distance in range(high - low + 1):
+        for value in (middle + distance, middle - distance):
+            if low <= value <= high:
+                yield value
+
+
+def _paper(family: Family, values: int, _: np.random.Generator) -> Iterator[Point]:
+    base = {argument.name: argument.base for argument in family.arguments}
+    yield base
+    for argument in family.arguments:
+        for value in values_of(argument, values):
+            if value != argument.base:
+                yield base | {argument.name: value}
+
+
+def _random(family: Family, _: int, generator: np.random.Generator) -> Iterator[Point]:
+    while True:
+        yield {
+            argument.name: _between(*argument.bounds, generator) for argument in family.arguments
+        }
+
+
+def _between(low: int, high: int, generator: np.random.Generator) -> int:
+    """Draw an integer; the chance of a value is about that of its surroundings in the logarithm."""
+    drawn = np.exp(generator.uniform(np.log(low - 0.5), np.log(high + 0.5)))
+    return int(np.clip(np.round(drawn), low, high))
+
+
+def _model_like(family: Family, _: int, generator: np.random.Generator) -> Iterator[Point]:
+    while True:
+        yield {
+            argument.name: int(generator.choice(argument.typical)) for argument in family.arguments
+        }
+
+
+DESIGNS: Mapping[str, Callable[[Family, int, np.random.Generator], Iterator[Point]]] = {
+    "model-like": _model_like,
+    "random": _random,
+    "paper": _paper,
+}
+
+
+def _within(
+    family: Family, points: Iterator[Point], values: int, limits: Limits, dtype: str
+) -> tuple[list[tuple[Op, Point]], int]:
+    """Return the ops at points within the limits, and how many points were beyond."""
+    wanted = size_of(family, values)
+    found: dict[Op, Point] = {}
+    seen: set[str] = set()
+    beyond = 0
+    for point in islice(points, _TRIES * wanted):
+        op = family.at(point, dtype)
+        if op.arguments in seen:
+            continue
+        seen.add(op.arguments)
+        # What goes in is known without PyTorch, and often enough to say no.
+        if _bytes_in(op) > limits.bytes:
+            beyond += 1
+            continue
+        op = counted(op)
+        if op.bytes_read + op.bytes_written > limits.bytes or op.flops > limits.flops:
+            beyond += 1
+            continue
+        found[op] = point
+        if len(found) == wanted:
+            break
+    return list(found.items()), beyond
+
+
+def size_of(family: Family, values: int) -> int:
+    """Return how many points the paper's grid has: the base point, and the others of each line."""
+    return 1 + sum(
+        len(set(values_of(argument, values)) - {argument.base}) for argument in family.arguments
+    )
+
+
+def _bytes_in(op: Op) -> int:
+    args, kwargs = decode_arguments(op.arguments)
+    return sum(_tensor_bytes(value) for value in (*args, *kwargs.values()))
+
+
+def _tensor_bytes(value: object) -> int:
+    if isinstance(value, list):
+        return sum(map(_tensor_bytes, value))
+    if not isinstance(value, TensorArgument):
+        return 0
+    return int(np.prod(value.shape, dtype=np.float64)) * _ITEM_SIZES.get(value.dtype, 2)
+
+
+_ITEM_SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
+
+
+def _check_dtype(dtype: str) -> None:
+    floating = [name for name in _ITEM_SIZES if "float" in name]
+    if dtype not in floating:
+        raise unknown("dtype", dtype, floating)
+
+
+def _generator(family: Family, seed: int) -> np.random.Generator:
+    """Return the stream of one family, which no other family's draws move."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_key(family.name),)))
+
+
+def _key(name: str) -> int:
+    return zlib.crc32(name.encode())

@@ -1,0 +1,210 @@
+"""Measuring transfers: every scenario at every size, until the mean is known well enough."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from paracosm.errors import InputError, require
+from paracosm.profiling.environment import Environment
+from paracosm.profiling.here import environment_here
+from paracosm.profiling.links.scenario import USUAL, Scenario, scenarios
+from paracosm.profiling.links.team import Team, WorkerError, team
+from paracosm.profiling.samples import LinkTiming, Spread, spread_of
+from paracosm.units import format_size
+
+__all__ = ["LinkSettings", "Links", "measure_links"]
+
+_ROW = 2e-3  # seconds that calls in a row take, at least
+_FEWEST = 3
+_MOST = 200
+_BLOCK = 5  # rows that are ordered at a time
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """What to measure, and how well.
+
+    Attributes:
+        kinds: of `scenario.KINDS`.
+        sizes: of messages, in bytes.
+        ranks: numbers of processes that collectives run between.
+        precision: standard error of the mean, relative, at which a size is done.
+        seconds: for each size of each scenario, after which it is done in any case.
+        timeout: seconds that a worker may take for an answer.
+    """
+
+    kinds: Sequence[str] = USUAL
+    sizes: Sequence[int] = tuple(4**power for power in range(5, 14))
+    ranks: Sequence[int] = (2, 4)
+    precision: float = 0.01
+    seconds: float = 0.5
+    timeout: float = 120.0
+
+    def __post_init__(self) -> None:
+        if not self.sizes or not self.kinds:
+            raise InputError("measuring links: give at least one size and one kind")
+        for name in ("precision", "seconds", "timeout"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"measuring links: {name} must be above 0")
+
+
+@dataclass(slots=True)
+class Links:
+    """What was measured.
+
+    Attributes:
+        timings: in the order in which they were made.
+        left_out: scenario -> why it was not tried.
+        failed: scenario -> how it failed.
+        interrupted: whether Ctrl-C came before the end.
+    """
+
+    timings: list[LinkTiming] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+
+def measure_links(
+    settings: LinkSettings | None = None,
+    source: str = "measure link",
+    keep: Callable[[LinkTiming], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Links:
+    """Time transfers on this machine, in worker processes of their own.
+
+    Each sample is a row of calls long enough to be timed, divided by their number, and of the
+    slowest worker; `Links.timings` hold them by scenario and size. Copies of one core are timed by
+    its CPU time, whatever involves several processes by the wall clock, CUDA by events.
+
+    A scenario whose worker dies or hangs is given up, with one line, and the next one begins. On
+    Ctrl-C what was measured is returned.
+
+    Args:
+        settings: what to measure; by default `USUAL`.
+        source: noted in the timings.
+        keep: called with each timing as it is made.
+        progress: called with sizes done and in all.
+
+    Raises:
+        InputError: unknown kinds, sizes too small for a scenario or too large for the memory.
+        MissingExtraError: PyTorch is not installed.
+    """
+    wanted = settings or LinkSettings()
+    asked = scenarios(wanted.kinds, wanted.ranks)
+    done = Links(left_out=_unavailable(asked))
+    here = [scenario for scenario in asked if str(scenario) not in done.left_out]
+    _check_sizes(here, wanted.sizes)
+    environments = {device: environment_here(device) for device in {_device(s) for s in here}}
+    total = len(here) * len(wanted.sizes)
+    timings = _all(here, wanted, environments, source, done.failed)
+    try:
+        with contextlib.closing(timings):  # and with it the workers, whatever happens
+            for passed, timing in enumerate(timings, start=1):
+                if timing is not None:
+                    done.timings.append(timing)
+                    if keep is not None:
+                        keep(timing)
+                if progress is not None:
+                    progress(passed, total)
+    except KeyboardInterrupt:
+        done.interrupted = True
+    return done
+
+
+def _all(
+    here: Sequence[Scenario],
+    settings: LinkSettings,
+    environments: Mapping[str, Environment],
+    source: str,
+    failed: dict[str, str],
+) -> Generator[LinkTiming | None, None, None]:
+    """Yield the timing of each size of each scenario; None for those that one failed at."""
+    largest = max(settings.sizes)
+    for (processes, backend), group in groupby(here, lambda s: (s.processes, s.backend or "gloo")):
+        points = [(scenario, size) for scenario in group for size in settings.sizes]
+        while points:
+            try:
+                with team(processes, backend, largest, settings.timeout) as workers:
+                    while points:
+                        yield _time(workers, *points[0], settings, environments, source)
+                        points.pop(0)
+            except WorkerError as error:
+                lost = points[0][0]
+                failed[str(lost)] = str(error)
+                yield from (None for scenario, _ in points if scenario == lost)
+                points = [point for point in points if point[0] != lost]
+
+
+def _time(
+    workers: Team,
+    scenario: Scenario,
+    size: int,
+    settings: LinkSettings,
+    environments: Mapping[str, Environment],
+    source: str,
+) -> LinkTiming:
+    message = scenario.message(size)
+    return LinkTiming(
+        kind=scenario.kind,
+        scenario=scenario.name,
+        size=message,
+        ranks=scenario.ranks,
+        environment=environments[_device(scenario)],
+        time=_until_known(workers, scenario, message, settings),
+        source=source,
+        measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _until_known(workers: Team, scenario: Scenario, size: int, settings: LinkSettings) -> Spread:
+    begin = time.monotonic()
+    once = max(min(workers.run(scenario, size, times=1, rows=_FEWEST)), 1e-8)
+    times = max(1, min(10_000, round(_ROW / once)))
+    samples: list[float] = []
+    while True:
+        left = settings.seconds - (time.monotonic() - begin)
+        rows = max(_FEWEST - len(samples), min(_BLOCK, int(left / (times * once))), 1)
+        samples += workers.run(scenario, size, times, rows)
+        spread = spread_of(samples)
+        known = spread.count >= 2 * _FEWEST and spread.standard_error <= settings.precision
+        late = time.monotonic() - begin > settings.seconds and spread.count >= _FEWEST
+        if known or late or spread.count >= _MOST:
+            return spread
+
+
+def _device(scenario: Scenario) -> str:
+    return "cuda" if scenario.devices else "cpu"
+
+
+def _unavailable(asked: Sequence[Scenario]) -> dict[str, str]:
+    """Return why scenarios cannot run on this machine."""
+    torch = require("torch", "torch", "measuring links")
+    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return {
+        str(scenario): f"needs {_counted(scenario.devices)}, here are {devices}"
+        for scenario in asked
+        if scenario.devices > devices
+    }
+
+
+def _counted(devices: int) -> str:
+    return f"{devices} CUDA device{'' if devices == 1 else 's'}"
+
+
+def _check_sizes(here: Sequence[Scenario], sizes: Sequence[int]) -> None:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for scenario in here:
+        for size in sizes:
+            needed = scenario.memory(scenario.message(size))
+            if needed > memory / 2:
+                raise InputError(
+                    f"{scenario}: messages of {format_size(size)} need {format_size(needed)} of "
+                    f"memory, of {format_size(memory)}: give smaller --sizes"
+                )

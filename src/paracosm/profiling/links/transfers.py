@@ -1,0 +1,200 @@
+"""Every scenario as a call that a worker process can time; what runs in the worker."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from paracosm.profiling.clock import Clock, CudaClock, HostClock
+from paracosm.profiling.links.scenario import ITEM, Scenario
+
+__all__ = ["Place", "Transfer", "transfer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a worker stands among its team.
+
+    Attributes:
+        rank: 0, 1, ...
+        ranks: size of the team.
+        memory: file descriptor of memory that all workers share.
+        signals: file descriptors of a pipe that this worker reads from, and of one that the other
+            one of a pair reads from; -1 beyond the first pair.
+    """
+
+    rank: int
+    ranks: int
+    memory: int
+    signals: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A call to time.
+
+    Attributes:
+        call: one transfer, or there and back.
+        messages: that one after the other pass in a call.
+        clock: that times it.
+    """
+
+    call: Callable[[], object]
+    messages: int
+    clock: Clock
+
+
+def transfer(scenario: Scenario, size: int, place: Place) -> Transfer:
+    """Return the part of one worker in a scenario, with messages of `size` bytes."""
+    # One core's copies are timed by its CPU time; what waits for others, by the wall clock.
+    host = HostClock(threads=scenario.processes)
+    match scenario.kind:
+        case "host copy":
+            here, there = _full(size), _full(size)
+            return Transfer(lambda: there.copy_(here), 1, host)
+        case "shared memory" if scenario.directions == 2:
+            return Transfer(_exchange(size, place), 1, host)
+        case "shared memory":
+            return Transfer(_there_and_back(size, place), 2, host)
+        case "host to device" | "device to host" | "device to device":
+            return Transfer(_device_copy(scenario, size), 1, CudaClock())
+        case "send_recv":
+            return Transfer(_ping_pong(size, place), 2, host)
+    if scenario.backend == "nccl":
+        torch.cuda.set_device(place.rank)
+        return Transfer(_collective(scenario, size, place, "cuda"), 1, CudaClock())
+    return Transfer(_collective(scenario, size, place, "cpu"), 1, host)
+
+
+def _full(size: int, device: str = "cpu") -> torch.Tensor:
+    """Return memory that is really there: pages of zeros that nobody wrote are all the same one."""
+    return torch.full((size,), 1, dtype=torch.uint8, device=device)
+
+
+def _shared(size: int, place: Place) -> list[torch.Tensor]:
+    """Return four messages' room in the shared memory: two a rank, used in turn.
+
+    A rank may write its second room while the other one still reads the first.
+    """
+    room = mmap.mmap(place.memory, 4 * size)
+    whole = torch.frombuffer(room, dtype=torch.uint8).fill_(1)
+    return list(whole.view(4, size))
+
+
+def _there_and_back(size: int, place: Place) -> Callable[[], object]:
+    """Copy into shared memory, signal, copy out; then the same from the other one."""
+    rooms, mine, other = _shared(size, place), _full(size), _full(size)
+    listen, tell = place.signals
+
+    def first() -> None:
+        rooms[0].copy_(mine)
+        os.write(tell, b"x")
+        os.read(listen, 1)
+        other.copy_(rooms[1])
+
+    def second() -> None:
+        os.read(listen, 1)
+        other.copy_(rooms[0])
+        rooms[1].copy_(mine)
+        os.write(tell, b"x")
+
+    return first if place.rank == 0 else second
+
+
+def _exchange(size: int, place: Place) -> Callable[[], object]:
+    """Both write to each other at the same time."""
+    rooms, mine, other = _shared(size, place), _full(size), _full(size)
+    listen, tell = place.signals
+    turn = 0
+
+    def call() -> None:
+        nonlocal turn
+        turn = 2 - turn
+        rooms[turn + place.rank].copy_(mine)
+        os.write(tell, b"x")
+        os.read(listen, 1)
+        other.copy_(rooms[turn + 1 - place.rank])
+
+    return call
+
+
+def _device_copy(scenario: Scenario, size: int) -> Callable[[], object]:
+    if scenario.kind == "device to device":
+        return _between_devices(size, scenario.directions)
+    host = torch.full((size,), 1, dtype=torch.uint8, pin_memory=scenario.name.startswith("pinned"))
+    device = _full(size, "cuda:0")
+    if scenario.kind == "host to device":
+        return lambda: device.copy_(host, non_blocking=True)
+    return lambda: host.copy_(device, non_blocking=True)
+
+
+def _between_devices(size: int, directions: int) -> Callable[[], object]:
+    """Copy from device 0 to device 1, and at once back the other way where asked to.
+
+    Each direction has a stream of its own; the current stream, whose events tell the time, is there
+    before them and waits for both.
+    """
+    pairs = [(_full(size, f"cuda:{i}"), _full(size, f"cuda:{1 - i}")) for i in range(directions)]
+    stream_on: Any = torch.cuda.Stream
+    streams = [stream_on(device=f"cuda:{i}") for i in range(directions)]
+
+    def call() -> None:
+        now = torch.cuda.current_stream()
+        for (here, there), stream in zip(pairs, streams, strict=True):
+            stream.wait_stream(now)
+            with torch.cuda.stream(stream):
+                there.copy_(here, non_blocking=True)
+        for stream in streams:
+            now.wait_stream(stream)
+
+    return call
+
+
+def _ping_pong(size: int, place: Place) -> Callable[[], object]:
+    message, other = _full(size), 1 - place.rank
+
+    def first() -> None:
+        dist.send(message, other)
+        dist.recv(message, other)
+
+    def second() -> None:
+        dist.recv(message, other)
+        dist.send(message, other)
+
+    return first if place.rank == 0 else second
+
+
+def _collective(scenario: Scenario, size: int, place: Place, device: str) -> Callable[[], object]:
+    # Zeros stay zeros however often they are added up; fill_ makes their pages real.
+    mine = torch.empty(size // ITEM, device=device).fill_(0.0)
+    match scenario.kind:
+        case "all_reduce":
+            return lambda: dist.all_reduce(mine)
+        case "all_gather":
+            parts = [torch.zeros_like(mine) for _ in range(place.ranks)]
+            return lambda: dist.all_gather(parts, mine)
+        case "reduce_scatter":
+            inputs = list(mine.chunk(place.ranks))
+            part = torch.zeros_like(inputs[0])
+            return lambda: dist.reduce_scatter(part, inputs)
+        case "broadcast":
+            return _broadcast(mine, place.ranks)
+    raise ValueError(scenario.kind)
+
+
+def _broadcast(message: torch.Tensor, ranks: int) -> Callable[[], object]:
+    """Broadcast from each rank in turn: one that always sent would run ahead of the others."""
+    turn = 0
+
+    def call() -> None:
+        nonlocal turn
+        turn = (turn + 1) % ranks
+        dist.broadcast(message, turn)
+
+    return call
