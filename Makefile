@@ -32,6 +32,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/schedule.py
 	$(BIN)/python benchmarks/relaxation.py
 	$(BIN)/python benchmarks/relaxation_accuracy.py
+	$(BIN)/python benchmarks/accuracy/iterations.py
+	@if [ -n "$$PARACOSM_DATA" ]; then $(BIN)/python benchmarks/accuracy/neusight.py; \
+	  else echo "PARACOSM_DATA is not set: benchmarks/accuracy/neusight.py left out"; fi
 
 # The report is tested in a real browser; where Chromium is missing and can be installed, it is.
 browser:

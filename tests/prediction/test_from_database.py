@@ -23,10 +23,13 @@ from fake_database import (
 )
 
 from paracosm.errors import InputError
-from paracosm.graphs import Op, fingerprint, load_graph
+from paracosm.graphs import Op, TensorArgument, fingerprint, load_graph
+from paracosm.graphs.op import encode_arguments
 from paracosm.prediction import PredictConfig, choose_environment, find_durations, run_prediction
+from paracosm.profiling import environment_here
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.samples import IterationTiming, OpTiming
+from paracosm.profiling.speed import at_one_speed
 from paracosm.validation import validated
 
 
@@ -57,6 +60,13 @@ def test_measured_ops_add_up(tmp_path: Path) -> None:
 def test_warm_timings_on_request(tmp_path: Path) -> None:
     summary = predicted(tmp_path, [*KNOWN, *WARM], cache="warm")
     assert summary["iteration_time"] == pytest.approx(350 * MICRO)
+
+
+def test_timings_of_the_other_cache_alone_are_named_and_not_taken_silently(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"all timings of Old Chip .* with warm data: --cache warm"
+    ):
+        predicted(tmp_path, WARM)
 
 
 def test_the_roofline_takes_the_best_rates_that_were_measured(tmp_path: Path) -> None:
@@ -90,6 +100,14 @@ def test_a_new_op_is_refused_on_request_with_both_ways_out(tmp_path: Path) -> No
 def test_a_new_op_without_flops_and_bytes_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no timing of mine\.strange, and no flops or bytes"):
         predicted(tmp_path, KNOWN, Op("mine.strange"))
+
+
+def test_an_op_of_a_known_type_of_which_nothing_was_recorded_is_refused(tmp_path: Path) -> None:
+    """As in a trace of another program: it would be told to take no longer than its launch."""
+    for recorded in ("", '{"args":[]}'):
+        with pytest.raises(InputError, match=r"no timing of aten\.relu\.default, and no flops"):
+            predicted(tmp_path, KNOWN, Op("aten.relu.default", recorded))
+        (tmp_path / "a.db").unlink()
 
 
 def test_new_ops_of_another_machine_cannot_be_profiled_here(tmp_path: Path) -> None:
@@ -158,6 +176,14 @@ def test_a_gpu_is_replayed_with_a_host_that_runs_ahead(tmp_path: Path) -> None:
     assert slow["bottleneck"].startswith("Launching: the device is idle 84%")
 
 
+def test_cold_timings_of_a_gpu_say_nothing_of_launches(tmp_path: Path) -> None:
+    """Their kernels were issued while the device was busy."""
+    timings = [replace(each, environment=GPU) for each in KNOWN]
+    summary = predicted(tmp_path, timings, hardware="h100")
+    assert summary["launch"] == pytest.approx(5 * MICRO)
+    assert summary["durations"]["launching an op"].startswith("assumed")
+
+
 def test_launches_have_no_effect_on_a_cpu(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="launch: no effect on a CPU"):
         predicted(tmp_path, KNOWN, launch="5us")
@@ -165,10 +191,14 @@ def test_launches_have_no_effect_on_a_cpu(tmp_path: Path) -> None:
 
 def test_the_machine_that_varies_widens_the_interval(tmp_path: Path) -> None:
     """Probes of 0.9 to 1.1 ms: p10 to p90 is 0.16 ms of 1 ms, half of that either way."""
-    timings = [replace(each, probe=probe) for each, probe in zip(KNOWN, (9e-4, 11e-4), strict=True)]
-    interval = predicted(tmp_path, timings)["interval"]
-    assert interval["high"] == pytest.approx(500 * MICRO * 1.08, rel=1e-6)
-    assert interval["low"] == pytest.approx(500 * MICRO * 0.92, rel=1e-6)
+    probes = (9e-4, 11e-4)
+    timings = [replace(each, probe=probe) for each, probe in zip(KNOWN, probes, strict=True)]
+    summary = predicted(tmp_path, timings)
+    times = [each.duration * 1e-3 / probe for each, probe in zip(KNOWN, probes, strict=True)]
+    time = 2 * times[0] + times[1]  # each at the speed at which the probe takes 1 ms
+    assert summary["iteration_time"] == pytest.approx(time)
+    assert summary["interval"]["high"] == pytest.approx(time * 1.08, rel=1e-6)
+    assert summary["interval"]["low"] == pytest.approx(time * 0.92, rel=1e-6)
 
 
 def test_a_measured_iteration_is_shown_beside(tmp_path: Path) -> None:
@@ -181,6 +211,7 @@ def test_a_measured_iteration_is_shown_beside(tmp_path: Path) -> None:
     assert measured["iteration_time"] == pytest.approx(625 * MICRO)
     assert measured["error"] == pytest.approx(-0.2)
     assert measured["slower"] == pytest.approx(0.1)
+    assert measured["error_at_its_speed"] == pytest.approx(500 * 1.1 / 625 - 1)
 
 
 def test_a_database_of_other_machines_is_refused_with_what_it_holds(tmp_path: Path) -> None:
@@ -267,3 +298,23 @@ def test_a_model_for_a_gpu_is_captured_for_a_cpu_where_there_is_none(
     summary = run_prediction(config, seed=0, announce=said.append).summary
     assert (summary["device"], summary["captured_for"]) == ("cuda", "cpu")
     assert said[-1].startswith("Captured for cpu: PyTorch has no CUDA here")
+
+
+def test_a_new_op_is_really_profiled_where_the_timings_are_this_machine_s(tmp_path: Path) -> None:
+    """The paper's fallback, with nothing put in the place of anything."""
+    here = environment_here()
+    known = [replace(each, environment=here, probe=0.0) for each in KNOWN]
+    database = make_database(tmp_path / "a.db", known)
+    vector = TensorArgument((1000,), "float32")
+    new = Op("aten.add.Tensor", encode_arguments([vector, vector], {}), 1000, 8000, 4000)
+    graph = make_graph(tmp_path / "a.graph", new)
+    summary = run_prediction(PredictConfig(graph=graph, db=database), seed=0).summary
+    assert (summary["profiled"], summary["not_profiled"]) == (1, {})
+    assert summary["coverage"] == {"exact": pytest.approx(1.0)}
+    with ProfileDatabase.open(database) as kept:
+        times = {t.cache: t for t in kept.timings(here, name=new.name)}
+    assert {t.source for t in times.values()} == {"new op"}
+    assert set(times) == {"cold", "warm"}
+    usual = sorted([*(each.probe for each in KNOWN), times["cold"].probe])[len(KNOWN) // 2]
+    (new_op,) = at_one_speed([times["cold"]], usual)
+    assert summary["iteration_time"] == pytest.approx(500 * MICRO + new_op.duration)

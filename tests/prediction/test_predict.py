@@ -148,6 +148,15 @@ def test_an_op_without_a_duration_is_refused_by_name_with_the_command_that_profi
     )
 
 
+def test_the_command_asks_for_the_ops_of_this_very_graph() -> None:
+    asked = {"dtype": "bfloat16", "optimizer": "adamw", "foreach": True, "train": False}
+    given = {"model": "gpt2", "batch": 2, "shape": [128], "classes": 7, **asked}
+    graph = build_graph(nodes(), provenance=given)
+    flags = "--shape 128 --classes 7 --dtype bfloat16 --optimizer adamw --foreach --no-train --db"
+    with pytest.raises(InputError, match=flags):
+        predict(graph, constant(graph, float("nan")))
+
+
 def test_durations_of_another_graph_are_refused() -> None:
     with pytest.raises(InputError, match="2 durations for a graph of 1 distinct ops"):
         predict(build_graph([Node(0, CONV)]), durations(2.0, 1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
@@ -124,6 +125,16 @@ def test_a_flipped_bit_is_noticed(path: Path) -> None:
             )
 
 
+@pytest.mark.parametrize(("offset", "bit"), [(8, 1), (11, 16)], ids=["password", "compression"])
+def test_an_archive_that_asks_for_what_nobody_used_is_damaged(
+    path: Path, offset: int, bit: int
+) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[whole.index(b"PK\x01\x02") + offset] ^= bit  # in the directory, of the first entry
+    path.write_bytes(whole)
+    assert "damaged" in refusal(path)
+
+
 def _rewritten(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
@@ -147,5 +158,20 @@ def test_a_newer_version_is_told(path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_told(estimators: Estimators, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot write estimators"):
+    with pytest.raises(InputError, match="file: cannot be written: No such file"):
         estimators.save(tmp_path / "none" / "file")
+
+
+def test_an_interrupt_leaves_the_file_that_was_there_and_nothing_beside_it(
+    estimators: Estimators, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(file: BinaryIO, **entries: Any) -> None:
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    (tmp_path / "file").write_text("before")
+    monkeypatch.setattr(np, "savez_compressed", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        estimators.save(tmp_path / "file")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "before"

@@ -10,7 +10,7 @@ import torch
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument
 from paracosm.graphs.op import encode_arguments
-from paracosm.profiling.instantiate import instantiate
+from paracosm.profiling.instantiate import instantiate, memory_of
 
 T = TensorArgument
 FLOATS = "float32"
@@ -79,6 +79,76 @@ def test_a_pooling_layer_s_positions_lie_within_an_image() -> None:
     call()
 
 
+LONG = T((500,), "int64")
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "at", "bound"),
+    [
+        ("index_select.default", [T((100, 3), FLOATS), 1, LONG], 2, 3),
+        ("index_select.default", [T((3, 100), FLOATS), -1, LONG], 2, 100),
+        ("gather.default", [T((500, 7), FLOATS), 1, T((500, 4), "int64")], 2, 7),
+        ("scatter_.value", [T((500, 7), FLOATS), 1, T((500, 4), "int64"), 1.0], 2, 7),
+        ("scatter_add.default", [T((5,), FLOATS), 0, LONG, T((500,), FLOATS)], 2, 5),
+        ("index_add_.default", [T((4, 6), FLOATS), 1, LONG, T((4, 500), FLOATS)], 2, 6),
+        ("take.default", [T((4, 6), FLOATS), LONG], 1, 24),
+        ("nll_loss_forward.default", [T((500, 9), FLOATS), LONG, None, 1, -100], 1, 9),
+        ("nll_loss_forward.default", [T((9,), FLOATS), T((), "int64"), None, 1, -100], 1, 9),
+    ],
+)
+def test_positions_reach_over_the_dimension_that_they_are_in(
+    name: str, args: list[Any], at: int, bound: int
+) -> None:
+    call = instantiate(op(f"aten.{name}", *args))
+    values = call.args[at]
+    assert 0 <= int(values.min()) <= int(values.max()) < bound
+    assert values.numel() < 100 or int(values.max()) == bound - 1
+    call()
+
+
+@pytest.mark.parametrize("name", ["index.Tensor", "_unsafe_index.Tensor"])
+def test_every_dimension_bounds_its_own_positions(name: str) -> None:
+    """As in x[:, i, j]; a mask stands for as many dimensions as it has."""
+    call = instantiate(op(f"aten.{name}", T((100, 3, 50), FLOATS), [None, LONG, LONG]))
+    _, first, second = call.args[1]
+    assert (int(first.max()), int(second.max())) == (2, 49)
+    call()
+    masked = instantiate(op("aten.index.Tensor", T((4, 5, 9), FLOATS), [T((4, 5), "bool"), None]))
+    masked()
+
+
+def test_small_integers_point_as_far_as_they_reach() -> None:
+    args = T((10**6,), FLOATS), T((50,), "int32")
+    assert int(instantiate(op("aten.take.default", *args)).args[1].max()) < 10**6
+    narrow = op("aten.embedding.default", T((1000, 2), FLOATS), T((50,), "int8"))
+    assert int(instantiate(narrow).args[1].min()) >= 0
+
+
+@pytest.mark.parametrize("name", ["unsqueeze_.default", "squeeze_.dim"])
+def test_an_op_that_changes_the_shape_of_its_argument_can_be_repeated(name: str) -> None:
+    call = instantiate(op(f"aten.{name}", T((3, 1, 2), FLOATS), 1))
+    for _ in range(100):  # no tensor has more than 64 dimensions
+        call()
+    assert call.args[0].shape == (3, 1, 2)
+
+
+def test_nothing_is_written_to_what_a_view_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The view of a table of gigabytes is made at once."""
+    monkeypatch.delattr(torch, "rand")
+    table = T((10, 20), FLOATS)
+    instantiate(op("aten.t.default", table))()
+    instantiate(op("aten._unsafe_view.default", table, [200]))()
+    with pytest.raises(InputError, match="rand"):
+        instantiate(op("aten.clone.default", table))
+
+
+def test_the_memory_of_arguments_is_that_of_their_storages() -> None:
+    strided = T((2, 3), "float64", (100, 1))
+    wanted = op("aten.cat.default", [T((4, 5), FLOATS), strided, T((0, 9), FLOATS)], 0)
+    assert memory_of(wanted) == 4 * 20 + 8 * 103
+    assert memory_of(op("aten.clone.default", T((1000, 1000), FLOATS, (0, 0)))) == 4
+
+
 @pytest.mark.parametrize(
     "dtype", ["float16", "bfloat16", "float8_e4m3fn", "bool", "int32", "complex64"]
 )
@@ -92,6 +162,14 @@ def test_the_same_seed_gives_the_same_values() -> None:
     one, same, other = (instantiate(wanted, seed=seed).args[0] for seed in (1, 1, 2))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+
+
+def test_a_buffer_that_only_another_op_can_fill_is_not_made_up() -> None:
+    """The backward pass of an LSTM on a CPU follows pointers in it."""
+    floats = [T((2, 3, 4), FLOATS)] * 11
+    wanted = op("aten.mkldnn_rnn_layer_backward.default", *floats, T((0,), "uint8"))
+    with pytest.raises(InputError, match="reads what its forward op left behind"):
+        instantiate(wanted)
 
 
 @pytest.mark.parametrize(

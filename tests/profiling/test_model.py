@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paracosm.graphs import fingerprint
+from paracosm.errors import InputError
+from paracosm.graphs import Op, TensorArgument, fingerprint
 from paracosm.graphs.capture import CaptureOptions, capture, training_step
-from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile_model
+from paracosm.graphs.memory import peak_memory
+from paracosm.graphs.op import encode_arguments
+from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
 from paracosm.profiling.clock import HostClock
 from paracosm.profiling.in_situ import time_in_situ
 
@@ -46,6 +49,26 @@ def test_ops_are_timed_in_place_in_the_order_of_the_graph() -> None:
     assert list(names) == [graph.ops[code].name for code in graph.op]
     assert len(seconds) == len(names)
     assert all(time > 0 for time in seconds)
+
+
+def test_a_step_that_does_not_fit_the_memory_is_refused_before_it_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    needed = peak_memory(capture(OPTIONS))
+    monkeypatch.setattr("paracosm.profiling.model.free_memory", lambda device: needed - 1)
+    monkeypatch.setattr("paracosm.graphs.capture.training_step", None)
+    with pytest.raises(InputError, match=f"takes {needed:,} bytes .* --no-iterations"):
+        profile_model(OPTIONS, Settings(budget=0.0))
+    done = profile_model(OPTIONS, Settings(budget=0.0), iterations=False)
+    assert done.iteration is None
+
+
+def test_the_caller_s_random_numbers_go_on_as_if_nothing_had_been() -> None:
+    before = torch.random.get_rng_state()
+    profile_model(OPTIONS, Settings(budget=0.0))
+    drops = Op("aten.bernoulli.default", encode_arguments([TensorArgument((9,), "float32")], {}))
+    assert profile([drops], Settings(budget=0.0)).refused == {}
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_autograd_is_on_in_iterations_and_off_for_ops() -> None:

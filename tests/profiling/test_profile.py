@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +16,11 @@ from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument
 from paracosm.graphs.op import encode_arguments
 from paracosm.profiling.clock import CudaClock, HostClock
-from paracosm.profiling.here import environment_here, last_level_cache
-from paracosm.profiling.pinning import pinned
+from paracosm.profiling.here import environment_here, free_memory, last_level_cache
+from paracosm.profiling.measure import Bench
+from paracosm.profiling.pinning import flushes_denormals, pinned
 from paracosm.profiling.profile import LEAST, MOST, Settings, profile
-from paracosm.profiling.samples import OpTiming
+from paracosm.profiling.samples import OpTiming, spread_of
 
 FAST = Settings(budget=0.0)  # one pass
 
@@ -48,7 +53,7 @@ def test_a_larger_op_takes_longer() -> None:
         assert median[large, cache] > 5 * median[small, cache]
 
 
-def test_an_op_is_visited_until_its_median_is_known() -> None:
+def test_an_op_is_visited_until_its_mean_is_known() -> None:
     loose = profile([add(10)], Settings(budget=60.0, precision=1e9))
     assert all(t.time.count <= LEAST for t in loose.timings)  # less outliers
     strict = profile([add(10)], Settings(budget=60.0, precision=1e-9))
@@ -57,13 +62,62 @@ def test_an_op_is_visited_until_its_median_is_known() -> None:
 
 def test_what_cannot_run_is_refused_with_its_reason_and_the_rest_is_timed() -> None:
     wrong = op("aten.mm.default", *(TensorArgument((2, 3), "float32"),) * 2)
-    huge = Op("aten.clone.default", add(10).arguments, bytes_read=10**12)
+    huge = op("aten.clone.default", TensorArgument((10**12,), "float32"))
     done = profile([NO_SUCH_OP, wrong, huge, add(10)], FAST)
     assert set(done.refused) == {NO_SUCH_OP, wrong, huge}
     assert "has no such op" in done.refused[NO_SUCH_OP]
     assert "mat1 and mat2" in done.refused[wrong]
-    assert "1,000,000,000,000 bytes" in done.refused[huge]
+    assert "8,000,000,000,000 bytes" in done.refused[huge]
     assert {t.op for t in done.timings} == {add(10)}
+
+
+def test_the_memory_of_an_op_is_that_of_all_it_is_given_and_makes() -> None:
+    """Two sets of arguments, also where the op looks at a part of them or at none; its results."""
+    table = TensorArgument((1000, 1000), "float32")
+    view = op("aten.t.default", table)
+    gather = op("aten.embedding.default", table, TensorArgument((2,), "int64"))
+    made = Op("aten.new_zeros.default", add(1).arguments, bytes_written=8_000_001)
+    small = op("aten.clone.default", TensorArgument((1000, 999), "float32"))
+    done = profile([view, gather, made, small], Settings(budget=0.0, memory=8e6 - 1))
+    assert set(done.refused) == {view, gather, made}
+
+
+def test_without_a_limit_of_its_own_an_op_may_take_half_of_what_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = sys.modules["paracosm.profiling.profile"]  # the name is the function's, too
+    monkeypatch.setattr(module, "free_memory", lambda device: 16_000)
+    done = profile([add(1000), add(1001)], FAST)
+    assert set(done.refused) == {add(1001)}
+
+
+def test_free_memory_is_no_more_than_the_machine_has() -> None:
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = free_memory()
+    assert free is not None
+    assert 0 < free <= pages
+
+
+def test_what_was_measured_is_kept_when_something_else_fails() -> None:
+    kept: list[OpTiming] = []
+    calls: list[int] = []
+
+    def fail_later() -> None:
+        calls.append(1)
+        if len(calls) > 1:
+            raise RuntimeError("the real iteration failed")
+
+    with pytest.raises(RuntimeError, match="the real iteration failed"):
+        profile([add(10), add(20)], Settings(budget=60.0), keep=kept.extend, between=fail_later)
+    assert {t.op for t in kept} == {add(10), add(20)}
+
+
+def test_one_sample_of_each_op_is_not_called_stable() -> None:
+    once = profile([add(10), add(20)], FAST)
+    assert {t.time.count for t in once.timings} == {1}
+    assert once.stable == 0.0
+    often = [replace(t, time=spread_of([1.0, 1.001, 1.002])) for t in once.timings]
+    assert replace(once, timings=[*often, *once.timings]).stable == 0.5
 
 
 def test_an_interrupt_keeps_what_is_known() -> None:
@@ -92,11 +146,68 @@ def test_something_real_runs_before_every_pass_and_after_the_last() -> None:
     assert calls == [1] * (LEAST + 1)
 
 
-def test_threads_are_as_before_after_a_profile() -> None:
+def test_threads_and_denormals_are_as_before_after_a_profile() -> None:
     before = torch.get_num_threads()
     with pinned("cpu", 1):
         assert torch.get_num_threads() == 1
+        with pinned("cpu", 1):
+            pass
+        assert flushes_denormals(torch)
     assert torch.get_num_threads() == before
+    assert not flushes_denormals(torch)
+
+
+def test_all_is_as_before_where_pinning_itself_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.setattr("paracosm.profiling.pinning._stay_on", fail_once(InterruptedError))
+    with pytest.raises(InterruptedError), pinned("cpu", 1):
+        pass
+    assert torch.get_num_threads() == before
+    assert not flushes_denormals(torch)
+
+
+def fail_once(error: type[Exception]) -> Any:
+    errors = [error]
+
+    def stay_on(cores: set[int]) -> None:
+        if errors:
+            raise errors.pop()
+
+    return stay_on
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core here: threads untested")
+def test_threads_that_would_be_slow_on_denormals_are_refused() -> None:
+    """Each has a setting of its own: a thread that is there already does not follow."""
+    program = (
+        "import torch; from paracosm.profiling.pinning import pinned\n"
+        "torch.set_num_threads(2); torch.ones(1 << 20) * 2\n"
+        "with pinned('cpu', 2): pass"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "threads: those of PyTorch were started before" in done.stderr
+
+
+class Steps(HostClock):
+    """Notes what is asked of a clock, and when the cache is flushed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def seconds(self, call: Any, times: int = 1) -> float:
+        self.seen.append("timed")
+        return super().seconds(call, times)
+
+    def head_start(self) -> None:
+        self.seen.append("head start")
+
+
+def test_the_host_is_ahead_of_the_device_when_an_op_is_timed_cold() -> None:
+    """Timing the second set of arguments waits for the device, which then has nothing to do."""
+    clock = Steps()
+    Bench("cpu", clock).visit(add(10), ("cold",), seed=0)
+    assert clock.seen == ["timed", "head start", "timed"]
 
 
 @pytest.mark.parametrize(
@@ -142,3 +253,6 @@ def test_a_gpu_is_timed_by_the_same_code() -> None:
     assert median[add(100_000_000), "cold"] > 10 * median[add(1000), "cold"]
     clock = CudaClock()
     assert clock.seconds(lambda: torch.cuda._sleep(10_000_000)) > 1e-3
+    clock.wait()
+    clock.head_start()  # launching costs nothing then
+    assert clock.seconds(lambda: torch.cuda._sleep(1)) < 1e-5

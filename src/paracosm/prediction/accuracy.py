@@ -14,6 +14,7 @@ from paracosm.prediction.predict import predict
 from paracosm.profiling.estimators import Estimate, fit_estimators
 from paracosm.profiling.model import ModelProfile
 from paracosm.profiling.samples import OpTiming
+from paracosm.profiling.speed import at_one_speed
 
 __all__ = ["Accuracy", "accuracy", "from_others"]
 
@@ -63,16 +64,23 @@ class Accuracy:
 def accuracy(done: ModelProfile, others: Sequence[OpTiming] = ()) -> Accuracy:
     """Compare one model's measured iteration with what is predicted of it.
 
+    Timings are brought to the speed that the machine had when the iterations ran, by the speed
+    probes that stand beside both.
+
     Args:
         done: the model's profile, with its iterations.
         others: timings of other models and of grids; this model's ops are left out of them.
 
     Raises:
-        InputError: no iteration was measured, or an op has no timing.
+        InputError: no iteration was measured, it was one of a GPU, or an op has no timing.
     """
+    if done.profile.environment.device != "cpu":
+        raise InputError("gaps between ops are told from their times on a CPU, not on a GPU")
     if done.iteration is None:
         raise InputError("no iteration was measured: there is nothing to compare with")
-    timings = done.profile.timings
+    # All at the speed that the machine had when the iterations ran.
+    timings = at_one_speed(done.profile.timings, done.iteration.probe)
+    others = at_one_speed(others, done.iteration.probe)
     held_out, interval, per_op = None, None, None
     if others:
         estimates = from_others(done.graph, others, timings)
@@ -81,7 +89,7 @@ def accuracy(done: ModelProfile, others: Sequence[OpTiming] = ()) -> Accuracy:
         per_op = _weighted_error(done.graph, estimates, timings)
     p10, p90 = np.percentile(done.samples, (10, 90))
     return Accuracy(
-        measured=done.iteration.time.mean,
+        measured=done.iteration.duration,
         low=float(p10),
         high=float(p90),
         own=_own(done.graph, timings, "cold"),
@@ -98,6 +106,8 @@ def from_others(
     graph: Graph, others: Sequence[OpTiming], left_out: Sequence[OpTiming] = ()
 ) -> list[Estimate]:
     """Estimate the ops of a graph from timings with cold data of something else.
+
+    The estimates are for the speed that all of `others` were timed at, or their median.
 
     Args:
         graph: whose ops.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from paracosm.errors import InputError
+from paracosm.graphs.capture.options import DTYPES, OPTIMIZERS
 from paracosm.units import parse_duration
 
 if TYPE_CHECKING:
@@ -45,15 +46,15 @@ class PredictConfig(BaseModel):
     )
     batch: int = Field(64, ge=1, description="examples of an iteration")
     shape: Annotated[tuple[int, ...] | None, BeforeValidator(_sizes)] = Field(
-        None, description="shape of one example, such as 3x32x32 (the model's own)"
+        None, description="of one example: 3x32x32, or a number of tokens (the model's own)"
     )
     classes: int | None = Field(
         None, ge=1, description="classes of a model of images (1000, or 10 of small ones)"
     )
-    dtype: str = Field("float32", description="of parameters and inputs")
-    optimizer: str = Field("sgd", description="sgd, momentum, adam or adamw")
-    foreach: bool = Field(False, description="optimizer ops on lists of tensors")
-    dropout: bool = Field(False, description="dropout as the model has it, in place of none")
+    dtype: str = Field("float32", description=f"of parameters and activations: {', '.join(DTYPES)}")
+    optimizer: str = Field("sgd", description=", ".join(OPTIMIZERS))
+    foreach: bool = Field(False, description="update all parameters in one op")
+    dropout: bool = Field(False, description="train with the model's dropout, in place of none")
     train: bool = Field(True, description="a training step, or the forward pass alone")
 
     # From whose timings.

@@ -2,7 +2,7 @@
 
 Three kinds of error, each treated as what it is:
 
-- Of an op that was measured: the error of its median. Its nodes share it; those of different ops
+- Of an op that was measured: the error of its mean. Its nodes share it; those of different ops
   are independent.
 - Of ops that were estimated: an estimator that is wrong about one convolution is wrong about the
   others in the same direction. All estimated ops of one type move together, types independently.

@@ -8,7 +8,7 @@ al. do (section 2), and added to the database; elsewhere it is estimated from it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,10 +17,12 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Op
+from paracosm.prediction.breakdown import shapes_of
 from paracosm.prediction.durations import OpDurations, from_estimates
 from paracosm.prediction.roofline import roofline_time
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming
+from paracosm.profiling.speed import at_one_speed
 
 if TYPE_CHECKING:
     from paracosm.profiling.estimators import Estimate
@@ -90,6 +92,11 @@ def find_durations(
     needed, of_host = _needed(graph), _host_only(graph)
     with ProfileDatabase.open(path, readonly=True) as database:
         timings = database.timings(environment, cache=cache)
+    if not timings and new_ops != "profile" and not exact:
+        other = "warm" if cache == "cold" else "cold"
+        raise InputError(
+            f"{path}: all timings of {environment.hardware} are with {other} data: --cache {other}"
+        )
     known = {_key(timing.op) for timing in timings}
     types = {timing.op.name for timing in timings}
     missing = [op for op in needed if _key(op) not in known]
@@ -107,11 +114,12 @@ def find_durations(
             timings = database.timings(environment, cache=cache)
         warm = database.timings(environment, cache="warm")
     probe, common = _probed(timings)
+    timings, warm = at_one_speed(timings, probe), at_one_speed(warm, probe)
     return Found(
         durations=from_estimates(_estimates(graph, timings, estimator, seed)),
         profiled=profiled,
         refused=refused,
-        launch=_launch(warm or timings),
+        launch=_launch(warm),
         probe=probe,
         common=common,
         baselines=_baselines(graph, timings, warm),
@@ -124,6 +132,7 @@ def _estimates(
     """Return what is known of each op; None where there is nothing to go by, or it is not needed.
 
     An op of the host that nobody timed, nor any of its type, is not estimated: it moves nothing.
+    Nor is one that works on nobody knows what.
     """
     types = {timing.op.name for timing in timings}
     of_host = _host_only(graph)
@@ -133,8 +142,7 @@ def _estimates(
     rest = [
         op
         for op in needed
-        if op not in found
-        and (op.name in types or (op not in of_host and (op.flops or _moved(op))))
+        if op not in found and (op.name in types if op in of_host else _has_work(op, types))
     ]
     if rest:
         from paracosm.profiling.estimators import fit_estimators
@@ -200,10 +208,13 @@ def _profile(
     return len(ops) - len(done.refused), {op.name: why for op, why in done.refused.items()}
 
 
-def _launch(timings: Sequence[OpTiming]) -> float | None:
-    """Return the shortest median of an op that moves memory, which a view does not."""
-    medians = [each.time.median for each in timings if each.op.bytes_written > 0]
-    return min(medians, default=None)
+def _launch(warm: Sequence[OpTiming]) -> float | None:
+    """Return the shortest time of an op that moves memory, which a view does not.
+
+    In a row, short ops take as long as the host takes to issue them; one with cold data is issued
+    while the device is busy, and says nothing of that.
+    """
+    return min((each.duration for each in warm if each.op.bytes_written > 0), default=None)
 
 
 def _probed(timings: Sequence[OpTiming]) -> tuple[float, float]:
@@ -231,8 +242,11 @@ def _baselines(
     return found
 
 
-def _moved(op: Op) -> int:
-    return op.bytes_read + op.bytes_written
+def _has_work(op: Op, types: Collection[str]) -> bool:
+    """Whether there is anything to estimate an op's time from."""
+    if op.flops or op.bytes_read or op.bytes_written:
+        return True
+    return op.name in types and shapes_of(op.arguments) != ""
 
 
 def _key(op: Op) -> tuple[str, str]:

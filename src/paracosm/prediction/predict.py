@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -125,9 +126,33 @@ def profiling_command(graph: Graph) -> str:
     model, batch = graph.provenance.get("model"), graph.provenance.get("batch")
     if model is None:
         return "profile it with paracosm profile ops, or give the graph durations"
+    flags = [f"--model {model} --batch {batch}"]
     shape = graph.provenance.get("shape")
-    sizes = f" --shape {'x'.join(map(str, shape))}" if isinstance(shape, list | tuple) else ""
-    return f"paracosm profile ops --model {model} --batch {batch}{sizes} --db DATABASE profiles it"
+    if isinstance(shape, list | tuple):
+        flags.append(f"--shape {'x'.join(map(str, shape))}")
+    for option, usual in _USUAL.items():
+        asked = graph.provenance.get(option, usual)
+        if asked != usual:
+            flags.append(_flag(option, asked))
+    return f"paracosm profile ops {' '.join(flags)} --db DATABASE profiles it"
+
+
+_USUAL: Mapping[str, str | bool | None] = {
+    "classes": None,
+    "dtype": "float32",
+    "optimizer": "sgd",
+    "foreach": False,
+    "dropout": False,
+    "train": True,
+    "device": "cpu",
+}
+"""What options of a capture are where nobody gives them."""
+
+
+def _flag(option: str, asked: Any) -> str:
+    if isinstance(asked, bool):
+        return f"--{option}" if asked else f"--no-{option}"
+    return f"--{option} {asked}"
 
 
 def _untimed(graph: Graph, source: Codes) -> tuple[str, ...]:

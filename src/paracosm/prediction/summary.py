@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.graphs import PHASES
+from paracosm.prediction.durations import SOURCES
 from paracosm.prediction.prediction import Prediction
 from paracosm.profiling.samples import IterationTiming
 
@@ -47,6 +48,7 @@ def summarise(
         "resident": dict(prediction.graph.resident),
         "bottleneck": prediction.bottleneck,
         "coverage": dict(prediction.coverage),
+        "estimated_ops": _estimated(prediction),
         "baselines": dict(prediction.baselines),
         "measured": None if measured is None else _compared(prediction, measured, probe),
         "largest": [asdict(each) for each in prediction.largest],
@@ -54,6 +56,12 @@ def summarise(
         "distinct_ops": len(prediction.graph.ops),
         "untimed": list(prediction.untimed),
     }
+
+
+def _estimated(prediction: Prediction) -> int:
+    """Return how many distinct ops have a duration that was not measured of them."""
+    codes = [SOURCES.index(source) for source in ("interpolated", "estimated", "unknown")]
+    return len(np.unique(prediction.graph.op[np.isin(prediction.source, codes)]))
 
 
 def _phases(prediction: Prediction) -> dict[str, dict[str, float]]:
@@ -72,13 +80,16 @@ def _phases(prediction: Prediction) -> dict[str, dict[str, float]]:
 def _compared(prediction: Prediction, measured: IterationTiming, probe: float) -> Mapping[str, Any]:
     time = measured.time
     probed = probe > 0 and measured.probe > 0
+    slower = measured.probe / probe - 1 if probed else None
+    then = prediction.iteration_time * (1 + (slower or 0.0))
     return {
         "iteration_time": measured.duration,
         "p10": time.p10,
         "p90": time.p90,
         "samples": time.count,
         "error": prediction.iteration_time / measured.duration - 1,
-        "slower": measured.probe / probe - 1 if probed else None,
+        "slower": slower,
+        "error_at_its_speed": then / measured.duration - 1 if probed else None,
         "baseline_errors": {
             name: seconds / measured.duration - 1 for name, seconds in prediction.baselines.items()
         },

@@ -8,7 +8,7 @@ op runs once on a second set of arguments, so that its code is warm, and is then
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from paracosm.errors import require
@@ -32,10 +32,8 @@ class Bench:
         length = int(FLUSH * last_level_cache(device)) // 4
         self._stream = torch.ones(length, device=device)
 
-    def visit(
-        self, op: Op, caches: tuple[str, ...], seed: int, samples: int
-    ) -> dict[str, list[float]]:
-        """Return `samples` durations of one call, in seconds, for each of `caches`.
+    def visit(self, op: Op, caches: Sequence[str], seed: int) -> dict[str, float]:
+        """Return the seconds of one call for each of `caches`.
 
         Raises:
             InputError: the op cannot be instantiated here.
@@ -45,22 +43,20 @@ class Bench:
         second = instantiate(op, self._device, seed + 1)
         second()
         self._clock.wait()
-        found: dict[str, list[float]] = {}
+        found: dict[str, float] = {}
         if "cold" in caches:
-            found["cold"] = [self._cold(first, second) for _ in range(samples)]
+            found["cold"] = self._cold(first, second)
         if "warm" in caches:
-            found["warm"] = self._warm(first, samples)
+            found["warm"] = self._warm(first)
         return found
 
     def _cold(self, first: Call, second: Call) -> float:
         self._stream.add_(1.0)
         self._clock.seconds(second)  # timed as well: the clock's code is warm then, too
+        self._clock.head_start()
         return self._clock.seconds(first)
 
-    def _warm(self, call: Call, samples: int) -> list[float]:
+    def _warm(self, call: Call) -> float:
         once = max(self._clock.seconds(call), 1e-7)
         times = max(1, min(1000, int(ROW / once)))
-        return [self._row(call, times) for _ in range(samples)]
-
-    def _row(self, call: Callable[[], object], times: int) -> float:
         return self._clock.seconds(call, times) / times

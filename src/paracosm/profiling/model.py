@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paracosm.errors import require
+from paracosm.errors import InputError, require
 from paracosm.graphs import Graph, Op, fingerprint
 from paracosm.graphs.graph import RESOURCES
+from paracosm.graphs.memory import peak_memory
 from paracosm.profiling.clock import clock_for
-from paracosm.profiling.pinning import pinned
+from paracosm.profiling.here import free_memory
+from paracosm.profiling.pinning import own_random_numbers, pinned
 from paracosm.profiling.probe import SpeedProbe
 from paracosm.profiling.profile import Profile, Progress, Settings, profile
 from paracosm.profiling.samples import IterationTiming, spread_of, typical
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.profiling.database import ProfileDatabase
 
-__all__ = ["ModelProfile", "called", "ops_to_profile", "profile_model"]
+__all__ = ["ModelProfile", "ops_to_profile", "profile_model"]
 
 WARM_UP, LEAST_ITERATIONS = 2, 3
 SHARE = 0.5  # of the time goes to iterations, once there are that many
@@ -71,17 +73,22 @@ def profile_model(
         in_situ: whether a few iterations more are run with a clock around every op.
 
     Raises:
-        InputError: the model cannot be built or does not fit its shapes.
+        InputError: the model cannot be built or does not fit its shapes, or its real iterations do
+            not fit the memory that is free.
         MissingExtraError: PyTorch is not installed.
     """
     from paracosm.graphs.capture import capture, training_step
 
     settings = settings or Settings()
     graph = capture(options) if graph is None else graph
-    name = called(options)
+    name = str(options)
     real: _Iterations | None = None
     if iterations:
-        with pinned(settings.device, settings.threads):
+        _require_room(graph, settings.device)
+        with (
+            pinned(settings.device, settings.threads),
+            own_random_numbers(settings.device, settings.seed),
+        ):
             step = training_step(options, device=settings.device, seed=settings.seed)
             real = _Iterations(step.run, settings, in_situ)
     measured = profile(
@@ -122,10 +129,13 @@ def ops_to_profile(graph: Graph) -> list[Op]:
     return [graph.ops[index] for index in alone]
 
 
-def called(options: CaptureOptions) -> str:
-    """Return what a person calls a model: "resnet50, batch 64, 3x32x32"."""
-    shape = "x".join(str(size) for size in options.shape or ())
-    return ", ".join(part for part in (options.model, f"batch {options.batch}", shape) if part)
+def _require_room(graph: Graph, device: str) -> None:
+    needed, free = peak_memory(graph), free_memory(device)
+    if free is not None and needed > free:
+        raise InputError(
+            f"a real iteration takes {needed:,} bytes of memory, and {free:,} are free: "
+            "--no-iterations times the ops alone"
+        )
 
 
 class _Iterations:

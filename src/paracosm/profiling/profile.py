@@ -1,8 +1,8 @@
 """Timing many ops: shuffled passes over all of them, with speed probes in between.
 
 Every pass visits every op that is not known well enough yet, in another order, so that a machine
-that slows down for a second does not fall on one op alone. An op is done when its median is known
-to the wanted precision; a budget of time ends the rest.
+that slows down for a second does not fall on one op alone. An op is done when its mean is known to
+the wanted precision; a budget of time ends the rest.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from paracosm.errors import InputError, require
 from paracosm.graphs.op import Op
 from paracosm.profiling.clock import clock_for
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.here import environment_here
-from paracosm.profiling.pinning import pinned
+from paracosm.profiling.here import environment_here, free_memory
+from paracosm.profiling.pinning import own_random_numbers, pinned
 from paracosm.profiling.probe import SpeedProbe
 from paracosm.profiling.samples import CACHES, OpTiming, spread_of, typical
 
@@ -31,6 +31,7 @@ Progress = Callable[[int, int], None]
 
 LEAST, MOST = 5, 40  # visits of one op
 PROBE_EVERY = 0.3  # seconds
+STABLE = 0.01  # relative standard error
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,10 @@ class Settings:
         device: "cpu" or "cuda".
         threads: of one op, on the CPU.
         caches: which of `CACHES`.
-        precision: relative standard error of the median at which an op is done.
+        precision: relative standard error of the mean at which an op is done.
         budget: seconds in all; every op is visited once whatever they are.
-        memory: bytes that the tensors of one op may take; larger ops are refused.
+        memory: bytes that timing one op may take, with its two sets of arguments and its results;
+            larger ops are refused. None for half of what is free.
         seed: of the order of visits and the values in tensors.
     """
 
@@ -52,7 +54,7 @@ class Settings:
     caches: tuple[str, ...] = CACHES
     precision: float = 0.01
     budget: float = 120.0
-    memory: float = 4e9
+    memory: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -82,8 +84,9 @@ class Profile:
 
     @property
     def stable(self) -> float:
-        """Share of the timings whose mean has a standard error of less than 1 %."""
-        good = [timing.time.standard_error < 0.01 for timing in self.timings]
+        """Share of the timings whose mean has a standard error of less than 1 %; of one sample
+        nobody knows it."""
+        good = [t.time.count > 1 and t.time.standard_error < STABLE for t in self.timings]
         return sum(good) / len(good) if good else math.nan
 
 
@@ -114,14 +117,19 @@ def profile(
     torch = require("torch", "torch", "profiling ops")
     settings = settings or Settings()
     environment = environment_here(settings.device, settings.threads)
-    with pinned(settings.device, settings.threads), torch.no_grad():
+    with (
+        pinned(settings.device, settings.threads),
+        own_random_numbers(settings.device, settings.seed),
+        torch.no_grad(),
+    ):
         run = _Run(ops, settings, environment, source, keep)
         interrupted = False
         try:
             run.measure(progress, between)
         except KeyboardInterrupt:
             interrupted = True
-        run.finish()
+        finally:  # whatever else fails, what was measured is kept
+            run.finish()
     return Profile(environment, run.timings, run.refused, tuple(run.probes), interrupted)
 
 
@@ -132,13 +140,14 @@ class _Samples:
     seconds: dict[str, list[float]] = field(default_factory=dict)
     probes: list[float] = field(default_factory=list)
 
-    def add(self, found: Mapping[str, list[float]], probe: float) -> None:
-        for cache, values in found.items():
-            self.seconds.setdefault(cache, []).extend(values)
+    def add(self, found: Mapping[str, float], probe: float) -> None:
+        for cache, value in found.items():
+            self.seconds.setdefault(cache, []).append(value)
         self.probes.append(probe)
 
     def known_to(self, precision: float) -> bool:
-        return all(_error(values) < precision for values in self.seconds.values())
+        spreads = [spread_of(typical(values)) for values in self.seconds.values()]
+        return all(spread.standard_error < precision for spread in spreads)
 
 
 class _Run:
@@ -161,11 +170,13 @@ class _Run:
         self._open = {op: _Samples() for op in ops}
         self._total = len(self._open)
         self._clock = clock_for(settings.device, settings.threads)
-        from paracosm.profiling.measure import Bench  # PyTorch through and through
+        from paracosm.profiling.instantiate import memory_of  # PyTorch through and through
+        from paracosm.profiling.measure import Bench
 
-        self._bench = Bench(settings.device, self._clock)
+        self._bench, self._memory_of = Bench(settings.device, self._clock), memory_of
         self._probe = SpeedProbe(settings.device, self._clock)
         self._probed = -math.inf
+        self._room = _room(settings)
 
     def measure(self, progress: Progress | None, between: Callable[[], object] | None) -> None:
         """Make passes until all is known or the budget is spent."""
@@ -196,19 +207,21 @@ class _Run:
 
     def _visit(self, op: Op, number: int) -> None:
         samples = self._open[op]
-        size = op.bytes_read + op.bytes_written
-        if size > self._settings.memory:
-            self._refuse(op, f"its tensors take {size:,} bytes")
-            return
         seed = 2 * (number + MOST * self._settings.seed)
         try:
-            found = self._bench.visit(op, self._settings.caches, seed, samples=1)
+            self._require_room(op)
+            found = self._bench.visit(op, self._settings.caches, seed)
         except Exception as error:  # whatever an op makes of arguments that were made up
             self._refuse(op, " ".join(str(error).split()) or type(error).__name__)
             return
         samples.add(found, self._speed())
         if number + 1 >= LEAST and samples.known_to(self._settings.precision):
             self._done(op)
+
+    def _require_room(self, op: Op) -> None:
+        needed = 2 * self._memory_of(op) + op.bytes_written
+        if needed > self._room:
+            raise InputError(f"timing it takes {needed:,} bytes of memory")
 
     def _speed(self) -> float:
         """Return what the speed probe last took; run it where that is a while ago."""
@@ -245,13 +258,9 @@ class _Run:
         self._kept = len(self.timings)
 
 
-def _error(values: Sequence[float]) -> float:
-    """Return the relative standard error of the median, from the middle half of the samples.
-
-    For normal samples 1.2533 sigma / sqrt(n), with sigma = (p75 - p25) / 1.349; single samples that
-    met a busy machine do not count.
-    """
-    low, median, high = np.percentile(values, (25, 50, 75))
-    if median <= 0:
-        return 0.0
-    return float(1.2533 * (high - low) / (1.349 * math.sqrt(len(values))) / median)
+def _room(settings: Settings) -> float:
+    """Return the bytes of memory that timing one op may take."""
+    if settings.memory is not None:
+        return settings.memory
+    free = free_memory(settings.device)
+    return math.inf if free is None else free / 2

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from paracosm.study.series import Series
 
 ROWS = 10  # of a table of ops or places
+MOST = 0.5  # of the time, estimated, is worth a word
 ENDINGS: Mapping[str, Ending] = {}
 
 
@@ -32,7 +33,12 @@ def _measured(summary: Mapping[str, Any]) -> str | None:
         return None
     time = format_duration(measured["iteration_time"])
     spread = f"{format_duration(measured['p10'])} to {format_duration(measured['p90'])}"
-    return f"{time} ({spread}), the prediction is {_signed(measured['error'])} off"
+    return f"{time} ({spread})"
+
+
+def _error(summary: Mapping[str, Any]) -> str | None:
+    measured = summary.get("measured")
+    return _signed(measured["error"]) if measured else None
 
 
 def _coverage(summary: Mapping[str, Any]) -> str | None:
@@ -42,12 +48,17 @@ def _coverage(summary: Mapping[str, Any]) -> str | None:
     return ", ".join(f"{_share(share)} {source}" for source, share in coverage.items())
 
 
+def _rate(rate: float) -> str:
+    return f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
+
+
 FIGURES: Mapping[str, Figure] = {
     "Batch": figure("batch", "{:,}".format),
     "Iteration time": figure("iteration_time", format_duration),
     "Interval": _interval,
     "Measured": _measured,
-    "Examples/s": figure("examples_per_second", "{:,.1f}".format),
+    "Error": _error,
+    "Examples/s": figure("examples_per_second", _rate),
     "Peak memory": figure("peak_memory", format_size),
     "Coverage": _coverage,
     "Models": figure("models", "{:,}".format),
@@ -88,6 +99,7 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
         "bottleneck": summary.get("bottleneck") or "",
         "baselines": _baselines(summary),
         "machine": _machine(summary.get("measured") or {}),
+        "to measure": _to_measure(summary),
         "timings of": _environment(summary),
         "captured for": _captured(summary),
         "profiled now": _profiled(summary),
@@ -171,7 +183,19 @@ def _machine(measured: Mapping[str, Any]) -> str:
     slower = measured.get("slower")
     if slower is None or abs(slower) < 0.005:
         return ""
-    return f"{_signed(slower)} time for the same work when the iteration was measured (speed probe)"
+    error = measured.get("error_at_its_speed")
+    at_it = "" if error is None else f": at that speed the prediction is {_signed(error)} off"
+    return f"{_signed(slower)} time for the same work when the iteration was measured{at_it}"
+
+
+def _to_measure(summary: Mapping[str, Any]) -> str:
+    """Say how to know better, where most of the time is estimated for this very machine."""
+    coverage, count = summary.get("coverage") or {}, summary.get("estimated_ops") or 0
+    guessed = sum(coverage.get(source, 0.0) for source in ("interpolated", "estimated", "unknown"))
+    here = summary.get("differences") == ""
+    if not here or not count or guessed <= MOST or summary.get("not_profiled"):
+        return ""
+    return f"{count:,} ops, {guessed:.0%} of the time: --exact times them here, on this machine"
 
 
 def _same(seconds: float, time: float | None) -> bool:

@@ -63,7 +63,7 @@ def read_table(path: Path) -> list[Row]:
     Raises:
         InputError: it cannot be read, lacks columns, is cut off, or has what is no number.
     """
-    csv.field_size_limit(1 << 30)
+    usual = csv.field_size_limit(1 << 30)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file, strict=True)
@@ -75,6 +75,8 @@ def read_table(path: Path) -> list[Row]:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a CSV file: {error}") from None
+    finally:
+        csv.field_size_limit(usual)
     if not rows or rows[-1].kind != "output":
         raise InputError(f"{path}: is cut off: its last row is not the graph's output")
     return rows

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.profiling.samples import OpTiming
+from paracosm.profiling.speed import at_one_speed, usual_probe
 
 __all__ = ["DesignError", "compare_designs", "write_errors"]
 
@@ -60,10 +61,13 @@ def compare_designs(
     """
     from paracosm.profiling.estimators import fit_estimators
 
-    tested = [timing for timing in held_out if timing.cache == cache]
+    usual = usual_probe(held_out)
+    tested = at_one_speed([timing for timing in held_out if timing.cache == cache], usual)
     known = {(timing.op.name, timing.op.arguments) for timing in tested}
     training = {
-        name: [t for t in own if t.cache == cache and (t.op.name, t.op.arguments) not in known]
+        name: at_one_speed(
+            [t for t in own if t.cache == cache and (t.op.name, t.op.arguments) not in known], usual
+        )
         for name, own in designs.items()
     }
     types = set[str].intersection(*({t.op.name for t in own} for own in training.values()))

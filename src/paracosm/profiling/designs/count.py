@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
@@ -25,11 +24,10 @@ def counted(op: Op) -> Op:
     from paracosm.graphs.capture.effects import effects_of
     from paracosm.graphs.capture.encode import encode_call
     from paracosm.graphs.capture.work import flops_of, traffic_of
-    from paracosm.profiling.instantiate import instantiate
+    from paracosm.profiling.instantiate import instantiate, operator_of
 
     with FakeTensorMode():
-        call = instantiate(op)
-        function: Any = call.function
+        call, function = instantiate(op), operator_of(op)
         arguments = encode_call(function, call.args, call.kwargs, "cpu")
         try:
             outputs = function(*call.args, **call.kwargs)

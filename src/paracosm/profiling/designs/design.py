@@ -4,7 +4,8 @@
   et al., sections 2 and 3: 16 values). How the values are spaced the paper does not say; here they
   are spaced by equal factors from the smallest to the largest.
 - *random*: as many points, each argument drawn by equal factors from its range, independently.
-- *model-like*: as many points, each argument drawn from values that models have.
+- *model-like*: as many points, each argument drawn from values that models have, and drawn again
+  where models have them, but not together (few channels on small feature maps).
 
 The three have the same number of points, so that what they are worth can be compared.
 """
@@ -157,9 +158,11 @@ def _between(low: int, high: int, generator: np.random.Generator) -> int:
 
 def _model_like(family: Family, _: int, generator: np.random.Generator) -> Iterator[Point]:
     while True:
-        yield {
+        point = {
             argument.name: int(generator.choice(argument.typical)) for argument in family.arguments
         }
+        if family.plausible is None or family.plausible(**point):
+            yield point
 
 
 DESIGNS: Mapping[str, Callable[[Family, int, np.random.Generator], Iterator[Point]]] = {

@@ -56,11 +56,14 @@ class Family:
         op: as a graph names it, "aten.convolution.default".
         arguments: what a point has values for.
         call: takes the values by name, returns what eager PyTorch calls the op with.
+        plausible: takes them too, says whether a model has them together; None where all go well
+            with each other.
     """
 
     op: str
     arguments: tuple[Argument, ...]
     call: Callable[..., Call]
+    plausible: Callable[..., bool] | None = None
 
     @property
     def name(self) -> str:

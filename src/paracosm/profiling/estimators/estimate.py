@@ -23,8 +23,7 @@ class Estimate:
 
     Attributes:
         duration: seconds of one call, the mean.
-        low, high: ends of the interval, seconds; the mean that a profiler would measure lies in
-            it with probability `LEVEL`.
+        low, high: ends of the interval, seconds; the op's mean lies in it with probability `LEVEL`.
         source: one of `SOURCES`.
         method: the estimator: "exact", "nearest", "roofline", "mlp", "gaussian".
     """

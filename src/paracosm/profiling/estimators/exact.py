@@ -23,8 +23,6 @@ Key = tuple[str, str]
 """Name and arguments of an op."""
 
 _DEVIATIONS = NormalDist().inv_cdf(0.5 + LEVEL / 2)  # half the interval, in standard deviations
-_P10_TO_P90 = 2 * NormalDist().inv_cdf(0.9)
-_FEW = 8  # samples, whose 10th and 90th percentile say little
 _NO_SPREAD_KNOWN = 0.1  # relative, of one sample where no op has two
 
 
@@ -59,7 +57,7 @@ def pool(
     """Return the distinct ops of `timings`, ordered by name and arguments, and their descriptions.
 
     The time of an op is the mean of its sets' durations, weighted by their samples. The interval is
-    that of a duration measured again: the standard error within sets, and the drift between sets of
+    that of its mean at another time: the standard error within sets, and the drift between sets of
     the same op, where the device's timings have such.
 
     Raises:
@@ -78,11 +76,9 @@ def pool(
                 f"the timing of {timing.op.name} is {timing.duration:g} s, not a duration"
             )
     sets = list(_sets_by_op(kept))
-    usual = median(
-        [_deviation(each) for _, spreads in sets for each in spreads if each.count > 1]
-        or [_NO_SPREAD_KNOWN]
-    )
-    drift = _drift([spreads for _, spreads in sets])
+    several = [each for _, spreads in sets for each in spreads if each.count > 1]
+    usual = median([math.sqrt(each.variance) / each.mean for each in several] or [_NO_SPREAD_KNOWN])
+    drift = _drift([spreads for _, spreads in sets], usual)
     pooled = [_pooled(spreads, usual, drift) for _, spreads in sets]
     exact = Exact(
         names=tuple(op.name for op, _ in sets),
@@ -110,30 +106,33 @@ def _order(op: Op) -> tuple[str, str, int, int, int]:
     return op.name, op.arguments, op.flops, op.bytes_read, op.bytes_written
 
 
-def _deviation(spread: Spread) -> float:
-    """Return the standard deviation of one sample, relative to the mean."""
-    if spread.count < _FEW:
-        return math.sqrt(spread.variance) / spread.mean
-    return (spread.p90 - spread.p10) / _P10_TO_P90 / spread.mean
+def _error(spread: Spread, usual: float) -> float:
+    """Return the standard error of the mean, relative to it; of a single sample the `usual` one.
+
+    Percentiles would say nothing of rare long samples, which the mean counts.
+    """
+    return spread.standard_error if spread.count > 1 else usual
 
 
-def _drift(sets: Sequence[Sequence[Spread]]) -> float:
-    """Return the relative standard deviation of one op measured at different times."""
+def _drift(sets: Sequence[Sequence[Spread]], usual: float) -> float:
+    """Return the relative standard deviation of an op's mean at different times.
+
+    It is what the means of its sets differ by beyond their standard errors.
+    """
     variances = [
-        float(np.var(np.log([each.mean for each in spreads]), ddof=1))
+        np.var(np.log([each.mean for each in spreads]), ddof=1)
+        - np.mean([_error(each, usual) ** 2 for each in spreads])
         for spreads in sets
         if len(spreads) > 1
     ]
-    return math.sqrt(float(np.mean(variances))) if variances else 0.0
+    return math.sqrt(max(float(np.mean(variances)), 0.0)) if variances else 0.0
 
 
 def _pooled(spreads: Sequence[Spread], usual: float, drift: float) -> tuple[float, float]:
     """Return the logarithm of the pooled duration and the half-width of its interval."""
     weights = np.array([each.count for each in spreads]) / sum(each.count for each in spreads)
     log_time = float(np.log(weights @ [each.mean for each in spreads]))
-    errors = [
-        (_deviation(each) if each.count > 1 else usual) / math.sqrt(each.count) for each in spreads
-    ]
-    # What is measured next drifts as well, and has the same error again.
+    errors = [_error(each, usual) for each in spreads]
+    # Another time has a drift of its own.
     variance = float((weights**2) @ np.square(errors)) + drift**2 * (1 + float(weights @ weights))
     return log_time, _DEVIATIONS * math.sqrt(variance)

@@ -74,19 +74,24 @@ class Seen:
 
     Attributes:
         categories: every (path, value) among them.
+        always: paths of the categories that each of them has.
         numbers: paths of the numbers of the "derived" view.
         low, high: their range.
     """
 
     categories: tuple[tuple[str, str], ...]
+    always: tuple[str, ...]
     numbers: tuple[str, ...]
     low: Floats
     high: Floats
 
     def outside(self, op: Description) -> float:
         """Return how far `op` lies outside: the largest distance of a number from its range (the
-        logarithm of a ratio, for most); infinite if a category was never seen."""
+        logarithm of a ratio, for most); infinite if a category was never seen, or is missing, as
+        where an op's arguments were recorded in part or not at all."""
         if not set(op.categories.items()) <= set(self.categories):
+            return math.inf
+        if not set(self.always) <= op.categories.keys():
             return math.inf
         values = _numbers_of(op, "derived")
         if not self.numbers:
@@ -102,6 +107,7 @@ def seen_in(ops: Sequence[Description]) -> Seen:
     table = np.array([[each.get(path, 0.0) for path in numbers] for each in values])
     return Seen(
         categories=tuple(sorted({pair for op in ops for pair in op.categories.items()})),
+        always=tuple(sorted(set.intersection(*(set(op.categories) for op in ops)))),
         numbers=tuple(numbers),
         low=table.min(axis=0),
         high=table.max(axis=0),

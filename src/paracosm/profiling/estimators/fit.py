@@ -20,6 +20,7 @@ from paracosm.profiling.estimators.nearest import FARTHEST, cells_of
 from paracosm.profiling.estimators.roofline import fit_roofline
 from paracosm.profiling.estimators.threads import one_thread
 from paracosm.profiling.samples import OpTiming
+from paracosm.profiling.speed import at_one_speed
 
 __all__ = ["fit_estimators"]
 
@@ -39,6 +40,8 @@ def fit_estimators(
     progress: Callable[[int, int], None] | None = None,
 ) -> Estimators:
     """Return estimators trained from `timings`, whose order does not matter.
+
+    Timings are brought to one speed first, by their speed probes (see `at_one_speed`).
 
     Args:
         timings: of one environment and one cache state.
@@ -60,7 +63,7 @@ def fit_estimators(
     if folds < 2:
         raise InputError(f"cross-validation needs at least 2 folds, not {folds}")
     _of_one_kind(timings)
-    exact, ops = pool(timings, exclude)
+    exact, ops = pool(at_one_speed(timings), exclude)
     by_type = rows_by_type(ops)
     device = fit_device(ops, exact.log_time, by_type, seed)
     types: dict[str, TypeEstimator] = {}

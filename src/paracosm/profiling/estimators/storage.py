@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
+from paracosm.graphs.beside import written_beside
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.estimators.crossvalidate import Score
 from paracosm.profiling.estimators.device import Device
@@ -58,14 +59,8 @@ def save_estimators(estimators: Estimators, path: str | Path) -> None:
     entries: dict[str, Array] = {str(number): array for number, array in enumerate(arrays)}
     entries["content"] = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
     entries["checksum"] = _checksum(entries)
-    unfinished = Path(f"{path}.part")
-    try:
-        with unfinished.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **entries)
-        os.replace(unfinished, path)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise InputError(f'cannot write estimators to "{path}": {error.strerror}') from None
+    with written_beside(path) as beside, beside.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **entries)
 
 
 def load_estimators(path: str | Path) -> Estimators:
@@ -118,8 +113,16 @@ def _entries(path: str | Path) -> dict[str, Array]:
                 "Paracosm wrote"
             ) from None
         raise _damaged(path, str(error)) from None
-    except (OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGE as error:
         raise _damaged(path, str(error)) from None
+
+
+_DAMAGE = (
+    *(OSError, EOFError, KeyError, MemoryError, struct.error),
+    *(zipfile.BadZipFile, zlib.error, RuntimeError),
+)
+"""What a flipped bit makes of an archive: RuntimeError is one of a password or a compression that
+nobody used."""
 
 
 def _packed(value: Any, arrays: list[Array]) -> Any:

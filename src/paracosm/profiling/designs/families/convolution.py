@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paracosm.profiling.designs.families.typical import batch, channels, size
+from paracosm.profiling.designs.families.typical import batch, channels, goes_with, size
 from paracosm.profiling.designs.family import Argument, Call, Family, tensor
 
 __all__ = ["CONVOLUTION"]
@@ -49,7 +49,19 @@ def _backward(bias: int, **point: int) -> Call:
     return [out, x, weight, sizes, *rest, [True, True, bias == 2]], {}
 
 
+def _plausible(
+    inputs: int, outputs: int, size: int, kernel: int, stride: int, depthwise: int, **_: int
+) -> bool:
+    """Whether models have such a layer: not much wider on one side, large kernels in front."""
+    if inputs == 3:
+        return goes_with(inputs, size) and outputs <= 128 and depthwise == 1
+    after = -(-size // stride)
+    widened = max(inputs, outputs) <= 8 * min(inputs, outputs)
+    window = kernel <= 3 or size >= 14
+    return widened and window and goes_with(inputs, size) and goes_with(outputs, after)
+
+
 CONVOLUTION = (
-    Family("aten.convolution.default", _ARGUMENTS, _convolution),
-    Family("aten.convolution_backward.default", _ARGUMENTS, _backward),
+    Family("aten.convolution.default", _ARGUMENTS, _convolution, _plausible),
+    Family("aten.convolution_backward.default", _ARGUMENTS, _backward, _plausible),
 )

@@ -10,6 +10,7 @@ __all__ = [
     "batch",
     "channels",
     "features",
+    "goes_with",
     "size",
     "tokens",
     "vocabulary",
@@ -21,7 +22,10 @@ _CHANNELS = (
     *(320, 384, 512, 512, 512, 768, 1024, 1024, 2048),
 )
 _WIDTHS = (64, 128, 256, 384, 512, 512, 640, 768, 768, 768, 1024, 1024, 1536, 2048, 3072, 4096)
-_SIZES = (1, 2, 4, 4, 7, 7, 8, 8, 14, 14, 16, 16, 28, 28, 32, 32, 56, 56, 64, 112, 128, 224)
+_SIZES = (
+    *(1, 1, 2, 2, 4, 4, 7, 7, 8, 8, 14, 14, 16, 16, 28, 28, 32, 32, 56, 56),
+    *(64, 112, 128, 224),
+)
 
 
 def batch(base: int = 16) -> Argument:
@@ -34,9 +38,20 @@ def channels(name: str = "channels", base: int = 64, extra: tuple[int, ...] = ()
     return Argument(name, _CHANNELS + extra, base, low=1)
 
 
-def size(base: int = 28, least: int = 1) -> Argument:
+def size(base: int = 28) -> Argument:
     """Return the height, and width, of an image or a feature map."""
-    return Argument("size", tuple(pixels for pixels in _SIZES if pixels >= least), base)
+    return Argument("size", _SIZES, base)
+
+
+def goes_with(channels: int, size: int) -> bool:
+    """Whether models have so many channels on feature maps of so many pixels.
+
+    From layer to layer they trade one for the other: 64 channels on 56 x 56 pixels become 512 on
+    7 x 7. Of an image itself, with 3 channels, there are more pixels.
+    """
+    if channels == 3:
+        return size >= 28
+    return 256 <= channels * size <= 16_384
 
 
 def tokens(base: int = 128) -> Argument:

@@ -1,0 +1,39 @@
+"""Every op of a training step can be called, from what was recorded of it alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from paracosm.graphs.capture import CaptureOptions, capture
+from paracosm.profiling.instantiate import instantiate
+from paracosm.profiling.model import ops_to_profile
+
+IMAGES = {"batch": 2, "shape": (3, 32, 32)}
+STEPS = {
+    "convolutions": CaptureOptions("tiny_models:resnet", **IMAGES, optimizer="momentum"),
+    "convolutions, foreach": CaptureOptions(
+        "tiny_models:resnet", **IMAGES, optimizer="adamw", foreach=True, dtype="bfloat16"
+    ),
+    "attention": CaptureOptions("tiny_models:gpt", batch=2, optimizer="adam", dtype="bfloat16"),
+    "attention, dropout": CaptureOptions(
+        "tiny_models:gpt", batch=2, dropout=True, optimizer="adamw", foreach=True
+    ),
+    "grouped attention": CaptureOptions("tiny_models:llama", batch=2, dtype="float16"),
+    "recurrence": CaptureOptions("tiny_models:gru", batch=2, dropout=True, dtype="float64"),
+    "forward pass": CaptureOptions("tiny_models:gpt", batch=2, train=False),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_every_op_of_a_step_runs_again_and_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "graphs")
+    for op in ops_to_profile(capture(STEPS[name])):
+        call = instantiate(op)
+        with torch.no_grad():
+            for _ in range(3):
+                call()
