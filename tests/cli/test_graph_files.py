@@ -87,10 +87,20 @@ def test_show_of_what_is_no_graph_is_one_line(tmp_path: Path, capsys: Capture) -
 def test_a_graph_goes_out_and_in(graph: Path, form: str, capsys: Capture) -> None:
     trace, back = graph.with_name(f"fc.{form}"), graph.with_name("back.graph")
     assert main(["graph", "export", str(graph), "--out", str(trace)]) == 0
-    assert capsys.readouterr().out == f"{trace}\n"
+    assert capsys.readouterr().out == f"{trace}: 2 nodes\n"
     assert main(["graph", "import", str(trace), "--out", str(back)]) == 0
     assert capsys.readouterr().out == f"{back}: 2 nodes\n"
     assert back.read_bytes() == graph.read_bytes()
+
+
+def test_what_went_out_and_in_as_json(graph: Path, capsys: Capture) -> None:
+    trace, back = graph.with_name("fc.et"), graph.with_name("back.graph")
+    assert main(["graph", "export", str(graph), "--out", str(trace), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"file": str(trace), "nodes": 2}
+    assert main(["graph", "import", str(trace), "--out", str(back), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["file"], summary["nodes"]) == (str(back), 2)
+    assert summary["fingerprint"] == fingerprint(load_graph(graph))
 
 
 def test_nothing_is_overwritten_without_force(graph: Path, capsys: Capture) -> None:

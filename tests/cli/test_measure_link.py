@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,7 @@ def test_json_is_the_summary_and_nothing_else(
     summary = json.loads(capsys.readouterr().out)
     (row,) = summary["scenarios"]
     assert summary["status"] == "done"
+    assert summary["environments"] == [asdict(HERE)]
     assert row["line"]["latency"] == pytest.approx(1e-3, rel=1e-4)
     assert row["link"]["latency"] == pytest.approx(0.5e-3, rel=1e-4)
     assert row["seconds"]["1000"] == pytest.approx(1.001e-3)
@@ -100,8 +102,9 @@ def test_json_is_the_summary_and_nothing_else(
             ["--kinds", "allreduce"],
             'unknown kind of transfer "allreduce": did you mean "all-reduce',
         ),
-        (["--ranks", "two"], "--ranks: write numbers such as 2,4, not two"),
-        (["--sizes", "1parsec"], 'unknown size unit "parsec"'),
+        (["--ranks", "two"], '--ranks: write numbers such as 2,4, not "two"'),
+        (["--sizes", "1parsec"], '--sizes: unknown size unit "parsec"'),
+        (["--seconds", "soon"], '--seconds: cannot read "soon" as a duration'),
         (["--sizes", "0"], "a message has at least one byte"),
         (["--sizes", ""], "at least one size"),
         (["--precision", "0"], "precision must be above 0"),
@@ -129,3 +132,37 @@ def test_what_failed_is_said_and_the_exit_code_is_1(
     assert main(["measure", "link"]) == 1
     printed = capsys.readouterr().out
     assert "failed: all_reduce, gloo 2 processes: worker 1 of 2 was ended by SIGKILL" in printed
+
+
+def test_where_nothing_can_be_measured_the_exit_code_is_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    nothing = Links(left_out={"host to device, pinned memory": "needs 1 CUDA device, here are 0"})
+    monkeypatch.setattr("paracosm.profiling.links.measure_links", lambda *_, **__: nothing)
+    assert main(["measure", "link", "--kinds", "host-to-device"]) == 1
+    assert capsys.readouterr().out == (
+        "nothing was measured\n\n"
+        "left out (needs 1 CUDA device, here are 0): host to device, pinned memory\n"
+    )
+
+
+def test_a_cluster_file_that_cannot_be_written_is_refused_before_anything_is_measured(
+    pretended: list[LinkSettings], tmp_path: Path, capsys: Capture
+) -> None:
+    assert main(["measure", "link", "--cluster-file", str(tmp_path), "--force"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert pretended == []
+
+
+def test_what_was_measured_is_printed_even_if_no_cluster_file_can_be_made_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    time = spread_of([1e-3])
+    copy = Links([LinkTiming("host copy", "uni-direct", 1000, 1, HERE, time)], interrupted=True)
+    monkeypatch.setattr("paracosm.profiling.links.measure_links", lambda *_, **__: copy)
+    path = tmp_path / "node.yaml"
+    assert main(["measure", "link", "--cluster-file", str(path)]) == 2
+    printed = capsys.readouterr()
+    assert "host copy, uni-direct" in printed.out
+    assert "no link between processes was measured" in printed.err
+    assert not path.exists()

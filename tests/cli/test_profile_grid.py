@@ -56,6 +56,8 @@ def test_a_person_reads_what_was_left_out(tmp_path: Path, capsys: Capture) -> No
         (["--ops", "relu", "--dtype", "int8"], 'unknown dtype "int8"'),
         (["--ops", "relu", "--values", "1"], "at least 2 values"),
         (["--ops", "relu", "--limit", "1B"], "no point of the design is within --limit"),
+        (["--ops", "relu", "--limit", "big"], '--limit: cannot read "big" as a size'),
+        (["--ops", "relu", "--budget", "soon"], '--budget: cannot read "soon" as a duration'),
         (["--ops", "relu", "--json", "--quiet"], "give one of them"),
     ],
 )

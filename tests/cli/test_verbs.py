@@ -34,6 +34,12 @@ def test_every_verb_has_a_help(verb: str, capsys: Capture) -> None:
     assert f"Usage: paracosm {verb} " in capsys.readouterr().out
 
 
+def test_help_shows_defaults_in_brackets(capsys: Capture) -> None:
+    assert main(["predict", "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"[{default}]" in printed for default in ("64", "sgd", "cold", "profiles.db"))
+
+
 def test_a_verb_of_two_words_is_found_and_named_in_the_help_of_the_first(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from paracosm.cli.db_tables import grid, printer
 from paracosm.cli.options import Json, Quiet
+from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError
 from paracosm.profiling.database import Added, describe, replacing
 from paracosm.profiling.database import merge as merge_files

@@ -11,7 +11,21 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from paracosm.cli.options import Quiet
+from paracosm.cli.capture_flags import (
+    BATCH,
+    Batch,
+    Classes,
+    Device,
+    Dropout,
+    Dtype,
+    Foreach,
+    Optimizer,
+    Shape,
+    Train,
+    sizes,
+)
+from paracosm.cli.options import Json, Quiet
+from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError
 from paracosm.study.plain import to_json
 from paracosm.units import format_duration, format_size
@@ -23,27 +37,14 @@ def capture(
     model: Annotated[
         str, typer.Argument(help="built-in model, or package.module:factory of your own")
     ],
-    batch: Annotated[int, typer.Option(help="examples of this rank")] = 1,
-    shape: Annotated[
-        str | None,
-        typer.Option(help="of one example: 3x32x32, or a number of tokens [the model's own]"),
-    ] = None,
-    classes: Annotated[
-        int | None, typer.Option(help="to tell apart [1000; 10 for images below 64 pixels]")
-    ] = None,
-    dtype: Annotated[
-        str, typer.Option(help="of parameters and activations: float32, bfloat16, ...")
-    ] = "float32",
-    optimizer: Annotated[str, typer.Option(help="sgd, momentum, adam, adamw, none")] = "sgd",
-    foreach: Annotated[
-        bool, typer.Option("--foreach/--no-foreach", help="update all parameters in one op")
-    ] = False,
-    dropout: Annotated[
-        bool, typer.Option("--dropout/--no-dropout", help="train with the model's dropout")
-    ] = False,
-    train: Annotated[
-        bool, typer.Option("--train/--no-train", help="a training step, or a forward pass alone")
-    ] = True,
+    batch: Batch = BATCH,
+    shape: Shape = None,
+    classes: Classes = None,
+    dtype: Dtype = "float32",
+    optimizer: Optimizer = "sgd",
+    foreach: Foreach = False,
+    dropout: Dropout = False,
+    train: Train = True,
     ranks: Annotated[int, typer.Option(help="of the job; the graph is that of rank 0")] = 1,
     parallel: Annotated[
         str, typer.Option(help="how ranks share the model: none, fsdp2, tensor, fsdp2+tensor")
@@ -51,12 +52,10 @@ def capture(
     tensor_ranks: Annotated[
         int, typer.Option(help="ranks that split a layer, with fsdp2+tensor")
     ] = 1,
-    device: Annotated[str, typer.Option(help="cpu, or cuda where PyTorch has it")] = "cpu",
+    device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="graph file to write")] = None,
     force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="print the summary as JSON, and nothing else")
-    ] = False,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Capture a model's training step, op by op, without computing or allocating anything.
@@ -80,7 +79,7 @@ def capture(
     options = CaptureOptions(
         model=model,
         batch=batch,
-        shape=_sizes(shape),
+        shape=sizes(shape),
         classes=classes,
         dtype=dtype,
         optimizer=optimizer,
@@ -105,15 +104,6 @@ def capture(
     return 0
 
 
-def _sizes(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(int(size) for size in text.lower().split("x"))
-    except ValueError:
-        raise InputError(f'--shape: write sizes such as 3x32x32, not "{text}"') from None
-
-
 def _working(what: str, hidden: bool) -> contextlib.AbstractContextManager[Any]:
     """Show on a terminal that something goes on; nobody knows how many ops there will be."""
     console = Console(stderr=True)
@@ -121,7 +111,7 @@ def _working(what: str, hidden: bool) -> contextlib.AbstractContextManager[Any]:
 
 
 def _show(what: str, summary: Mapping[str, Any], out: Path | None) -> None:
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    say = printer()
     held = {kind: format_size(size) for kind, size in summary["resident"].items() if size}
     facts = {
         "nodes": f"{summary['nodes']:,}, {summary['distinct_ops']:,} distinct ops",
@@ -132,11 +122,10 @@ def _show(what: str, summary: Mapping[str, Any], out: Path | None) -> None:
         "peak memory": format_size(summary["peak_memory"] or 0),
         "captured in": format_duration(summary["wall_time"]),
     }
-    console.print(what)
-    for name, text in facts.items():
-        console.print(f"  {name:<17}{text}")
+    say(what)
+    say(grid([("", ""), *facts.items()]))
     if out is not None:
-        console.print(str(out))
+        say(str(out))
 
 
 def _counts(parts: Mapping[str, Mapping[str, int]]) -> str:

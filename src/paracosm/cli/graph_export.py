@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError
+from paracosm.study.plain import to_json
 
 __all__ = ["export"]
 
@@ -16,7 +18,8 @@ def export(
     graph: Annotated[Path, typer.Argument(help="a graph file")],
     out: Annotated[Path, typer.Option(help="Chakra trace to write: .et (protobuf) or .json")],
     force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="print nothing but errors")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> int:
     """Write a graph as an MLCommons Chakra execution trace; importing it gives the same graph.
 
@@ -25,9 +28,14 @@ def export(
     from paracosm.graphs import load_graph
     from paracosm.graphs.chakra import write_chakra
 
+    if json and quiet:
+        raise InputError("--json prints and --quiet does not: give one of them")
     if out.exists() and not force:
         raise InputError(f"{out} exists: --force replaces it")
-    write_chakra(load_graph(graph), out)
-    if not quiet:
-        typer.echo(out)
+    found = load_graph(graph)
+    write_chakra(found, out)
+    if json:
+        typer.echo(to_json({"file": out, "nodes": len(found)}), nl=False)
+    elif not quiet:
+        typer.echo(f"{out}: {len(found):,} nodes")
     return 0

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError
+from paracosm.study.plain import to_json
 
 if TYPE_CHECKING:
     from paracosm.graphs import Graph
@@ -26,20 +28,26 @@ def import_(
         bool, typer.Option("--data-only", help="leave out control dependencies")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="print nothing but errors")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> int:
     """Read an MLCommons Chakra execution trace and write it as a graph.
 
-    Example: paracosm graph import gpt.et --out gpt.graph
+    Example: paracosm graph import gpt.et --out again.graph
     """
     from paracosm.graphs import save_graph
     from paracosm.graphs.chakra import read_chakra
+    from paracosm.graphs.summary import summarize
 
+    if json and quiet:
+        raise InputError("--json prints and --quiet does not: give one of them")
     if out.exists() and not force:
         raise InputError(f"{out} exists: --force replaces it")
     graph = read_chakra(trace, drop_missing, data_only)
     save_graph(graph, out)
-    if not quiet:
+    if json:
+        typer.echo(to_json({"file": out, **summarize(graph)}), nl=False)
+    elif not quiet:
         typer.echo(f"{out}: {', '.join(_said(graph))}")
     return 0
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from paracosm.cli.options import Json
+from paracosm.cli.tables import grid, printer
 from paracosm.study.plain import to_json
 from paracosm.units import format_duration, format_size
 
@@ -19,9 +19,7 @@ __all__ = ["show"]
 def show(
     graph: Annotated[Path, typer.Argument(help="a graph file")],
     ops: Annotated[int, typer.Option(min=0, help="how many ops to list in each table")] = 10,
-    json: Annotated[
-        bool, typer.Option("--json", help="print the summary as JSON, and nothing else")
-    ] = False,
+    json: Json = False,
 ) -> int:
     """Show a graph: its nodes, work and memory, by phase and by op.
 
@@ -39,32 +37,32 @@ def show(
 
 
 def _show(summary: Mapping[str, Any], ops: int) -> None:
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-    width = max(console.width - _NUMBERS, _NUMBERS)
-    facts = Table.grid(padding=(0, 2))
-    for label, text in _facts(summary).items():
-        facts.add_row(label, text)
-    console.print(facts)
-    console.print()
-    sums = [
+    say = printer()
+    say(grid([("", ""), *_facts(summary).items()]))
+    sums = (
         (word, *_work(summary[kind][word]))
         for kind in ("phases", "resources")
         for word in summary[kind]
-    ]
-    head = ("nodes", "flops", "bytes")
-    console.print(_table(("phase, resource", *head), sums, width))
+    )
+    say()
+    say(grid([("phase, resource", *_WORK), *sums]))
     names = list(summary["ops"].items())
     if not ops or not names:
         return
-    by_name = [
+    by_name = (
         (name, f"{entry['nodes']:,}", f"{entry['distinct']:,}", *_work(entry)[1:])
         for name, entry in names[:ops]
-    ]
-    console.print(_table(("op", "nodes", "distinct", "flops", "bytes"), by_name, width))
+    )
+    say()
+    say(grid([("op", ">nodes", ">distinct", *_WORK[1:]), *by_name]))
     if len(names) > ops:
-        console.print(f"and {len(names) - ops:,} more op names (--ops N shows N)\n")
-    largest = [(_call(entry), *_work(entry)) for entry in summary["largest_ops"]]
-    console.print(_table(("largest ops, each call", *head), largest, width))
+        say(f"and {len(names) - ops:,} more op names (--ops N shows N)")
+    largest = ((_call(entry), *_work(entry)) for entry in summary["largest_ops"])
+    say()
+    say(grid([("largest ops, each call", *_WORK), *largest]))
+
+
+_WORK = (">nodes", ">flops", ">bytes")
 
 
 def _facts(summary: Mapping[str, Any]) -> dict[str, str]:
@@ -102,27 +100,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None else str(value)
-
-
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
-    for column, header in enumerate(headers):
-        table.add_column(header, justify="right" if column else "left", no_wrap=True)
-    for first, *others in rows:
-        table.add_row(_short(first, width), *others)
-    table.add_row()
-    return table
-
-
-_NUMBERS = 40
-"""Letters of a line that the other columns take."""
-
-
-def _short(text: str, width: int) -> str:
-    """Return a text without its middle where it is long: kernels differ at both ends."""
-    if len(text) <= width:
-        return text
-    return f"{text[: width // 2]}...{text[len(text) - width + width // 2 + 3 :]}"
 
 
 def _work(entry: Mapping[str, int]) -> tuple[str, str, str]:

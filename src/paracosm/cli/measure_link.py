@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paracosm.cli.capture_flags import duration, named
 from paracosm.cli.options import Json, Quiet
 from paracosm.cli.progress import progress_bar
+from paracosm.cli.tables import printer
 from paracosm.errors import InputError, unknown
 from paracosm.study.plain import to_json
-from paracosm.units import format_bandwidth, format_duration, parse_duration, parse_size
+from paracosm.units import format_bandwidth, format_duration, parse_size
 
 if TYPE_CHECKING:
     from paracosm.profiling.links import Links, LinkSettings, Row
@@ -30,16 +34,16 @@ def link(
         typer.Option(
             help="what to measure, from host-copy, shared-memory, host-to-device, device-to-host, "
             "device-to-device, send-recv, all-reduce, all-gather, reduce-scatter, broadcast "
-            "[all but the last three]",
+            "(all but the last three)",
             show_default=False,
         ),
     ] = None,
     sizes: Annotated[
         str | None,
-        typer.Option(help="of messages [1KiB,4KiB,... to 64MiB]", show_default=False),
+        typer.Option(help="of messages (1KiB,4KiB,... to 64MiB)", show_default=False),
     ] = None,
     ranks: Annotated[str, typer.Option(help="processes that collectives run between")] = "2,4",
-    seconds: Annotated[str, typer.Option(help="at most for each size of each kind")] = "0.5",
+    seconds: Annotated[str, typer.Option(help="at most for each size of each kind")] = "0.5s",
     precision: Annotated[
         float, typer.Option(help="relative standard error that is good enough")
     ] = 0.01,
@@ -57,7 +61,7 @@ def link(
 ) -> int:
     """Measure copies, and messages and collectives between processes, on this machine.
 
-    Example: paracosm measure link --kinds host-copy,all-reduce --sizes 1KiB,1MiB --ranks 2
+    Example: paracosm measure link --kinds host-copy,send-recv --sizes 1KiB,1MiB
     """
     from paracosm.profiling.links import USUAL, LinkSettings, measure_links, rows
 
@@ -67,21 +71,23 @@ def link(
         kinds=USUAL if kinds is None else _kinds(kinds),
         sizes=LinkSettings().sizes if sizes is None else _sizes(sizes),
         ranks=_ranks(ranks),
-        seconds=parse_duration(seconds),
+        seconds=duration("--seconds", seconds),
         precision=precision,
-        timeout=parse_duration(timeout),
+        timeout=duration("--timeout", timeout),
     )
     _check_cluster_file(cluster_file, settings, force)
     with progress_bar(None, hidden=json or quiet, unit="sizes") as shown:
         measured = _measure(db, settings, measure_links, lambda done, _: shown(done, None))
     table = rows(measured.timings)
-    if cluster_file is not None:
-        _write_cluster_file(cluster_file, table, workers, servers)
     if json:
         typer.echo(to_json(_summary(measured, table)), nl=False)
     elif not quiet:
-        _show(measured, table, db, cluster_file)
-    return 1 if measured.failed or measured.interrupted else 0
+        _show(measured, table, db)
+    if cluster_file is not None:  # last: what was measured is printed even if this fails
+        _write_cluster_file(cluster_file, table, workers, servers)
+        if not (json or quiet):
+            typer.echo(cluster_file)
+    return 0 if _status(measured) == "done" else 1
 
 
 def _measure(db: Path | None, settings: LinkSettings, measure: Any, progress: Any) -> Links:
@@ -112,7 +118,8 @@ def _hyphened(kind: str) -> str:
 
 
 def _sizes(text: str) -> list[int]:
-    found = sorted({int(parse_size(size.strip())) for size in text.split(",") if size.strip()})
+    parts = (size.strip() for size in text.split(",") if size.strip())
+    found = sorted({int(named("--sizes", parse_size, part)) for part in parts})
     if found and found[0] < 1:
         raise InputError("--sizes: a message has at least one byte")
     return found
@@ -122,7 +129,7 @@ def _ranks(text: str) -> list[int]:
     try:
         return sorted({int(number) for number in text.split(",")})
     except ValueError:
-        raise InputError(f"--ranks: write numbers such as 2,4, not {text}") from None
+        raise InputError(f'--ranks: write numbers such as 2,4, not "{text}"') from None
 
 
 def _check_cluster_file(path: Path | None, settings: LinkSettings, force: bool) -> None:
@@ -141,6 +148,8 @@ def _check_cluster_file(path: Path | None, settings: LinkSettings, force: bool) 
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"{path}: cannot be written: see the permissions of its folder")
 
 
 def _best(table: Sequence[Row]) -> Row | None:
@@ -166,7 +175,10 @@ def _write_cluster_file(path: Path, table: Sequence[Row], workers: int, servers:
         f"# Measured: {row.kind}, {row.scenario}; the line misses its times by "
         f"{row.link.error:.0%} in the mean, {row.link.worst:.0%} at most.\n"
     )
-    path.write_text(head + yaml.safe_dump(content, sort_keys=False))
+    try:
+        path.write_text(head + yaml.safe_dump(content, sort_keys=False))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _link(row: Row) -> dict[str, str]:
@@ -180,7 +192,7 @@ def _link(row: Row) -> dict[str, str]:
 def _summary(measured: Links, table: Sequence[Row]) -> dict[str, Any]:
     return {
         "status": _status(measured),
-        "environments": sorted({timing.environment.to_json() for timing in measured.timings}),
+        "environments": [asdict(each) for each in {t.environment: None for t in measured.timings}],
         "scenarios": [
             {
                 "kind": row.kind,
@@ -204,22 +216,26 @@ def _line(line: Any) -> dict[str, float]:
 
 
 def _status(measured: Links) -> str:
-    return "interrupted" if measured.interrupted else "failed" if measured.failed else "done"
+    if measured.interrupted:
+        return "interrupted"
+    return "failed" if measured.failed or not measured.timings else "done"
 
 
-def _show(measured: Links, table: Sequence[Row], db: Path | None, cluster: Path | None) -> None:
+def _show(measured: Links, table: Sequence[Row], db: Path | None) -> None:
     from paracosm.profiling.links import write_table
 
-    typer.echo(write_table(table))
+    say = printer()
+    say(write_table(table))
     reasons: dict[str, list[str]] = {}
     for scenario, why in measured.left_out.items():
         reasons.setdefault(why, []).append(scenario)
+    if measured.left_out or measured.failed:
+        say()
     for why, which in reasons.items():
-        typer.echo(f"\nleft out ({why}): {'; '.join(which)}")
+        say(f"left out ({why}): {'; '.join(which)}")
     for scenario, why in measured.failed.items():
-        typer.echo(f"\nfailed: {scenario}: {why}")
+        say(f"failed: {scenario}: {why}", style="red")
     if measured.interrupted:
-        typer.echo("\nInterrupted: this is what was measured until then.")
-    for path in (db, cluster):
-        if path is not None:
-            typer.echo(f"\n{path}")
+        say("Interrupted: this is what was measured until then.")
+    if db is not None:
+        say(str(db))

@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from rich.markup import escape
 
 __all__ = ["Force", "Jobs", "Json", "Out", "Quiet", "Seed", "StudyFile", "with_fields_of"]
 
@@ -62,7 +63,7 @@ def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
     shown = f" [{default}]" if default is not None and not switch else ""
     option = typer.Option(
         f"--{name.replace('_', '-')}" + (f"/--no-{name.replace('_', '-')}" if switch else ""),
-        help=f"{field.description}{shown}",
+        help=escape(f"{field.description}{shown}"),  # the terminal's help reads [sgd] as markup
         show_default=False,
         metavar=None if switch else _metavar(field),
     )

@@ -25,7 +25,6 @@ def predict(
 ) -> int:
     """Predict the iteration time, throughput and memory of a model that was never run.
 
-    Example: paracosm predict --model resnet152 --batch 64 --shape 3x32x32 --db profiles.db
-    --out runs/resnet152
+    Example: paracosm predict --model resnet34 --shape 3x32x32 --out runs/resnet34
     """
     return carry_out("predict", study, arguments, seed, out, force, jobs, json, quiet)

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
+from paracosm.cli.capture_flags import (
+    DATABASE,
+    Budget,
+    Database,
+    Device,
+    Precision,
+    Threads,
+    duration,
+    named,
+)
 from paracosm.cli.options import Json, Quiet
 from paracosm.cli.progress import progress_bar
+from paracosm.cli.tables import printer
 from paracosm.errors import InputError
 from paracosm.study.plain import to_json
-from paracosm.units import parse_duration, parse_number, parse_size
+from paracosm.units import parse_number, parse_size
 
 if TYPE_CHECKING:
     from paracosm.profiling.designs import Design, Family
@@ -26,7 +37,7 @@ _SHOWN = 10  # refused ops
 
 def grid(
     ops: Annotated[str, typer.Option(help="families of ops, such as convolution,addmm; or all")],
-    db: Annotated[Path, typer.Option(help="profile database to add to; made if it is not there")],
+    db: Database = DATABASE,
     design: Annotated[
         str,
         typer.Option(
@@ -37,24 +48,22 @@ def grid(
         int, typer.Option(help="of each argument in the paper's grid; the others are as large")
     ] = 16,
     batch: Annotated[
-        int | None, typer.Option(help="the only batch size [many]", show_default=False)
+        int | None, typer.Option(help="the only batch size (many)", show_default=False)
     ] = None,
     dtype: Annotated[str, typer.Option(help="of floating-point tensors")] = "float32",
     limit: Annotated[str, typer.Option(help="memory that one op may read and write")] = "512MB",
     flops: Annotated[str, typer.Option(help="floating-point operations of one op")] = "2e10",
-    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
-    threads: Annotated[int, typer.Option(min=1, help="of one op, on the CPU")] = 1,
-    precision: Annotated[
-        float, typer.Option(help="relative standard error of the median at which an op is done")
-    ] = 0.01,
-    budget: Annotated[str, typer.Option(help="time for it all, such as 2min")] = "2min",
+    device: Device = "cpu",
+    threads: Threads = 1,
+    precision: Precision = 0.01,
+    budget: Budget = "2min",
     seed: Annotated[int, typer.Option(min=0, help="what is drawn, order of ops")] = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Time families of ops at the shapes of a sampling design.
 
-    Example: paracosm profile grid --ops addmm,relu --values 4 --budget 10s --db profiles.db
+    Example: paracosm profile grid --ops addmm,relu --values 4 --budget 10s
     """
     from paracosm.profiling.database import ProfileDatabase
     from paracosm.profiling.designs import Limits
@@ -64,15 +73,20 @@ def grid(
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
     families = _families(ops, batch)
-    limits = Limits(parse_size(limit), parse_number(flops))
+    limits = Limits(
+        named("--limit", parse_size, limit),
+        named("--flops", parse_number, flops),
+    )
     settings = Settings(
         device=device,
         threads=threads,
         precision=precision,
-        budget=parse_duration(budget),
+        budget=duration("--budget", budget),
         seed=seed,
     )
     hidden = json or quiet
+    if db.exists():  # refused before anything is drawn
+        ProfileDatabase.open(db).close()
     with progress_bar(len(families), hidden, unit="families") as shown:
         made = make_design(
             design, families, values, seed, limits, dtype, lambda done, _: shown(done, None)
@@ -90,6 +104,8 @@ def grid(
             keep=database.add,
             progress=lambda done, _: shown(done, None),
         )
+    if measured.interrupted and not measured.timings:
+        raise typer.Abort("interrupted before anything was timed")
     if json:
         typer.echo(to_json(_summary(made, measured)), nl=False)
     elif not quiet:
@@ -114,7 +130,7 @@ def _summary(made: Design, measured: Profile) -> dict[str, Any]:
     timed = Counter(family_of[op] for op in {timing.op for timing in measured.timings})
     return {
         "status": "interrupted" if measured.interrupted else "done",
-        "environment": measured.environment.to_json(),
+        "environment": asdict(measured.environment),
         "design": made.name,
         "ops": len(made.ops),
         "timings": len(measured.timings),
@@ -128,21 +144,21 @@ def _summary(made: Design, measured: Profile) -> dict[str, Any]:
 
 
 def _show(made: Design, measured: Profile, db: Path) -> None:
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    say = printer()
     summary, here = _summary(made, measured), measured.environment
-    console.print(f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}")
-    console.print(
+    say(f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}")
+    say(
         f"design {made.name}: {len(made.ops):,} ops, {len(measured.timings):,} timings, "
         f"{measured.stable:.0%} with a standard error under 1 %"
     )
     for name, counts in summary["families"].items():
         beyond = f", {counts['left_out']} beyond the limits" if counts["left_out"] else ""
-        console.print(f"  {name}: {counts['timed']} of {counts['ops']}{beyond}")
+        say(f"  {name}: {counts['timed']} of {counts['ops']}{beyond}")
     refused = list(summary["refused"].items())
     for op, why in refused[:_SHOWN]:
-        console.print(f"not timed: {op[:100]}: {why[:200]}", style="red")
+        say(f"not timed: {op[:100]}: {why[:200]}", style="red")
     if len(refused) > _SHOWN:
-        console.print(f"and {len(refused) - _SHOWN} more (--json lists them)", style="red")
+        say(f"and {len(refused) - _SHOWN} more (--json lists them)", style="red")
     if measured.interrupted:
-        console.print("Interrupted: what was measured until then is in the database.")
-    console.print(str(db))
+        say("Interrupted: what was measured until then is in the database.")
+    say(str(db))

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from paracosm.cli.options import Quiet
+from paracosm.cli.capture_flags import (
+    BATCH,
+    DATABASE,
+    Batch,
+    Budget,
+    Classes,
+    Database,
+    Device,
+    Dropout,
+    Dtype,
+    Foreach,
+    Optimizer,
+    Precision,
+    Shape,
+    Threads,
+    Train,
+    duration,
+    sizes,
+)
+from paracosm.cli.options import Json, Quiet
 from paracosm.cli.progress import progress_bar
-from paracosm.errors import InputError
+from paracosm.cli.tables import grid, printer
+from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import PHASES
+from paracosm.profiling.samples import CACHES
 from paracosm.study.plain import to_json
-from paracosm.units import format_duration, parse_duration
+from paracosm.units import format_duration
 
 if TYPE_CHECKING:
     from paracosm.profiling.model import ModelProfile
@@ -30,46 +50,33 @@ def ops(
     model: Annotated[
         str, typer.Option(help="built-in model, or package.module:factory of your own")
     ],
-    db: Annotated[Path, typer.Option(help="profile database to add to; made if it is not there")],
-    batch: Annotated[int, typer.Option(help="examples in a batch")] = 64,
-    shape: Annotated[
-        str | None, typer.Option(help="of one example, such as 3x32x32 [the model's own]")
-    ] = None,
-    classes: Annotated[
-        int | None, typer.Option(help="classes of a model of images [1000, or 10 of small ones]")
-    ] = None,
-    dtype: Annotated[str, typer.Option(help="of parameters and activations")] = "float32",
-    optimizer: Annotated[str, typer.Option(help="sgd, momentum, adam, adamw or none")] = "sgd",
-    foreach: Annotated[
-        bool, typer.Option("--foreach/--no-foreach", help="update all parameters in one op")
-    ] = False,
-    dropout: Annotated[
-        bool, typer.Option("--dropout/--no-dropout", help="train with the model's dropout")
-    ] = False,
-    train: Annotated[
-        bool, typer.Option("--train/--no-train", help="a training step, or the forward pass alone")
-    ] = True,
-    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
-    threads: Annotated[int, typer.Option(min=1, help="of one op, on the CPU")] = 1,
+    db: Database = DATABASE,
+    batch: Batch = BATCH,
+    shape: Shape = None,
+    classes: Classes = None,
+    dtype: Dtype = "float32",
+    optimizer: Optimizer = "sgd",
+    foreach: Foreach = False,
+    dropout: Dropout = False,
+    train: Train = True,
+    device: Device = "cpu",
+    threads: Threads = 1,
     cache: Annotated[
         str, typer.Option(help="cold: data in memory, as in training; warm: the op again and again")
     ] = "cold,warm",
-    precision: Annotated[
-        float, typer.Option(help="relative standard error of the median at which an op is done")
-    ] = 0.01,
-    budget: Annotated[str, typer.Option(help="time for it all, such as 2min")] = "2min",
+    precision: Precision = 0.01,
+    budget: Budget = "2min",
     iterations: Annotated[
         bool,
         typer.Option("--iterations/--no-iterations", help="run real iterations between the ops"),
     ] = True,
     seed: Annotated[int, typer.Option(min=0, help="order of ops, values in tensors")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="print the summary as JSON")] = False,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Time every op of a model's training step: forward, backward, optimizer.
 
-    Example: paracosm profile ops --model resnet18 --batch 16 --shape 3x32x32 --db profiles.db
-    --budget 20s
+    Example: paracosm profile ops --model resnet18 --shape 3x32x32 --budget 20s
     """
     from paracosm.graphs.capture import CaptureOptions, capture
     from paracosm.profiling.database import ProfileDatabase
@@ -81,15 +88,15 @@ def ops(
     settings = Settings(
         device=device,
         threads=threads,
-        caches=tuple(name.strip() for name in cache.split(",")),
+        caches=_caches(cache),
         precision=precision,
-        budget=parse_duration(budget),
+        budget=duration("--budget", budget),
         seed=seed,
     )
     options = CaptureOptions(
         model=model,
         batch=batch,
-        shape=_shape(shape),
+        shape=sizes(shape),
         classes=classes,
         dtype=dtype,
         optimizer=optimizer,
@@ -98,18 +105,24 @@ def ops(
         train=train,
         device=device,
     )
-    with ProfileDatabase.open(db, create=True) as database:
-        graph = capture(options)
-        total = len(ops_to_profile(graph))
-        with progress_bar(total, hidden=json or quiet, unit="ops") as shown:
-            done = profile_model(
-                options,
-                settings,
-                database,
-                iterations,
-                progress=lambda finished, _total: shown(finished, None),
-                graph=graph,
-            )
+    if db.exists():  # refused before the capture; made after it, when there is something to keep
+        ProfileDatabase.open(db).close()
+    graph = capture(options)
+    total = len(ops_to_profile(graph))
+    with (
+        ProfileDatabase.open(db, create=True) as database,
+        progress_bar(total, hidden=json or quiet, unit="ops") as shown,
+    ):
+        done = profile_model(
+            options,
+            settings,
+            database,
+            iterations,
+            progress=lambda finished, _total: shown(finished, None),
+            graph=graph,
+        )
+    if done.profile.interrupted and not done.profile.timings:
+        raise typer.Abort("interrupted before anything was timed")
     summary = _summary(done)
     if json:
         typer.echo(to_json(summary), nl=False)
@@ -118,13 +131,13 @@ def ops(
     return 1 if done.profile.interrupted else 0
 
 
-def _shape(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(int(size) for size in text.lower().split("x"))
-    except ValueError:
-        raise InputError(f'--shape: write sizes such as 3x32x32, not "{text}"') from None
+def _caches(text: str) -> tuple[str, ...]:
+    """Read --cache, "cold,warm"."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names or ("",):
+        if name not in CACHES:
+            raise unknown("cache", name, CACHES)
+    return names
 
 
 def _summary(done: ModelProfile) -> dict[str, Any]:
@@ -156,7 +169,10 @@ def vars_of(environment: Any) -> dict[str, Any]:
     return {name: getattr(environment, name) for name in environment.__slots__}
 
 
-def _quantiles(samples: tuple[float, ...]) -> dict[str, float]:
+def _quantiles(samples: tuple[float, ...]) -> dict[str, float] | None:
+    """Return p10, median and p90; None of no samples."""
+    if not samples:
+        return None
     names = ("p10", "median", "p90")
     return dict(zip(names, np.percentile(samples, (10, 50, 90)).tolist(), strict=True))
 
@@ -193,51 +209,62 @@ def _by_op(done: ModelProfile) -> dict[str, dict[str, float]]:
 
 
 def _show(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> None:
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    say = printer()
     here, measured = done.profile.environment, done.profile
-    console.print(f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}")
-    console.print(
-        f"{summary['nodes']:,} nodes, {summary['distinct_ops']:,} distinct ops, "
-        f"{summary['timings']:,} timings, {summary['stable']:.0%} with a standard error under 1 %"
-    )
-    probe = summary["probe"]
-    spread = probe["p90"] / probe["p10"]
-    console.print(
-        f"speed probe: {format_duration(probe['median'])}, "
-        f"p90/p10 {spread:.2f}" + (" (a busy machine)" if spread > BUSY else "")
-    )
-    _show_sums(console, summary)
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for header in ("op", "nodes", "time", "share"):
-        table.add_column(header, justify="left" if header == "op" else "right")
+    say(f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}")
+    say(f"{summary['nodes']:,} nodes, {summary['distinct_ops']:,} distinct ops, {_sharp(summary)}")
+    if (probe := summary["probe"]) is not None:
+        spread = probe["p90"] / probe["p10"]
+        busy = " (a busy machine)" if spread > BUSY else ""
+        say(f"speed probe: {format_duration(probe['median'])}, p90/p10 {spread:.2f}{busy}")
+    for line in _sums(summary):
+        say(line)
     whole = sum(entry["time"] for entry in summary["by_op"].values()) or 1.0
-    for name, entry in list(summary["by_op"].items())[:SHOWN]:
-        time = entry["time"]
-        table.add_row(name, f"{entry['nodes']:,}", format_duration(time), f"{time / whole:.1%}")
-    console.print(table)
-    for op, why in list(summary["refused"].items())[:SHOWN]:
-        console.print(f"not timed: {op[:100]}: {why[:200]}", style="red")
+    rows = (
+        (
+            name,
+            f"{entry['nodes']:,}",
+            format_duration(entry["time"]),
+            f"{entry['time'] / whole:.1%}",
+        )
+        for name, entry in islice(summary["by_op"].items(), SHOWN)
+    )
+    say(grid([("op", ">nodes", ">time", ">share"), *rows]))
+    for op, why in islice(summary["refused"].items(), SHOWN):
+        say(f"not timed: {op[:100]}: {why[:200]}", style="red")
     if len(measured.refused) > SHOWN:
-        console.print(f"and {len(measured.refused) - SHOWN} more (--json lists them)", style="red")
+        say(f"and {len(measured.refused) - SHOWN} more (--json lists them)", style="red")
     if measured.interrupted:
-        console.print("Interrupted: what was measured until then is in the database.")
-    console.print(str(db))
+        say("Interrupted: what was measured until then is in the database.")
+    say(str(db))
 
 
 BUSY = 1.2
+SHARP = 0.5
 
 
-def _show_sums(console: Console, summary: Mapping[str, Any]) -> None:
-    """Print the real iteration and what its ops add up to."""
+def _sharp(summary: Mapping[str, Any]) -> str:
+    """Say how well the ops are known."""
+    if not summary["timings"]:
+        return "no timings"
+    stable = summary["stable"]
+    more = " (a larger --budget sharpens them)" if stable < SHARP else ""
+    return f"{summary['timings']:,} timings, {stable:.0%} with a standard error under 1 %{more}"
+
+
+def _sums(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines on the real iteration and what its ops add up to."""
     real, spread = summary["iteration_time"], summary["iteration_spread"]
     if real is not None:
-        console.print(
+        yield (
             f"measured iteration: {format_duration(real)} "
             f"({format_duration(spread['p10'])} to {format_duration(spread['p90'])}, "
             f"{summary['iterations']} of them)"
         )
     for cache, time in summary["sum_of_ops"].items():
+        missing = summary["untimed_nodes"][cache]
+        untimed = f" without {missing:,} nodes that were not timed" if missing else ""
         error = "" if real is None else f", {time / real - 1:+.1%}"
-        console.print(f"sum of {cache} ops: {format_duration(time)}{error}")
+        yield f"sum of {cache} ops: {format_duration(time)}{error}{untimed}"
     phases = ", ".join(f"{name} {format_duration(t)}" for name, t in summary["by_phase"].items())
-    console.print(f"by phase: {phases}")
+    yield f"by phase: {phases}"

@@ -5,13 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from paracosm.cli.tables import grid, printer
 from paracosm.report.figure import Figure
-from paracosm.report.table import Table as Text
 from paracosm.report.words import SUCCESSES, trouble, words_of
 from paracosm.study.plain import to_json
 
@@ -32,23 +29,23 @@ def show_summary(
     if json:
         sys.stdout.write(to_json(summary))
         return
-    console = _console()
-    words = words_of(kind)
-    table = Table.grid(padding=(0, 2))
-    table.add_row("status", str(summary["status"]))
+    say, words = printer(), words_of(kind)
+    facts = [("status", str(summary["status"]))]
     for label, write in words.FIGURES.items():
         if (text := write(summary)) is not None:
-            table.add_row(_small(label), text)
+            facts.append((_small(label), text))
     for what, how in (words.remarks(summary) | words.origins(summary)).items():
         if how not in said:
-            table.add_row(what, str(how))
-    console.print(table)
+            facts.append((what, str(how)))
+    say(grid([("", ""), *facts]))
     for part in words.tables(summary):
-        _print_table(part, console)
+        say()
+        # The title stands over the first column.
+        say(grid([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
     if (why := trouble(kind, summary["status"], summary)) is not None:
-        console.print(why, style="red", soft_wrap=True)
+        say(why, style="red")
     if out is not None:
-        console.print(f"report: {out / 'report.html'}", soft_wrap=True)
+        say(f"report: {out / 'report.html'}")
 
 
 def show_sweep(kind: str, rows: Sequence[Mapping[str, Any]], out: Path, json: bool) -> None:
@@ -56,39 +53,15 @@ def show_sweep(kind: str, rows: Sequence[Mapping[str, Any]], out: Path, json: bo
     if json:
         sys.stdout.write(to_json(rows))
         return
-    console = _console(width=None if sys.stdout.isatty() else _WIDTH)
-    table = Table(box=None, padding=(0, 2, 0, 0))
+    say = printer()
     columns = [*_varied(rows), *_figures(kind, rows)]
-    for header, _ in columns:
-        table.add_column(header, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(cell(row) for _, cell in columns))
-    console.print(table)
+    headers = [f">{header}" for header, _ in columns]
+    say(grid([headers, *([cell(row) for _, cell in columns] for row in rows)]))
     for row in rows:
         if (why := trouble(kind, row["status"], row)) is not None:
-            console.print(f"{row['point']}: {why}", style="red", soft_wrap=True)
-    console.print(f"report: {out / 'report.html'}", soft_wrap=True)
+            say(f"{row['point']}: {why}", style="red")
+    say(f"report: {out / 'report.html'}")
 
-
-def _print_table(part: Text, console: Console) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="")
-    for position, word in enumerate((part.title, *part.header[1:])):
-        side: Literal["left", "right"] = "right" if position else "left"
-        # Names may be cut, numbers may not.
-        width = max(len(row[position]) for row in part.rows) if position and part.rows else None
-        table.add_column(word, justify=side, no_wrap=True, min_width=width)
-    for row in part.rows:
-        table.add_row(*row)
-    console.print()
-    console.print(table)
-
-
-def _console(width: int | None = None) -> Console:
-    """Return a console that prints what it is given: a path may hold [brackets] or :colons:."""
-    return Console(width=width, highlight=False, markup=False, emoji=False)
-
-
-_WIDTH = 160  # of a line that no terminal has to show
 
 Column = tuple[str, Callable[[Mapping[str, Any]], str]]
 

@@ -113,7 +113,7 @@ def text_table(table: Table) -> str:
         f"<tr><th scope=row>{escape(first)}" + "".join(f"<td>{escape(text)}" for text in others)
         for first, *others in table.rows
     )
-    return f"<h3>{escape(table.title)}</h3>" + _table(head, rows, "numbers")
+    return f"<h3>{escape(table.title)}</h3>" + _table(head, rows, "texts")
 
 
 def _figure(chart: Chart) -> str:

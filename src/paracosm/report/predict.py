@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from paracosm.report.chart import Axis, Boxes, Chart, Curve, Dots, Floats
+from paracosm.report.compared_predictions import compared
 from paracosm.report.run import Run
 from paracosm.report.section import Section
+from paracosm.report.size_unit import size_unit
 from paracosm.report.thinning import extremes
 from paracosm.report.time_axis import time_unit
 from paracosm.units import format_duration
@@ -29,14 +31,14 @@ SOURCES = ("exact", "recorded", "interpolated", "estimated", "unknown")
 
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Return every section that the runs have data for."""
-    several = len(runs) > 1
     parts: list[tuple[str, list[Chart | None]]] = [
+        ("Predictions", compared(runs)),
         ("Where the time goes", [_bars(runs, "phase"), _bars(runs, "op"), _bars(runs, "place")]),
         ("How durations are known", [_coverage(runs)]),
         (
             "The iteration",
             [
-                *islice(filter(None, (_timeline(run, several) for run in runs)), TIMELINES),
+                *_timelines(runs),
                 _memory(runs),
             ],
         ),
@@ -129,6 +131,16 @@ def _coverage(runs: Sequence[Run]) -> Chart | None:
     )
 
 
+def _timelines(runs: Sequence[Run]) -> list[Chart]:
+    """Return the timelines of the first runs; the last one says if there are more."""
+    charts = list(filter(None, (_timeline(run, len(runs) > 1) for run in runs)))
+    shown = charts[:TIMELINES]
+    if len(charts) > TIMELINES:
+        more = f"{len(charts) - TIMELINES} more runs have a timeline in their own report."
+        shown[-1] = replace(shown[-1], caption=f"{shown[-1].caption} {more}".strip())
+    return shown
+
+
 def _timeline(run: Run, of_several: bool) -> Chart | None:
     """Return every span of the iteration by lane, coloured by phase."""
     if run.timeline is None or not run.numbers.get("phases"):
@@ -191,17 +203,18 @@ def _memory(runs: Sequence[Run]) -> Chart | None:
         return None
     longest = max(float(times[-1]) for times, _ in curves.values())
     factor, unit = time_unit(longest)
+    share, size = size_unit(max(float(held.max()) for _, held in curves.values()))
     marks = []
     for run in runs:
         if run.index in curves:
             times, held = curves[run.index]
             kept = extremes(held)
-            marks.append(Curve(times[kept] * factor, held[kept] / 2**30, run.index, "memory"))
+            marks.append(Curve(times[kept] * factor, held[kept] * share, run.index, "memory"))
     return Chart(
         name="memory",
         title="Memory over the iteration",
         x=Axis(f"time ({unit})"),
-        y=Axis("memory (GiB)"),
+        y=Axis(f"memory ({size})"),
         marks=tuple(marks),
         wide=True,
     )

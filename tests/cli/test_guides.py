@@ -1,0 +1,68 @@
+"""The guides to profiling and prediction: their programs run, and their flags are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from paracosm.cli.verbs import VERBS, _command
+
+DOCS = Path(__file__).parents[2] / "docs"
+GUIDES = (
+    "profiling",
+    "prediction",
+    "graph",
+    "graph-capture",
+    "profile-database",
+    "op-grids",
+    "measuring-links",
+)
+
+
+def flags_of(*verbs: str) -> set[str]:
+    return {
+        flag
+        for verb in verbs
+        for parameter in _command(verb).params
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+    }
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_flag_of_a_guide_is_one_of_the_program(guide: str) -> None:
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", (DOCS / f"{guide}.md").read_text()))
+    assert named
+    assert named <= flags_of(*VERBS)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_command_of_a_guide_has_flags_of_its_verb(guide: str) -> None:
+    commands = re.findall(r"^ *paracosm ([^#\n]+)", (DOCS / f"{guide}.md").read_text(), re.M)
+    for command in commands:
+        words = command.split()
+        verb = next(v for v in (" ".join(words[:2]), words[0]) if v in VERBS)
+        used = {word for word in words if word.startswith("--")}
+        assert used <= flags_of(verb), command
+
+
+@pytest.mark.parametrize(
+    ("guide", "printed"),
+    [
+        ("prediction", "0.017 1882\nLaunching: "),
+        ("graph", "[23040 25600 25600]\n"),
+        ("graph-capture", "103 "),
+    ],
+)
+def test_the_program_of_a_guide_prints_what_the_guide_says(
+    guide: str,
+    printed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", (DOCS / f"{guide}.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
+    assert capsys.readouterr().out.startswith(printed)

@@ -1,0 +1,227 @@
+"""What stands on the page of a prediction, and on the terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+from paracosm.cli.show import show_summary
+from paracosm.report import write_images, write_report
+from paracosm.study.run_folder import RunFolder
+from paracosm.timeline import Timeline
+
+FIGURES = [
+    *("time_by_phase", "time_by_op", "time_by_place"),
+    *("coverage", "iteration", "memory"),
+]
+SUMMARY: dict[str, Any] = {
+    "status": "done",
+    "model": "resnet50",
+    "batch": 64,
+    "iteration_time": 1.2,
+    "interval": {"low": 1.1, "high": 1.35},
+    "examples_per_second": 53.3333,
+    "breakdown": {
+        "phase": {"forward": 0.4, "backward": 0.8},
+        "op": {f"aten.op{i}.default": 0.3 / 2**i for i in range(12)},
+        "place": {"layer1.0": 0.9, "elsewhere": 0.3},
+        "lane": {"host": 1.2},
+    },
+    "phases": {"forward": {"begin": 0.0, "end": 0.4}, "backward": {"begin": 0.4, "end": 1.2}},
+    "peak_memory": 3 * 2**30,
+    "bottleneck": "Computing: aten.op0.default takes 50% of the ops' time.",
+    "coverage": {"exact": 0.75, "estimated": 0.24999, "unknown": 0.00001},
+    "baselines": {"roofline": 0.6, "sum of durations": 1.2},
+    "measured": {
+        "iteration_time": 1.25,
+        "p10": 1.2,
+        "p90": 1.4,
+        "error": -0.04,
+        "slower": 0.03,
+        "baseline_errors": {"roofline": -0.52, "sum of durations": -0.04},
+    },
+    "environment": "Old Chip, torch 2.13.0",
+    "differences": "not this machine",
+    "untimed": ["aten.view.default"],
+    "profiled": 2,
+    "not_profiled": {"aten.odd.default": "needs a friend"},
+    "durations": {"exact": "measured, data cold"},
+}
+COMPARISON = {
+    "device": "GPU",
+    "model": "gpt",
+    "measured": {"both": 0.1},
+    "predicted": {"both": 0.099},
+    "error": -0.01,
+    "serial_error": 0.2,
+}
+
+
+def make_prediction(path: Path, **changed: Any) -> RunFolder:
+    run = RunFolder.create(path, {"seed": 0, "predict": {"model": "resnet50"}})
+    timeline = Timeline()
+    for begin, name in ((0.0, "aten.op0.default"), (0.4, "aten.op1.default")):
+        timeline.span("device", "compute", name, begin, begin + 0.4)
+        timeline.counter("device", "memory", begin, 2**30 * (1 + 5 * begin))
+    run.finish({**SUMMARY, **changed}, timeline)
+    return run
+
+
+def page_of(tmp_path: Path, *runs: RunFolder) -> str:
+    write_report([RunFolder.open(run.path) for run in runs], tmp_path / "report.html")
+    html = (tmp_path / "report.html").read_text()
+    return re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
+
+
+def figures_of(html: str) -> dict[str, Any]:
+    found = re.search(r'id="figures-data">(.*?)</script>', html, re.DOTALL)
+    return json.loads(found[1]) if found else {}
+
+
+def text_of(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", html.split("<script")[0]).split())
+
+
+def test_key_numbers_remarks_and_tables(tmp_path: Path) -> None:
+    text = text_of(page_of(tmp_path, make_prediction(tmp_path / "run")))
+    assert "resnet50, batch 64 predict · Old Chip, torch 2.13.0 · seed 0" in text
+    assert "Iteration time 1.2 s" in text
+    assert "Interval 1.1 s to 1.35 s" in text
+    assert "Measured 1.25 s (1.2 s to 1.4 s)" in text
+    assert "Error -4.0%" in text
+    assert "Examples/s 53.3" in text
+    assert "Peak memory 3.221 GB" in text
+    assert "Coverage 75.0% exact, 25.0% estimated, &lt;0.1% unknown" in text
+    assert "bottleneck Computing: aten.op0.default takes 50%" in text
+    assert "baselines roofline 600 ms (-52.0%) " in text
+    assert "machine +3.0% time for the same work" in text
+    assert "profiled now 2 ops, added to the database; not aten.odd.default: needs a friend" in text
+    assert "timings of Old Chip, torch 2.13.0 (not this machine)" in text
+    assert "not timed aten.view.default: the host&#x27;s alone" in text
+    assert "exact measured, data cold" in text
+    assert "Time by phase phase time share forward 400 ms 33.3% backward 800 ms 66.7%" in text
+    assert "2 others 439.5 us 0.1%" in text  # 0.3 s / 2^10 and / 2^11
+    assert "Time by place place time share layer1.0 900 ms 75.0% elsewhere 300 ms 25.0%" in text
+
+
+def test_all_figures_are_there_and_valid_for_plotly(tmp_path: Path) -> None:
+    figures = figures_of(page_of(tmp_path, make_prediction(tmp_path / "run")))
+    assert list(figures) == FIGURES
+    for figure in figures.values():
+        go.Figure(figure)  # raises for any property that Plotly does not know
+
+
+def test_bars_are_as_long_as_the_times(tmp_path: Path) -> None:
+    figures = figures_of(page_of(tmp_path, make_prediction(tmp_path / "run")))
+    (bars,) = figures["time_by_phase"]["data"]
+    assert bars["x"] == [400, 800]
+    assert figures["time_by_phase"]["layout"]["yaxis"]["ticktext"] == ["forward", "backward"]
+    shares = {each["meta"]["series"]: each["x"] for each in figures["coverage"]["data"]}
+    assert shares["exact"] == [0.75]
+    assert shares["estimated"] == [pytest.approx(0.25, abs=1e-4)]
+
+
+def test_the_iteration_is_drawn_by_phase_and_its_memory_over_time(tmp_path: Path) -> None:
+    figures = figures_of(page_of(tmp_path, make_prediction(tmp_path / "run")))
+    boxes = {each["meta"]["series"]: each for each in figures["iteration"]["data"]}
+    assert boxes["forward"]["base"] == [0.0]
+    assert boxes["backward"]["base"] == [pytest.approx(400)]
+    (curve,) = figures["memory"]["data"]
+    assert curve["y"] == pytest.approx([1.073741824, 3.221225472], rel=1e-5)
+    assert figures["memory"]["layout"]["yaxis"]["title"]["text"] == "memory (GB)"
+
+
+def test_several_predictions_share_the_charts(tmp_path: Path) -> None:
+    runs = [make_prediction(tmp_path / f"run{n}", batch=n) for n in (1, 2)]
+    figures = figures_of(page_of(tmp_path, *runs))
+    assert [each["meta"]["run"] for each in figures["time_by_op"]["data"]] == [0, 1]
+    assert {"iteration_1", "iteration_2"} <= set(figures)
+
+
+def test_several_predictions_are_compared_by_time_throughput_and_memory(tmp_path: Path) -> None:
+    runs = [
+        make_prediction(tmp_path / "run1", batch=32, examples_per_second=10.0, measured=None),
+        make_prediction(tmp_path / "run2", batch=64, interval={"low": 1.1, "high": 1e6}),
+    ]
+    figures = figures_of(page_of(tmp_path, *runs))
+    traces = figures["iteration_time"]["data"]
+    found = {(each["meta"]["run"], each["meta"]["series"]): each for each in traces}
+    assert found[0, "predicted"]["x"] == found[1, "predicted"]["x"] == [1.2]
+    assert found[1, "measured"]["x"] == [1.25]
+    assert (0, "measured") not in found
+    assert found[0, "interval"]["base"] == [1.1]
+    assert found[0, "interval"]["x"] == [pytest.approx(0.25)]
+    # An interval that says nothing does not hide the others.
+    assert figures["iteration_time"]["layout"]["xaxis"]["range"][1] < 3
+    points = figures["throughput"]["data"]
+    assert [(each["x"], each["y"]) for each in points] == [([32], [10]), ([64], [53.3333])]
+    assert [each["y"] for each in figures["peak_memory"]["data"]] == [[3.22123], [3.22123]]
+
+
+def test_of_many_predictions_the_page_says_how_many_timelines_it_leaves_out(
+    tmp_path: Path,
+) -> None:
+    runs = [make_prediction(tmp_path / f"run{n}", batch=n) for n in range(1, 6)]
+    html = page_of(tmp_path, *runs)
+    assert "iteration_4" not in figures_of(html)
+    assert "2 more runs have a timeline in their own report." in text_of(html)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"differences": ""}, True),
+        ({}, False),  # another machine's timings: nothing can be measured here
+        ({"differences": "", "coverage": {"exact": 0.6, "estimated": 0.4}}, False),
+        ({"differences": "", "not_profiled": {"aten.odd.default": "needs a friend"}}, False),
+    ],
+)
+def test_where_most_is_estimated_here_the_flag_that_measures_it_is_named(
+    changed: dict[str, Any], said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mostly = {"coverage": {"exact": 0.2, "estimated": 0.7, "unknown": 0.1}, "not_profiled": {}}
+    summary = {**SUMMARY, **mostly, "estimated_ops": 72, **changed}
+    show_summary("predict", summary, None, json=False)
+    printed = capsys.readouterr().out
+    assert ("72 ops, 80% of the time: --exact times them here, on this machine" in printed) is said
+
+
+def test_op_latencies_have_a_table_for_each_gpu_and_a_chart_of_errors(tmp_path: Path) -> None:
+    folder = {
+        "status": "done",
+        "op_latencies": "/data/neusight",
+        "models": 1,
+        "mean_error": 0.01,
+        "baselines": {"sum of durations": 0.2},
+        "devices": {"GPU": {"mean_error": 0.01, "baselines": {"sum of durations": 0.2}}},
+        "comparisons": [COMPARISON],
+        "left_out": {"GPU/x-dp4.json": "several GPUs", "GPU/y-dp4.json": "several GPUs"},
+    }
+    run = RunFolder.create(tmp_path / "run", {"predict": {"op_latencies": "/data/neusight"}})
+    run.finish(folder)
+    html = page_of(tmp_path, run)
+    assert "op latencies of neusight" in text_of(html)
+    assert "gpt 100 ms 99 ms -1.0% +20.0%" in text_of(html)
+    assert "GPU/x-dp4.json, GPU/y-dp4.json (several GPUs)" in text_of(html)
+    errors = figures_of(html)["errors"]["data"]
+    assert [each["x"] for each in errors] == [[-0.01], [0.2]]
+
+
+def test_the_terminal_shows_figures_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    show_summary("predict", SUMMARY, None, json=False)
+    printed = capsys.readouterr().out
+    assert re.search(r"iteration time +1.2 s", printed)
+    assert re.search(r"Time by phase +time +share", printed)
+    assert re.search(r"backward +800 ms +66.7%", printed)
+    assert re.search(r"2 others +439.5 us +0.1%", printed)
+
+
+def test_every_figure_as_a_file(tmp_path: Path) -> None:
+    files = write_images([make_prediction(tmp_path / "run")], tmp_path / "images", "svg")
+    assert [file.stem for file in files] == FIGURES
+    assert all(file.stat().st_size > 4000 for file in files)
