@@ -88,6 +88,19 @@ def test_attention_by_hand() -> None:
     assert counts[f"{fused}_backward.default"] == {5 * scores}
 
 
+def test_an_lstm_by_hand() -> None:
+    """Four gates of 8, for 2 sequences of 5, from 3 inputs and 8 states; twice that backward."""
+    module = torch.nn.LSTM(3, 8, batch_first=True)
+    work = Workload(module, (torch.ones(2, 5, 3),), lambda outputs: outputs[0].sum(), 2)
+    graph = record(TrainingStep(work, None))
+    found = {op.name: op.flops for op in graph.ops if "rnn_layer" in op.name}
+    once = 2 * (2 * 5) * (4 * 8) * (3 + 8)
+    assert found == {
+        "aten.mkldnn_rnn_layer.default": once,
+        "aten.mkldnn_rnn_layer_backward.default": 2 * once,
+    }
+
+
 def test_element_wise_ops_count_one_for_each_element() -> None:
     op = op_of(torch.add, torch.ones(3, 4), torch.ones(4))
     assert (op.flops, op.bytes_read, op.bytes_written) == (12, 4 * (12 + 4), 4 * 12)

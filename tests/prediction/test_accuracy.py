@@ -11,7 +11,6 @@ from paracosm.graphs.capture import CaptureOptions
 from paracosm.prediction.accuracy import accuracy
 from paracosm.profiling import ModelProfile, Settings, profile_model
 from paracosm.profiling.speed import at_one_speed
-from paracosm.profiling.speed import at_one_speed
 
 OPTIONS = CaptureOptions(model="mlp", batch=4)
 

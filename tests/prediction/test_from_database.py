@@ -303,7 +303,7 @@ def test_a_model_for_a_gpu_is_captured_for_a_cpu_where_there_is_none(
 def test_a_new_op_is_really_profiled_where_the_timings_are_this_machine_s(tmp_path: Path) -> None:
     """The paper's fallback, with nothing put in the place of anything."""
     here = environment_here()
-    known = [replace(each, environment=here, probe=0.0) for each in KNOWN]
+    known = [replace(each, environment=here) for each in KNOWN]
     database = make_database(tmp_path / "a.db", known)
     vector = TensorArgument((1000,), "float32")
     new = Op("aten.add.Tensor", encode_arguments([vector, vector], {}), 1000, 8000, 4000)

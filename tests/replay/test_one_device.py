@@ -11,7 +11,7 @@ import pytest
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Node, Op, build_graph
 from paracosm.replay import Schedule, replay
-from paracosm.replay.lanes import HOST
+from paracosm.replay.lanes import COMPUTE, HOST
 
 
 def chain(*nodes: tuple[str, str], dependencies: Sequence[tuple[int, ...]] = ()) -> Graph:
@@ -28,7 +28,7 @@ def spans(schedule: Schedule) -> list[tuple[float, float]]:
 
 
 def test_the_kernel_knows_the_place_of_the_host() -> None:
-    assert HOST == 1
+    assert (COMPUTE, HOST) == (0, 1)
     assert RESOURCES == ("compute", "host", "memory", "communication")
 
 
@@ -60,6 +60,19 @@ def test_the_host_waits_for_a_value_that_it_reads() -> None:
     names = ("compute", "a"), ("host", "aten._local_scalar_dense.default"), ("compute", "b")
     schedule = replay(chain(*names), np.array([4.0, 0.25, 1.0]), asynchronous=True, launch=1.0)
     assert spans(schedule) == [(1, 5), (5, 5.25), (6.25, 7.25)]
+
+
+def test_a_value_that_is_read_stands_in_the_stream_behind_what_was_issued_before() -> None:
+    """The host reads what a made, in a stream that is in order: after b, which has no use of it."""
+    graph = chain(
+        ("compute", "a"),
+        ("compute", "b"),
+        ("memory", "aten._local_scalar_dense.default"),
+        ("compute", "c"),
+        dependencies=[(), (), (0,), ()],
+    )
+    schedule = replay(graph, np.array([1.0, 4.0, 0.5, 1.0]), asynchronous=True, launch=0.25)
+    assert spans(schedule) == [(0.25, 1.25), (1.25, 5.25), (5.25, 5.75), (6, 7)]
 
 
 def test_a_view_of_what_another_lane_makes_hides_no_dependency() -> None:

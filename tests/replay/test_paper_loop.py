@@ -57,6 +57,8 @@ def as_tasks(graph: Graph, asynchronous: bool, launch: float) -> tuple[list[Task
         seconds = float(graph.duration[row])
         if on_host[row]:
             blocks = not is_view(graph, row)
+            if blocks and "compute" in last:  # the stream has to come to its end
+                needs = needs | {last["compute"]}
             task = put("host", seconds, needs if blocks else set())
             data.append({task} | (set() if blocks else needs))
         else:

@@ -64,7 +64,7 @@ class Op:
 def encode_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Return the text of arguments in which `TensorArgument` stands for every tensor.
 
-    Numbers are rounded to six digits: a learning rate that a schedule moves is no other op.
+    Numbers are rounded to six digits, so that errors in the last ones make no other op.
     """
     content: dict[str, Any] = {"args": [_encode(value) for value in args]}
     if kwargs:

@@ -42,7 +42,8 @@ def play(
     Args:
         lane: the resource of each of n nodes.
         on_host: n booleans: the host carries the node out.
-        waits: n booleans: the host waits until what the node depends on is there.
+        waits: n booleans: the host waits until what the node depends on is there, and the device's
+            stream has come to its end (that of a synchronous device has nothing in it).
         duration, launch: n seconds on the node's lane; of the host, for a node it only issues.
         offsets, dependencies: CSR of the rows that each node depends on.
         free: one instant for every resource, zeros: when its lane is free again. The host's is
@@ -51,7 +52,7 @@ def play(
             takes a view, that of what it is a view of.
         issue, issued, begin, end: as in `Schedule` (filled).
     """
-    host = 1  # RESOURCES.index("host"); a test holds it to that
+    compute, host = 0, 1  # indices into RESOURCES; a test holds them to that
     for node in range(lane.size):
         there = 0.0
         for place in range(offsets[node], offsets[node + 1]):
@@ -59,7 +60,7 @@ def play(
         start = free[host]
         if on_host[node]:
             if waits[node]:
-                start = max(start, there)
+                start = max(max(start, there), free[compute])  # its stream is in order
             issue[node] = start
             issued[node] = start + duration[node]
             begin[node] = start

@@ -15,14 +15,19 @@ COMPUTE = RESOURCES.index("compute")
 WAITS = frozenset(
     {
         "aten._local_scalar_dense",
+        "aten._unique2",
         "aten.equal",
         "aten.is_nonzero",
         "aten.item",
+        "aten.masked_select",
         "aten.nonzero",
+        "aten.unique_consecutive",
+        "aten.unique_dim",
         "synchronize",
     }
 )
-"""Ops whose result the host looks at, so that an asynchronous device has to have it first."""
+"""Ops whose result the host looks at, if only for its size, so that an asynchronous device has to
+have it first."""
 
 
 def waiting_nodes(graph: Graph, asynchronous: bool) -> npt.NDArray[np.bool_]:

@@ -31,8 +31,8 @@ def replay(
     first in, first out, and begins when it is issued, the stream is free and what it depends on is
     there. A host node (a view, a size) takes its duration on the host and nothing on the device,
     and does not wait for the values of what it looks at; one that reads a value
-    (`aten._local_scalar_dense`) does. Copies ("memory") and communication are issued like that on
-    every device, each to a lane of its own, in order.
+    (`aten._local_scalar_dense`) does, behind all that is in the stream. Copies ("memory") and
+    communication are issued like that on every device, each to a lane of its own, in order.
 
     Args:
         graph: whose nodes; `graph.duration` is not looked at.

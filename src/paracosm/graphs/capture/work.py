@@ -85,10 +85,17 @@ def _attention_backward(_grad: Tensor, query: Tensor, key: Tensor, value: Tensor
     return 2 * query.shape[:-1].numel() * key.shape[-2] * (3 * width + 2 * out)
 
 
+def _recurrence(x: Tensor, of_inputs: Tensor, of_states: Tensor, *_: Any) -> int:
+    """Each step of each sequence multiplies its input and its state with a matrix."""
+    return 2 * x.shape[:2].numel() * (of_inputs.numel() + of_states.numel())
+
+
 # Products that PyTorch's registry leaves out.
 _FORMULAS: Mapping[str, Callable[..., Any]] = {
     "aten._scaled_dot_product_flash_attention_for_cpu": _attention,
     "aten._scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "aten.mkldnn_rnn_layer": _recurrence,
+    "aten.mkldnn_rnn_layer_backward": lambda *args: 2 * _recurrence(*args),
     "aten.mv": lambda matrix, *_: 2 * matrix.numel(),
     "aten.addmv": lambda _bias, matrix, *_: 2 * matrix.numel(),
     "aten.dot": lambda vector, *_: 2 * vector.numel(),
