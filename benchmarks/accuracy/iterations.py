@@ -5,8 +5,8 @@
 Each model is profiled with real iterations in between (one pinned thread, CPU time). Predicted is
 the iteration (a) from the model's own ops, data cold, (w) the same with ops timed in a row, which
 is the paper's way, (b) from the grid and the other models, the model's own shapes held out; and
-ResNet-152 from ResNet-50's timings alone. Every timing is brought to the speed that the machine had
-when the iterations ran, by the speed probes beside both.
+ResNet-152 from ResNet-50's timings alone. Timings of other sessions are brought to the speed that
+the machine had in the model's own, by the speed probes beside both.
 
 The measured iteration's own p10 and p90 stand beside: no predictor is better than the machine. Then
 where the rest comes from: *gaps* are the iteration less what its ops take in place, *caches* what
@@ -27,7 +27,7 @@ from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile,
 from paracosm.profiling.allocator import restart_pinned
 from paracosm.profiling.designs import FAMILIES, Family, design, families_named
 from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.speed import at_one_speed
+from paracosm.profiling.speed import at_one_speed, usual_probe
 
 BATCH = 64
 MAIN = (
@@ -112,8 +112,7 @@ def write_table(results: dict[str, Accuracy]) -> str:
 
 def write_neighbour(model: ModelProfile, other: ModelProfile, result: Accuracy) -> str:
     """Say how well one model is predicted from another one's timings."""
-    assert model.iteration is not None
-    then = at_one_speed(other.profile.timings, model.iteration.probe)
+    then = at_one_speed(other.profile.timings, usual_probe(model.profile.timings))
     estimates = from_others(model.graph, then)
     prediction = predict(model.graph, from_estimates(estimates))
     error = result.error(prediction.iteration_time)

@@ -44,7 +44,7 @@ def call_factory(
         return factory(*positional, **named)
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f'{kind} "{reference}" failed: {one_line(error)}') from error
 
 
@@ -63,7 +63,7 @@ def _find(kind: str, reference: str) -> Callable[..., Any]:
         sys.path.append(os.getcwd())
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f'{kind} "{reference}": cannot import {module_name}: {one_line(error)}'
         ) from error

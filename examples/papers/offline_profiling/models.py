@@ -16,7 +16,7 @@ from paracosm.prediction.accuracy import Accuracy, accuracy, from_others
 from paracosm.prediction.durations import from_estimates
 from paracosm.prediction.predict import predict
 from paracosm.profiling import ModelProfile, OpTiming, Profile, Settings, profile_model
-from paracosm.profiling.speed import at_one_speed
+from paracosm.profiling.speed import at_one_speed, usual_probe
 
 __all__ = [
     "NEIGHBOUR",
@@ -131,8 +131,7 @@ def neighbour(
 
     def work(_: Progress) -> dict[str, Any]:
         graph = done[model].graph
-        iteration = done[model].iteration
-        probe = None if iteration is None else iteration.probe
+        probe = usual_probe(done[model].profile.timings)
         timings = at_one_speed(done[other].profile.timings, probe)
         prediction = predict(graph, from_estimates(from_others(graph, timings)))
         return asdict(

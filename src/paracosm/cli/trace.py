@@ -25,7 +25,10 @@ def trace(
 
     Example: paracosm trace runs/asgd16
     """
-    timeline = RunFolder.open(run).timeline()
+    folder = RunFolder.open(run)
+    timeline = folder.timeline()
+    if timeline is None and folder.kind == "predict":
+        raise InputError(f"{run}: no timeline: the run is not finished, or of op latencies")
     if timeline is None:
         raise InputError(
             f"{run}: no timeline was recorded: the run is not finished, or too long; "

@@ -99,4 +99,12 @@ class Program(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the verb that the arguments begin with, one of two words before one of one."""
         two = " ".join(args[:2])
+        below = [verb for verb in VERBS if args and verb.startswith(f"{args[0]} ")]
+        if two not in VERBS and below and args[0] not in VERBS:
+            if args[1:2] and args[1] in SETTINGS["help_option_names"]:
+                for verb in below:
+                    typer.echo(f"paracosm {verb}: {_command(verb).get_short_help_str(200)}")
+                ctx.exit()
+            given = f'"{two}" is no verb' if len(args) > 1 else f'"{two}" is half a verb'
+            ctx.fail(f"{given}: choose from {', '.join(below)}")
         return super().resolve_command(ctx, [two, *args[2:]] if two in VERBS else args)

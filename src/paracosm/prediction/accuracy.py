@@ -14,7 +14,7 @@ from paracosm.prediction.predict import predict
 from paracosm.profiling.estimators import Estimate, fit_estimators
 from paracosm.profiling.model import ModelProfile
 from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.speed import at_one_speed
+from paracosm.profiling.speed import at_one_speed, usual_probe
 
 __all__ = ["Accuracy", "accuracy", "from_others"]
 
@@ -64,8 +64,8 @@ class Accuracy:
 def accuracy(done: ModelProfile, others: Sequence[OpTiming] = ()) -> Accuracy:
     """Compare one model's measured iteration with what is predicted of it.
 
-    Timings are brought to the speed that the machine had when the iterations ran, by the speed
-    probes that stand beside both.
+    The model's own ops and its iterations were timed in turn, and met the same machine. The others'
+    timings are brought to the speed that it had then, by the speed probes beside both.
 
     Args:
         done: the model's profile, with its iterations.
@@ -78,9 +78,8 @@ def accuracy(done: ModelProfile, others: Sequence[OpTiming] = ()) -> Accuracy:
         raise InputError("gaps between ops are told from their times on a CPU, not on a GPU")
     if done.iteration is None:
         raise InputError("no iteration was measured: there is nothing to compare with")
-    # All at the speed that the machine had when the iterations ran.
-    timings = at_one_speed(done.profile.timings, done.iteration.probe)
-    others = at_one_speed(others, done.iteration.probe)
+    timings = done.profile.timings
+    others = at_one_speed(others, usual_probe(timings))
     held_out, interval, per_op = None, None, None
     if others:
         estimates = from_others(done.graph, others, timings)

@@ -126,6 +126,8 @@ class PredictConfig(BaseModel):
             raise InputError(f"{self.graph}: no such file")
         if self.model is not None:
             self.options(self.device)
+        if self.db.is_dir():
+            raise InputError(f"{self.db}: a folder, not a profile database: --db names its file")
         if not self.db.is_file():
             raise InputError(
                 f"{self.db}: no such database: paracosm profile ops writes one, --db names it"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ModelProfile", "ops_to_profile", "profile_model"]
 
 WARM_UP, LEAST_ITERATIONS = 2, 3
+PROBES = 4  # before an iteration, and after it
 SHARE = 0.5  # of the time goes to iterations, once there are that many
 
 
@@ -139,7 +140,7 @@ def _require_room(graph: Graph, device: str) -> None:
 
 
 class _Iterations:
-    """Runs a real iteration whenever it is called, but not for more than its share of the time."""
+    """Runs real iterations whenever it is called, until they had their share of the time."""
 
     def __init__(self, run: Callable[[], object], settings: Settings, in_situ: bool) -> None:
         self.samples: list[float] = []
@@ -157,19 +158,24 @@ class _Iterations:
             for _ in range(WARM_UP):  # lazy state is made, and the allocator's blocks are there
                 self._step()
             self._begin = time.monotonic()
-        began = time.monotonic()
-        enough = len(self.samples) >= LEAST_ITERATIONS
-        if enough and self._spent > SHARE * (began - self._begin):
-            return
-        self.probes.append(self._probe())
+        while len(self.samples) < LEAST_ITERATIONS or self._spent < SHARE * self._elapsed():
+            began = time.monotonic()
+            self._iterate()
+            self._spent += time.monotonic() - began
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._begin
+
+    def _iterate(self) -> None:
+        self.probes += [self._probe() for _ in range(PROBES)]
         faults = _page_faults()
         self.samples.append(self._clock.seconds(self._step))
         self.faults.append(_page_faults() - faults)
+        self.probes += [self._probe() for _ in range(PROBES)]
         if self._in_situ:
             from paracosm.profiling.in_situ import time_in_situ
 
             self._timed.append(time_in_situ(self._step, self._clock))
-        self._spent += time.monotonic() - began
 
     def mean_in_situ(self, names: Sequence[str]) -> tuple[float, ...]:
         """Return the mean of every node; nothing where these are not the ops that ran."""

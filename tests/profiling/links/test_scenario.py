@@ -66,7 +66,8 @@ def test_the_table_has_the_paper_s_unit_and_lines_for_a_cluster_file() -> None:
         "all_reduce, gloo 2 processes    333.33    500.00",
     ]
     # Two steps of half the bytes each: 1 ms and 1 GB/s a step.
-    assert "latency: 1 ms, bandwidth: 8 Gbit/s  (0%, 0%)" in text
+    assert "latency: 1 ms, bandwidth: 8 Gbit/s" in text
+    assert "%" not in text  # through two points there is always a line
     assert write_table([]) == "nothing was measured"
 
 

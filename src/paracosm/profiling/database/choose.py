@@ -20,7 +20,11 @@ def choose_environments(environments: Sequence[Environment], asked: str) -> list
     """
     if asked.isdecimal() and 1 <= int(asked) <= len(environments):
         return [environments[int(asked) - 1]]
-    found = [each for each in environments if asked.lower() in describe(each).lower()]
+    found = [
+        each
+        for each in environments
+        if asked.lower() in describe(each).lower() and not asked.isdecimal()
+    ]
     if not found:
         there = "; ".join(
             f"{number}: {describe(each)}" for number, each in enumerate(environments, 1)

@@ -47,6 +47,8 @@ def merge(into: str | Path, others: Sequence[str | Path]) -> dict[Environment, A
 
 
 def _holdings(source: Path) -> Timings:
+    if source.suffix.lower() == ".csv":
+        raise InputError(f'"{source}": a table for spreadsheets: only databases and Parquet merge')
     if is_parquet(source):
         return load_export(source)
     with ProfileDatabase.open(source, readonly=True) as database:

@@ -158,4 +158,6 @@ class Estimators:
         lowest, highest = roofline + known.lowest - _ROOM, roofline + known.highest + _ROOM
         log_time = float(np.clip(predicted[0], lowest, highest))
         half_width = known.half_width * float(scale[0]) * (1 + outside)
+        # However far from the samples: a type of which two are known is known no better.
+        half_width = min(half_width, max(known.half_width, self.device.few))
         return estimate_around(log_time, half_width, "estimated", known.method)

@@ -58,10 +58,15 @@ def fit_line(sizes: Sequence[float], seconds: Sequence[float]) -> Line:
     off = np.abs((latency + n * slope) / t - 1)
     return Line(
         latency=latency,
-        bandwidth=1 / slope if slope > 0 else inf,
+        bandwidth=1 / slope if slope > 0 else _seen(n, t),
         error=float(off.mean()),
         worst=float(off.max()),
     )
+
+
+def _seen(n: npt.NDArray[np.float64], t: npt.NDArray[np.float64]) -> float:
+    """Return the largest bandwidth that was reached: where noise hides the slope, no less."""
+    return float((n / t).max())
 
 
 def _robust(n: npt.NDArray[np.float64], t: npt.NDArray[np.float64]) -> tuple[float, float]:

@@ -75,7 +75,7 @@ def write_table(table: Sequence[Row]) -> str:
     lines += ["", "As a link of a cluster file (relative error of the line: mean, largest):"]
     for label, row in zip(labels, table, strict=True):
         if row.link is not None:
-            lines.append(f"{label:{wide}}  {_link(row.link)}")
+            lines.append(f"{label:{wide}}  {_link(row.link, len(row.seconds))}")
     return "\n".join(lines)
 
 
@@ -94,6 +94,8 @@ def _megabytes(row: Row, size: int) -> str:
     return f"{row.throughput(size) / 1e6:,.2f}" if size in row.seconds else "-"
 
 
-def _link(link: Line) -> str:
+def _link(link: Line, sizes: int) -> str:
     latency, bandwidth = format_duration(link.latency), format_bandwidth(link.bandwidth)
-    return f"latency: {latency}, bandwidth: {bandwidth}  ({link.error:.0%}, {link.worst:.0%})"
+    line = f"latency: {latency}, bandwidth: {bandwidth}"
+    # Through two points there is always a line.
+    return line if sizes < 3 else f"{line}  ({link.error:.0%}, {link.worst:.0%})"
