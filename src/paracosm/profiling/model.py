@@ -29,7 +29,7 @@ __all__ = ["ModelProfile", "ops_to_profile", "profile_model"]
 
 WARM_UP, LEAST_ITERATIONS = 2, 3
 PROBES = 4  # before an iteration, and after it
-SHARE = 0.5  # of the time goes to iterations, once there are that many
+SHARE = 0.5  # of the time goes to iterations
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,14 @@ class _Iterations:
             for _ in range(WARM_UP):  # lazy state is made, and the allocator's blocks are there
                 self._step()
             self._begin = time.monotonic()
-        while len(self.samples) < LEAST_ITERATIONS or self._spent < SHARE * self._elapsed():
+        # One at a time, as soon as the ops had theirs: both meet every minute of the machine.
+        while len(self.samples) < LEAST_ITERATIONS or self._is_behind():
             began = time.monotonic()
             self._iterate()
             self._spent += time.monotonic() - began
 
-    def _elapsed(self) -> float:
-        return time.monotonic() - self._begin
+    def _is_behind(self) -> bool:
+        return self._spent < SHARE * (time.monotonic() - self._begin)
 
     def _iterate(self) -> None:
         self.probes += [self._probe() for _ in range(PROBES)]

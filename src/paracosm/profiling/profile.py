@@ -107,8 +107,8 @@ def profile(
         keep: gets the timings that are done after every pass, so that little is lost if the program
             dies.
         progress: called after every visit.
-        between: called before every pass and after the last one, with the process pinned as for the
-            ops: a real iteration, so that both meet the same machine.
+        between: called before every visit and after the last one, with the process pinned as for
+            the ops: real iterations, so that both meet the same machine.
 
     Raises:
         InputError: there is no such device here.
@@ -183,13 +183,13 @@ class _Run:
         generator = np.random.default_rng(self._settings.seed)
         end = time.monotonic() + self._settings.budget
         for number in range(MOST):
-            if between is not None:
-                between()
             order = list(self._open)
             generator.shuffle(order)
             for op in order:
                 if number > 0 and time.monotonic() > end:
                     break
+                if between is not None:
+                    between()
                 self._visit(op, number)
                 if progress is not None:
                     progress(self._total - len(self._open), self._total)
