@@ -91,7 +91,8 @@ def draw_table2(results: Results, path: Path) -> Path:
     )
     for place, found in enumerate(results.table2.values()):
         low, high = (100 * found.error(each) for each in (found.low, found.high))
-        axes.fill_between([place - 0.45, place + 0.45], low, high, color="0.87", lw=0)
+        spread = None if place else "tenth to nine tenths of the iterations"
+        axes.fill_between([place - 0.45, place + 0.45], low, high, color="0.87", lw=0, label=spread)
         for shift, (label, colour, way) in zip((-0.25, 0, 0.25), ways, strict=True):
             if (predicted := getattr(found, way)) is not None:
                 height = 100 * found.error(predicted)
@@ -105,7 +106,7 @@ def draw_table2(results: Results, path: Path) -> Path:
     axes.set_xticks(range(len(results.table2)), list(results.table2))
     axes.set(ylabel="Error of the iteration (%)")
     axes.grid(alpha=0.25, axis="y")
-    axes.legend(frameon=False, fontsize="small", ncols=2)
+    drawing.legend(frameon=False, fontsize="small", ncols=3, loc="outside upper center")
     return _save(drawing, path)
 
 
