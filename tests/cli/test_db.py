@@ -63,7 +63,7 @@ def test_show_tells_what_there_is(path: Path, capsys: Capture) -> None:
     assert shown.startswith(f"{path}: ")
     for piece in (
         "schema version 1",
-        "1: cpu, AMD EPYC, torch 2.13.0, 1 thread, malloc pinned, denormals flushed",
+        "1: cpu, AMD EPYC, torch 2.13.0, threads 1, malloc pinned, denormals flushed",
         "2: cuda, NVIDIA H200",
         "ops: 2, of types: 2",
         "timings: 2 cold, 1 warm, 1 of iterations, 1 of links",

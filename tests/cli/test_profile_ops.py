@@ -45,7 +45,7 @@ def test_a_person_reads_sums_and_shares(tmp_path: Path, capsys: Capture) -> None
     [
         (["--model", "resnet1"], 'unknown model "resnet1": did you mean "resnet18"?'),
         (["--batch", "0"], "batch: 0, but at least 1 is needed"),
-        (["--shape", "3xax2"], '--shape: write sizes such as 3x32x32, not "3xax2"'),
+        (["--shape", "3xax2"], "--shape: write sizes such as 3x32x32, not 3xax2"),
         (["--cache", "hot"], 'unknown cache "hot": choose from cold, warm'),
         (["--cache", ""], 'unknown cache "": choose from cold, warm'),
         (["--budget", "soon"], '--budget: cannot read "soon" as a duration'),

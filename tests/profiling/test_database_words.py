@@ -60,7 +60,7 @@ def test_arguments_of_another_program_are_shown_as_they_are() -> None:
 
 def test_an_environment_is_described_in_a_line() -> None:
     assert (
-        describe(CPU) == "cpu, AMD EPYC, torch 2.13.0, 1 thread, malloc pinned, denormals flushed"
+        describe(CPU) == "cpu, AMD EPYC, torch 2.13.0, threads 1, malloc pinned, denormals flushed"
     )
     assert describe(GPU) == "cuda, NVIDIA H200, torch 2.13.0, cuda caching, denormals kept"
 

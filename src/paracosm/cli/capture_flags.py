@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from paracosm.errors import InputError
+from paracosm.graphs.capture.options import parse_shape
 from paracosm.prediction.config import PredictConfig
 from paracosm.units import parse_duration
 
@@ -58,9 +59,7 @@ Train = Annotated[bool, _switch("train")]
 Database = Annotated[Path, typer.Option(help="profile database to add to; made if it is not there")]
 Device = Annotated[str, typer.Option(help="cpu, or cuda where PyTorch has it")]
 Threads = Annotated[int, typer.Option(min=1, help="threads of one op, on the CPU")]
-Precision = Annotated[
-    float, typer.Option(help="relative standard error of the median at which an op is done")
-]
+Precision = Annotated[float, typer.Option(help="relative standard error at which an op is done")]
 Budget = Annotated[str, typer.Option(help="time for it all, such as 2min")]
 
 
@@ -73,9 +72,9 @@ def sizes(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     try:
-        return tuple(int(size) for size in text.lower().split("x"))
-    except ValueError:
-        raise InputError(f'--shape: write sizes such as 3x32x32, not "{text}"') from None
+        return parse_shape(text)
+    except InputError as error:
+        raise InputError(f"--shape: {error}") from None
 
 
 def duration(flag: str, text: str) -> float:

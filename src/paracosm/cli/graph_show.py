@@ -108,28 +108,17 @@ def _work(entry: Mapping[str, int]) -> tuple[str, str, str]:
 
 def _call(entry: Mapping[str, Any]) -> str:
     """Return an op with the shapes of its tensors: "aten.mm.default(64x512 512x10)"."""
-    from paracosm.graphs import decode_arguments
+    from paracosm.graphs.op import shapes_of
 
     if not entry["arguments"]:
         return str(entry["name"])
-    positional, named = decode_arguments(entry["arguments"])
-    shapes = [shape for value in (*positional, *named.values()) for shape in _shapes(value)]
+    shapes = shapes_of(entry["arguments"])
     shown = shapes[:_TENSORS] + (["..."] if len(shapes) > _TENSORS else [])
     return f"{entry['name']}({' '.join(shown)})"
 
 
 _TENSORS = 4
 """Tensors of a call that a line shows."""
-
-
-def _shapes(value: Any) -> list[str]:
-    from paracosm.graphs import TensorArgument
-
-    if isinstance(value, TensorArgument):
-        return ["x".join(map(str, value.shape)) or "scalar"]
-    if isinstance(value, list):
-        return [shape for each in value for shape in _shapes(each)]
-    return []
 
 
 def _flops(flops: int) -> str:

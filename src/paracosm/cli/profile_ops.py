@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -147,7 +148,7 @@ def _summary(done: ModelProfile) -> dict[str, Any]:
     real = done.iteration
     return {
         "status": "interrupted" if measured.interrupted else "done",
-        "environment": vars_of(measured.environment),
+        "environment": asdict(measured.environment),
         "nodes": len(graph),
         "distinct_ops": len({timing.op for timing in measured.timings} | set(measured.refused)),
         "timings": len(measured.timings),
@@ -162,11 +163,6 @@ def _summary(done: ModelProfile) -> dict[str, Any]:
         "by_phase": _by_phase(done),
         "by_op": _by_op(done),
     }
-
-
-def vars_of(environment: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass with slots."""
-    return {name: getattr(environment, name) for name in environment.__slots__}
 
 
 def _quantiles(samples: tuple[float, ...]) -> dict[str, float] | None:

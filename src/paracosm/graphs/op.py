@@ -21,7 +21,7 @@ from typing import Any
 
 from paracosm.errors import InputError
 
-__all__ = ["Op", "TensorArgument", "decode_arguments", "encode_arguments"]
+__all__ = ["Op", "TensorArgument", "decode_arguments", "encode_arguments", "shapes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,21 @@ def decode_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"not the arguments of an op: {text[:200]}") from None
     return args, kwargs
+
+
+def shapes_of(text: str) -> list[str]:
+    """Return the shapes of an op's tensors, "64x3x32x32"; none where no arguments are known."""
+    try:
+        args, kwargs = decode_arguments(text)
+    except InputError:
+        return []
+    return [shape for value in (*args, *kwargs.values()) for shape in _shapes(value)]
+
+
+def _shapes(value: Any) -> list[str]:
+    if isinstance(value, TensorArgument):
+        return ["x".join(map(str, value.shape)) or "scalar"]
+    return [shape for each in value for shape in _shapes(each)] if isinstance(value, list) else []
 
 
 def _encode(value: Any) -> Any:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph, TensorArgument, decode_arguments
+from paracosm.graphs import PHASES, RESOURCES, Graph
+from paracosm.graphs.op import shapes_of
 from paracosm.prediction.durations import SOURCES
 from paracosm.prediction.prediction import Contribution
 from paracosm.replay import Schedule
 
-__all__ = ["busy_lanes", "by_op", "by_phase", "by_place", "coverage", "largest", "shapes_of"]
+__all__ = ["busy_lanes", "by_op", "by_phase", "by_place", "coverage", "largest"]
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int32]
@@ -72,7 +71,7 @@ def largest(graph: Graph, duration: Floats, source: Codes, most: int = 10) -> li
     return [
         Contribution(
             op=graph.ops[code].name,
-            shapes=shapes_of(graph.ops[code].arguments),
+            shapes=", ".join(shapes_of(graph.ops[code].arguments)),
             count=int(counts[code]),
             time=float(sums[code]),
             share=float(sums[code]) / total,
@@ -81,25 +80,6 @@ def largest(graph: Graph, duration: Floats, source: Codes, most: int = 10) -> li
         for code in order[:most]
         if sums[code] > 0
     ]
-
-
-def shapes_of(arguments: str) -> str:
-    """Return the shapes of an op's tensors, "64x3x32x32, 64x3x7x7"; empty where none are known."""
-    try:
-        args, kwargs = decode_arguments(arguments)
-    except InputError:
-        return ""
-    return ", ".join("x".join(map(str, each.shape)) or "scalar" for each in _tensors(args, kwargs))
-
-
-def _tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[TensorArgument]:
-    found: list[TensorArgument] = []
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, TensorArgument):
-            found.append(value)
-        elif isinstance(value, list):
-            found += _tensors(value, {})
-    return found
 
 
 def _summed(names: Sequence[str], codes: Codes, duration: Floats) -> dict[str, float]:

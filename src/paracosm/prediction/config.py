@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from paracosm.errors import InputError
-from paracosm.graphs.capture.options import DTYPES, OPTIMIZERS
+from paracosm.graphs.capture.options import DTYPES, OPTIMIZERS, parse_shape
 from paracosm.units import parse_duration
 
 if TYPE_CHECKING:
@@ -21,12 +21,7 @@ Duration = Annotated[float, BeforeValidator(parse_duration)]
 
 def _sizes(value: Any) -> Any:
     """Read "3x32x32"."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return [int(size) for size in value.lower().split("x")]
-    except ValueError:
-        raise ValueError(f"write sizes such as 3x32x32, not {value}") from None
+    return parse_shape(value) if isinstance(value, str) else value
 
 
 class PredictConfig(BaseModel):

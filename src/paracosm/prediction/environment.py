@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from paracosm.errors import InputError
 from paracosm.profiling.environment import Environment
 
-__all__ = ["choose_environment", "described"]
+__all__ = ["choose_environment"]
 
 
 def choose_environment(
@@ -55,21 +55,8 @@ def choose_environment(
     return fitting[0]
 
 
-def described(environment: Environment) -> str:
-    """Return an environment in words: "AMD EPYC, torch 2.13.0, threads 1, malloc pinned, ..."."""
-    threads = f"threads {environment.threads}" if environment.threads else ""
-    parts = (
-        environment.hardware,
-        environment.framework,
-        threads,
-        environment.allocator,
-        f"denormals {environment.denormals}",
-    )
-    return ", ".join(part for part in parts if part)
-
-
 def _text(environment: Environment) -> str:
-    return f"{environment.device}, {described(environment)}".lower()
+    return f"{environment.device}, {environment}".lower()
 
 
 def _listed(environments: Sequence[Environment], here: Environment | None) -> str:
@@ -80,8 +67,8 @@ def _told(environment: Environment, here: Environment | None) -> str:
     """Return an environment by what tells it from this machine's, where that is little."""
     differences = [] if here is None else here.differences(environment)
     if here is not None and here.hardware == environment.hardware:
-        return f"{environment.hardware} ({', '.join(differences)})"
-    return described(environment)
+        return f"{environment.hardware} ({', '.join(differences) or 'this machine'})"
+    return str(environment)
 
 
 def _short(environment: Environment) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Op
-from paracosm.prediction.breakdown import shapes_of
+from paracosm.graphs.op import shapes_of
 from paracosm.prediction.durations import OpDurations, from_estimates
 from paracosm.prediction.roofline import roofline_time
 from paracosm.profiling.environment import Environment
@@ -246,7 +246,7 @@ def _has_work(op: Op, types: Collection[str]) -> bool:
     """Whether there is anything to estimate an op's time from."""
     if op.flops or op.bytes_read or op.bytes_written:
         return True
-    return op.name in types and shapes_of(op.arguments) != ""
+    return op.name in types and bool(shapes_of(op.arguments))
 
 
 def _key(op: Op) -> tuple[str, str]:

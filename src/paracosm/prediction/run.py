@@ -9,7 +9,7 @@ from typing import Any
 from paracosm.errors import InputError, MissingExtraError, require
 from paracosm.graphs import Graph, fingerprint, load_graph
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.environment import choose_environment, described
+from paracosm.prediction.environment import choose_environment
 from paracosm.prediction.lookup import Found, find_durations
 from paracosm.prediction.predict import predict
 from paracosm.prediction.summary import summarise
@@ -67,7 +67,7 @@ def run_prediction(
     environment = _environment(config, here)
     differences = _differences(here, environment)
     if differences:
-        say(f"Timings of {described(environment)}: {differences}.")
+        say(f"Timings of {environment}: {differences}.")
     graph, captured_for = _graph(config, environment)
     if captured_for != environment.device:
         say(f"Captured for {captured_for}: PyTorch has no CUDA here, some ops may be others there.")
@@ -88,7 +88,7 @@ def run_prediction(
     summary |= {
         "model": str(config.graph) if config.model is None else config.model,
         "batch": prediction.examples,
-        "environment": described(environment),
+        "environment": str(environment),
         "differences": differences,
         "device": environment.device,
         "captured_for": captured_for,

@@ -30,6 +30,13 @@ class Environment:
     allocator: str
     denormals: str
 
+    def __str__(self) -> str:
+        """In words: "AMD EPYC, torch 2.13.0, threads 1, malloc pinned, denormals flushed"."""
+        threads = f"threads {self.threads}" if self.threads else ""
+        denormals = f"denormals {self.denormals}"
+        parts = (self.hardware, self.framework, threads, self.allocator, denormals)
+        return ", ".join(part for part in parts if part)
+
     def to_json(self) -> str:
         """Return the text that a database keys its timings by."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))

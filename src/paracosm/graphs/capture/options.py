@@ -8,7 +8,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.factory import is_reference
 from paracosm.graphs.models import built_in
 
-__all__ = ["DTYPES", "OPTIMIZERS", "PARALLEL", "CaptureOptions"]
+__all__ = ["DTYPES", "OPTIMIZERS", "PARALLEL", "CaptureOptions", "parse_shape"]
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "none")
 """Plain gradient descent; with momentum 0.9; Adam; Adam with decoupled weight decay; gradients that
@@ -88,6 +88,18 @@ class CaptureOptions:
         """What a person calls it: "resnet50, batch 64, 3x32x32"."""
         shape = f", {_written(self.shape)}" if self.shape is not None else ""
         return f"{self.model}, batch {self.batch}{shape}"
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Return the sizes in a text such as "3x32x32".
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return tuple(int(size) for size in text.lower().split("x"))
+    except ValueError:
+        raise InputError(f"write sizes such as 3x32x32, not {text}") from None
 
 
 def _check_built_in(options: CaptureOptions) -> None:

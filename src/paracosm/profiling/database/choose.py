@@ -34,9 +34,5 @@ def choose_environments(environments: Sequence[Environment], asked: str) -> list
 
 
 def describe(environment: Environment) -> str:
-    """Return "cpu, AMD EPYC, torch 2.13.0, 1 thread, malloc pinned, denormals flushed"."""
-    threads = {0: "", 1: "1 thread"}.get(environment.threads, f"{environment.threads} threads")
-    device, hardware, framework = environment.device, environment.hardware, environment.framework
-    allocator, denormals = environment.allocator, f"denormals {environment.denormals}"
-    parts = (device, hardware, framework, threads, allocator, denormals)
-    return ", ".join(part for part in parts if part)
+    """Return "cpu, AMD EPYC, torch 2.13.0, threads 1, malloc pinned, denormals flushed"."""
+    return f"{environment.device}, {environment}"
