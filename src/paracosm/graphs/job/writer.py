@@ -1,0 +1,225 @@
+"""Programs and jobs, written down task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from paracosm.errors import InputError, unknown
+from paracosm.graphs.job.job import POLICIES, Communicators, Job
+from paracosm.graphs.job.program import KINDS, STEPS, Program
+
+__all__ = ["Codebook", "ProgramWriter", "write_communicators", "write_job"]
+
+
+class Codebook:
+    """Numbers for texts, given out as they are met. All programs of a job share one of each."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._codes: dict[str, int] = {text: code for code, text in enumerate(texts)}
+
+    def code(self, text: str) -> int:
+        """Return the number of a text."""
+        return self._codes.setdefault(text, len(self._codes))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts, in the order of their numbers."""
+        return tuple(self._codes)
+
+
+class ProgramWriter:
+    """Takes down the tasks of one rank, in the order of issue.
+
+    Args:
+        names, lanes, roles: codebooks, the same for all programs of a job.
+    """
+
+    def __init__(self, names: Codebook, lanes: Codebook, roles: Codebook) -> None:
+        self.names, self.lanes, self.roles = names, lanes, roles
+        self._rows: list[tuple[int, int, int, int, float, int, int, int, int]] = []
+        self._offsets = [0]
+        self._dependencies: list[int] = []
+        self._allocated: dict[int, int] = {}
+        self._released: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(
+        self,
+        name: str,
+        lane: str | None,
+        duration: float,
+        after: Iterable[int] = (),
+        *,
+        step: str = "other",
+        kind: str = "task",
+        role: str | None = None,
+        size: int = 0,
+        priority: int = 0,
+        microbatch: int = -1,
+    ) -> int:
+        """Take down one task and return its row; the arguments are those of `Program`.
+
+        Args:
+            name: of the task.
+            lane: that it keeps busy; None for none.
+            duration: seconds.
+            after: rows that must have ended before.
+            step, kind, role, size, priority, microbatch: as in `Program`.
+
+        Raises:
+            InputError: a kind or step that is unknown, a dependency on a row that is not there, a
+                role that is missing or has no effect.
+        """
+        row = len(self._rows)
+        before = sorted(set(after))
+        if before and not 0 <= before[0] <= before[-1] < row:
+            raise InputError(f"task {name}: depends on row {before[-1]}, and is row {row} itself")
+        if kind not in KINDS:
+            raise unknown("kind of task", kind, KINDS)
+        if step not in STEPS:
+            raise unknown("step", step, STEPS)
+        if (role is None) != (kind == "task"):
+            raise InputError(
+                f"task {name}: a {kind} {'needs a' if role is None else 'has no'} role"
+            )
+        self._rows.append(
+            (
+                self.names.code(name),
+                STEPS.index(step),
+                KINDS.index(kind),
+                -1 if lane is None else self.lanes.code(lane),
+                duration,
+                -1 if role is None else self.roles.code(role),
+                size,
+                priority,
+                microbatch,
+            )
+        )
+        self._dependencies.extend(before)
+        self._offsets.append(len(self._dependencies))
+        return row
+
+    def hold(self, size: int, first: int, last: int | None) -> None:
+        """Hold `size` bytes from the begin of row `first` to the end of row `last`, or for good."""
+        self._allocated[first] = self._allocated.get(first, 0) + size
+        if last is not None:
+            self._released[last] = self._released.get(last, 0) + size
+
+    def program(self, resident: int = 0) -> Program:
+        """Return what has been taken down; `resident` bytes are held throughout."""
+        n = len(self._rows)
+        columns = list(zip(*self._rows, strict=True)) or [()] * 9
+        name, step, kind, lane, duration, role, size, priority, microbatch = columns
+        allocated, released = np.zeros((2, n), dtype=np.int64)
+        for column, held in ((allocated, self._allocated), (released, self._released)):
+            for row, size_held in held.items():
+                column[row] = size_held
+        return Program(
+            name=np.array(name, dtype=np.int32),
+            step=np.array(step, dtype=np.int32),
+            kind=np.array(kind, dtype=np.int32),
+            lane=np.array(lane, dtype=np.int32),
+            duration=np.array(duration, dtype=np.float64),
+            offsets=np.array(self._offsets, dtype=np.int64),
+            dependencies=np.array(self._dependencies, dtype=np.int64),
+            role=np.array(role, dtype=np.int32),
+            size=np.array(size, dtype=np.int64),
+            priority=np.array(priority, dtype=np.int32),
+            microbatch=np.array(microbatch, dtype=np.int32),
+            allocated=allocated,
+            released=released,
+            resident=resident,
+        )
+
+
+def write_communicators(
+    groups: Iterable[Sequence[int]],
+    routes: Iterable[Sequence[int]] = (),
+    bandwidth: Sequence[float] = (),
+    links: Sequence[str] = (),
+) -> Communicators:
+    """Return communicators of these ranks; `routes`, where given, has the links of each."""
+    members = [tuple(group) for group in groups]
+    paths = [tuple(route) for route in routes] or [()] * len(members)
+    if len(paths) != len(members):
+        raise InputError(f"{len(paths)} routes for {len(members)} communicators: give one for each")
+    return Communicators(
+        offsets=_offsets(members),
+        members=np.array([rank for group in members for rank in group], dtype=np.int32),
+        route_offsets=_offsets(paths),
+        routes=np.array([link for path in paths for link in path], dtype=np.int32),
+        bandwidth=np.array(bandwidth, dtype=np.float64),
+        links=tuple(links),
+    )
+
+
+def write_job(
+    writers: Sequence[ProgramWriter],
+    program: Sequence[int],
+    communicators: Communicators,
+    communicator: Sequence[Mapping[str, int]],
+    *,
+    speed: Sequence[float] | None = None,
+    policies: Mapping[str, str] = MappingProxyType({}),
+    resident: Sequence[int] | None = None,
+    labels: Sequence[str] | None = None,
+    examples: int | None = None,
+    provenance: Mapping[str, Any] = MappingProxyType({}),
+) -> Job:
+    """Return the job of these programs; the arguments are those of `Job`, by name.
+
+    Args:
+        writers: one for each program; they share their codebooks.
+        program: of each of R ranks, which program.
+        communicators: all groups.
+        communicator: R mappings from role to communicator.
+        speed: R relative speeds; 1 for all where it is not given.
+        policies: by lane, where it is not "in order".
+        resident: bytes of each program.
+        labels: R names; "rank 0", ... where they are not given.
+        examples, provenance: as in `Job`.
+
+    Raises:
+        InputError: a policy, lane or role that is unknown.
+    """
+    first = writers[0]
+    ranks = len(program)
+    lanes, roles = first.lanes.texts, first.roles.texts
+    table = np.full((ranks, len(roles)), -1, dtype=np.int32)
+    for rank, of_role in enumerate(communicator):
+        for role, number in of_role.items():
+            if role in roles:
+                table[rank, roles.index(role)] = number
+    for lane, policy in policies.items():
+        if lane not in lanes:
+            raise unknown("lane", lane, lanes)
+        if policy not in POLICIES:
+            raise unknown("policy", policy, POLICIES)
+    return Job(
+        names=first.names.texts,
+        lanes=lanes,
+        policies=tuple(policies.get(lane, POLICIES[0]) for lane in lanes),
+        roles=roles,
+        programs=tuple(
+            writer.program(0 if resident is None else resident[number])
+            for number, writer in enumerate(writers)
+        ),
+        program=np.array(program, dtype=np.int32),
+        speed=np.ones(ranks) if speed is None else np.array(speed, dtype=np.float64),
+        communicators=communicators,
+        communicator=table,
+        labels=tuple(labels) if labels is not None else tuple(f"rank {r}" for r in range(ranks)),
+        examples=examples,
+        provenance=provenance,
+    )
+
+
+def _offsets(lists: Sequence[Sequence[int]]) -> Any:
+    counts = np.array([len(each) for each in lists], dtype=np.int64)
+    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
