@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"cluster", "timing", "timeline"},
     "faults": {"timing", "units", "validation"},
     "graphs": {"cluster", "units", "validation", "factory"},
-    "replay": {"graphs", "cluster", "timeline", "units"},
+    "replay": {"graphs", "cluster", "timing", "timeline", "units"},
     "profiling": {
         *("graphs", "timing", "timeline"),
         *("units", "validation", "expression", "factory"),
