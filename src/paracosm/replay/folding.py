@@ -138,10 +138,12 @@ def _folding(job: Job, entries: _Entries, colour: Ints, marks: Ints) -> Folding:
 
 def _numbered(rows: npt.NDArray[np.int64]) -> Ints:
     """Return a number for each row, the same for equal rows."""
-    if not rows.size:
-        return np.zeros(len(rows), dtype=np.int64)
-    _, inverse = np.unique(rows, axis=0, return_inverse=True)
-    return inverse.reshape(-1).astype(np.int64)
+    numbers = np.zeros(len(rows), dtype=np.int64)
+    if rows.size:
+        order = np.lexsort(rows.T)
+        again = rows[order]
+        numbers[order[1:]] = np.cumsum((again[1:] != again[:-1]).any(axis=1))
+    return numbers
 
 
 def _in_order(values: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
