@@ -38,3 +38,16 @@ def test_what_is_kept_for_good_is_never_released() -> None:
     writer.hold(5, row, None)
     schedule = replay_job(write_job([writer], [0], write_communicators([]), [{}]))
     assert memory_over_time(schedule, 0)[1].tolist() == [0, 5]
+
+
+def test_a_task_that_takes_no_time_holds_its_memory_all_the_same() -> None:
+    names, lanes, roles = Codebook(), Codebook(), Codebook()
+    writer = ProgramWriter(names, lanes, roles)
+    work, flash, rest = (
+        writer.add(name, "compute", t) for name, t in (("a", 1), ("b", 0), ("c", 1))
+    )
+    writer.hold(10, work, work)
+    writer.hold(70, flash, flash)
+    writer.hold(20, rest, rest)
+    schedule = replay_job(write_job([writer], [0], write_communicators([]), [{}]))
+    assert memory_over_time(schedule, 0)[1].tolist() == [0, 10, 0, 70, 0, 20, 0]

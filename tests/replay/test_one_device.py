@@ -10,8 +10,8 @@ import pytest
 
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Node, Op, build_graph
+from paracosm.graphs.host import COMPUTE, HOST
 from paracosm.replay import Schedule, replay
-from paracosm.replay.lanes import COMPUTE, HOST
 
 
 def chain(*nodes: tuple[str, str], dependencies: Sequence[tuple[int, ...]] = ()) -> Graph:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.graphs import RESOURCES, Graph, Node, Op, build_graph
+from paracosm.graphs.host import host_nodes
 from paracosm.replay import replay
-from paracosm.replay.lanes import host_nodes
 from paracosm.replay.literal import Task, replay_literally
 
 WAITING = "aten._local_scalar_dense.default"

@@ -54,7 +54,7 @@ def replay_job(job: Job, *, fold: bool = True, jitter: float = 0.0, seed: int = 
 
 def _by_events(job: Job, jitter: float, seed: int) -> JobSchedule:
     """Play a job on which the order of tasks, or the rates of messages, depend on what happens."""
-    duration = jittered(job, jitter, seed) * PICOSECOND if jitter else None
+    duration = jittered(job, jitter, seed) if jitter else None
     times = replay_tasks(expand(job, duration), functools.partial(task_label, job))
     ranks = np.arange(job.ranks, dtype=np.int32)
     return JobSchedule(
@@ -62,7 +62,7 @@ def _by_events(job: Job, jitter: float, seed: int) -> JobSchedule:
         class_of=ranks,
         representative=ranks,
         first=first_rows(job),
-        arrive=times.arrive * PICOSECOND,
-        begin=times.begin * PICOSECOND,
-        end=times.end * PICOSECOND,
+        arrive=times.arrive.astype(np.float64) * PICOSECOND,
+        begin=times.begin.astype(np.float64) * PICOSECOND,
+        end=times.end.astype(np.float64) * PICOSECOND,
     )

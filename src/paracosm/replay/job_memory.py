@@ -17,14 +17,15 @@ def memory_over_time(schedule: JobSchedule, rank: int) -> tuple[Floats, Ints]:
     """Return k instants in seconds, ascending, and the bytes that a rank holds from each one on.
 
     A task's allocations count from the instant at which it takes its lane, and what it releases is
-    free when it ends; at one instant, what is released is free before anything is allocated.
+    free when it ends; at one instant tasks do so in the order of their rows.
     """
     program = schedule.job.programs[schedule.job.program[rank]]
     tasks = schedule.tasks_of(rank)
     takes, gives = np.flatnonzero(program.allocated), np.flatnonzero(program.released)
     instants = np.concatenate((schedule.end[tasks][gives], schedule.arrive[tasks][takes]))
     change = np.concatenate((-program.released[gives], program.allocated[takes]))
-    order = np.argsort(instants, kind="stable")
+    rows = np.concatenate((2 * gives + 1, 2 * takes))  # a task takes before it gives
+    order = np.lexsort((rows, instants))
     held = program.resident + np.cumsum(change[order])
     return (
         np.concatenate(([0.0], instants[order])),

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import RESOURCES, Graph
+from paracosm.graphs.host import host_nodes, waiting_nodes
 from paracosm.replay.kernel import play
-from paracosm.replay.lanes import host_nodes, waiting_nodes
 from paracosm.replay.schedule import Schedule
 
 __all__ = ["replay"]

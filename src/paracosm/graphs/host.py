@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from paracosm.graphs.graph import RESOURCES, Graph
 
-__all__ = ["HOST", "host_nodes", "waiting_nodes"]
+__all__ = ["COMPUTE", "HOST", "host_nodes", "waiting_nodes"]
 
 HOST = RESOURCES.index("host")
 COMPUTE = RESOURCES.index("compute")

@@ -1,0 +1,121 @@
+"""Binary heaps in arrays, for compiled loops. The caller keeps the sizes.
+
+The smallest stands first. An item moves into the gap that is left, instead of changing places.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from paracosm.replay.events_compiled import inlined
+
+__all__ = ["place_item", "place_task", "pop_item", "pop_task", "replace_first"]
+
+
+@inlined
+def place_item(heap: Any, first: Any, size: Any, key: Any, item: Any) -> None:
+    """Add an item to the heap `heap[first:first + size]`; equal keys come in any order."""
+    at = size
+    while at > 0:
+        parent = (at - 1) >> 1
+        if heap[first + parent].key <= key:
+            break
+        heap[first + at].key = heap[first + parent].key
+        heap[first + at].item = heap[first + parent].item
+        at = parent
+    heap[first + at].key = key
+    heap[first + at].item = item
+
+
+@inlined
+def pop_item(heap: Any, first: Any, size: Any, most: Any) -> None:
+    """Remove the first item of the heap `heap[first:first + size]`.
+
+    The gap goes down to a leaf and the last item up from there: which child is the smaller one is
+    a sum, and no branch that a processor would have to guess.
+
+    Args:
+        heap, first, size: where it is.
+        most: no key is larger.
+    """
+    last = size - 1
+    key, item = heap[first + last].key, heap[first + last].item
+    heap[first + last].key = most
+    at = 0
+    child: Any = 1
+    while child < last:
+        child += np.int64(heap[first + child + 1].key < heap[first + child].key)
+        heap[first + at].key = heap[first + child].key
+        heap[first + at].item = heap[first + child].item
+        at = child
+        child = 2 * at + 1
+    while at > 0:
+        parent = (at - 1) >> 1
+        if heap[first + parent].key <= key:
+            break
+        heap[first + at].key = heap[first + parent].key
+        heap[first + at].item = heap[first + parent].item
+        at = parent
+    heap[first + at].key = key
+    heap[first + at].item = item
+
+
+@inlined
+def replace_first(heap: Any, first: Any, size: Any, key: Any, item: Any) -> None:
+    """Put an item in the place of the first one of the heap `heap[first:first + size]`."""
+    at = 0
+    child: Any = 1
+    while child < size:
+        if child + 1 < size:
+            child += np.int64(heap[first + child + 1].key < heap[first + child].key)
+        if key <= heap[first + child].key:
+            break
+        heap[first + at].key = heap[first + child].key
+        heap[first + at].item = heap[first + child].item
+        at = child
+        child = 2 * at + 1
+    heap[first + at].key = key
+    heap[first + at].item = item
+
+
+@inlined
+def place_task(rows: Any, tasks: Any, first: Any, size: Any, row: Any) -> None:
+    """Add a row to the heap `rows[first:first + size]` by (key of the task, row)."""
+    key = tasks[row].key
+    at = size
+    while at > 0:
+        parent = rows[first + ((at - 1) >> 1)]
+        above = tasks[parent].key
+        if above < key or (above == key and parent < row):
+            break
+        rows[first + at] = parent
+        at = (at - 1) >> 1
+    rows[first + at] = row
+
+
+@inlined
+def pop_task(rows: Any, tasks: Any, first: Any, size: Any) -> None:
+    """Remove the first row of the heap `rows[first:first + size]` by (key of the task, row)."""
+    last = size - 1
+    row = rows[first + last]
+    key = tasks[row].key
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= last:
+            break
+        below = rows[first + child]
+        if child + 1 < last:
+            other = rows[first + child + 1]
+            if tasks[other].key < tasks[below].key or (
+                tasks[other].key == tasks[below].key and other < below
+            ):
+                child += 1
+                below = other
+        if key < tasks[below].key or (key == tasks[below].key and row < below):
+            break
+        rows[first + at] = below
+        at = child
+    rows[first + at] = row
