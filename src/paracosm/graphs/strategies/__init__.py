@@ -1,0 +1,16 @@
+"""Strategies: from the graph of one replica and a cluster to the task graph of the whole job."""
+
+from paracosm.graphs.strategies.build import build_job
+from paracosm.graphs.strategies.parse import parse_strategy
+from paracosm.graphs.strategies.replica import Replica
+from paracosm.graphs.strategies.strategy import ALL_REDUCES, SCHEDULES, SHARDINGS, Strategy
+
+__all__ = [
+    "ALL_REDUCES",
+    "SCHEDULES",
+    "SHARDINGS",
+    "Replica",
+    "Strategy",
+    "build_job",
+    "parse_strategy",
+]

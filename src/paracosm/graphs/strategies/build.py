@@ -1,0 +1,110 @@
+"""From one replica, a cluster and a strategy to the task graph of the whole job."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.cluster.cluster import Cluster
+from paracosm.cluster.communication import group_classes
+from paracosm.errors import InputError
+from paracosm.graphs.job import Codebook, Job, Program
+from paracosm.graphs.strategies.costs import Costs
+from paracosm.graphs.strategies.layout import Layout, layout_of
+from paracosm.graphs.strategies.parameter_server import parameter_server_job
+from paracosm.graphs.strategies.parse import does_not_fit
+from paracosm.graphs.strategies.plan import Plan, plan_of
+from paracosm.graphs.strategies.rank import rank_program
+from paracosm.graphs.strategies.replica import Replica
+from paracosm.graphs.strategies.single import single_program
+from paracosm.graphs.strategies.stage import Books
+from paracosm.graphs.strategies.strategy import Strategy
+
+__all__ = ["build_job"]
+
+Ints = npt.NDArray[np.int64]
+
+
+def build_job(replica: Replica, cluster: Cluster, strategy: Strategy) -> Job:
+    """Return the task graph of a job.
+
+    Ranks are the workers of the cluster in their order, with the speeds of their nodes. The graph's
+    batch is that of one micro-batch of one replica.
+
+    Args:
+        replica: a training step of one replica on one worker, with durations.
+        cluster: with as many workers as the strategy has ranks.
+        strategy: how the job is spread.
+
+    Raises:
+        InputError: the strategy does not fit the cluster or the model; nothing joins two workers
+            that have to communicate.
+    """
+    workers = len(cluster.workers)
+    if strategy.ranks != workers:
+        raise does_not_fit(strategy.data, strategy.tensor, strategy.pipeline, workers)
+    if strategy.servers:
+        return parameter_server_job(replica, cluster, strategy)
+    books = Books(Codebook(), Codebook(), Codebook())
+    layout = layout_of(strategy)
+    if strategy.ranks == strategy.microbatches == 1 and not strategy.recompute:
+        programs, program = [single_program(replica, books)], np.zeros(1, dtype=np.int64)
+    else:
+        plan = plan_of(replica, strategy)
+        if strategy.data > 1 and not plan.gradients.any():
+            raise InputError(
+                f"strategy: dp={strategy.data}, but the graph has no gradients to reduce: storages "
+                "that a backward node allocates and that outlive the step"
+            )
+        programs, program = _programs(plan, cluster, layout, books)
+    batch, roles = replica.examples, books.roles.texts
+    return Job(
+        names=books.names.texts,
+        lanes=books.lanes.texts,
+        policies=("in order",) * len(books.lanes.texts),
+        roles=roles,
+        programs=tuple(programs),
+        program=program.astype(np.int32),
+        speed=_speeds(cluster, strategy),
+        communicators=layout.communicators(),
+        communicator=layout.table(roles),
+        labels=cluster.workers,
+        examples=None if batch is None else batch * strategy.data * strategy.microbatches,
+        provenance={"strategy": str(strategy), "graph": dict(replica.graph.provenance)},
+    )
+
+
+def _programs(
+    plan: Plan, cluster: Cluster, layout: Layout, books: Books
+) -> tuple[list[Program], Ints]:
+    """Return the distinct programs, and which one each rank has.
+
+    Ranks of a stage differ only in what their communication costs.
+    """
+    roles, communicators = layout.roles, layout.communicators()
+    table = layout.table(roles)
+    classes = [group_classes(cluster, groups)[0] for groups in layout.groups.values()]
+    cost = np.concatenate([np.zeros(0, dtype=np.int64), *classes])
+    _, first, program = np.unique(
+        np.column_stack((layout.stage, np.where(table >= 0, cost[table], -1))),
+        axis=0,
+        return_index=True,
+        return_inverse=True,
+    )
+    programs = []
+    for rank in first.tolist():
+        group = {
+            role: communicators.ranks(number)
+            for role, number in zip(roles, table[rank].tolist(), strict=True)
+            if number >= 0
+        }
+        costs = Costs(cluster, plan.strategy.all_reduce, group)
+        programs.append(rank_program(plan, int(layout.stage[rank]), costs, books))
+    return programs, program.reshape(-1)
+
+
+def _speeds(cluster: Cluster, strategy: Strategy) -> npt.NDArray[np.float64]:
+    speed = np.array([node.speed for node in cluster.nodes[: len(cluster.workers)]])
+    for rank, factor in strategy.stragglers.items():
+        speed[rank] /= factor
+    return speed

@@ -1,0 +1,48 @@
+"""What the communication of one rank costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from paracosm.cluster.cluster import Cluster
+from paracosm.cluster.communication import collective_time, message_time
+
+__all__ = ["Costs"]
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Times of messages and collectives of one rank, and of all that are placed like it.
+
+    Attributes:
+        cluster: where.
+        all_reduce: the algorithm between data-parallel ranks.
+        group: role to the ranks that it communicates with in it.
+    """
+
+    cluster: Cluster
+    all_reduce: str = "auto"
+    group: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    _known: dict[tuple[str, str, int], float] = field(default_factory=dict)
+
+    def of_tensor(self, collective: str, size: int) -> float:
+        """Return the seconds of a collective between tensor-parallel ranks."""
+        return self._collective("tensor", collective, size, "auto")
+
+    def of_data(self, collective: str, size: int) -> float:
+        """Return the seconds of a collective between data-parallel ranks."""
+        return self._collective("data", collective, size, self.all_reduce)
+
+    def of_message(self, role: str, size: int) -> float:
+        """Return the seconds of a message that the rank sends in a role."""
+        source, target = self.group[role]
+        return message_time(self.cluster, source, target, size)
+
+    def _collective(self, role: str, collective: str, size: int, algorithm: str) -> float:
+        key = (role, collective, size)
+        if key not in self._known:
+            ranks = self.group[role]
+            self._known[key] = collective_time(self.cluster, ranks, collective, size, algorithm)
+        return self._known[key]

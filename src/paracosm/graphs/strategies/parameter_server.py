@@ -1,0 +1,258 @@
+"""Parameter servers: workers push gradients and pull parameters (Li et al., OSDI 2014).
+
+Synchronous: a server updates its parameters when the gradients of all workers are there.
+
+    worker 0 | forward | backward |          | forward ...
+    worker 1 | forward | backward    |       | forward ...
+    pushes                 | 1 | 0 | 1 | 0 |
+    server                          |upd 1|upd 0|
+    pulls                                 | 1 | 0 |
+
+Asynchronous: it updates with every worker's gradients as they come, first in, first out, and
+answers that worker alone, which goes on with what it gets.
+
+Gradients travel in buckets, as with DDP; each bucket's parameters live on one server, that which
+has the fewest bytes so far. The servers are ranks of their own, behind the workers. An update
+takes the bucket's share, by bytes, of what the optimizer takes on a worker of speed 1; to add up
+the gradients of all workers takes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from paracosm.cluster.cluster import Cluster
+from paracosm.errors import InputError
+from paracosm.graphs.job import Codebook, Job, Program, ProgramWriter
+from paracosm.graphs.job.blocks import ProgramOfBlocks, last_on
+from paracosm.graphs.strategies.backward import backward_block
+from paracosm.graphs.strategies.costs import Costs
+from paracosm.graphs.strategies.forward import FORWARD, forward_block
+from paracosm.graphs.strategies.gradients import Bucket, buckets_of
+from paracosm.graphs.strategies.plan import Plan, plan_of
+from paracosm.graphs.strategies.replica import Replica
+from paracosm.graphs.strategies.rows import Gathered, RowWriter, merge, places
+from paracosm.graphs.strategies.server_links import ServerLinks, server_links
+from paracosm.graphs.strategies.stage import Books, Stage
+from paracosm.graphs.strategies.strategy import Strategy
+
+__all__ = ["parameter_server_job"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Share:
+    """A bucket, the server that has its parameters, and the seconds of their update."""
+
+    bucket: Bucket
+    server: int
+    update: float
+
+
+def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy) -> Job:
+    """Return the job of workers around servers.
+
+    Raises:
+        InputError: other numbers of workers or servers than the cluster has; no gradients; nothing
+            joins a worker and a server.
+    """
+    servers = len(cluster.servers)
+    if servers != strategy.servers:
+        raise InputError(
+            f"strategy: servers={strategy.servers}, but the cluster has {servers} servers: "
+            + (f"servers={servers} fits" if servers else "give it some")
+        )
+    plan, links = plan_of(replica, strategy), server_links(cluster)
+    books = Books(Codebook(), Codebook(), Codebook())
+    shares = _shares(plan, strategy)
+    delays = sorted(set(map(tuple, links.delay)))
+    programs = [_worker(plan, books, cluster, shares, delay) for delay in delays]
+    programs += [_server(plan, books, shares, links, s) for s in range(servers)]
+    workers = [delays.index(tuple(delay)) for delay in links.delay]
+    lanes, roles = books.lanes.texts, books.roles.texts
+    names = cluster.workers + cluster.servers
+    speed = np.array([cluster.node(name).speed for name in names])
+    for rank, factor in strategy.stragglers.items():
+        speed[rank] /= factor
+    batch = replica.examples
+    steps = strategy.data * strategy.microbatches * strategy.iterations
+    return Job(
+        names=books.names.texts,
+        lanes=lanes,
+        policies=tuple("fifo" if lane == "update" else "in order" for lane in lanes),
+        roles=roles,
+        programs=tuple(programs),
+        program=np.array([*workers, *range(len(delays), len(programs))], dtype=np.int32),
+        speed=speed,
+        communicators=links.communicators,
+        communicator=_table(links, roles, strategy.data, servers),
+        labels=names,
+        examples=None if batch is None else batch * steps,
+        provenance={
+            "strategy": str(strategy),
+            "iterations": strategy.iterations,
+            "graph": dict(replica.graph.provenance),
+        },
+    )
+
+
+def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
+    """Return the buckets, dealt out to the servers."""
+    rows = plan.parts[0].backward
+    buckets = buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket)
+    if not buckets:
+        raise InputError(
+            "strategy: ps, but the graph has no gradients to push: storages that a backward node "
+            "allocates and that outlive the step"
+        )
+    optimizer = sum(plan.work.duration[row] for row in plan.layers.optimizer_rows)
+    total = sum(bucket.size for bucket in buckets)
+    held = [0] * strategy.servers
+    shares = []
+    for bucket in buckets:
+        server = held.index(min(held))
+        held[server] += bucket.size
+        shares.append(_Share(bucket, server, optimizer * bucket.size / total))
+    return shares
+
+
+class _Pushes:
+    """Writes a push behind the last gradient of every bucket."""
+
+    def __init__(self, rows: RowWriter, shares: list[_Share], delay: tuple[float, ...]) -> None:
+        self._rows, self._delay = rows, delay
+        self._closed_by = {
+            share.bucket.rows[-1]: (number, share) for number, share in enumerate(shares)
+        }
+        self.freed: dict[int, int] = {}
+
+    def after(self, row: int) -> None:
+        """Write the push that becomes possible when a node is done."""
+        if row not in self._closed_by:
+            return
+        number, share = self._closed_by[row]
+        there: Gathered = {}
+        for each in share.bucket.rows:
+            merge(there, self._rows.ready[each])
+        lane = f"to server {share.server}"
+        self._rows.writer.add(
+            f"push {number}",
+            lane,
+            self._delay[share.server],
+            places(there, lane),
+            step="communication",
+            kind="send",
+            role=lane,
+            size=share.bucket.size,
+        )
+
+
+def _worker(
+    plan: Plan, books: Books, cluster: Cluster, shares: list[_Share], delay: tuple[float, ...]
+) -> Program:
+    """Return the program of a worker: it computes, pushes and pulls in every iteration."""
+    strategy = plan.strategy
+    stage = Stage(plan, plan.parts[0], Costs(cluster), books)
+    pulls = {(_pull_lane(s), last_on(_pull_lane(s))): 0 for s in range(strategy.servers)}
+    first, forward = forward_block(stage, pulls), forward_block(stage)
+    stay = strategy.microbatches == 1
+    usual = backward_block(stage, forward, None, stay=stay)
+    last = backward_block(stage, forward, lambda rows: _Pushes(rows, shares, delay), stay=stay)
+    pull = books.writer()
+    for number, share in enumerate(shares):
+        lane = _pull_lane(share.server)
+        pull.add(
+            f"pull {number}",
+            lane,
+            0.0,
+            step="communication",
+            kind="receive",
+            role=lane,
+            size=share.bucket.size,
+        )
+    pulled = pull.block()
+    program = ProgramOfBlocks()
+    for _ in range(strategy.iterations):
+        for number in range(strategy.microbatches):
+            begun = program.place(forward.block if number else first.block, number)
+            final = number == strategy.microbatches - 1
+            program.place(last if final else usual, number, {FORWARD: begun})
+        program.place(pulled)
+    held = {what: size for what, size in plan.resident.items() if what != "optimizer"}
+    gradients = 0 if stay else int(plan.gradients.sum())
+    return program.program(round(sum(held.values())) + gradients)
+
+
+def _server(
+    plan: Plan, books: Books, shares: list[_Share], links: ServerLinks, server: int
+) -> Program:
+    """Return the program of a server; its messages keep no lane busy, but share its ports."""
+    strategy = plan.strategy
+    writer = ProgramWriter(books.names, books.lanes, books.roles)
+    own = [(n, share) for n, share in enumerate(shares) if share.server == server]
+    everyone = list(range(strategy.data))
+    together = [[worker] for worker in everyone] if strategy.asynchronous else [everyone]
+    for _ in range(strategy.iterations):
+        for workers in together:
+            for number, share in own:
+                _serve(writer, number, share, workers, links)
+    size = sum(share.bucket.size for _, share in own)
+    total = sum(share.bucket.size for share in shares)
+    held = plan.parameters + plan.resident.get("optimizer", 0.0)
+    return writer.program(round(held * size / total))
+
+
+def _serve(
+    writer: ProgramWriter, number: int, share: _Share, workers: list[int], links: ServerLinks
+) -> None:
+    """Take gradients from these workers, update, and send them the parameters."""
+    size = share.bucket.size
+    came = [
+        writer.add(
+            f"push {number}",
+            None,
+            0.0,
+            step="communication",
+            kind="receive",
+            role=f"from worker {worker}",
+            size=size,
+        )
+        for worker in workers
+    ]
+    update = writer.add(f"update {number}", "update", share.update, came, step="optimizer")
+    writer.hold(size * len(workers), update, update)
+    for worker in workers:
+        writer.add(
+            f"pull {number}",
+            None,
+            links.delay[worker][share.server],
+            [update],
+            step="communication",
+            kind="send",
+            role=f"to worker {worker}",
+            size=size,
+        )
+
+
+def _table(
+    links: ServerLinks, roles: tuple[str, ...], workers: int, servers: int
+) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+    table = np.full((workers + servers, len(roles)), -1, dtype=np.int32)
+    column = {role: number for number, role in enumerate(roles)}
+    for worker in range(workers):
+        for server in range(servers):
+            push, pull = links.push[worker][server], links.pull[worker][server]
+            for rank, role, communicator in (
+                (worker, f"to server {server}", push),
+                (worker, _pull_lane(server), pull),
+                (workers + server, f"from worker {worker}", push),
+                (workers + server, f"to worker {worker}", pull),
+            ):
+                if role in column:  # a server that has no parameters gets no messages
+                    table[rank, column[role]] = communicator
+    return table
+
+
+def _pull_lane(server: int) -> str:
+    return f"from server {server}"

@@ -1,0 +1,117 @@
+"""Parameter servers by hand: pushes and pulls that share the ports of their nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from four_ops import MB, SLOW, layers, replayed, spans, two_layers
+
+from paracosm.cluster import Cluster, Link, ring, star, switch
+from paracosm.errors import InputError
+from paracosm.graphs.strategies import Replica
+
+
+def makespan(replica: Replica, text: str, cluster: Cluster) -> float:
+    return replayed(replica, text, cluster).makespan
+
+
+def test_one_worker_pushes_waits_for_the_update_and_pulls() -> None:
+    """Pushes of 4 s at 4 and 8, updates of 0.5 s at 8 and 12, pulls at 8.5 and 12.5."""
+    schedule = replayed(two_layers(update=0.5), "ps", star(1, 1, SLOW))
+    assert spans(schedule, 0, "to server 0") == [("push 0", 4, 8), ("push 1", 8, 12)]
+    assert spans(schedule, 1, "update") == [("update 0", 8, 8.5), ("update 1", 12, 12.5)]
+    assert spans(schedule, 0, "from server 0")[-1][2] == 16.5
+    assert schedule.job.labels == ("worker0", "server0")
+
+
+def test_workers_share_the_port_of_the_server() -> None:
+    """One layer of 4 MB, 3 workers: pushes at a third of the speed (3 to 15), pulls likewise."""
+    schedule = replayed(layers(1, update=1.0), "ps", star(3, 1, SLOW))
+    assert spans(schedule, 2, "to server 0") == [("push 0", 3, 15)]
+    assert spans(schedule, 3, "update") == [("update 0", 15, 16)]
+    assert schedule.makespan == pytest.approx(28, abs=1e-9)
+
+
+def test_two_servers_have_two_ports_and_share_the_parameters() -> None:
+    """Two layers of 4 MB on 2 workers, each layer on a server of its own.
+
+    Layer 1 is pushed at 4 and shares the port of server 0: 12. Layer 0 at 6, server 1: 14; while
+    both flow, each worker's own port is shared as well. Each is pulled as soon as it is there.
+    """
+    schedule = replayed(two_layers(), "ps, servers=2", star(2, 2, SLOW))
+    assert spans(schedule, 0, "to server 0") == [("push 0", 4, 12)]
+    assert spans(schedule, 0, "to server 1") == [("push 1", 6, 14)]
+    assert schedule.makespan == 22
+
+
+def test_a_slow_link_of_a_pair_is_one_more_station() -> None:
+    """Worker 1 reaches the server at half of the speed; alone it would be done at 3 + 8."""
+    cluster = star(2, 1, Link(bandwidth=4.0 * MB))
+    slow = (("worker1", "server0", Link(bandwidth=0.5 * MB)),)
+    cluster = dataclasses.replace(cluster, overrides=slow)
+    schedule = replayed(layers(1), "ps", cluster)
+    assert spans(schedule, 1, "to server 0") == [("push 0", 3, 11)]
+    # The other has the rest of the port: 3.5 MB/s.
+    assert spans(schedule, 0, "to server 0")[0][2] == pytest.approx(3 + 4 / 3.5, abs=1e-8)
+
+
+def test_half_duplex_ports_push_and_pull_in_turns() -> None:
+    """Two layers, one worker: the pull of layer 1 (from 8 on) shares the port with push 0."""
+    full = makespan(two_layers(), "ps", star(1, 1, SLOW))
+    half = makespan(two_layers(), "ps", star(1, 1, dataclasses.replace(SLOW, duplex="half")))
+    assert full == 16  # pushed at 8 and 12, pulled at 12 and 16
+    assert half == 20  # four messages of 4 s on one port, from 4 on
+
+
+def test_latency_comes_before_the_first_byte() -> None:
+    link = Link(bandwidth=1.0 * MB, latency=0.5, overhead=0.25)
+    assert makespan(layers(1), "ps", star(1, 1, link)) == 3 + 2 * (0.75 + 4)
+
+
+def test_a_server_on_the_node_of_a_worker_is_reached_at_no_cost() -> None:
+    cluster = star(2, 1, SLOW, placement="workers")
+    schedule = replayed(layers(1), "ps", cluster)
+    assert spans(schedule, 0, "to server 0") == [("push 0", 3, 3)]
+    assert spans(schedule, 1, "to server 0") == [("push 0", 3, 7)]
+    assert schedule.makespan == 11
+
+
+def test_asynchronous_workers_do_not_wait_for_a_straggler() -> None:
+    """One layer, 3 s; on a free network a worker does a step in 3 s, a straggler in 12."""
+    cluster = star(2, 1, Link())
+    text = "stragglers=1:4, iterations=2"
+    together = replayed(layers(1), f"ps, {text}", cluster)
+    alone = replayed(layers(1), f"ps-async, {text}", cluster)
+    assert [end for _, _, end in spans(together, 0, "from server 0")] == [12, 24]
+    assert [end for _, _, end in spans(alone, 0, "from server 0")] == [3, 6]
+    assert [end for _, _, end in spans(alone, 1, "from server 0")] == [12, 24]
+    assert alone.job.examples == 4 * 2 * 2
+
+
+def test_updates_of_asynchronous_workers_queue_at_the_server() -> None:
+    """Both push at 3 at no cost; updates of 2 s one after the other, first worker 0's."""
+    schedule = replayed(layers(1, update=2.0), "ps-async", star(2, 1, Link()))
+    assert spans(schedule, 2, "update") == [("update 0", 3, 5), ("update 0", 5, 7)]
+    assert [spans(schedule, rank, "from server 0")[0][2] for rank in (0, 1)] == [5, 7]
+
+
+def test_a_server_holds_its_share_of_parameters_and_state() -> None:
+    job = replayed(two_layers(), "ps, servers=2", star(1, 2, SLOW)).job
+    assert [program.resident / MB for program in job.programs] == [8, 12, 12]
+
+
+def test_micro_batches_are_added_up_before_the_push() -> None:
+    schedule = replayed(layers(1), "ps, microbatches=3", switch(2, 1, Link()))
+    assert [begin for _, begin, _ in spans(schedule, 0, "to server 0")] == [9]
+
+
+def test_servers_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(
+        InputError, match="servers=1, but the cluster has 2 servers: servers=2 fits"
+    ):
+        replayed(two_layers(), "ps", star(2, 2, SLOW))
+    with pytest.raises(InputError, match="servers=1, but the cluster has 0 servers: give it some"):
+        replayed(two_layers(), "ps", ring(2, SLOW))
+    with pytest.raises(InputError, match="the graph has no gradients to push"):
+        replayed(two_layers(gradient=0), "ps", star(2, 1, SLOW))
