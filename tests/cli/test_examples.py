@@ -69,3 +69,15 @@ def test_a_loss_that_is_no_number_has_exploded(tmp_path: Path, monkeypatch: Patc
         run.metric(1.0, 1.0, "evaluation", "loss", math.nan, 1)
         run.finish({})
     assert read_curve(point, run.path).loss.tolist() == [2.5, math.inf]
+
+
+def test_the_study_of_scaling_asks_for_what_it_says(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "profiles.db").touch()
+    points = load_study(EXAMPLES / "predict_scaling.yaml").points("predict_scaling.yaml")
+    assert [point.config.strategy for point in points] == ["ddp", "fsdp", "ddp, microbatches=4"]
+    for point in points:
+        numbers = [workers for workers, _ in point.config.jobs]
+        assert numbers == [4, 8, 16, 32, 64, 128, 256]
+        cluster = point.config.resolve_cluster(*point.config.jobs[0])
+        assert cluster.link("worker0", "worker3").latency == 2e-6

@@ -23,7 +23,7 @@ def predict(
     quiet: Quiet = False,
     **arguments: Any,
 ) -> int:
-    """Predict the iteration time, throughput and memory of a model that was never run.
+    """Predict iteration time, throughput and memory, on one device or on a whole cluster.
 
     Example: paracosm predict --model resnet34 --shape 3x32x32 --out runs/resnet34
     """

@@ -1,8 +1,9 @@
-"""From a graph and a profile database to iteration time, throughput and memory."""
+"""From a graph, a profile database and a cluster to iteration time, throughput and memory."""
 
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.durations import SOURCES, OpDurations, constant
 from paracosm.prediction.environment import choose_environment
+from paracosm.prediction.job_prediction import JobPrediction, predict_job
 from paracosm.prediction.lookup import find_durations
 from paracosm.prediction.predict import predict
 from paracosm.prediction.prediction import Contribution, Prediction
@@ -11,6 +12,7 @@ from paracosm.prediction.run import run_prediction
 __all__ = [
     "SOURCES",
     "Contribution",
+    "JobPrediction",
     "OpDurations",
     "PredictConfig",
     "Prediction",
@@ -18,5 +20,6 @@ __all__ = [
     "constant",
     "find_durations",
     "predict",
+    "predict_job",
     "run_prediction",
 ]

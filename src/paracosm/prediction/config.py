@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from paracosm.cluster import Cluster, cluster_from_mapping, cluster_from_shorthand, load_cluster
+from paracosm.cluster.subset import first_workers
 from paracosm.errors import InputError
 from paracosm.graphs.capture.options import DTYPES, OPTIMIZERS, parse_shape
-from paracosm.units import parse_duration
+from paracosm.prediction.shown_ranks import parse_ranks
+from paracosm.prediction.stragglers import parse_stragglers, slowed
+from paracosm.prediction.workers_range import parse_workers
+from paracosm.units import parse_bandwidth, parse_duration
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
+    from paracosm.graphs.strategies import Strategy
 
 __all__ = ["PredictConfig"]
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
+Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth)]
 
 
 def _sizes(value: Any) -> Any:
@@ -24,8 +32,13 @@ def _sizes(value: Any) -> Any:
     return parse_shape(value) if isinstance(value, str) else value
 
 
+def _workers(value: Any) -> Any:
+    """Read "1,2,4..1024"."""
+    return None if value is None else parse_workers(value)
+
+
 class PredictConfig(BaseModel):
-    """A prediction: which computation, from whose timings."""
+    """A prediction: which computation, on which cluster, from whose timings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
@@ -39,7 +52,9 @@ class PredictConfig(BaseModel):
         description="folder of measured op latencies and whole-model latencies (NeuSight's form), "
         "instead of a model: predicts the one from the other and compares",
     )
-    batch: int = Field(64, ge=1, description="examples of an iteration")
+    batch: int = Field(
+        64, ge=1, description="examples of one forward and backward pass of a replica"
+    )
     shape: Annotated[tuple[int, ...] | None, BeforeValidator(_sizes)] = Field(
         None, description="of one example: 3x32x32, or a number of tokens (the model's own)"
     )
@@ -51,6 +66,40 @@ class PredictConfig(BaseModel):
     foreach: bool = Field(False, description="update all parameters in one op")
     dropout: bool = Field(False, description="train with the model's dropout, in place of none")
     train: bool = Field(True, description="a training step, or the forward pass alone")
+
+    # On which cluster.
+    strategy: str | None = Field(
+        None,
+        description="how workers share the work: ddp, fsdp, zero1, ps, ps-async, or "
+        '"dp=64, tp=8, pp=4, schedule=1f1b, microbatches=32" (ddp, where there is a cluster)',
+    )
+    workers: Annotated[tuple[int, ...] | None, BeforeValidator(_workers)] = Field(
+        None,
+        description="numbers of workers: 16, or several, as 1,2,4..1024, which goes on by the same "
+        "factor where the number before the dots is a multiple of the one before it, else by their "
+        "difference; 1..8 goes on by ones",
+    )
+    cluster: Path | dict[str, Any] | None = Field(
+        None, description="a cluster file; workers then says how many of its own, the first ones"
+    )
+    latency: Duration = Field(0.0, description="latency of every link, without a cluster file")
+    bandwidth: Bandwidth | None = Field(
+        None, gt=0, description="bandwidth of every link, without a cluster file: 25Gbit/s, inf"
+    )
+    servers: int | None = Field(
+        None, ge=1, description="parameter servers of strategies ps and ps-async (1)"
+    )
+    straggler: str | None = Field(
+        None, description='workers that are slower: "worker3 x0.5, worker7 x0.8"'
+    )
+    jitter: float = Field(
+        0.0, ge=0, le=1, description="relative standard deviation of the durations of tasks"
+    )
+    timeline_ranks: str | None = Field(
+        None,
+        description="whose timeline is written: ranks 0,8..15, or all (one of each kind, at most "
+        "16)",
+    )
 
     # From whose timings.
     db: Path = Field(Path("profiles.db"), description="profile database")
@@ -77,6 +126,11 @@ class PredictConfig(BaseModel):
         description="time that the host spends on issuing an op of a GPU (the shortest timing)",
     )
 
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether a job on a cluster is meant, not one device."""
+        return any(getattr(self, name) is not None for name in ("cluster", "workers", "strategy"))
+
     @model_validator(mode="after")
     def _consistent(self) -> PredictConfig:
         given = [name for name in ("model", "graph", "op_latencies") if getattr(self, name)]
@@ -95,6 +149,20 @@ class PredictConfig(BaseModel):
             raise ValueError(f"exact profiles what is missing, new_ops {self.new_ops} does not")
         return self
 
+    @field_validator("straggler")
+    @classmethod
+    def _readable_stragglers(cls, text: str | None) -> str | None:
+        if text is not None:
+            parse_stragglers(text)
+        return text
+
+    @field_validator("timeline_ranks")
+    @classmethod
+    def _readable_ranks(cls, text: str | None) -> str | None:
+        if text is not None:
+            parse_ranks(text)
+        return text
+
     def without_effect(self) -> set[str]:
         """Return the fields that make no difference, whatever their values, to such a run."""
         return set().union(*self._idle().values())
@@ -102,13 +170,19 @@ class PredictConfig(BaseModel):
     def _idle(self) -> dict[str, set[str]]:
         idle: dict[str, set[str]] = {}
         if self.op_latencies is not None:
-            idle["the folder says what there is"] = set(CAPTURE | TIMINGS)
+            idle["the folder says what there is"] = set(CAPTURE | TIMINGS | CLUSTER)
         elif self.graph is not None:
             idle["the graph is captured already"] = set(CAPTURE)
         if self.hardware is not None:
             idle["hardware says whose timings are meant"] = {"threads", "device"}
         elif self.device == "cuda":
             idle["the device decides"] = {"threads"}
+        if self.op_latencies is None and not self.is_on_cluster:
+            idle["one device is predicted: workers, cluster or strategy makes it a job"] = {
+                *CLUSTER
+            } - {"workers", "cluster", "strategy"}
+        if self.cluster is not None:
+            idle["the cluster says what there is"] = {"latency", "bandwidth", "servers"}
         return idle
 
     def check(self) -> None:
@@ -121,6 +195,9 @@ class PredictConfig(BaseModel):
             raise InputError(f"{self.graph}: no such file")
         if self.model is not None:
             self.options(self.device)
+        if self.is_on_cluster:
+            for workers, strategy in self.jobs:
+                self.resolve_cluster(workers, strategy)
         if self.db.is_dir():
             raise InputError(f"{self.db}: a folder, not a profile database: --db names its file")
         if not self.db.is_file():
@@ -128,8 +205,12 @@ class PredictConfig(BaseModel):
                 f"{self.db}: no such database: paracosm profile ops writes one, --db names it"
             )
 
-    def options(self, device: str) -> CaptureOptions:
+    def options(self, device: str, tensor: int = 1) -> CaptureOptions:
         """Return what the capture of the model on `device` is asked for.
+
+        Args:
+            device: "cpu" or "cuda".
+            tensor: ranks that split each layer between them.
 
         Raises:
             InputError: an option that it does not take.
@@ -137,9 +218,76 @@ class PredictConfig(BaseModel):
         from paracosm.graphs.capture import CaptureOptions
 
         asked = {name: getattr(self, name) for name in ("model", *sorted(CAPTURE))}
+        if tensor > 1:
+            asked |= {"parallel": "tensor", "ranks": tensor}
         return CaptureOptions(**asked, device=device)
 
+    @cached_property
+    def jobs(self) -> list[tuple[int, Strategy]]:
+        """Return the numbers of workers that are asked for, each with its strategy.
 
+        Raises:
+            InputError: the strategy cannot be read, or does not fit a number of workers.
+        """
+        from paracosm.prediction.strategies_by_workers import strategies_by_workers
+
+        workers, held = self.workers, None
+        if self.cluster is not None:
+            held = len(self._given_cluster.servers)
+            workers = workers or (len(self._given_cluster.workers),)
+        return strategies_by_workers(self.strategy or "ddp", workers, self.servers, held)
+
+    def resolve_cluster(self, workers: int, strategy: Strategy) -> Cluster:
+        """Return the cluster that a job of so many workers is imagined on.
+
+        Raises:
+            InputError: the cluster cannot be read or has fewer workers; nobody says how fast its
+                links are; servers that the strategy has no use for, or lacks; a straggler that is
+                no worker.
+        """
+        if self.cluster is not None:
+            cluster = first_workers(self._given_cluster, workers)
+        else:
+            cluster = self._shorthand(workers, strategy)
+        if self.straggler is None:
+            return cluster
+        factors = parse_stragglers(self.straggler)
+        most = self.jobs[-1][0]
+        known = {f"worker{number}" for number in range(most)}
+        for name in factors:
+            if name not in known:
+                raise InputError(
+                    f'straggler: there is no "{name}": workers are worker0 to worker{most - 1}'
+                )
+        return slowed(cluster, factors)
+
+    @cached_property
+    def _given_cluster(self) -> Cluster:
+        if isinstance(self.cluster, Path):
+            return load_cluster(self.cluster)
+        return cluster_from_mapping(self.cluster or {})
+
+    def _shorthand(self, workers: int, strategy: Strategy) -> Cluster:
+        if self.bandwidth is None and workers + strategy.servers > 1:
+            raise InputError(
+                "bandwidth: nobody says how fast the links between nodes are: --bandwidth "
+                "25Gbit/s (or inf, for a network that costs nothing), or --cluster"
+            )
+        return cluster_from_shorthand(
+            workers=workers,
+            servers=strategy.servers,
+            latency=self.latency,
+            bandwidth=float("inf") if self.bandwidth is None else self.bandwidth,
+            pipelined=True,
+        )
+
+
+CLUSTER = frozenset(
+    {
+        *("strategy", "workers", "cluster", "latency", "bandwidth", "servers"),
+        *("straggler", "jitter", "timeline_ranks"),
+    }
+)
 CAPTURE = frozenset(
     {"batch", "shape", "classes", "dtype", "optimizer", "foreach", "dropout", "train"}
 )

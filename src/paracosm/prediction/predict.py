@@ -35,6 +35,7 @@ def predict(
     launch: float = 0.0,
     common: float = 0.0,
     baselines: Mapping[str, float] | None = None,
+    free_communication: bool = False,
 ) -> Prediction:
     """Predict one iteration of one replica on one device.
 
@@ -46,11 +47,13 @@ def predict(
             op of its own that nobody timed.
         common: relative error that all ops share: how much the machine's speed varies.
         baselines: what other methods predict, by name, to be shown beside.
+        free_communication: nodes that communicate take no time, whatever is known of them: the
+            links of a cluster will say how long they take.
 
     Raises:
         InputError: an op has no duration; named, with the command that profiles it.
     """
-    duration, low, high, source = _of_nodes(graph, durations, launch)
+    duration, low, high, source = _of_nodes(graph, durations, launch, free_communication)
     untimed = _untimed(graph, source)
 
     def makespan(times: Floats) -> float:
@@ -82,7 +85,7 @@ def predict(
 
 
 def _of_nodes(
-    graph: Graph, durations: OpDurations, launch: float
+    graph: Graph, durations: OpDurations, launch: float, free_communication: bool
 ) -> tuple[Floats, Floats, Floats, Codes]:
     """Return duration, low, high and source of every node."""
     if len(durations.value) != len(graph.ops):
@@ -100,6 +103,11 @@ def _of_nodes(
     for part in (low, high, value):
         part[of_host & missing] = launch
     source[of_host & missing] = NONE
+    if free_communication:
+        communicates = graph.resource == RESOURCES.index("communication")
+        for part in (low, high, value):
+            part[communicates] = 0.0
+        source[communicates] = RECORDED
     _refuse(graph, np.isnan(value))
     return value, low, high, source
 
@@ -111,8 +119,8 @@ def _refuse(graph: Graph, missing: npt.NDArray[np.bool_]) -> None:
     names = list(dict.fromkeys(graph.ops[code].name for code in graph.op[rows].tolist()))
     if (graph.resource[rows] == RESOURCES.index("communication")).any():
         raise InputError(
-            f"{len(rows)} nodes without a duration, among them communication ({names[0]}): here a "
-            "graph of one device is predicted"
+            f"{len(rows)} nodes without a duration, among them communication ({names[0]}): over "
+            "which links? --strategy with --cluster, or with --workers and --bandwidth, says it"
         )
     others = f" and {len(names) - 1} more op types" if len(names) > 1 else ""
     raise InputError(

@@ -10,7 +10,9 @@ import numpy as np
 
 from paracosm.report.chart import Axis, Boxes, Chart, Curve, Dots, Floats
 from paracosm.report.compared_predictions import compared
+from paracosm.report.rank_charts import rank_bars, rank_timeline
 from paracosm.report.run import Run
+from paracosm.report.scaling_charts import scaling_charts
 from paracosm.report.section import Section
 from paracosm.report.size_unit import size_unit
 from paracosm.report.thinning import extremes
@@ -33,6 +35,8 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     """Return every section that the runs have data for."""
     parts: list[tuple[str, list[Chart | None]]] = [
         ("Predictions", compared(runs)),
+        ("Scaling", scaling_charts(runs)),
+        ("Ranks", [rank_bars(runs)]),
         ("Where the time goes", [_bars(runs, "phase"), _bars(runs, "op"), _bars(runs, "place")]),
         ("How durations are known", [_coverage(runs)]),
         (
@@ -79,7 +83,12 @@ def _bars(runs: Sequence[Run], what: str) -> Chart | None:
         x=Axis(f"time ({unit})"),
         y=Axis("", names=names),
         marks=tuple(marks),
-        caption=f"{left_out} more are not shown." if left_out else "",
+        caption=" ".join(
+            [
+                *(["Of one replica, each op once."] if runs[0].numbers.get("scaling") else []),
+                *([f"{left_out} more are not shown."] if left_out else []),
+            ]
+        ),
         height=110 + 26 * len(names),
         wide=what != "phase",
     )
@@ -133,7 +142,9 @@ def _coverage(runs: Sequence[Run]) -> Chart | None:
 
 def _timelines(runs: Sequence[Run]) -> list[Chart]:
     """Return the timelines of the first runs; the last one says if there are more."""
-    charts = list(filter(None, (_timeline(run, len(runs) > 1) for run in runs)))
+    several = len(runs) > 1
+    found = (_timeline(run, several) or rank_timeline(run, several) for run in runs)
+    charts = [chart for chart in found if chart is not None]
     shown = charts[:TIMELINES]
     if len(charts) > TIMELINES:
         more = f"{len(charts) - TIMELINES} more runs have a timeline in their own report."
@@ -216,16 +227,19 @@ def _memory(runs: Sequence[Run]) -> Chart | None:
         x=Axis(f"time ({unit})"),
         y=Axis(f"memory ({size})"),
         marks=tuple(marks),
+        caption="Of the rank that holds most." if runs[0].numbers.get("scaling") else "",
         wide=True,
     )
 
 
 def _held(run: Run) -> tuple[Floats, Floats]:
-    """Return times and bytes; empty where the graph knows of no memory."""
+    """Return times and bytes of the rank that holds most; empty where nobody knows of memory."""
     counters = run.timeline.counters if run.timeline is not None else []
+    held_by = [each for each in counters if each[1] == "memory"]
     if run.numbers.get("peak_memory") is None:
-        counters = []
-    points = [(time, value) for _, name, time, value in counters if name == "memory"]
+        held_by = []
+    fullest = max(held_by, key=lambda each: each[3], default=("",))[0]
+    points = [(time, value) for node, _, time, value in held_by if node == fullest]
     times, held = np.array(points, dtype=np.float64).reshape(-1, 2).T
     return times, held
 

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from paracosm.report.figure import Ending, Figure, figure
+from paracosm.report.job_tables import job_tables
 from paracosm.report.table import Table
 from paracosm.units import format_duration, format_size
 
@@ -52,14 +53,23 @@ def _rate(rate: float) -> str:
     return f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
 
 
+def _fits(summary: Mapping[str, Any]) -> str | None:
+    fits = summary.get("fits")
+    return None if fits is None else "yes" if fits else "no"
+
+
 FIGURES: Mapping[str, Figure] = {
     "Batch": figure("batch", "{:,}".format),
+    "Strategy": figure("strategy", str),
+    "Workers": figure("workers", "{:,}".format),
     "Iteration time": figure("iteration_time", format_duration),
     "Interval": _interval,
     "Measured": _measured,
     "Error": _error,
     "Examples/s": figure("examples_per_second", _rate),
+    "Efficiency": figure("efficiency", "{:.1%}".format),
     "Peak memory": figure("peak_memory", format_size),
+    "Fits into memory": _fits,
     "Coverage": _coverage,
     "Models": figure("models", "{:,}".format),
     "Mean error": figure("mean_error", "{:.1%}".format),
@@ -79,8 +89,11 @@ def name(known: Mapping[str, Any]) -> str | None:
     model, batch = known.get("model"), known.get("batch")
     if model is None:
         return None
-    model = PurePath(str(model)).stem if str(model).endswith(".graph") else model
-    return str(model) if batch is None else f"{model}, batch {batch}"
+    parts = [PurePath(str(model)).stem if str(model).endswith(".graph") else str(model)]
+    parts += [] if batch is None else [f"batch {batch}"]
+    if isinstance(workers := known.get("workers"), int):
+        parts += [str(known.get("strategy") or ""), f"{workers:,} workers"]
+    return ", ".join(part for part in parts if part)
 
 
 def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
@@ -97,10 +110,13 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
     """Return what else is worth a line: the bottleneck, other methods, what was not timed."""
     lines = {
         "bottleneck": summary.get("bottleneck") or "",
+        "memory": " ".join((summary.get("misfits") or ())[1:3]),
+        "one replica": _replica(summary),
         "baselines": _baselines(summary),
         "machine": _machine(summary.get("measured") or {}),
         "to measure": _to_measure(summary),
         "timings of": _environment(summary),
+        "devices": _devices_known(summary.get("devices")),
         "captured for": _captured(summary),
         "profiled now": _profiled(summary),
         "not timed": _untimed(summary.get("untimed") or ()),
@@ -110,15 +126,17 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def tables(summary: Mapping[str, Any]) -> list[Table]:
-    """Return the time by phase, op type and place; of op latencies, every model."""
+    """Return the time by rank, phase, op type and place; of op latencies, every model."""
     if summary.get("comparisons"):
         of_each = (
             _comparisons(device, summary["comparisons"]) for device in summary.get("devices") or {}
         )
-        return [_devices(summary), *of_each]
+        return [_devices(summary), *of_each, *_several_gpus(summary)]
     breakdown = summary.get("breakdown") or {}
     titles = {"phase": "Time by phase", "op": "Time by op type", "place": "Time by place"}
-    return [
+    if summary.get("scaling"):
+        titles = {what: f"{title}, one replica" for what, title in titles.items()}
+    return job_tables(summary) + [
         _times(title, what, breakdown[what])
         for what, title in titles.items()
         if len(breakdown.get(what) or ()) > 0
@@ -151,6 +169,24 @@ def _devices(summary: Mapping[str, Any]) -> Table:
     )
 
 
+def _several_gpus(summary: Mapping[str, Any]) -> list[Table]:
+    """Return the runs of a folder of op latencies on several GPUs, if it has any."""
+    runs = (summary.get("several_gpus") or {}).get("comparisons") or ()
+    rows = tuple(
+        (
+            f"{each['workers']} x {each['device']}",
+            each["model"],
+            format_duration(each["measured"]),
+            format_duration(each["predicted"]),
+            _signed(each["error"]),
+            _signed(each["serial_error"]),
+        )
+        for each in runs
+    )
+    header = ("devices", "run", "measured", "predicted", "error", "sum of latencies")
+    return [Table("Several devices", header, rows)] if rows else []
+
+
 def _comparisons(device: str, comparisons: Sequence[Mapping[str, Any]]) -> Table:
     rows = (
         (
@@ -174,8 +210,31 @@ def _baselines(summary: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{name} {format_duration(seconds)}" + (f" ({_signed(errors[name])})" if errors else "")
         for name, seconds in (summary.get("baselines") or {}).items()
-        if not _same(seconds, summary.get("iteration_time"))
+        if not _same(seconds, (summary.get("replica") or summary).get("iteration_time"))
     )
+
+
+def _replica(summary: Mapping[str, Any]) -> str:
+    """Return how one replica does without others, of a job on a cluster."""
+    replica = summary.get("replica") or {}
+    if not replica:
+        return ""
+    time, rate = format_duration(replica["iteration_time"]), replica["examples_per_second"]
+    if replica.get("split", 1) > 1:
+        return f"{time} of computing on each of the {replica['split']} devices that split it"
+    measured = replica.get("measured")
+    return (
+        f"{time} on one device"
+        + ("" if measured is None else f" (measured: {format_duration(measured)})")
+        + ("" if rate is None else f", {_rate(rate)} examples/s")
+    )
+
+
+def _devices_known(origins: Any) -> str:
+    """Return how the speeds of the devices of a cluster are known."""
+    if not isinstance(origins, Mapping):
+        return ""
+    return "; ".join(f"{device}: {origin}" for device, origin in origins.items())
 
 
 def _machine(measured: Mapping[str, Any]) -> str:

@@ -1,0 +1,115 @@
+"""What the iteration of a job waits for, in a sentence or two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paracosm.prediction.job_prediction import AlikeRanks, JobPrediction
+from paracosm.units import format_duration, format_size
+
+__all__ = ["job_bottleneck", "misfits"]
+
+WAITS = 0.1  # share of the iteration from which on waiting is worth the sentence
+
+
+def job_bottleneck(job: JobPrediction, ops: Mapping[str, float]) -> str:
+    """Return what decides the iteration's time, and whether the job fits into memory at all.
+
+    Args:
+        job: of which all is known.
+        ops: seconds by op name of one replica, the largest first.
+    """
+    sentences = [_time(job, ops), *misfits(job)[:1]]
+    return " ".join(sentences)
+
+
+def misfits(job: JobPrediction) -> list[str]:
+    """Return a sentence for each kind of ranks whose node has too little memory."""
+    found = []
+    labels = job.schedule.job.labels
+    for alike in job.alike:
+        names = [labels[rank] for rank in alike.ranks]
+        known = [
+            (memory, name)
+            for name in names
+            if (memory := job.cluster.node(name).memory) is not None
+        ]
+        if not known or alike.peak_memory is None:
+            continue
+        least, where = min(known, key=lambda each: each[0])
+        if alike.peak_memory > least:
+            found.append(
+                f"Does not fit: needs {format_size(alike.peak_memory)} of {format_size(least)} on "
+                f"{where}."
+            )
+    return found
+
+
+def _time(job: JobPrediction, ops: Mapping[str, float]) -> str:
+    parts, whole = job.parts, job.iteration_time
+    if not whole > 0 or not ops:
+        return "Nothing takes any time."
+    lost = {part: time for part, time in parts.items() if part not in ("compute", "idle")}
+    worst = max(lost, key=lambda part: lost[part])
+    share = lost[worst] / whole
+    if share <= WAITS:
+        name, time = next(iter(ops.items()))
+        return (
+            f"Computing: {parts['compute'] / whole:.0%} of the iteration; {name} takes "
+            f"{time / sum(ops.values()):.0%} of the ops' time."
+        )
+    if worst == "bubble":
+        return f"Pipeline bubble: workers are idle {share:.0%} of the iteration; {_bubble(job)}."
+    sentence = _SENTENCES[worst].format(share=share, whom=_whom(job))
+    servers = [each for each in job.alike if not each.is_worker]
+    if worst == "exposed_communication" and servers:
+        busiest = max(servers, key=lambda each: each.parts[worst])
+        at_it = busiest.parts[worst] / whole
+        return (
+            f"{sentence} {busiest.label} does nothing but send and receive for {at_it:.0%} of it."
+        )
+    return sentence
+
+
+def _slowest(job: JobPrediction) -> AlikeRanks:
+    """Return the workers that compute longest; of several, the first."""
+    workers = [each for each in job.alike if each.is_worker]
+    return max(workers, key=lambda each: (each.parts["compute"], -each.ranks[0]))
+
+
+def _bubble(job: JobPrediction) -> str:
+    """Return why a pipeline is idle: its stages differ, or it fills and drains."""
+    slowest, mean = _slowest(job), job.parts["compute"]
+    more = slowest.parts["compute"] - mean
+    if more > job.parts["bubble"] / 2:
+        return (
+            f"its stages are unequal: {slowest.label} computes "
+            f"{format_duration(slowest.parts['compute'])}, workers in the mean "
+            f"{format_duration(mean)}"
+        )
+    strategy = job.strategy
+    return (
+        f"it has {strategy.pipeline} stages and {strategy.microbatches} micro-batches, more of "
+        "which make that smaller"
+    )
+
+
+def _whom(job: JobPrediction) -> str:
+    if job.strategy.servers:
+        return "the servers"
+    workers = [each for each in job.alike if each.is_worker]
+    return _slowest(job).label if len(workers) > 1 else "each other"
+
+
+_SENTENCES = {
+    "copies": "Copies: the device waits {share:.0%} of the iteration for them.",
+    "exposed_communication": (
+        "Communication: workers compute nothing for {share:.0%} of the iteration while data is on "
+        "the way."
+    ),
+    "waiting": "Waiting: workers wait {share:.0%} of the iteration for {whom}.",
+    "launch": (
+        "Launching: the device is idle {share:.0%} of the iteration, because the host issues ops "
+        "more slowly than it computes."
+    ),
+}

@@ -1,0 +1,194 @@
+"""One iteration of a job on a cluster: built, replayed, and looked at rank by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.cluster import Cluster, switch
+from paracosm.cluster.link import Link
+from paracosm.graphs.job import Job
+from paracosm.graphs.strategies import Replica, Strategy, build_job
+from paracosm.prediction.rank_breakdown import PARTS, rank_breakdown
+from paracosm.prediction.strategies_by_workers import one_replica
+from paracosm.replay import JobSchedule, replay_job
+from paracosm.replay.job_memory import memory_over_time
+
+__all__ = ["AlikeRanks", "JobPrediction", "ideal_throughput", "predict_job"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AlikeRanks:
+    """Ranks that spend their time alike.
+
+    Attributes:
+        ranks: their numbers, ascending.
+        label: the name of the first.
+        parts: seconds of an iteration by `PARTS`; they add up to the iteration.
+        peak_memory: the most bytes that each holds at a time; None where nobody knows.
+        is_worker: or a parameter server.
+    """
+
+    ranks: tuple[int, ...]
+    label: str
+    parts: Mapping[str, float]
+    peak_memory: int | None
+    is_worker: bool
+
+
+@dataclass(frozen=True, eq=False)
+class JobPrediction:
+    """One iteration of a job.
+
+    Attributes:
+        workers: their number.
+        strategy: how they share the work.
+        cluster: that they work on.
+        schedule: when everything runs; of several iterations where they overlap.
+        iteration_time: seconds.
+        interval: seconds between which it is thought to lie.
+        examples: of one iteration; None where the graph does not say.
+        ideal: examples/s of as many workers that never wait and communicate for nothing.
+        alike: all ranks, those that spend their time alike together.
+    """
+
+    workers: int
+    strategy: Strategy
+    cluster: Cluster
+    schedule: JobSchedule
+    iteration_time: float
+    interval: tuple[float, float]
+    examples: int | None
+    ideal: float | None
+    alike: tuple[AlikeRanks, ...]
+
+    @property
+    def throughput(self) -> float | None:
+        """Examples/s; None where the graph does not say how many an iteration has."""
+        if self.examples is None or self.iteration_time == 0:
+            return None
+        return self.examples / self.iteration_time
+
+    @property
+    def efficiency(self) -> float | None:
+        """Throughput over the ideal one."""
+        return self.throughput / self.ideal if self.throughput and self.ideal else None
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds of an iteration by `PARTS`, in the mean over the workers."""
+        workers = [each for each in self.alike if each.is_worker]
+        return {
+            part: sum(len(each.ranks) * each.parts[part] for each in workers) / self.workers
+            for part in PARTS
+        }
+
+    @property
+    def peak_memory(self) -> int | None:
+        """The most bytes that any rank holds; None where nobody knows."""
+        known = [each.peak_memory for each in self.alike if each.peak_memory is not None]
+        return max(known, default=None)
+
+
+def predict_job(
+    replica: Replica,
+    cluster: Cluster,
+    strategy: Strategy,
+    *,
+    relative: tuple[float, float] = (1.0, 1.0),
+    jitter: float = 0.0,
+    seed: int = 0,
+    ideal: float | None = None,
+) -> JobPrediction:
+    """Predict one iteration of a job.
+
+    Args:
+        replica: what one replica runs, with durations at speed 1.
+        cluster: of which all workers take part.
+        strategy: how they share the work.
+        relative: the ends of the interval of all the replica's durations, over the durations.
+        jitter: relative standard deviation of each task of a rank's own.
+        seed: of the jitter.
+        ideal: examples/s of one worker of speed 1 that never waits; see `ideal_throughput`.
+
+    Raises:
+        InputError: the strategy does not fit the graph or the cluster.
+    """
+    job = build_job(replica, cluster, strategy)
+    schedule = replay_job(job, jitter=jitter, seed=seed)
+    iterations = strategy.iterations
+    ends = []
+    for factor in relative:
+        moved = build_job(replace(replica, duration=replica.duration * factor), cluster, strategy)
+        ends.append(replay_job(moved, jitter=jitter, seed=seed).makespan / iterations)
+    time = schedule.makespan / iterations
+    speeds = sum(cluster.node(worker).speed for worker in cluster.workers)
+    return JobPrediction(
+        workers=len(cluster.workers),
+        strategy=strategy,
+        cluster=cluster,
+        schedule=schedule,
+        iteration_time=time,
+        interval=(min(ends[0], time), max(ends[1], time)),
+        examples=None if job.examples is None else job.examples // iterations,
+        ideal=None if ideal is None else ideal * speeds,
+        alike=_alike(schedule, len(cluster.workers), strategy.pipeline > 1, iterations),
+    )
+
+
+def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
+    """Return the examples/s of one worker of speed 1 that never waits for others.
+
+    It works on one replica's share of an iteration, with the micro-batches of the strategy.
+    Workers that split layers between them do so over links that cost nothing.
+    """
+    alone = replace(
+        one_replica(strategy),
+        pipeline=1,
+        schedule="1f1b",
+        chunks=1,
+        cut=(),
+        stragglers={},
+        servers=0,
+        asynchronous=False,
+        iterations=1,
+    )
+    job = build_job(replica, switch(strategy.tensor, 0, Link()), alone)
+    time = replay_job(job).makespan
+    return None if job.examples is None or time == 0 else job.examples / time / strategy.tensor
+
+
+def _alike(
+    schedule: JobSchedule, workers: int, pipelined: bool, iterations: int
+) -> tuple[AlikeRanks, ...]:
+    """Return the classes of ranks, those of equal numbers as one, in the order of their ranks."""
+    members: dict[tuple[object, ...], list[int]] = {}
+    found: dict[tuple[object, ...], tuple[dict[str, float], int | None]] = {}
+    knows_memory = _knows_memory(schedule.job)
+    for number, first in enumerate(schedule.representative.tolist()):
+        ranks = np.flatnonzero(schedule.class_of == number).tolist()
+        parts = rank_breakdown(schedule, first, pipelined=pipelined)
+        peak = int(memory_over_time(schedule, first)[1].max()) if knows_memory else None
+        key = (first < workers, peak, *parts.values())
+        found[key] = ({part: time / iterations for part, time in parts.items()}, peak)
+        members.setdefault(key, []).extend(ranks)
+    ordered = sorted(members, key=lambda key: min(members[key]))
+    return tuple(
+        AlikeRanks(
+            ranks=tuple(sorted(members[key])),
+            label=schedule.job.labels[min(members[key])],
+            parts=found[key][0],
+            peak_memory=found[key][1],
+            is_worker=bool(key[0]),
+        )
+        for key in ordered
+    )
+
+
+def _knows_memory(job: Job) -> bool:
+    return any(each.resident or each.allocated.any() for each in job.programs)

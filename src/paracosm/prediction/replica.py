@@ -1,0 +1,245 @@
+"""One replica of a job with its durations: a graph, captured or read, and timings of its ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paracosm.errors import InputError, MissingExtraError, require
+from paracosm.graphs import Graph, fingerprint, load_graph
+from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.environment import choose_environment
+from paracosm.prediction.lookup import Found, find_durations
+from paracosm.profiling.environment import Environment
+from paracosm.profiling.samples import IterationTiming
+from paracosm.units import format_duration
+
+__all__ = ["TimedReplica", "find_replica", "measured_iteration"]
+
+Progress = Callable[[int, float | None], None]
+Announce = Callable[[str], None]
+
+LAUNCH = 5e-6  # seconds; of a CUDA kernel, where neither the user nor the database says
+
+
+@dataclass(frozen=True, eq=False)
+class TimedReplica:
+    """A graph, and how long its ops take.
+
+    Attributes:
+        graph: what one replica runs.
+        captured_for: type of device that it was captured for.
+        environment: whose timings they are.
+        here: this machine's environment; None where another is meant and nobody can say.
+        found: durations of its ops, and what is known besides.
+        asynchronous: whether the host runs ahead of the device (a GPU).
+        launch: seconds that the host spends on issuing an op.
+        launch_origin: how that is known; empty on a CPU.
+        split: ranks that split each layer of the graph between them; it is that of one of them.
+    """
+
+    graph: Graph
+    captured_for: str
+    environment: Environment
+    here: Environment | None
+    found: Found
+    asynchronous: bool
+    launch: float
+    launch_origin: str
+    split: int
+
+    @property
+    def differences(self) -> str:
+        """How the environment of the timings differs from this machine's."""
+        return _differences(self.here, self.environment)
+
+    def facts(self, config: PredictConfig, coverage: Mapping[str, float]) -> dict[str, Any]:
+        """Return what a summary says of where the durations come from."""
+        return {
+            "model": str(config.graph) if config.model is None else config.model,
+            "environment": str(self.environment),
+            "differences": self.differences,
+            "device": self.environment.device,
+            "captured_for": self.captured_for,
+            "cache": config.cache,
+            "profiled": self.found.profiled,
+            "not_profiled": self.found.refused,
+            "machine_spread": self.found.common,
+            "launch": self.launch,
+            "durations": _origins(config, coverage, self.launch_origin),
+        }
+
+
+def find_replica(
+    config: PredictConfig,
+    seed: int,
+    progress: Progress | None = None,
+    announce: Announce | None = None,
+    *,
+    tensor: int = 1,
+    device: str | None = None,
+) -> TimedReplica:
+    """Return the replica that a configuration asks for.
+
+    Args:
+        config: which computation, from whose timings.
+        seed: of what is profiled and fitted.
+        progress: called while new ops are profiled, with how many are done.
+        announce: told what is worth knowing.
+        tensor: ranks that split each layer of a model between them.
+        device: whose timings, where the configuration does not say.
+
+    Raises:
+        InputError: for what cannot be used, or has no timing.
+        MissingExtraError: PyTorch is needed and not installed.
+    """
+    say = announce or (lambda sentence: None)
+    hardware = config.hardware if config.hardware is not None else device
+    here = _here(config, hardware)
+    try:
+        environment = _environment(config, here, hardware)
+    except InputError as error:
+        if config.hardware is not None or device is None:
+            raise
+        raise InputError(
+            f"cluster: device {device}: {error}: --hardware says whose timings to take instead"
+        ) from None
+    differences = _differences(here, environment)
+    if differences:
+        say(f"Timings of {environment}: {differences}.")
+    graph, captured_for = _graph(config, environment, tensor, say)
+    if captured_for != environment.device:
+        say(f"Captured for {captured_for}: PyTorch has no CUDA here, some ops may be others there.")
+    found = _durations(config, graph, environment, here == environment, seed, progress)
+    if found.profiled:
+        say(f"{found.profiled} ops were profiled here and added to {config.db}.")
+    asynchronous = environment.device != "cpu"
+    launch, whence = _launch(config, found, asynchronous)
+    return TimedReplica(
+        graph, captured_for, environment, here, found, asynchronous, launch, whence, _split(graph)
+    )
+
+
+def measured_iteration(config: PredictConfig, replica: TimedReplica) -> IterationTiming | None:
+    """Return the newest measurement of this very iteration in this environment."""
+    from paracosm.profiling.database import ProfileDatabase
+
+    with ProfileDatabase.open(config.db, readonly=True) as database:
+        known = database.iterations(fingerprint(replica.graph), replica.environment)
+    return max(known, key=lambda timing: timing.measured_at, default=None)
+
+
+def _here(config: PredictConfig, hardware: str | None) -> Environment | None:
+    """Return this machine's environment; None where another is meant and nobody can say."""
+    from paracosm.profiling.here import environment_here
+
+    try:
+        return environment_here(config.device, config.threads)
+    except (InputError, MissingExtraError):
+        if hardware is None:
+            raise
+        return None
+
+
+def _environment(
+    config: PredictConfig, here: Environment | None, hardware: str | None
+) -> Environment:
+    from paracosm.profiling.database import ProfileDatabase
+
+    with ProfileDatabase.open(config.db, readonly=True) as database:
+        held = [(environment, count) for environment, count in database.environments() if count]
+    return choose_environment(held, here, hardware, str(config.db))
+
+
+def _differences(here: Environment | None, environment: Environment) -> str:
+    """Say how the environment of the timings differs from this machine's."""
+    if here is None or here.hardware != environment.hardware:
+        return "not this machine"
+    differences = here.differences(environment)
+    return f"this machine with {', '.join(differences)}" if differences else ""
+
+
+def _graph(
+    config: PredictConfig, environment: Environment, tensor: int, say: Announce
+) -> tuple[Graph, str]:
+    """Return the graph, and the type of device that it was captured for.
+
+    A model is captured for the device of the timings; where PyTorch has no such device here, for a
+    CPU. A model that cannot be captured as one of several ranks runs it is captured whole.
+    """
+    if config.graph is not None:
+        graph = load_graph(config.graph)
+        return graph, str(graph.provenance.get("device", environment.device))
+    from paracosm.graphs.capture import capture
+
+    device = environment.device
+    torch = require("torch", "torch", "capturing a model")
+    if device == "cuda" and not torch.cuda.is_available():
+        device = "cpu"
+    if tensor > 1:
+        try:
+            return capture(config.options(device, tensor)), device
+        except InputError as error:
+            say(f"{error}. Each layer is split into {tensor} by estimate instead.")
+    return capture(config.options(device)), device
+
+
+def _split(graph: Graph) -> int:
+    """Return how many ranks split the layers of a graph between them."""
+    if graph.provenance.get("parallel") != "tensor":
+        return 1
+    return int(graph.provenance.get("ranks", 1))
+
+
+def _durations(
+    config: PredictConfig,
+    graph: Graph,
+    environment: Environment,
+    is_here: bool,
+    seed: int,
+    progress: Progress | None,
+) -> Found:
+    new_ops = config.new_ops or ("profile" if is_here else "estimate")
+    if not is_here and (config.exact or new_ops == "profile"):
+        raise InputError(
+            f"{'exact' if config.exact else 'new_ops'}: ops of {environment.hardware} can be "
+            "profiled only there: --new-ops estimate goes by flops and bytes"
+        )
+    return find_durations(
+        graph,
+        config.db,
+        environment,
+        cache=config.cache,
+        new_ops=new_ops,
+        exact=config.exact,
+        estimator=config.estimator,
+        seed=seed,
+        progress=None if progress is None else lambda done, total: progress(done, None),
+    )
+
+
+def _launch(config: PredictConfig, found: Found, asynchronous: bool) -> tuple[float, str]:
+    """Return what the host spends on issuing an op, and how that is known."""
+    if not asynchronous:
+        if config.launch is not None:
+            raise InputError("launch: no effect on a CPU, leave out: timings of ops include it")
+        return 0.0, ""
+    if config.launch is not None:
+        return config.launch, f"given: {format_duration(config.launch)}"
+    if found.launch is not None:
+        return found.launch, f"the shortest timing of an op: {format_duration(found.launch)}"
+    return LAUNCH, f"assumed: {format_duration(LAUNCH)}"
+
+
+def _origins(config: PredictConfig, coverage: Mapping[str, float], launch: str) -> dict[str, str]:
+    """Say how the durations were obtained."""
+    names = {
+        "exact": f"measured, data {config.cache}",
+        "interpolated": "interpolated between measured ones",
+        "estimated": "estimated from others of their type",
+        "unknown": "estimated from flops and bytes",
+        "recorded": "as recorded in the graph",
+    }
+    found = {source: names[source] for source in coverage if source in names}
+    return found | ({"launching an op": launch} if launch else {})

@@ -1,0 +1,57 @@
+"""Which ranks' timelines are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from paracosm.errors import InputError
+from paracosm.replay import JobSchedule
+
+__all__ = ["MOST", "parse_ranks", "shown_ranks"]
+
+MOST = 16
+"""Ranks that are shown where nobody chooses: a trace viewer holds some million spans."""
+
+
+def parse_ranks(text: str) -> tuple[int, ...] | None:
+    """Return the ranks in a text such as "0,8..15"; None for "all".
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    if text.strip() == "all":
+        return None
+    ranks: list[int] = []
+    for piece in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:\s*\.\.\s*(\d+))?", piece.strip())
+        if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
+            raise InputError(f'cannot read "{piece.strip()}" as ranks: write 0,8..15, or all')
+        ranks += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(dict.fromkeys(ranks))
+
+
+def shown_ranks(schedule: JobSchedule, wanted: str | None) -> tuple[int, ...]:
+    """Return the ranks to show: those that are wanted, or one of each class, at most `MOST`.
+
+    Raises:
+        InputError: the job has no such rank.
+    """
+    count = schedule.job.ranks
+    if wanted is None:
+        return tuple(_spread(sorted(schedule.representative.tolist())))
+    ranks = parse_ranks(wanted)
+    if ranks is None:
+        return tuple(range(count))
+    for rank in ranks:
+        if rank >= count:
+            raise InputError(f"timeline_ranks: no rank {rank}: they are 0 to {count - 1}")
+    return tuple(ranks)
+
+
+def _spread(ranks: Sequence[int]) -> list[int]:
+    """Return at most `MOST` of them, evenly spread, the first and the last among them."""
+    if len(ranks) <= MOST:
+        return list(ranks)
+    step = (len(ranks) - 1) / (MOST - 1)
+    return [ranks[round(place * step)] for place in range(MOST)]

@@ -1,0 +1,72 @@
+"""Numbers of workers as people write them: "16", "1,2,4,8..1024", "1..16", "16,24..64"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from paracosm.errors import InputError
+
+__all__ = ["MOST", "parse_workers"]
+
+MOST = 2048
+"""Numbers of workers in one sweep."""
+
+EXAMPLE = "write 16, or 1,2,4..64, or 1..16"
+
+
+def parse_workers(value: Any) -> tuple[int, ...]:
+    """Return the numbers that a text, a number, or a list of both stands for.
+
+    `a..b` goes on from a to b. The two numbers before the dots say how: where the second is a
+    multiple of the first, by the same factor (1,2..8 is 1, 2, 4, 8); else by their difference
+    (16,24..48); a number alone goes on by ones. What stands after the dots is always the last one.
+
+    Raises:
+        InputError: something is no number, less than 1, not larger than what is before it, or more
+            than `MOST` numbers come of it.
+    """
+    parts = value if isinstance(value, list | tuple) else [value]
+    found: list[int] = []
+    for part in parts:
+        if isinstance(part, bool) or not isinstance(part, int | str):
+            raise InputError(f"a number of workers is a whole number, not {part!r}: {EXAMPLE}")
+        for piece in str(part).split(","):
+            _take(piece.strip(), found)
+    return tuple(found)
+
+
+def _take(piece: str, found: list[int]) -> None:
+    match = re.fullmatch(r"(\d+)(?:\s*\.\.\s*(\d+))?", piece)
+    if match is None:
+        raise InputError(f'cannot read "{piece}" as numbers of workers: {EXAMPLE}')
+    first = int(match[1])
+    _append(found, [first])
+    if match[2] is not None:
+        last = int(match[2])
+        if last <= first:
+            raise InputError(f'"{piece}" goes nowhere: the number after the dots is the larger one')
+        _append(found, _continued(found, last))
+
+
+def _continued(found: list[int], last: int) -> Iterable[int]:
+    """Yield what follows after the numbers so far, up to `last`, which is always yielded."""
+    number = found[-1]
+    before = found[-2] if len(found) > 1 else 0
+    factor, rest = divmod(number, before) if before else (1, 1)
+    step = number - before if before else 1
+    while number < last:
+        number = min(number + step if rest else number * factor, last)
+        yield number
+
+
+def _append(found: list[int], numbers: Iterable[int]) -> None:
+    for number in numbers:
+        if number < 1:
+            raise InputError(f"a job has 1 worker or more, not {number}")
+        if found and number <= found[-1]:
+            raise InputError(f"numbers of workers grow: {number} stands after {found[-1]}")
+        if len(found) == MOST:
+            raise InputError(f"more than {MOST:,} numbers of workers: take larger steps")
+        found.append(number)

@@ -1,0 +1,75 @@
+"""Tables of a predicted job: by number of workers, and rank by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paracosm.report.rank_parts import PARTS, ranks_alike, shown_parts
+from paracosm.report.table import Table
+from paracosm.units import format_duration, format_size
+
+__all__ = ["job_tables"]
+
+ROWS = 16  # kinds of ranks in a table
+
+
+def job_tables(summary: Mapping[str, Any]) -> list[Table]:
+    """Return the tables of a job on a cluster; none where one device is predicted."""
+    rows = summary.get("scaling") or ()
+    ranks = (summary.get("breakdown") or {}).get("ranks") or ()
+    scaling = [_scaling(rows)] if len(rows) > 1 else []
+    return scaling + ([_ranks(ranks)] if ranks else [])
+
+
+def _scaling(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a row for each number of workers: the scaling curve, and the ideal beside it."""
+    header = ("workers", "iteration", "examples/s", "ideal", "efficiency", "exposed", "waiting")
+    return Table(
+        "Scaling",
+        (*header, "bubble") if _any(rows, "bubble") else header,
+        tuple(
+            (
+                f"{row['workers']:,}",
+                format_duration(row["iteration_time"]),
+                _rate(row["examples_per_second"]),
+                _rate(row["ideal"]),
+                "" if row["efficiency"] is None else f"{row['efficiency']:.1%}",
+                _share(row, "exposed_communication"),
+                _share(row, "waiting"),
+                *([_share(row, "bubble")] if _any(rows, "bubble") else []),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _ranks(ranks: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a row for each kind of ranks, with the parts of its iteration."""
+    parts = shown_parts(ranks)
+    shown = ranks if len(ranks) <= ROWS else ranks[: ROWS - 1]
+    rows = [
+        (
+            ranks_alike(each),
+            *(format_duration(each[part]) for part in parts),
+            "" if each["peak_memory"] is None else format_size(each["peak_memory"]),
+        )
+        for each in shown
+    ]
+    if len(shown) < len(ranks):
+        others = sum(each["ranks"] for each in ranks[len(shown) :])
+        rows.append((f"{others:,} other ranks", *("" for _ in (*parts, "memory"))))
+    header = ("rank", *(PARTS[part].name for part in parts), "peak memory")
+    return Table("Time by rank", header, tuple(rows))
+
+
+def _any(rows: Sequence[Mapping[str, Any]], part: str) -> bool:
+    return any(row["breakdown"][part] > 0 for row in rows)
+
+
+def _share(row: Mapping[str, Any], part: str) -> str:
+    return f"{row['breakdown'][part] / row['iteration_time']:.1%}"
+
+
+def _rate(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"

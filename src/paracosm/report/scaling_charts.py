@@ -1,0 +1,132 @@
+"""What becomes of a job with more workers: throughput beside the ideal, efficiency, time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from paracosm.report.chart import Axis, Chart, Curve, Dots, Mark
+from paracosm.report.part_bars import part_bars
+from paracosm.report.run import Run
+from paracosm.report.time_axis import time_unit
+from paracosm.units import format_duration
+
+__all__ = ["scaling_charts"]
+
+WIDE = 16  # times as many workers: from there on axes are logarithmic
+ROWS = 24  # of a chart of bars
+
+Row = Mapping[str, Any]
+Value = Callable[[Row], float | None]
+
+
+def scaling_charts(runs: Sequence[Run]) -> list[Chart | None]:
+    """Return the charts of runs that were predicted for several numbers of workers, all together.
+
+    The numbers may be those of one run, or one run may have each of them.
+    """
+    rows = {run: found for run in runs if (found := run.numbers.get("scaling"))}
+    numbers = sorted({row["workers"] for each in rows.values() for row in each})
+    if len(numbers) < 2:
+        return []
+    log = numbers[-1] >= WIDE * numbers[0]
+    x = Axis("workers", log=log, switch="workers")
+    longest = max(row["iteration_time"] for each in rows.values() for row in each)
+    factor, unit = time_unit(longest)
+    best = max(row["efficiency"] or 0.0 for each in rows.values() for row in each)
+    return [
+        _throughput(rows, x, log),
+        _chart(
+            *("efficiency", "Efficiency", rows, x),
+            Axis("throughput / ideal", percent=True, limits=(0.0, 1.05 * max(1.0, best))),
+            lambda row: row["efficiency"],
+            "{:.1%}".format,
+        ),
+        _chart(
+            *("time_by_workers", "Iteration time", rows, x),
+            Axis(f"time ({unit})", limits=(0.0, 1.05 * longest * factor)),
+            lambda row: row["iteration_time"] * factor,
+            lambda value: format_duration(value / factor),
+        ),
+        _chart(
+            *("exposed_communication", "Exposed communication", rows, x),
+            Axis("share of the iteration", percent=True, limits=(0.0, 1.0)),
+            _exposed,
+            "{:.1%}".format,
+        ),
+        _parts(next(iter(rows.values()))) if len(runs) == 1 else None,
+    ]
+
+
+def _throughput(rows: Mapping[Run, Sequence[Row]], x: Axis, log: bool) -> Chart | None:
+    def ideal(row: Row) -> float | None:
+        value: float | None = row["ideal"]
+        return value
+
+    chart = _chart(
+        *("scaling", "Throughput", rows, x),
+        Axis("examples/s", log=log, switch="examples/s"),
+        lambda row: row["examples_per_second"],
+        "{:,.1f} examples/s".format,
+    )
+    if chart is None:
+        return None
+    marks = [_curve(run, each, ideal, "ideal", faint=True) for run, each in rows.items()]
+    return Chart(
+        chart.name,
+        chart.title,
+        chart.x,
+        chart.y,
+        (*chart.marks, *(mark for mark in marks if mark is not None)),
+        caption="Ideal: as many workers that never wait, over a network that costs nothing.",
+    )
+
+
+def _chart(
+    name: str,
+    title: str,
+    rows: Mapping[Run, Sequence[Row]],
+    x: Axis,
+    y: Axis,
+    value: Value,
+    write: Callable[[float], str],
+) -> Chart | None:
+    """Return a line with a dot at each number of workers for each run; None without any value."""
+    series, marks = title.lower(), list[Mark]()
+    for run, each in rows.items():
+        if (curve := _curve(run, each, value, series)) is None:
+            continue
+        labels = tuple(
+            f"{number:.0f} workers: {write(float(found))}"
+            for number, found in zip(curve.x, curve.y, strict=True)
+        )
+        marks += [curve, Dots(curve.x, curve.y, labels, run.index, series)]
+    return Chart(name, f"{title} by workers", x, y, tuple(marks)) if marks else None
+
+
+def _curve(
+    run: Run, rows: Sequence[Row], value: Value, series: str, faint: bool = False
+) -> Curve | None:
+    points = [(row["workers"], found) for row in rows if (found := value(row)) is not None]
+    if not points:
+        return None
+    workers, values = np.array(points, dtype=np.float64).T
+    return Curve(workers, values, run.index, series, faint)
+
+
+def _exposed(row: Row) -> float:
+    exposed: float = row["breakdown"]["exposed_communication"] / row["iteration_time"]
+    return exposed
+
+
+def _parts(rows: Sequence[Row]) -> Chart:
+    """Return the mean time of workers in parts, a bar for each number of them."""
+    kept = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), ROWS)).round().astype(int))
+    shown = [rows[place] for place in kept]
+    return part_bars(
+        *("parts_by_workers", "An iteration of a worker, in the mean", "workers"),
+        [f"{row['workers']:,}" for row in shown],
+        [row["breakdown"] for row in shown],
+    )

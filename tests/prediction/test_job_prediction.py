@@ -1,0 +1,188 @@
+"""Jobs on a cluster, by hand: parts, ideals, what the sentence says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from paracosm.cluster import Link, star, switch
+from paracosm.errors import InputError
+from paracosm.graphs import Node, Op, build_graph
+from paracosm.graphs.strategies import Replica, parse_strategy
+from paracosm.prediction.cluster_bottleneck import job_bottleneck
+from paracosm.prediction.job_prediction import ideal_throughput, predict_job
+from paracosm.prediction.rank_breakdown import rank_breakdown
+from paracosm.prediction.strategies_by_workers import strategies_by_workers
+
+MS = 1e-3
+FREE = Link()
+OPS = {"op": 1.0}
+
+
+def replica(layers: Sequence[float], *, optimizer: float = 0.0, launch: float = 0.0) -> Replica:
+    """Return layers whose forward and backward pass take so many milliseconds each."""
+    nodes: list[Node] = []
+    times: list[float] = []
+
+    def add(name: str, phase: str, time: float) -> None:
+        before = (len(nodes) - 1,) if nodes else ()
+        held = ((1000, -1),) if phase == "backward" else ()
+        number = len(nodes)
+        nodes.append(Node(number, Op("op"), name, phase, dependencies=before, allocates=held))
+        times.append(time * MS)
+
+    for number, time in enumerate(layers):
+        add(f"h.{number}.linear", "forward", time)
+    for number, time in reversed(list(enumerate(layers))):
+        add(f"h.{number}.linear", "backward", time)
+    add("", "optimizer", optimizer)
+    graph = build_graph(nodes, provenance={"examples": 4})
+    return Replica(graph, np.array(times), asynchronous=launch > 0, launch=launch * MS)
+
+
+def test_equal_stages_have_the_bubble_of_1f1b() -> None:
+    # (m + p - 1) (forward + backward): Narayanan et al. 2021, section 2.2.
+    strategy = parse_strategy("pp=2, microbatches=4")
+    job = predict_job(replica([1, 1]), switch(2, 0, FREE), strategy)
+    assert job.iteration_time == pytest.approx((4 + 2 - 1) * 2 * MS)
+    assert job.parts["bubble"] == pytest.approx(2 * MS)
+    said = job_bottleneck(job, OPS)
+    assert said == (
+        "Pipeline bubble: workers are idle 20% of the iteration; it has 2 stages and 4 "
+        "micro-batches, more of which make that smaller."
+    )
+
+
+def test_unequal_stages_are_named() -> None:
+    strategy = parse_strategy("pp=2, microbatches=16")
+    job = predict_job(replica([1, 4]), switch(2, 0, FREE), strategy)
+    said = job_bottleneck(job, OPS)
+    assert "its stages are unequal: worker1 computes 128 ms, workers in the mean 80 ms." in said
+
+
+def test_a_host_that_is_too_slow_is_the_bottleneck() -> None:
+    job = predict_job(replica([1, 1], launch=3), switch(2, 0, FREE), parse_strategy("ddp", 2))
+    assert job.parts["compute"] == pytest.approx(4 * MS)
+    assert job.parts["launch"] == pytest.approx(job.iteration_time - 4 * MS)
+    assert job_bottleneck(job, OPS).startswith("Launching: the device is idle ")
+
+
+def test_computing_and_communication_have_sentences() -> None:
+    fast = predict_job(replica([1, 1]), switch(2, 0, FREE), parse_strategy("ddp", 2))
+    assert job_bottleneck(fast, {"mm": 3.0, "add": 1.0}) == (
+        "Computing: 100% of the iteration; mm takes 75% of the ops' time."
+    )
+    slow = Link(bandwidth=1.0, latency=1.0)
+    apart = predict_job(replica([1, 1]), switch(2, 0, slow), parse_strategy("pp=2, microbatches=1"))
+    assert job_bottleneck(apart, OPS).startswith("Communication: workers compute nothing for ")
+
+
+def test_the_ideal_is_one_worker_with_the_same_micro_batches() -> None:
+    layers = replica([1, 1], optimizer=2)
+    assert ideal_throughput(layers, parse_strategy("dp=4, pp=2")) == pytest.approx(4 / (6 * MS))
+    accumulated = parse_strategy("dp=4, microbatches=3")
+    assert ideal_throughput(layers, accumulated) == pytest.approx(12 / (14 * MS))
+    sharded = parse_strategy("fsdp, prefetch=2", 8)
+    assert ideal_throughput(layers, sharded) == pytest.approx(4 / (6 * MS))
+
+
+def test_the_interval_moves_what_is_computed_and_not_the_links() -> None:
+    link = Link(latency=1 * MS)
+    job = predict_job(
+        replica([1, 1]), switch(2, 0, link), parse_strategy("pp=2"), relative=(0.5, 2.0)
+    )
+    assert job.iteration_time == pytest.approx(6 * MS)
+    assert job.interval == (pytest.approx(4 * MS), pytest.approx(10 * MS))
+
+
+def test_jitter_makes_ranks_wait_for_the_slowest() -> None:
+    cluster = switch(64, 0, FREE)
+    even = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64))
+    uneven = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64), jitter=0.2)
+    again = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64), jitter=0.2)
+    assert even.iteration_time < uneven.iteration_time < 2 * even.iteration_time
+    assert uneven.iteration_time == again.iteration_time
+
+
+def test_a_sweep_begins_with_one_replica_that_shares_with_nobody() -> None:
+    found = strategies_by_workers("fsdp, prefetch=2", (1, 2, 8))
+    assert [(number, str(strategy)) for number, strategy in found] == [
+        (1, "single"),
+        (2, "dp=2, zero=3, prefetch=2"),
+        (8, "dp=8, zero=3, prefetch=2"),
+    ]
+    found = strategies_by_workers("zero1, tp=2, microbatches=4", (2, 8))
+    assert [str(strategy) for _, strategy in found] == [
+        "tp=2, microbatches=4",
+        "dp=4, tp=2, microbatches=4, zero=1",
+    ]
+
+
+def test_one_number_of_workers_is_taken_at_its_word() -> None:
+    with pytest.raises(InputError, match="zero=3 has no effect with dp=1"):
+        strategies_by_workers("fsdp", (1,))
+    with pytest.raises(InputError, match="dp=4"):
+        strategies_by_workers("dp=4", (1, 4))
+    ((workers, strategy),) = strategies_by_workers("dp=2, tp=4", None)
+    assert (workers, strategy.data, strategy.tensor) == (8, 2, 4)
+
+
+def test_servers_are_said_once() -> None:
+    ((_, strategy),) = strategies_by_workers("ps", (4,), servers=3)
+    assert strategy.servers == 3
+    with pytest.raises(InputError, match="the strategy says it already"):
+        strategies_by_workers("ps, servers=2", (4,), servers=3)
+
+
+def test_asynchronous_workers_are_counted_by_the_iteration() -> None:
+    ((_, strategy),) = strategies_by_workers("ps-async, iterations=4", (2,))
+    cluster = star(2, 1, FREE)
+    job = predict_job(replica([1, 1]), cluster, strategy, ideal=4 / (4 * MS))
+    assert job.examples == 8
+    assert job.iteration_time == pytest.approx(4 * MS)
+    assert job.efficiency == pytest.approx(1)
+    servers = [each for each in job.alike if not each.is_worker]
+    assert [each.label for each in servers] == ["server0"]
+    ((_, usual),) = strategies_by_workers("ps-async", (2,))
+    assert usual.iterations > 1
+
+
+def test_the_busiest_server_is_named() -> None:
+    ((_, strategy),) = strategies_by_workers("ps", (8,))
+    slow = Link(bandwidth=1e6, latency=1e-6)
+    job = predict_job(replica([1, 1]), star(8, 1, slow), strategy)
+    said = job_bottleneck(job, OPS)
+    assert "server0 does nothing but send and receive for" in said
+
+
+@pytest.mark.parametrize("launch", [0.0, 0.3])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ddp",
+        "fsdp",
+        "zero1",
+        "ddp, microbatches=3",
+        "pp=2, microbatches=4",
+        "pp=4, microbatches=8, schedule=gpipe",
+        "interleaved, pp=2, microbatches=4",
+        "recompute, pp=2, microbatches=4",
+        "ps",
+        "ps-async",
+    ],
+)
+def test_the_parts_of_every_rank_add_up_whatever_the_strategy(text: str, launch: float) -> None:
+    ((_, strategy),) = strategies_by_workers(text, (8,))
+    speeds = [1.0, 1.5, 0.7] * 2 + [1.0] * 2
+    link = Link(bandwidth=1e6, latency=1e-4)
+    cluster = star(8, 1, link, speeds) if strategy.servers else switch(8, 0, link, speeds)
+    job = predict_job(replica([1, 2, 1, 3], optimizer=1, launch=launch), cluster, strategy)
+    whole = round(job.schedule.makespan * 1e12)
+    for rank in range(job.schedule.job.ranks):
+        parts = rank_breakdown(job.schedule, rank, pipelined=strategy.pipeline > 1)
+        assert min(parts.values()) >= 0
+        assert sum(round(time * 1e12) for time in parts.values()) == whole
+    assert sum(job.parts.values()) == pytest.approx(job.iteration_time)
+    assert sum(len(each.ranks) for each in job.alike) == job.schedule.job.ranks

@@ -1,0 +1,304 @@
+"""`paracosm predict` on a cluster: flags, study files, refusals, numbers by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fake_database import CONV, GPU, KNOWN, RELU, make_database, make_graph, op, timing
+
+from paracosm.cli import main
+from paracosm.errors import InputError
+from paracosm.graphs import Graph, Node, build_graph
+from paracosm.graphs.capture import CaptureOptions
+from paracosm.study import RunFolder
+
+Capture = pytest.CaptureFixture[str]
+ALONE = 500e-6  # seconds of the fake graph: two convolutions and a ReLU
+GRADIENTS = 4000  # bytes
+LINEAR = op("aten.mm.default", 1000, 10**6)
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> list[str]:
+    """Return the flags of a prediction that needs neither PyTorch nor this machine."""
+    database = make_database(tmp_path / "a.db", KNOWN)
+    graph = make_graph(tmp_path / "a.graph")
+    return ["predict", "--graph", str(graph), "--db", str(database), "--hardware", "Old Chip"]
+
+
+def summary_of(flags: list[str], capsys: Capture) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main([*flags, "--json"]) == 0, capsys.readouterr().err
+    summary: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return summary
+
+
+def cluster_file(tmp_path: Path, **changed: Any) -> str:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump({"topology": "switch", "workers": 4, **changed}))
+    return str(path)
+
+
+def test_over_a_free_network_workers_add_up(asked: list[str], capsys: Capture) -> None:
+    summary = summary_of([*asked, "--workers", "1,2,4..16", "--bandwidth", "inf"], capsys)
+    assert summary["workers"] == 16
+    assert summary["iteration_time"] == pytest.approx(ALONE)
+    assert summary["efficiency"] == pytest.approx(1)
+    assert list(summary["throughput"]) == ["1", "2", "4", "8", "16"]
+    for workers, throughput in summary["throughput"].items():
+        assert throughput == pytest.approx(8 * int(workers) / ALONE)
+    assert summary["breakdown"]["mean"]["compute"] == pytest.approx(ALONE)
+
+
+def test_a_ring_all_reduce_of_the_last_bucket_is_exposed(asked: list[str], capsys: Capture) -> None:
+    # Ring over p ranks: 2 (p - 1) steps, each latency + (bytes / p) / bandwidth. The only gradient
+    # comes with the last op, so that nothing hides it.
+    flags = ["--strategy", "ddp, all_reduce=ring", "--workers", "1,4", "--latency", "10us"]
+    summary = summary_of([*asked, *flags, "--bandwidth", "100MB/s"], capsys)
+    expected = 6 * (10e-6 + GRADIENTS / 4 / 100e6)
+    assert summary["iteration_time"] == pytest.approx(ALONE + expected)
+    assert summary["breakdown"]["mean"]["exposed_communication"] == pytest.approx(expected)
+    first, last = summary["scaling"]
+    assert first["iteration_time"] == pytest.approx(ALONE)
+    assert last["efficiency"] == pytest.approx(ALONE / (ALONE + expected))
+    assert summary["interval"]["low"] <= summary["iteration_time"] <= summary["interval"]["high"]
+
+
+def test_the_parts_of_every_kind_of_rank_add_up(asked: list[str], capsys: Capture) -> None:
+    flags = ["--workers", "8", "--bandwidth", "1Gbit/s", "--straggler", "worker3 x0.5"]
+    summary = summary_of([*asked, *flags], capsys)
+    ranks = summary["breakdown"]["ranks"]
+    assert [(each["first"], each["ranks"]) for each in ranks] == [("worker0", 7), ("worker3", 1)]
+    parts = list(summary["breakdown"]["mean"])
+    for each in ranks:
+        picoseconds = sum(round(each[part] * 1e12) for part in parts)
+        assert picoseconds == round(summary["iteration_time"] * 1e12)
+    assert ranks[0]["waiting"] == pytest.approx(ALONE)
+    assert ranks[1]["compute"] == pytest.approx(2 * ALONE)
+    share = 7 / 8 * ALONE / summary["iteration_time"]
+    assert (
+        summary["bottleneck"] == f"Waiting: workers wait {share:.0%} of the iteration for worker3."
+    )
+    # Seven and a half workers' worth of speed.
+    assert summary["ideal"] == pytest.approx(7.5 * 8 / ALONE)
+
+
+def test_a_cluster_file_and_the_same_in_a_study(
+    asked: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    links = {"default": {"bandwidth": "1Gbit/s", "latency": "5us"}}
+    path = cluster_file(tmp_path, links=links)
+    from_flags = summary_of([*asked, "--cluster", path], capsys)
+    assert from_flags["workers"] == 4
+    study = tmp_path / "study.yaml"
+    cluster = {"topology": "switch", "workers": 4, "links": links}
+    predict = {"graph": asked[2], "db": asked[4], "hardware": "Old Chip", "cluster": cluster}
+    study.write_text(yaml.safe_dump({"predict": {**predict, "workers": [2, 4]}}))
+    from_study = summary_of(["predict", str(study)], capsys)
+    assert list(from_study["throughput"]) == ["2", "4"]
+    assert from_study["iteration_time"] == from_flags["iteration_time"]
+
+
+def test_a_study_varies_the_strategy(asked: list[str], tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    predict = {"graph": asked[2], "db": asked[4], "hardware": "Old Chip", "bandwidth": "1Gbit/s"}
+    over = {"strategy": ["ddp", "ddp, bucket=1MiB"], "workers": [2, 4]}
+    study.write_text(yaml.safe_dump({"predict": predict, "over": over}))
+    assert main(["predict", str(study), "--out", str(tmp_path / "sweep"), "--quiet"]) == 0
+    rows = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert [row["workers"] for row in rows] == [2, 4, 2, 4]
+
+
+def test_a_job_that_does_not_fit_says_so(asked: list[str], tmp_path: Path, capsys: Capture) -> None:
+    nodes = [{"count": 2, "memory": "20kB"}, {"count": 2, "memory": "10kB"}]
+    path = cluster_file(tmp_path, workers=nodes)
+    summary = summary_of([*asked, "--cluster", path], capsys)
+    assert summary["peak_memory"] == 12000
+    assert summary["fits"] is False
+    assert summary["bottleneck"].endswith("Does not fit: needs 12 kB of 10 kB on worker2.")
+    assert [row["fits"] for row in summary["scaling"]] == [False]
+    smaller = summary_of([*asked, "--cluster", path, "--workers", "2"], capsys)
+    assert smaller["fits"] is True
+    unknown = summary_of([*asked, "--workers", "2", "--bandwidth", "inf"], capsys)
+    assert unknown["fits"] is None
+
+
+def test_devices_are_as_fast_as_their_own_timings(
+    asked: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    there = [timing(CONV, 50e-6, GPU), timing(RELU, 25e-6, GPU)]
+    make_database(tmp_path / "a.db", there)
+    nodes = [{"count": 3, "device": "Old Chip"}, {"device": "H100"}, {"device": "Abacus"}]
+    path = cluster_file(tmp_path, workers=nodes)
+    without = [each for each in asked if each not in ("--hardware", "Old Chip")]
+    summary = summary_of([*without, "--cluster", path], capsys)
+    assert summary["environment"].startswith("Old Chip 7")
+    compute = {each["first"]: each["compute"] for each in summary["breakdown"]["ranks"]}
+    assert compute == {"worker0": pytest.approx(ALONE), "worker3": pytest.approx(ALONE / 4)}
+    assert "4 times as fast by the timings of NVIDIA H100" in summary["devices"]["H100"]
+    assert summary["devices"]["Abacus"].startswith("no timings")
+
+
+def test_a_device_without_timings_is_refused_unless_others_are_asked_for(
+    asked: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    path = cluster_file(tmp_path, workers=[{"count": 4, "device": "Abacus"}])
+    assert main([*asked[:-2], "--cluster", path]) == 2
+    said = capsys.readouterr().err
+    assert "cluster: device Abacus: " in said
+    assert "--hardware says whose timings to take instead" in said
+    assert said.count("\n") == 1
+    assert main([*asked, "--cluster", path]) == 0
+
+
+def test_a_run_folder_gives_a_report_and_a_trace_of_chosen_ranks(
+    asked: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "run"
+    flags = [*asked, "--workers", "2,4..16", "--bandwidth", "1Gbit/s", "--timeline-ranks", "0,5"]
+    assert main([*flags, "--out", str(out)]) == 0
+    assert "Scaling" in capsys.readouterr().out
+    assert RunFolder.open(out).study["predict"]["workers"] == [2, 4, 8, 16]
+    assert main(["trace", str(out), "--out", str(tmp_path / "trace.json"), "--quiet"]) == 0
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    named = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert sorted(named) == ["worker0", "worker5"]
+    again = tmp_path / "again"
+    assert main(["predict", str(out / "study.yaml"), "--out", str(again), "--quiet"]) == 0
+    assert RunFolder.open(again).summary == RunFolder.open(out).summary
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--workers", "4"], "bandwidth: nobody says how fast the links between nodes are"),
+        (["--strategy", "ddp"], "over how many workers?"),
+        (["--strategy", "ps", "--workers", "1"], "bandwidth: nobody says how fast"),
+        (["--strategy", "dddp", "--workers", "4"], 'unknown name "dddp": did you mean "ddp"'),
+        (["--strategy", "dp=3, tp=2", "--workers", "8"], "dp=3 x tp=2 = 6 ranks"),
+        (["--workers", "1,2,x"], 'workers: cannot read "x" as numbers of workers'),
+        (["--workers", "0"], "workers: a job has 1 worker or more"),
+        (["--bandwidth", "1Gbit/s"], "bandwidth: no effect here, leave out: one device"),
+        (["--jitter", "0.1"], "jitter: no effect here, leave out: one device"),
+        (["--workers", "2", "--bandwidth", "fast"], 'bandwidth: cannot read "fast"'),
+        (["--workers", "2", "--bandwidth", "0"], "bandwidth: input should be greater than 0"),
+        (["--cluster", "nowhere.yaml"], 'no cluster file at "nowhere.yaml"'),
+        (["--workers", "2", "--bandwidth", "inf", "--servers", "2"], "servers: no effect here"),
+        (
+            ["--workers", "2", "--bandwidth", "inf", "--straggler", "worker2 x0.5"],
+            'straggler: there is no "worker2": workers are worker0 to worker1',
+        ),
+        (
+            ["--workers", "2", "--bandwidth", "inf", "--straggler", "worker1"],
+            'straggler: cannot read "worker1"',
+        ),
+        (
+            ["--workers", "2", "--bandwidth", "inf", "--timeline-ranks", "0,2"],
+            "timeline_ranks: no rank 2",
+        ),
+        (["--workers", "2", "--bandwidth", "inf", "--jitter", "-1"], "jitter: input should be"),
+    ],
+)
+def test_bad_input_is_answered_in_one_line(
+    asked: list[str], flags: list[str], message: str, capsys: Capture
+) -> None:
+    assert main([*asked, *flags]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_more_workers_than_the_cluster_has(
+    asked: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    path = cluster_file(tmp_path)
+    assert main([*asked, "--cluster", path, "--workers", "2,4..8"]) == 2
+    assert "8 workers of a cluster that has 4: give 1 to 4" in capsys.readouterr().err
+    assert main([*asked, "--cluster", path, "--bandwidth", "1Gbit/s"]) == 2
+    assert "bandwidth: no effect here, leave out: the cluster says" in capsys.readouterr().err
+
+
+def test_workers_without_a_path_between_them(
+    asked: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    path = cluster_file(tmp_path, topology="star", servers=1)
+    assert main([*asked, "--cluster", path]) == 2
+    assert 'no link joins "worker0" and "worker1" in the star' in capsys.readouterr().err
+
+
+def test_a_model_that_cannot_be_captured_split_is_split_by_estimate(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    pytest.importorskip("torch")
+    nodes: list[Node] = []
+    for layer, phase in ((0, "forward"), (1, "forward"), (1, "backward"), (0, "backward")):
+        number = len(nodes)
+        held = ((GRADIENTS, -1),) if phase == "backward" else ()
+        before = (number - 1,) if nodes else ()
+        name = f"h.{layer}.mlp.linear"
+        nodes.append(Node(number, LINEAR, name, phase, dependencies=before, allocates=held))
+    make_database(tmp_path / "a.db", [timing(LINEAR, 1e-3)])
+    asked_for: list[str] = []
+
+    def capture(options: CaptureOptions) -> Graph:
+        asked_for.append(options.parallel)
+        if options.parallel == "tensor":
+            raise InputError("gpt2: its 12 heads cannot be split between 8 ranks")
+        return build_graph(nodes, provenance={"examples": 8})
+
+    monkeypatch.setattr("paracosm.graphs.capture.capture", capture)
+    flags = ["predict", "--model", "gpt2", "--db", asked[4], "--hardware", "Old Chip"]
+    job = ["--strategy", "tp=8", "--bandwidth", "inf"]
+    assert main([*flags, *job]) == 0
+    printed = capsys.readouterr().out
+    assert asked_for == ["tensor", "none"]
+    assert "12 heads cannot be split between 8 ranks. Each layer is split into 8 by" in printed
+    summary = summary_of([*flags, *job], capsys)
+    assert summary["iteration_time"] == pytest.approx(4e-3 / 8)
+    assert "8" in summary["durations"]["splitting layers"]
+
+
+def test_a_host_that_issues_ops_is_a_part_of_its_own(
+    tmp_path: Path, asked: list[str], capsys: Capture
+) -> None:
+    make_database(tmp_path / "a.db", [timing(CONV, 50e-6, GPU), timing(RELU, 25e-6, GPU)])
+    flags = [*asked[:-1], "H100", "--launch", "100us", "--workers", "2", "--bandwidth", "inf"]
+    summary = summary_of(flags, capsys)
+    assert summary["breakdown"]["mean"]["compute"] == pytest.approx(125e-6)
+    # Three launches, and the last op: it computes in the shadow of the others.
+    assert summary["iteration_time"] == pytest.approx(350e-6)
+    assert summary["breakdown"]["mean"]["launch"] == pytest.approx(225e-6)
+    assert summary["bottleneck"].startswith("Launching: the device is idle 64% of the iteration")
+
+
+def test_servers_are_those_of_the_cluster(
+    asked: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    path = cluster_file(tmp_path, servers=2)
+    flags = [*asked, "--cluster", path, "--strategy"]
+    assert summary_of([*flags, "ps"], capsys)["servers"] == 2
+    assert summary_of([*flags, "ddp"], capsys)["servers"] == 0
+    assert main([*flags, "ps, servers=3"]) == 2
+    assert "servers=3, but the cluster has 2 servers" in capsys.readouterr().err
+
+
+def test_a_server_has_rows_messages_and_memory_of_its_own(
+    asked: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "run"
+    flags = [*asked, "--strategy", "ps", "--workers", "2", "--bandwidth", "100MB/s"]
+    summary = summary_of([*flags, "--out", str(out)], capsys)
+    assert summary["servers"] == 1
+    kinds = [(each["first"], each["is_worker"]) for each in summary["breakdown"]["ranks"]]
+    assert kinds == [("worker0", True), ("server0", False)]
+    # The two workers share the server's link in, and then out.
+    assert summary["iteration_time"] == pytest.approx(ALONE + 4 * GRADIENTS / 100e6)
+    assert main(["trace", str(out), "--out", str(tmp_path / "trace.json"), "--quiet"]) == 0
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    named = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert sorted(named) == ["server0", "worker0", "worker1"]
+    assert [event["ph"] for event in events if event["ph"] in "sf"].count("f") == 4
