@@ -1,6 +1,6 @@
-"""Whole models on GPUs from the latencies of their ops, beside what was measured.
+"""Whole models on one GPU and on several from the latencies of their ops, beside what was measured.
 
-    python benchmarks/accuracy/neusight.py [FOLDER]
+    python benchmarks/accuracy/neusight.py [FOLDER] [--bandwidth RATE]
 
 FOLDER has op latencies as NeuSight publishes them (a CSV and a JSON file of one name), of one GPU
 or, in folders below it, of several; without it, the folder `neusight` of the one that the variable
@@ -10,64 +10,102 @@ Nothing is fitted on what is predicted. The floor of the timing method and the t
 takes are read from the rows of the ops in the same file, not from the whole model's latency.
 Beside the replay stands the naive one, the sum of all latencies; errors are given for the forward
 and the backward pass as well, because these were measured apart.
+
+Runs on several GPUs (-dp4, -tp4, -pp4_1) are predicted from the op latencies of one GPU, at other
+batches where need be, and from what NCCL reckons that a link between such GPUs carries. No run on
+several GPUs is looked at for that.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
+from printing import folder_of, print_table, signed
+
+from paracosm.cluster import Link
 from paracosm.errors import InputError
-from paracosm.prediction.op_latencies import Comparison, mean_error, read_folder
-from paracosm.units import format_duration
+from paracosm.prediction.op_latencies import (
+    Comparison,
+    SeveralComparison,
+    mean_error,
+    read_folder,
+)
+from paracosm.units import format_bandwidth, format_duration, parse_bandwidth
 
 
 def main() -> int:
     """Print a table of every model, and mean absolute errors."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", nargs="?", type=Path, help="of op latencies")
-    path = parser.parse_args().folder or _default()
+    parser.add_argument("folder", nargs="?", help="of op latencies")
+    parser.add_argument("--bandwidth", help="between two GPUs; by the GPU's name if not given")
+    parsed = parser.parse_args()
+    path = folder_of(parsed, "neusight", "op latencies")
     if path is None:
-        print("no op latencies: give a folder, or set PARACOSM_DATA to the one that holds neusight")
         return 2
     try:
-        folder = read_folder(path)
+        given = parsed.bandwidth
+        folder = read_folder(path, None if given is None else Link(parse_bandwidth(given)))
     except InputError as error:
         print(error)
         return 2
     _print_models(folder.comparisons)
     print()
     _print_means(folder.comparisons)
+    if folder.several:
+        print()
+        _print_several(folder.several)
     for file, reason in folder.left_out.items():
         print(f"left out: {file}: {reason}")
     return 0
 
 
-def _default() -> Path | None:
-    data = os.environ.get("PARACOSM_DATA")
-    return None if data is None else Path(data) / "neusight"
-
-
 def _print_models(comparisons: Sequence[Comparison]) -> None:
-    widths = (max(len(each.device) for each in comparisons), 28, 10, 10, 8, 8, 8, 8)
     header = ("GPU", "model", "measured", "predicted", "error", "sum", "forward", "backward")
-    print(_line(header, widths))
+    rows = []
     for each in comparisons:
-        times = (each.measured.both, each.predicted.both)
-        errors = (each.error, each.serial_error, _forward(each), _backward(each))
-        cells = (*map(format_duration, times), *map(_signed, errors))
-        print(_line((each.device, each.model, *cells), widths))
+        times = map(format_duration, (each.measured.both, each.predicted.both))
+        errors = map(_signed, (each.error, each.serial_error, _forward(each), _backward(each)))
+        rows.append((each.device, each.model, *times, *errors))
+    print_table(header, rows, left=2)
+
+
+def _print_several(several: Sequence[SeveralComparison]) -> None:
+    """Print every run on several GPUs, and mean absolute errors by how they share the work."""
+    header = ("GPUs", "run", "link", "measured", "predicted", "error", "sum")
+    rows = []
+    for each in several:
+        name = f"{each.strategy.ranks} x {each.device}"
+        times = map(format_duration, (each.measured, each.predicted))
+        errors = map(signed, (each.error, each.serial_error))
+        rows.append((name, each.model, format_bandwidth(each.link.bandwidth), *times, *errors))
+    print_table(header, rows, left=2)
+    print("\nmean absolute errors on several GPUs")
+    groups = {
+        "data parallel": [each for each in several if each.strategy.data > 1],
+        "tensor parallel": [each for each in several if each.strategy.tensor > 1],
+        "pipeline": [each for each in several if each.strategy.pipeline > 1],
+        "all": list(several),
+    }
+    print_table(
+        ("", "runs", "replay", "sum"),
+        (
+            (
+                name,
+                str(len(group)),
+                f"{mean_error(each.error for each in group):.1%}",
+                f"{mean_error(each.serial_error for each in group):.1%}",
+            )
+            for name, group in groups.items()
+            if group
+        ),
+    )
 
 
 def _print_means(comparisons: Sequence[Comparison]) -> None:
     devices = sorted({each.device for each in comparisons})
-    widths = (max(len(device) for device in [*devices, "training"]), 7, 8, 8, 8, 8)
-    print("mean absolute errors")
-    print(_line(("", "models", "replay", "sum", "forward", "backward"), widths, first=1))
     groups = [
         (device, [each for each in comparisons if each.device == device]) for device in devices
     ]
@@ -76,24 +114,20 @@ def _print_means(comparisons: Sequence[Comparison]) -> None:
         ("inference", [each for each in comparisons if each.measured.backward == 0]),
         ("all", list(comparisons)),
     ]
-    for name, group in groups:
-        if group:
-            means = (
-                _mean(each.error for each in group),
-                _mean(each.serial_error for each in group),
-                _mean(_forward(each) for each in group),
-                _mean(_backward(each) for each in group),
-            )
-            print(_line((name, str(len(group)), *means), widths, first=1))
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], first: int = 2) -> str:
-    """Return cells in columns, the `first` ones flush left."""
-    parts = (
-        cell.ljust(width) if column < first else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    )
-    return "  ".join(parts).rstrip()
+    rows = [
+        (
+            name,
+            str(len(group)),
+            _mean(each.error for each in group),
+            _mean(each.serial_error for each in group),
+            _mean(_forward(each) for each in group),
+            _mean(_backward(each) for each in group),
+        )
+        for name, group in groups
+        if group
+    ]
+    print("mean absolute errors")
+    print_table(("", "models", "replay", "sum", "forward", "backward"), rows)
 
 
 def _forward(each: Comparison) -> float:
@@ -108,7 +142,7 @@ def _backward(each: Comparison) -> float:
 
 
 def _signed(error: float) -> str:
-    return "-" if math.isnan(error) else f"{error:+.1%}"
+    return "-" if math.isnan(error) else signed(error)
 
 
 def _mean(errors: Iterable[float]) -> str:

@@ -147,9 +147,6 @@ def test_what_is_left_out_is_named_with_the_reason() -> None:
         "NVIDIA_H100_80GB_HBM3/gpt2_large-inf-1024-4-fusion.json": (
             "no op latencies: there is no CSV file of this name"
         ),
-        "NVIDIA_H100_80GB_HBM3/gpt2_large-train-1024-4-dp4.json": (
-            "several GPUs: one is replayed here"
-        ),
     }
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from paracosm.cluster import Link
 from paracosm.errors import InputError
 from paracosm.prediction.op_latencies.iteration import Times, graph_of, replayed, serial
 from paracosm.prediction.op_latencies.latencies import Reading, reading_of
 from paracosm.prediction.op_latencies.layers import repeated
+from paracosm.prediction.op_latencies.several import parse_name
+from paracosm.prediction.op_latencies.several_comparison import SeveralComparison, compare_several
 from paracosm.prediction.op_latencies.table import read_table, read_whole
 
 __all__ = ["Comparison", "Folder", "compare", "mean_error", "read_folder"]
-
-SEVERAL = re.compile(r"-(dp|tp|pp)\d+(_\d+)?$")  # names of runs on more than one GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,21 @@ class Folder:
 
     Attributes:
         comparisons: one for each model and GPU, sorted.
+        several: one for each run on several GPUs, sorted.
         left_out: why a file was not used, by its path within the folder.
     """
 
     comparisons: tuple[Comparison, ...]
+    several: tuple[SeveralComparison, ...]
     left_out: Mapping[str, str]
 
 
-def read_folder(path: Path) -> Folder:
+def read_folder(path: Path, link: Link | None = None) -> Folder:
     """Predict every model in a folder of one GPU, or in the folders of several GPUs below it.
+
+    Args:
+        path: the folder.
+        link: between the GPUs of a machine; by the GPU's name where it is not given.
 
     Raises:
         InputError: it is no folder, or there is nothing in it that can be used; with the first
@@ -72,6 +78,7 @@ def read_folder(path: Path) -> Folder:
     if not path.is_dir():
         raise InputError(f"{path}: no such folder")
     comparisons: list[Comparison] = []
+    several: list[SeveralComparison] = []
     left_out: dict[str, str] = {}
     for folder in [path, *sorted(each for each in path.iterdir() if each.is_dir())]:
         tables = {file.stem: file for file in folder.glob("*.csv")}
@@ -79,6 +86,9 @@ def read_folder(path: Path) -> Folder:
         for name in sorted(tables.keys() | wholes.keys()):
             file = tables.get(name) or wholes[name]
             try:
+                if name in wholes and (run := parse_name(name)) is not None:
+                    several.append(compare_several(wholes[name], run, tables, wholes, link))
+                    continue
                 if (reason := _unused(name, tables, wholes)) is not None:
                     raise InputError(reason)
                 comparisons.append(compare(tables[name], wholes[name]))
@@ -89,7 +99,7 @@ def read_folder(path: Path) -> Folder:
         told = "; ".join(f"{file}: {reason}" for file, reason in list(left_out.items())[:1])
         more = f": {told}" if told else ", and no folder below it has"
         raise InputError(f"{path}: no op latencies (a CSV and a JSON file of one name){more}")
-    return Folder(tuple(comparisons), left_out)
+    return Folder(tuple(comparisons), tuple(several), left_out)
 
 
 def compare(table: Path, whole: Path) -> Comparison:
@@ -122,9 +132,7 @@ def mean_error(errors: Iterable[float]) -> float:
 
 
 def _unused(name: str, tables: Mapping[str, Path], wholes: Mapping[str, Path]) -> str | None:
-    """Return why a name is not used: more than one GPU, or half of the pair is missing."""
-    if SEVERAL.search(name):
-        return "several GPUs: one is replayed here"
+    """Return why a name is not used: half of the pair is missing."""
     if name not in tables:
         return "no op latencies: there is no CSV file of this name"
     if name not in wholes:

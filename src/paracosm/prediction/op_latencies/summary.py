@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.prediction.op_latencies.folder import Comparison, mean_error, read_folder
+from paracosm.prediction.op_latencies.several_comparison import SeveralComparison
 
 __all__ = ["summarise_folder"]
 
@@ -30,15 +31,20 @@ def summarise_folder(path: Path) -> dict[str, Any]:
             for device in devices
         },
         "comparisons": [_comparison(each) for each in folder.comparisons],
+        "several_gpus": {
+            **(_errors(folder.several) if folder.several else {}),
+            "comparisons": [_several(each) for each in folder.several],
+        },
         "left_out": dict(folder.left_out),
         "durations": {
             "ops": "measured one at a time, without the floor of the events around them",
             "launching an op": "measured: the shortest interval around a kernel, without the floor",
+            "links between GPUs": "what NCCL reckons with for the GPU's name",
         },
     }
 
 
-def _errors(comparisons: Sequence[Comparison]) -> dict[str, Any]:
+def _errors(comparisons: Sequence[Comparison] | Sequence[SeveralComparison]) -> dict[str, Any]:
     """Return mean absolute errors: of the replay, and of the sum of all latencies."""
     return {
         "mean_error": mean_error(each.error for each in comparisons),
@@ -65,4 +71,21 @@ def _comparison(each: Comparison) -> dict[str, Any]:
         "error": each.error,
         "serial_error": each.serial_error,
         **asdict(each.reading),
+    }
+
+
+def _several(each: SeveralComparison) -> dict[str, Any]:
+    return {
+        "device": each.device,
+        "model": each.model,
+        "strategy": str(each.strategy),
+        "workers": each.strategy.ranks,
+        "bandwidth": each.link.bandwidth,
+        "latency": each.link.latency,
+        "batches": list(each.timed),
+        "measured": each.measured,
+        "predicted": each.predicted,
+        "serial": each.serial,
+        "error": each.error,
+        "serial_error": each.serial_error,
     }

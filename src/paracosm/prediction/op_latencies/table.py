@@ -35,6 +35,10 @@ class Row:
         module: place of the innermost module it belongs to; empty for none.
         makes_tensor: whether its result is a tensor.
         forward, backward, accumulate: seconds between the events around it; 0 where there is none.
+        inputs: names of the nodes whose results it takes.
+        layer: the class of a module, "Linear"; empty for other nodes.
+        shapes: of its inputs' tensors.
+        shape: of its result.
     """
 
     name: str
@@ -45,6 +49,10 @@ class Row:
     forward: float
     backward: float
     accumulate: float
+    inputs: tuple[str, ...] = ()
+    layer: str = ""
+    shapes: tuple[tuple[int, ...], ...] = ()
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,10 @@ def _row(entry: dict[str, str | None], where: str) -> Row:
         forward=_number(text["fw_latency"], f"{where}, fw_latency") / 1e3,
         backward=_number(text["bw_latency"], f"{where}, bw_latency") / 1e3,
         accumulate=_number(text["acc_latency"], f"{where}, acc_latency") / 1e3,
+        inputs=_names(entry.get("_input_nodes") or ""),
+        layer=_class(text["meta"]) if text["op"] == "call_module" else "",
+        shapes=_shapes(entry.get("input_shapes") or ""),
+        shape=next(iter(_shapes(f"[{entry.get('output_shape') or ''}]")), ()),
     )
 
 
@@ -142,6 +154,23 @@ def _module(meta: str) -> str:
     """Return the last place in the stack of modules that torch.fx notes."""
     places = re.findall(r"\('([^']*)', <class", meta)
     return places[-1] if places else ""
+
+
+def _class(meta: str) -> str:
+    """Return "Linear" of a torch.nn.modules.linear.Linear, the last in the stack of modules."""
+    classes = re.findall(r"<class '(?:\w+\.)*(\w+)'>", meta)
+    return classes[-1] if classes else ""
+
+
+def _names(nodes: str) -> tuple[str, ...]:
+    """Return the names in "{addmm: None, view_1: None}"."""
+    return tuple(name for name in re.findall(r"\w+", nodes) if name != "None")
+
+
+def _shapes(text: str) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes in "[[4, 1024], [1]]" or "[(4, 1024)]"."""
+    inner = re.findall(r"[\[(]([\d, ]*)[\])]", text[1:-1])
+    return tuple(tuple(map(int, re.findall(r"\d+", each))) for each in inner)
 
 
 def _function(target: str) -> str:

@@ -1,0 +1,222 @@
+"""Plans of training on many GPUs from the times of single layers, beside what was measured.
+
+    python benchmarks/accuracy/sailor.py [FOLDER] [--overhead BYTES]
+
+FOLDER is as Sailor's repository has it: profiles_tmp.json (times of layers), llm_info.json (their
+sizes), providers/multizone_bandwidths*.json (fitted bandwidths) and the measured plans,
+validation/CLUSTER/MODEL/**/plan*.json; without it, the folder `sailor` of the one that the variable
+PARACOSM_DATA names. docs/accuracy.md says what comes out.
+
+Nothing is fitted on what is predicted. Beside the replay stand Sailor's own formulas, recomputed
+(they err by 8.9 % on its plans of OPT-350M, the figure to beat), and the general strategies, whose
+1F1B sends while it computes, which the engine that was measured does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import combinations, groupby
+from pathlib import Path
+
+from printing import folder_of, mape, print_table, signed
+
+from paracosm.errors import InputError
+from paracosm.prediction.layer_profiles.folder import PlanComparison, read_folder
+from paracosm.prediction.layer_profiles.job import OVERHEAD
+from paracosm.units import format_duration, format_size, parse_size
+
+
+def main() -> int:
+    """Print a table of every plan, mean absolute errors, and how well plans are ranked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, help="of profiles and plans")
+    parser.add_argument(
+        "--overhead", default=OVERHEAD, help="bytes on a GPU besides what the layers need (5.06 GB)"
+    )
+    asked = parser.parse_args()
+    path = folder_of(asked, "sailor", "plans")
+    if path is None:
+        return 2
+    try:
+        folder = read_folder(path, parse_size(asked.overhead))
+    except InputError as error:
+        print(error)
+        return 2
+    for (cluster, model), group in groupby(
+        folder.comparisons, key=lambda each: (each.cluster, each.model)
+    ):
+        plans = list(group)
+        print(f"{model} on {cluster}: {len(plans)} plans")
+        _print_iterations(plans)
+        print("\nall-reduce of gradients, and memory of the fullest GPU")
+        _print_parts(plans)
+        print("\nmean absolute errors")
+        _print_means(plans)
+        print("\nranking")
+        _print_ranking(plans)
+    for file, reason in folder.left_out.items():
+        print(f"left out: {file}: {reason}")
+    return 0
+
+
+def _print_iterations(plans: Sequence[PlanComparison]) -> None:
+    head = ("plan", "GPUs", "stages", "data", "micro", "measured", "predicted", "error")
+    rows = [
+        (
+            each.plan.name,
+            str(each.plan.gpus),
+            str(len(each.plan.stages)),
+            str(each.plan.replicas),
+            f"{each.plan.microbatches} x {each.plan.microbatch}",
+            format_duration(each.measured.iteration),
+            format_duration(each.iteration),
+            *map(_signed, (_error(each), _sailor_error(each), _strategies_error(each))),
+        )
+        for each in plans
+    ]
+    print_table((*head, "Sailor", "strategies"), rows)
+
+
+def _print_parts(plans: Sequence[PlanComparison]) -> None:
+    head = ("measured", "predicted", "error", "Sailor")
+    rows = []
+    for each in plans:
+        cells = ["-"] * 8
+        if (measured := each.measured.all_reduce) is not None:
+            errors = (_reduce_error(each, time) for time in (each.all_reduce, _sailor(each)[1]))
+            cells[:4] = (*map(format_duration, (measured, each.all_reduce)), *map(_signed, errors))
+        if (held := each.measured.memory) is not None:
+            errors = (bytes_held / held - 1 for bytes_held in (each.memory, _sailor(each)[2]))
+            cells[4:] = (*map(format_size, (held, each.memory)), *map(_signed, errors))
+        rows.append((each.plan.name, *cells))
+    print_table(("plan", *head, *head), rows)
+    for each in plans:
+        if (reason := _no_all_reduce(each)) is not None:
+            print(f"all-reduce left out: {each.plan.name}: {reason}")
+
+
+def _print_means(plans: Sequence[PlanComparison]) -> None:
+    fullest = [(each, held) for each in plans if (held := each.measured.memory) is not None]
+    errors: dict[str, tuple[list[float], list[float], list[float]]] = {
+        "iteration": (
+            [_error(each) for each in plans],
+            [_sailor_error(each) for each in plans],
+            [_strategies_error(each) for each in plans],
+        ),
+        **{
+            f"iteration, micro-batches of {size}": (
+                [_error(each) for each in plans if each.plan.microbatch == size],
+                [_sailor_error(each) for each in plans if each.plan.microbatch == size],
+                [_strategies_error(each) for each in plans if each.plan.microbatch == size],
+            )
+            for size in sorted({each.plan.microbatch for each in plans})
+        },
+        "all-reduce": (
+            [_reduce_error(each, each.all_reduce) for each in plans],
+            [_reduce_error(each, _sailor(each)[1]) for each in plans],
+            [],
+        ),
+        "all-reduce, half duplex": (
+            [_reduce_error(each, 2 * each.all_reduce) for each in plans],
+            [_reduce_error(each, 2 * _sailor(each)[1]) for each in plans],
+            [],
+        ),
+        "memory": (
+            [each.memory / held - 1 for each, held in fullest],
+            [_sailor(each)[2] / held - 1 for each, held in fullest],
+            [],
+        ),
+    }
+    rows = [
+        (name, str(sum(not math.isnan(error) for error in each[0])), *map(_mean, each))
+        for name, each in errors.items()
+    ]
+    print_table(("", "plans", "replay", "Sailor", "strategies"), rows)
+
+
+def _print_ranking(plans: Sequence[PlanComparison]) -> None:
+    """Print rank correlations, and how many pairs for the same GPUs and batch are in order."""
+    from scipy.stats import kendalltau, spearmanr
+
+    if len(plans) < 2:
+        print("one plan is nothing to rank")
+        return
+    measured = [each.plan.batch / each.measured.iteration for each in plans]
+    for name, times in (
+        ("replay", [each.iteration for each in plans]),
+        ("Sailor", [_sailor(each)[0] for each in plans]),
+    ):
+        if any(map(math.isnan, times)):
+            continue
+        predicted = [each.plan.batch / time for each, time in zip(plans, times, strict=True)]
+        pairs = [
+            (measured[a] - measured[b]) * (predicted[a] - predicted[b]) > 0
+            for a, b in combinations(range(len(plans)), 2)
+            if _asked_alike(plans[a]) == _asked_alike(plans[b])
+        ]
+        print(
+            f"{name}: examples/s: Kendall {kendalltau(measured, predicted).statistic:.2f}, "
+            f"Spearman {spearmanr(measured, predicted).statistic:.2f}; {sum(pairs)} of "
+            f"{len(pairs)} pairs with equal GPUs and batch in the right order"
+        )
+
+
+def _asked_alike(each: PlanComparison) -> tuple[int, int]:
+    return each.plan.gpus, each.plan.batch
+
+
+def _error(each: PlanComparison) -> float:
+    return each.iteration / each.measured.iteration - 1
+
+
+def _sailor_error(each: PlanComparison) -> float:
+    return _sailor(each)[0] / each.measured.iteration - 1
+
+
+def _sailor(each: PlanComparison) -> tuple[float, float, float]:
+    """Return iteration, all-reduce and memory by Sailor's formulas; NaN where they say nothing."""
+    if each.sailor is None:
+        return math.nan, math.nan, math.nan
+    return each.sailor.iteration, each.sailor.all_reduce, each.sailor.memory
+
+
+def _strategies_error(each: PlanComparison) -> float:
+    return math.nan if each.overlapped is None else each.overlapped / each.measured.iteration - 1
+
+
+def _reduce_error(each: PlanComparison, predicted: float) -> float:
+    """Return the error of an all-reduce; NaN where there is none to compare with."""
+    if each.measured.all_reduce is None or _no_all_reduce(each) is not None:
+        return math.nan
+    return predicted / each.measured.all_reduce - 1
+
+
+def _no_all_reduce(each: PlanComparison) -> str | None:
+    """Return why a measured all-reduce is not compared."""
+    measured = each.measured.all_reduce
+    if measured is None:
+        return None
+    if each.plan.replicas == 1:
+        return "one replica reduces nothing: what was measured is the engine's own time"
+    if measured > each.measured.iteration / 2:
+        return (
+            f"{format_duration(measured)} of an iteration of "
+            f"{format_duration(each.measured.iteration)} cannot be: an error of copying"
+        )
+    return None
+
+
+def _mean(errors: Iterable[float]) -> str:
+    known = [error for error in errors if not math.isnan(error)]
+    return f"{mape(known):.1%}" if known else "-"
+
+
+def _signed(error: float) -> str:
+    return "-" if math.isnan(error) else signed(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

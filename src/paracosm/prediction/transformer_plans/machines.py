@@ -1,0 +1,30 @@
+"""Clusters of machines that are on sale."""
+
+from __future__ import annotations
+
+from paracosm.cluster import Cluster, Link, hierarchical
+from paracosm.errors import InputError
+
+__all__ = ["dgx_a100"]
+
+
+def dgx_a100(gpus: int, adapters: int = 4) -> Cluster:
+    """Return machines of eight A100, joined by NVSwitch within and InfiniBand HDR between.
+
+    Bandwidths and latencies are those that NCCL itself reckons with (`src/graph/topo.h`,
+    `src/graph/tuning.cc`): 235 GB/s for the ring of an A100 over NVLink, and 3.4 us a step; 12 GB/s
+    for each 100 Gbit/s of network, and 9.6 us a step. The GPUs of a machine share its adapters
+    evenly.
+
+    Args:
+        gpus: all of them; a multiple of 8, or less than that.
+        adapters: of 200 Gbit/s in a machine.
+
+    Raises:
+        InputError: GPUs that do not fill their machines.
+    """
+    if gpus > 8 and gpus % 8:
+        raise InputError(f"{gpus} GPUs do not fill machines of 8; {8 * round(gpus / 8)} would")
+    within = Link(bandwidth=235e9, latency=3.4e-6)
+    between = Link(bandwidth=adapters * 24e9 / 8, latency=9.6e-6)
+    return hierarchical(gpus, 8, within, between)

@@ -1,0 +1,16 @@
+"""The program of docs/transformer-plans.md runs as printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).parents[3] / "docs" / "transformer-plans.md"
+
+
+def test_the_program_of_the_guide_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    exec(program, {})
+    assert capsys.readouterr().out.strip() == program.strip().rpartition("# ")[2]
