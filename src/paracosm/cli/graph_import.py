@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,32 +18,74 @@ __all__ = ["import_"]
 
 
 def import_(
-    trace: Annotated[Path, typer.Argument(help="Chakra trace of one rank: .et or .json, or .gz")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="model or trace of one rank: ONNX, TensorFlow (GraphDef, SavedModel, RunMetadata, "
+            "timeline), PyTorch execution trace, Chakra, jaxpr; gzipped or not"
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="graph file to write")],
+    format_: Annotated[
+        str | None, typer.Option("--format", help="of the file; else known by its content")
+    ] = None,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(help="size that a model leaves open: batch=8, sequence=128 (ONNX, GraphDef)"),
+    ] = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="add a backward pass and an optimizer (ONNX)")
+    ] = False,
+    optimizer: Annotated[
+        str | None, typer.Option(help="sgd (if left out) or adam, with --train")
+    ] = None,
+    fetch: Annotated[
+        list[str] | None, typer.Option(help="only what this node needs (GraphDef)")
+    ] = None,
+    step: Annotated[
+        int | None, typer.Option(help="which step, else the last one (PyTorch execution trace)")
+    ] = None,
+    kineto: Annotated[
+        Path | None,
+        typer.Option(help="profiler's trace of the same run (PyTorch execution trace): durations"),
+    ] = None,
     drop_missing: Annotated[
         bool,
-        typer.Option("--drop-missing", help="leave out dependencies on nodes that are not there"),
+        typer.Option(
+            "--drop-missing", help="leave out dependencies on nodes that are not there (Chakra)"
+        ),
     ] = False,
     data_only: Annotated[
-        bool, typer.Option("--data-only", help="leave out control dependencies")
+        bool, typer.Option("--data-only", help="leave out control dependencies (Chakra)")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Read an MLCommons Chakra execution trace and write it as a graph.
+    """Read a model or a trace that another program wrote, and write it as a graph.
 
-    Example: paracosm graph import gpt.et --out again.graph
+    Example: paracosm graph import model.onnx --train --size batch=8 --out model.graph
     """
     from paracosm.graphs import save_graph
-    from paracosm.graphs.chakra import read_chakra
+    from paracosm.graphs.importers import import_graph
     from paracosm.graphs.summary import summarize
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
     if out.exists() and not force:
         raise InputError(f"{out} exists: --force replaces it")
-    graph = read_chakra(trace, drop_missing, data_only)
+    graph = import_graph(
+        file,
+        format_,
+        sizes=_sizes(size or []),
+        train=train,
+        optimizer=optimizer,
+        fetch=tuple(fetch or ()),
+        step=step,
+        times=None if kineto is None else _times(kineto),
+        drop_missing=drop_missing,
+        data_only=data_only,
+    )
     save_graph(graph, out)
     if json:
         typer.echo(to_json({"file": out, **summarize(graph)}), nl=False)
@@ -52,13 +94,54 @@ def import_(
     return 0
 
 
+def _sizes(given: list[str]) -> dict[str, int]:
+    sizes = {}
+    for text in given:
+        name, _, number = text.partition("=")
+        if not name or not number.isdecimal() or int(number) < 1:
+            raise InputError(f"--size {text}: give a name and a number of 1 or more, batch=8")
+        sizes[name] = int(number)
+    return sizes
+
+
+def _times(path: Path) -> list[Any]:
+    from paracosm.graphs.importers.pytorch import OpTime
+    from paracosm.timeline.kineto import read_kineto
+    from paracosm.timeline.kineto.op_times import op_times
+
+    times = [
+        OpTime(op.record, op.thread, op.name, op.seconds, op.on_device)
+        for op in op_times(read_kineto(path))
+    ]
+    if not times:
+        raise InputError(f"{path}: the trace has no ops of the host: activities=[CPU] records them")
+    return times
+
+
 def _said(graph: Graph) -> list[str]:
     """Return what there is to say of the graph that was read, and of what was changed."""
+    found = graph.provenance
     said = [f"{len(graph):,} nodes"]
-    if graph.provenance.get("renumbered"):
+    if found.get("renumbered"):
         said.append("numbered anew in the order of issue")
-    if dropped := graph.provenance.get("dropped_dependencies", 0):
+    if dropped := found.get("dropped_dependencies", 0):
         said.append(f"{dropped:,} dependencies on missing nodes left out")
-    if not graph.provenance.get("control_dependencies", True):
+    if not found.get("control_dependencies", True):
         said.append("control dependencies left out")
+    if found.get("step") is not None:
+        said.append(f"step {found['step']} of {', '.join(map(str, found['steps']))}")
+    if unknown := found.get("without_shape", 0):
+        sizes = found.get("unknown_sizes") or []
+        hint = f" (--size {sizes[0]}=N gives the missing size)" if sizes else ""
+        said.append(f"{unknown:,} values without a shape, so without work{hint}")
+    if loops := found.get("loops_counted_once", 0):
+        said.append(f"{loops:,} loops counted once")
+    if inside := found.get("not_looked_into"):
+        said.append(f"not looked into: {', '.join(inside)}")
+    if missing := found.get("inputs_not_traced", 0):
+        said.append(f"{missing:,} inputs were not traced")
+    if missing := found.get("without_duration") or 0:
+        said.append(f"{missing:,} without a duration")
+    if missing := found.get("collectives_without_group", 0):
+        said.append(f"{missing:,} collectives whose ranks the trace does not name")
     return said

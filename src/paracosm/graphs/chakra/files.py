@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from pathlib import Path
 
 from paracosm.errors import InputError
@@ -12,6 +10,7 @@ from paracosm.graphs.chakra.inward import graph_of, is_ours
 from paracosm.graphs.chakra.outward import trace_of
 from paracosm.graphs.chakra.protobuf import read_protobuf, write_protobuf
 from paracosm.graphs.chakra.text import read_json, write_json
+from paracosm.graphs.contents import contents
 from paracosm.graphs.graph import Graph
 
 __all__ = ["read_chakra", "write_chakra"]
@@ -33,7 +32,7 @@ def read_chakra(path: str | Path, drop_missing: bool = False, data_only: bool = 
         MissingExtraError: .et without protobuf.
     """
     path, where = Path(path), str(path)
-    data = _data(path)
+    data = contents(path)
     name = path.name.lower().removesuffix(".gz")
     read = read_json if name.endswith(".json") else read_protobuf
     trace = read(data, where)
@@ -54,15 +53,3 @@ def write_chakra(graph: Graph, path: str | Path) -> None:
     if suffix not in writers:
         raise InputError(f"{path}: a Chakra trace is named .et or .json")
     writers[suffix](trace_of(graph), path)
-
-
-def _data(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise InputError(f"{path}: the gzipped file is cut off or damaged") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None

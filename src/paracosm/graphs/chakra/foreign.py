@@ -97,18 +97,13 @@ def _refuse_repeats(nodes: Sequence[TraceNode], where: str) -> None:
 def _dependencies(
     nodes: Sequence[TraceNode], where: str, drop_missing: bool, data_only: bool
 ) -> tuple[dict[int, list[int]], int]:
-    """Return the ids that each id waits for, and how many others are not in the file.
-
-    The caller of the outermost calls, itself or no node at all, is none of either.
-    """
+    """Return the ids that each id waits for, and how many others are not in the file."""
     there = {node.id for node in nodes}
     present: dict[int, list[int]] = {}
     missing: list[tuple[TraceNode, int]] = []
     for node in nodes:
         wanted = dict.fromkeys(node.data_deps if data_only else node.data_deps + node.ctrl_deps)
         missing += [(node, each) for each in wanted if each not in there]
-        if node.caller is not None and node.caller != node.id and not data_only:
-            wanted[node.caller] = None
         present[node.id] = [each for each in wanted if each in there]
     if missing and not drop_missing:
         node, each = missing[0]

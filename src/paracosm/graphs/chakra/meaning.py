@@ -2,7 +2,7 @@
 
 COMP nodes are compute (copies memory), MEM nodes memory, COMM nodes communication, all others host.
 In a trace that has ops of the device (`is_cpu_op` false), those of the CPU only dispatch them: they
-are host. Of calls within calls only the innermost do the work.
+are host.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ _RESOURCES = {"COMP": "compute", "MEM": "memory", "COMM": "communication"}
 
 def resources_of(nodes: Sequence[TraceNode]) -> dict[int, str]:
     """Return what each node, by its id, keeps busy."""
-    if any(node.caller is not None for node in nodes):
-        callers = {node.caller for node in nodes}
-        return {node.id: _resource_of_call(node, node.id in callers) for node in nodes}
     has_device = any(not node.attributes.get("is_cpu_op", True) for node in nodes)
     return {node.id: _resource(node, has_device) for node in nodes}
 
@@ -57,12 +54,6 @@ def _resource(node: TraceNode, has_device: bool) -> str:
     if kind == "COMP" and node.name.startswith("Memcpy"):
         return "memory"
     return _RESOURCES.get(kind, "host")
-
-
-def _resource_of_call(node: TraceNode, calls: bool) -> str:
-    if node.name == "record_param_comms":
-        return "communication"
-    return "compute" if node.attributes.get("op_schema") and not calls else "host"
 
 
 def _type(node: TraceNode) -> str:

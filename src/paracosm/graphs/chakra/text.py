@@ -4,9 +4,9 @@
     {"schema": "1.0.2-chakra.0.0.4", "nodes": [{"id": 2, "name": "...", ...}, ...], ...}
     {"version": "0.0.4", ...} {"id": "0", "name": "...", "type": "COMP_NODE", ...} ...
 
-The second is what PyTorch's ExecutionTraceObserver writes: calls within calls, in which ctrl_deps
-is the caller. The third is the .et file, message by message, as protobuf writes JSON. Keys are told
-apart without capitals and underscores.
+The third is the .et file, message by message, as protobuf writes JSON. Keys are told apart without
+capitals and underscores. Where ctrl_deps is the one caller of a call, PyTorch's observer wrote the
+file: no Chakra trace yet (see `graphs.importers.pytorch`).
 """
 
 from __future__ import annotations
@@ -133,16 +133,19 @@ def _node(found: Any, position: int, where: str) -> TraceNode:
     if "id" not in known:
         raise InputError(f'{where}: node {position} of the file has no "id"')
     try:
-        control = known.get("ctrl_deps", [])
+        if isinstance(known.get("ctrl_deps"), int):
+            raise ValueError(
+                "its ctrl_deps is one caller: an execution trace of PyTorch, not converted to "
+                "Chakra: --format pytorch reads it"
+            )
         return TraceNode(
             id=int(known["id"]),
             name=str(known.get("name", "")),
             type=_type(known.get("type")),
             data_deps=tuple(int(each) for each in known.get("data_deps", [])),
-            ctrl_deps=() if isinstance(control, int) else tuple(int(each) for each in control),
+            ctrl_deps=tuple(int(each) for each in known.get("ctrl_deps", [])),
             start=float(known.get("start", 0)),
             duration=float(known.get("duration", 0)),
-            caller=control if isinstance(control, int) else None,
             inputs=_tensors(known.get("inputs")),
             outputs=_tensors(known.get("outputs")),
             attributes=attributes | _listed(known.get("attr", [])),

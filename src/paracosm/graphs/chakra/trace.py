@@ -40,7 +40,6 @@ class TraceNode:
         type: index into `NODE_TYPES`, or more; None where the file has none.
         data_deps, ctrl_deps: ids of the nodes that must end before.
         start, duration: microseconds; 0 where they are not known.
-        caller: id of the node that calls this one, in traces of nested calls.
         attributes: by name.
     """
 
@@ -51,7 +50,6 @@ class TraceNode:
     ctrl_deps: tuple[int, ...] = ()
     start: float = 0
     duration: float = 0
-    caller: int | None = None
     inputs: Tensors = Tensors()
     outputs: Tensors = Tensors()
     attributes: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,167 @@
+"""A step of a PyTorch Kineto trace as a graph, with the durations that were traced.
+
+A node is a kernel, copy or memset, in the order of the launches; its op is the innermost one that
+was open on the host when it was launched ("aten.addmm"). It depends on what its stream ran before,
+and on what its stream waited for. A trace without a device has its outermost ops for nodes.
+
+What the host does between launches is no node: `paracosm replay` plays it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.graph import Graph
+from paracosm.graphs.op import Op
+from paracosm.timeline.kineto import (
+    CATEGORIES,
+    Calls,
+    KinetoTrace,
+    Steps,
+    Window,
+    device_spans,
+    read_kineto,
+    steps_of,
+    steps_of_training,
+    waits_between_streams,
+    window_of,
+)
+
+__all__ = ["read_kineto_graph"]
+
+_KERNEL = CATEGORIES.index("kernel")
+
+
+def read_kineto_graph(path: Path, step: int | None = None) -> Graph:
+    """Read one step of a trace as a graph.
+
+    Args:
+        path: of the trace of one rank, plain or gzipped.
+        step: number of the profiler's step; without it the one of median duration, or all of a
+            trace that marks none.
+
+    Raises:
+        InputError: the trace cannot be read, lacks the step, or nothing ran in it.
+    """
+    trace = read_kineto(path)
+    chosen = _median_step(trace) if step is None else step
+    window = window_of(trace, None if chosen is None else [chosen])
+    during = steps_of_training(trace)
+    make = _device_nodes if len(device_spans(trace, window)) else _host_nodes
+    nodes = make(trace, window, during)
+    if not nodes:
+        where = "in it" if chosen is None else f"in step {chosen}"
+        raise InputError(f"{path}: nothing ran {where}")
+    provenance = {
+        "format": "kineto",
+        "trace": str(path),
+        "step": chosen,
+        "rank": trace.rank,
+        "ranks": trace.world_size,
+        "missing": list(trace.missing),
+    }
+    return build_graph(nodes, provenance=provenance, where=str(path))
+
+
+def _median_step(trace: KinetoTrace) -> int | None:
+    steps = sorted(steps_of(trace), key=lambda step: step.duration)
+    return steps[len(steps) // 2].number if steps else None
+
+
+def _device_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Node]:
+    """Return a node for each span that the step launched."""
+    spans = device_spans(trace, window)
+    waits = waits_between_streams(trace, spans)
+    calls = Calls(trace)
+    open_op = _innermost(trace, spans.call)
+    # Spans that were launched before the step are not part of it, unless no call is known at all.
+    chosen = np.flatnonzero(spans.call >= 0) if (spans.call >= 0).any() else np.arange(len(spans))
+    order = chosen[np.lexsort((spans.begin[chosen], spans.launched[chosen]))]
+    ids = {int(number): at for at, number in enumerate(order.tolist())}
+    before: dict[int, int] = {}
+    nodes = []
+    for number in order.tolist():
+        row, call, stream = (
+            int(spans.row[number]),
+            int(spans.call[number]),
+            int(spans.stream[number]),
+        )
+        needed = {ids[other] for other in waits.get(number, ()) if other in ids}
+        if stream in before:
+            needed.add(before[stream])
+        before[stream] = ids[number]
+        kernel = trace.category[row] == _KERNEL
+        met = calls.of(row, call) if kernel else None
+        op = open_op.get(call, "")
+        nodes.append(
+            Node(
+                id=ids[number],
+                op=Op(
+                    _op_name(op or trace.text(row)),
+                    bytes_read=max(0, -1 if met is None else met.size),
+                ),
+                phase=_phase(during.of(int(spans.thread[number]), float(spans.launched[number]))),
+                resource="memory" if not kernel else "compute" if met is None else "communication",
+                dependencies=tuple(each for each in sorted(needed) if each < ids[number]),
+                group=() if met is None else met.ranks,
+                duration=float(spans.end[number] - spans.begin[number]),
+            )
+        )
+    return nodes
+
+
+def _host_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Node]:
+    """Return a node for each outermost op of the host, each after the one before on its thread."""
+    rows = trace.of("op")
+    rows = rows[(trace.begin[rows] >= window.begin) & (trace.begin[rows] < window.end)]
+    reached: dict[int, float] = {}
+    before: dict[int, int] = {}
+    nodes: list[Node] = []
+    for row in rows.tolist():
+        lane, begin = int(trace.lane[row]), float(trace.begin[row])
+        if begin < reached.get(lane, -np.inf):
+            continue
+        reached[lane] = float(trace.end[row])
+        nodes.append(
+            Node(
+                id=len(nodes),
+                op=Op(_op_name(trace.text(row))),
+                phase=_phase(during.of(lane, begin)),
+                dependencies=(before[lane],) if lane in before else (),
+                duration=float(trace.duration[row]),
+            )
+        )
+        before[lane] = nodes[-1].id
+    return nodes
+
+
+def _innermost(trace: KinetoTrace, calls: npt.NDArray[np.int64]) -> dict[int, str]:
+    """Return, for rows of calls, the name of the innermost op that was open on their threads."""
+    wanted = set(calls.tolist()) - {-1}
+    is_op = trace.category == CATEGORIES.index("op")
+    opened: dict[int, list[int]] = {}
+    found = {}
+    ends = trace.end
+    for row in np.flatnonzero(is_op | np.isin(np.arange(len(trace)), list(wanted))).tolist():
+        stack = opened.setdefault(int(trace.lane[row]), [])
+        while stack and ends[stack[-1]] <= trace.begin[row]:
+            stack.pop()
+        if row in wanted:
+            found[row] = trace.text(stack[-1]) if stack else ""
+        else:
+            stack.append(row)
+    return found
+
+
+def _op_name(name: str) -> str:
+    """Return "aten.addmm" of "aten::addmm"; of a kernel, its name without its arguments."""
+    return name.replace("::", ".") if name.count("::") == 1 else name.partition("(")[0][:120]
+
+
+def _phase(step: str) -> str:
+    return step if step in ("forward", "backward", "optimizer") else "other"

@@ -1,0 +1,147 @@
+"""ONNX files as graphs: the forward pass, and on demand the backward pass that would train it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paracosm.errors import InputError, unknown
+from paracosm.graphs.contents import contents
+from paracosm.graphs.graph import Graph
+from paracosm.graphs.importers.calls import Call, graph_of_calls
+from paracosm.graphs.importers.onnx.backward import OPTIMIZERS, training_calls
+from paracosm.graphs.importers.onnx.model import Model, OnnxNode, read_model
+from paracosm.graphs.importers.onnx.shapes import infer_shapes
+from paracosm.graphs.importers.onnx.work import CONSTANTS, OPAQUE, VIEWS, flops_of
+from paracosm.graphs.importers.tensors import bytes_of
+
+__all__ = ["read_onnx"]
+
+
+def read_onnx(
+    path: Path,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    train: bool = False,
+    optimizer: str | None = None,
+) -> Graph:
+    """Read an ONNX model; neither the onnx package nor protobuf is needed.
+
+    Shapes are those of the file, else inferred. Initializers of floating-point numbers with a size
+    (and no running mean or variance) are parameters.
+
+    Args:
+        path: the file, gzipped or not. Weights kept in files beside it are not looked for.
+        sizes: what sizes with names are, {"N": 8}; "batch" for first sizes without one.
+        train: add a backward pass and an optimizer (see `onnx.backward`).
+        optimizer: "sgd" or "adam", of `train`; "sgd" where it is None.
+
+    Raises:
+        InputError: damaged, no ONNX model, a cycle, sizes that the model does not have, an op
+            without a rule for its gradient.
+    """
+    where = str(path)
+    if optimizer is not None and not train:
+        raise InputError("optimizer: no effect without train")
+    if optimizer is not None and optimizer not in OPTIMIZERS:
+        raise unknown("optimizer", optimizer, OPTIMIZERS)
+    model = read_model(contents(path), where, sizes or {})
+    infer_shapes(model)
+    parameters = _parameters(model)
+    calls = [_call(node, model, parameters) for node in model.nodes if node.op not in CONSTANTS]
+    forward = len(calls)
+    resident = _resident(model, parameters)
+    kept = list(model.outputs)
+    chosen = optimizer or "sgd"
+    if train:
+        training = training_calls(calls, model.tensors, parameters, model.outputs, chosen, where)
+        calls += training.calls
+        kept = list(training.gradients)
+        resident["optimizer"] = OPTIMIZERS[chosen][0] * sum(
+            bytes_of(model.tensors.get(value)) for value in parameters
+        )
+    return graph_of_calls(
+        calls,
+        model.tensors,
+        where=where,
+        resident=resident,
+        provenance=_provenance(path, model, calls[:forward], train, chosen),
+        kept=kept,
+    )
+
+
+def _call(node: OnnxNode, model: Model, parameters: Mapping[str, None]) -> Call:
+    # A product takes its weight in either layout: nothing is moved for that.
+    turned = node.op == "Transpose" and node.inputs[:1] and node.inputs[0] in parameters
+    view = node.op in VIEWS or turned or (node.outputs and node.outputs[0] in model.constants)
+    return Call(
+        op=f"onnx.{node.op}",
+        name=node.place,
+        inputs=node.inputs,
+        outputs=node.outputs,
+        attributes={key: value for key, value in node.attributes.items() if value is not None},
+        flops=0 if view else flops_of(node, model.tensors),
+        resource="host" if view else "compute",
+        moved=_gathered(node, model) if node.op == "Gather" and not view else None,
+    )
+
+
+def _gathered(node: OnnxNode, model: Model) -> tuple[int, int]:
+    """Return bytes read and written: a gather reads as much as it returns, and its indices."""
+    written = sum(bytes_of(model.tensors.get(value)) for value in node.outputs)
+    indices = sum(bytes_of(model.tensors.get(value)) for value in node.inputs[1:])
+    return written + indices, written
+
+
+def _parameters(model: Model) -> dict[str, None]:
+    """Return the initializers that would be trained, in the order of the file."""
+    statistics = {
+        value
+        for node in model.nodes
+        if node.op == "BatchNormalization"
+        for value in node.inputs[3:5]
+    }
+    return {
+        name: None
+        for name, tensor in model.weights.items()
+        if tensor.shape and tensor.dtype.startswith(("float", "bfloat")) and name not in statistics
+    }
+
+
+def _resident(model: Model, parameters: Mapping[str, None]) -> dict[str, int]:
+    held = {name: bytes_of(tensor) for name, tensor in model.weights.items()}
+    return {
+        "parameters": sum(size for name, size in held.items() if name in parameters),
+        "buffers": sum(size for name, size in held.items() if name not in parameters),
+        "inputs": sum(bytes_of(model.tensors.get(value)) for value in model.inputs),
+    }
+
+
+def _provenance(
+    path: Path, model: Model, calls: list[Call], train: bool, optimizer: str
+) -> dict[str, Any]:
+    open_values = [
+        value
+        for call in calls
+        if call.resource != "host"
+        for value in call.outputs
+        if value and value not in model.tensors
+    ]
+    found: dict[str, Any] = {
+        "importer": "onnx",
+        "source": "ONNX model",
+        "file": path.name,
+        "producer": model.producer,
+        "opset": model.opset,
+        "train": train,
+        "without_shape": len(open_values),
+        "unknown_sizes": sorted({size for sizes in model.free.values() for size in sizes}),
+        "not_looked_into": sorted({call.op for call in calls} & {f"onnx.{op}" for op in OPAQUE}),
+    }
+    if train:
+        found["optimizer"] = optimizer
+    first = model.tensors.get(model.inputs[0]) if model.inputs else None
+    if first is not None and first.shape:
+        found["examples"] = first.shape[0]
+    return found

@@ -1,0 +1,423 @@
+"""Shapes of the values that an ONNX file leaves open, op by op in the order in which they run.
+
+The few whole numbers that shapes are made of (Shape, Gather, Concat, ...) are computed on the way.
+An op without a rule here leaves its outputs without shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.graphs.importers.onnx.model import LARGEST_VALUE, Model, OnnxNode
+from paracosm.graphs.importers.onnx.schema import DTYPES
+from paracosm.graphs.importers.tensors import shape_of
+from paracosm.graphs.op import TensorArgument
+
+__all__ = ["infer_shapes"]
+
+Values = npt.NDArray[Any]
+Shape = tuple[int, ...]
+Rule = Callable[[OnnxNode, Sequence[Any], Sequence[Any]], list[Any]]
+
+_FAULTS = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
+"""What rules raise for shapes that they lack, or that do not fit."""
+
+
+def infer_shapes(model: Model) -> None:
+    """Enter the shapes and types that follow from those that `model` has."""
+    for node in model.nodes:
+        shapes = [_shape(model, value) for value in node.inputs]
+        values = [model.constants.get(value) for value in node.inputs]
+        _evaluate(model, node, shapes, values)
+        rule = _RULES.get(node.op, _same if node.op in _LIKE_FIRST else None)
+        try:
+            inferred = rule(node, shapes, values) if rule is not None else []
+        except _FAULTS:
+            inferred = []
+        for position, value in enumerate(node.outputs):
+            dtype = model.dtypes.setdefault(value, _dtype(model, node, position))
+            shape = inferred[position] if position < len(inferred) else None
+            if value not in model.tensors and shape is not None:
+                sound = shape_of([int(size) for size in shape])
+                if sound is not None:
+                    model.tensors[value] = TensorArgument(sound, dtype)
+
+
+def _shape(model: Model, value: str) -> Shape | None:
+    tensor = model.tensors.get(value)
+    return None if tensor is None else tensor.shape
+
+
+def _dtype(model: Model, node: OnnxNode, position: int) -> str:
+    if node.op in ("Shape", "NonZero", "Size", "ArgMax", "ArgMin"):
+        return "int64"
+    if node.op in _COMPARE or (node.op == "Dropout" and position == 1):
+        return "bool"
+    if node.op in ("Constant", "ConstantOfShape") and node.outputs[0] in model.constants:
+        return str(model.constants[node.outputs[0]].dtype)
+    if node.op == "Cast":
+        return DTYPES.get(node.attributes.get("to", 0), "unknown")
+    if position == 1 and node.op in ("MaxPool", "TopK"):
+        return "int64"
+    index = 1 if node.op == "Where" else 0
+    return (
+        model.dtypes.get(node.inputs[index], "unknown") if len(node.inputs) > index else "float32"
+    )
+
+
+# --- whole numbers that shapes are made of
+
+
+def _evaluate(
+    model: Model, node: OnnxNode, shapes: Sequence[Shape | None], values: Sequence[Values | None]
+) -> None:
+    """Enter the value of a node where it follows from shapes and constants."""
+    compute = _COMPUTED.get(node.op)
+    if not node.outputs or compute is None or node.outputs[0] in model.constants:
+        if node.op == "Constant" and node.outputs and node.outputs[0] in model.constants:
+            value = model.constants[node.outputs[0]]
+            model.tensors[node.outputs[0]] = TensorArgument(value.shape, str(value.dtype))
+        return
+    try:
+        result = compute(node, shapes, values)
+    except _FAULTS:
+        return
+    if result is not None and result.size <= LARGEST_VALUE and result.dtype.kind in "iub":
+        model.constants[node.outputs[0]] = result
+        model.tensors[node.outputs[0]] = TensorArgument(result.shape, str(result.dtype))
+
+
+def _whole(value: Values | None) -> Values:
+    if value is None or value.dtype.kind not in "iub":
+        raise ValueError("not a known whole number")
+    return value.astype(np.int64)
+
+
+def _value_of_shape(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> Values:
+    start, end = node.attributes.get("start", 0), node.attributes.get("end")
+    return np.array(shapes[0][start:end], dtype=np.int64)
+
+
+def _slice_value(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> Values:
+    data = _whole(values[0])
+    return data[tuple(_slices(node, data.shape, values))]
+
+
+def _binary(operation: Callable[[Values, Values], Values]) -> Callable[..., Values]:
+    return lambda node, shapes, values: operation(_whole(values[0]), _whole(values[1]))
+
+
+_COMPUTED: Mapping[str, Callable[..., Values | None]] = {
+    "Shape": _value_of_shape,
+    "Size": lambda node, shapes, values: np.array(math.prod(shapes[0])),
+    "Gather": lambda node, shapes, values: np.take(
+        _whole(values[0]), _whole(values[1]), axis=node.attributes.get("axis", 0)
+    ),
+    "Concat": lambda node, shapes, values: np.concatenate(
+        [np.atleast_1d(_whole(value)) for value in values], axis=node.attributes.get("axis", 0)
+    ),
+    "Unsqueeze": lambda node, shapes, values: np.expand_dims(
+        _whole(values[0]), tuple(_axes(node, values))
+    ),
+    "Squeeze": lambda node, shapes, values: np.squeeze(
+        _whole(values[0]), tuple(_axes(node, values)) or None
+    ),
+    "Slice": _slice_value,
+    "Cast": lambda node, shapes, values: _whole(values[0]),
+    "Identity": lambda node, shapes, values: _whole(values[0]),
+    "Add": _binary(np.add),
+    "Sub": _binary(np.subtract),
+    "Mul": _binary(np.multiply),
+    "Div": _binary(np.floor_divide),
+    "Reshape": lambda node, shapes, values: _whole(values[0]).reshape(_whole(values[1])),
+}
+
+
+# --- shapes, in the order of ONNX's list of ops
+
+
+def _same(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    return [shapes[0]] * len(node.outputs)
+
+
+def _broadcast(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    return [np.broadcast_shapes(*shapes)]
+
+
+def _axes(node: OnnxNode, values: Sequence[Any], position: int = 1) -> list[int]:
+    """Return the axes that an attribute gives, or since opset 13 an input."""
+    if "axes" in node.attributes:
+        return list(node.attributes["axes"])
+    if len(values) <= position or not node.inputs[position]:
+        return []
+    return [int(axis) for axis in np.atleast_1d(_whole(values[position]))]
+
+
+def _window(node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]) -> list[int]:
+    """Return the sizes over which a window moves (convolution, pooling)."""
+    n = len(sizes)
+    strides = node.attributes.get("strides") or [1] * n
+    dilations = node.attributes.get("dilations") or [1] * n
+    pads = node.attributes.get("pads") or [0] * 2 * n
+    auto = node.attributes.get("auto_pad", "NOTSET")
+    if auto.startswith("SAME"):
+        return [-(-size // stride) for size, stride in zip(sizes, strides, strict=True)]
+    if auto == "VALID":
+        pads = [0] * 2 * n
+    result = []
+    for i, size in enumerate(sizes):
+        room = size + pads[i] + pads[i + n] - dilations[i] * (kernel[i] - 1) - 1
+        steps = -(-room // strides[i]) if node.attributes.get("ceil_mode") else room // strides[i]
+        # The last window must begin within the input or the padding before it.
+        if node.attributes.get("ceil_mode") and steps * strides[i] >= size + pads[i]:
+            steps -= 1
+        result.append(steps + 1)
+    return result
+
+
+def _conv(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    x, weight = shapes[:2]
+    return [(x[0], weight[0], *_window(node, x[2:], weight[2:]))]
+
+
+def _conv_transpose(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    x, weight = shapes[:2]
+    n, a = len(x) - 2, node.attributes
+    strides, pads = a.get("strides") or [1] * n, a.get("pads") or [0] * 2 * n
+    dilations, more = a.get("dilations") or [1] * n, a.get("output_padding") or [0] * n
+    sizes = a.get("output_shape") or [
+        strides[i] * (x[i + 2] - 1) + more[i] + dilations[i] * (weight[i + 2] - 1) + 1
+        - pads[i] - pads[i + n]
+        for i in range(n)
+    ]  # fmt: skip
+    return [(x[0], weight[1] * a.get("group", 1), *sizes)]
+
+
+def _pool(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    x = shapes[0]
+    shape = (*x[:2], *_window(node, x[2:], node.attributes["kernel_shape"]))
+    return [shape] * len(node.outputs)
+
+
+def _gemm(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    a, b = shapes[:2]
+    rows = a[1] if node.attributes.get("transA") else a[0]
+    return [(rows, b[0] if node.attributes.get("transB") else b[1])]
+
+
+def _matmul(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    a, b = shapes[:2]
+    left, right = (a if len(a) > 1 else (1, *a)), (b if len(b) > 1 else (*b, 1))
+    if left[-1] != right[-2]:
+        raise ValueError("sizes do not fit")
+    rows = (left[-2],) if len(a) > 1 else ()
+    columns = (right[-1],) if len(b) > 1 else ()
+    return [(*np.broadcast_shapes(left[:-2], right[:-2]), *rows, *columns)]
+
+
+def _normalised(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """The first output is like the input; the others, of batch normalisation, like the scale."""
+    return [shapes[0], *[shapes[1]] * (len(node.outputs) - 1)]
+
+
+def _layer_norm(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    axis = node.attributes.get("axis", -1) % len(shapes[0])
+    means = (*shapes[0][:axis], *[1] * (len(shapes[0]) - axis))
+    return [shapes[0], means, means]
+
+
+def _reshape(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    asked = [int(n) for n in _whole(values[1])] if len(values) > 1 else node.attributes["shape"]
+    if not node.attributes.get("allowzero"):
+        asked = [shapes[0][i] if n == 0 else n for i, n in enumerate(asked)]
+    rest = math.prod(n for n in asked if n != -1)
+    return [tuple(math.prod(shapes[0]) // rest if n == -1 else n for n in asked)]
+
+
+def _flatten(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    axis = node.attributes.get("axis", 1)
+    return [(math.prod(shapes[0][:axis]), math.prod(shapes[0][axis:]))]
+
+
+def _transpose(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    order = node.attributes.get("perm") or list(reversed(range(len(shapes[0]))))
+    return [tuple(shapes[0][axis] for axis in order)]
+
+
+def _squeeze(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    given = _axes(node, values)
+    axes = {axis % len(shapes[0]) for axis in given}
+    keep = (lambda i, n: i not in axes) if given else (lambda i, n: n != 1)
+    return [tuple(n for i, n in enumerate(shapes[0]) if keep(i, n))]
+
+
+def _unsqueeze(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    given = _axes(node, values)
+    rank = len(shapes[0]) + len(given)
+    axes = {axis % rank for axis in given}
+    sizes = iter(shapes[0])
+    return [tuple(1 if i in axes else next(sizes) for i in range(rank))]
+
+
+def _concat(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    axis = node.attributes["axis"] % len(shapes[0])
+    total = sum(shape[axis] for shape in shapes)
+    return [(*shapes[0][:axis], total, *shapes[0][axis + 1 :])]
+
+
+def _split(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    x, count = shapes[0], len(node.outputs)
+    axis = node.attributes.get("axis", 0) % len(x)
+    parts = node.attributes.get("split")
+    if parts is None and len(values) > 1 and node.inputs[1]:
+        parts = [int(n) for n in _whole(values[1])]
+    if parts is None:
+        each = -(-x[axis] // count)
+        parts = [each] * (count - 1) + [x[axis] - each * (count - 1)]
+    return [(*x[:axis], n, *x[axis + 1 :]) for n in parts]
+
+
+def _slices(node: OnnxNode, shape: Shape, values: Sequence[Any]) -> list[slice]:
+    if "starts" in node.attributes:
+        starts, ends = node.attributes["starts"], node.attributes["ends"]
+        axes = node.attributes.get("axes") or range(len(starts))
+        steps = [1] * len(starts)
+    else:
+        starts, ends = (_whole(value).tolist() for value in values[1:3])
+        axes = _axes(node, values, 3) or range(len(starts))
+        has_steps = len(values) > 4 and node.inputs[4]
+        steps = _whole(values[4]).tolist() if has_steps else [1] * len(starts)
+    cuts = [slice(None)] * len(shape)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        # An end before the first element is written as a large negative number.
+        stop = None if step < 0 and end < -shape[axis] else end
+        cuts[axis] = slice(start, stop, step)
+    return cuts
+
+
+def _slice(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    cuts = _slices(node, shapes[0], values)
+    return [
+        tuple(len(range(n)[cut]) for n, cut in zip(shapes[0], cuts, strict=True))
+    ]  # fmt: skip
+
+
+def _gather(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    axis = node.attributes.get("axis", 0) % len(shapes[0])
+    return [(*shapes[0][:axis], *shapes[1], *shapes[0][axis + 1 :])]
+
+
+def _reduce(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    x = shapes[0]
+    axes = {axis % len(x) for axis in _axes(node, values)}
+    if not axes and node.attributes.get("noop_with_empty_axes"):
+        return [x]
+    axes = axes or set(range(len(x)))
+    kept = [1 if i in axes else n for i, n in enumerate(x)]
+    return [tuple(kept) if node.attributes.get("keepdims", 1) else
+            tuple(n for i, n in enumerate(x) if i not in axes)]  # fmt: skip
+
+
+def _expand(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    return [np.broadcast_shapes(shapes[0], tuple(_whole(values[1]).tolist()))]
+
+
+def _pad(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    n = len(shapes[0])
+    pads = node.attributes.get("pads")
+    pads = list(pads) if pads is not None else _whole(values[1]).tolist()
+    axes = _axes(node, values, 3) or range(n)
+    sizes = list(shapes[0])
+    for position, axis in enumerate(axes):
+        sizes[axis] += pads[position] + pads[position + len(pads) // 2]
+    return [tuple(sizes)]
+
+
+def _tile(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    return [tuple(n * int(k) for n, k in zip(shapes[0], _whole(values[1]), strict=True))]
+
+
+def _global_pool(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    return [(*shapes[0][:2], *[1] * (len(shapes[0]) - 2))]
+
+
+def _of_sizes(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    return [tuple(_whole(values[0]).tolist())]
+
+
+def _resize(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    if len(values) > 3 and values[3] is not None:
+        return [tuple(_whole(values[3]).tolist())]
+    scales = values[1 if node.op == "Upsample" else 2]
+    return [tuple(int(n * scale) for n, scale in zip(shapes[0], scales, strict=True))]
+
+
+def _arg(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    axis = node.attributes.get("axis", 0) % len(shapes[0])
+    one = (1,) if node.attributes.get("keepdims", 1) else ()
+    return [(*shapes[0][:axis], *one, *shapes[0][axis + 1 :])]
+
+
+_COMPARE = frozenset(
+    (
+        "Equal",
+        "Greater",
+        "Less",
+        "GreaterOrEqual",
+        "LessOrEqual",
+        "And",
+        "Or",
+        "Not",
+        "Xor",
+        "IsNaN",
+    )
+)
+_LIKE_FIRST = frozenset(
+    (
+        *("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "ThresholdedRelu", "Sigmoid", "HardSigmoid"),
+        *("HardSwish", "Swish", "Mish", "Softplus", "Softsign", "Tanh", "Gelu", "FastGelu", "Erf"),
+        *("Softmax", "LogSoftmax", "Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Sign"),
+        *("Floor", "Ceil", "Round", "Sin", "Cos", "Cast", "CastLike", "Identity", "Dropout", "Not"),
+        *("Clip", "LRN", "CumSum", "Trilu", "IsNaN", "ScatterND", "ScatterElements", "Hardmax"),
+        *("InstanceNormalization", "GroupNormalization", "RMSNormalization", "LpNormalization"),
+        *("MeanVarianceNormalization", "QuickGelu", "BiasGelu"),
+    )
+)
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Min", "Max", "Sum"), _broadcast),
+    **dict.fromkeys(_COMPARE - {"Not", "IsNaN"}, _broadcast),
+    **dict.fromkeys(("Where", "Mean", "PRelu"), _broadcast),
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
+    **dict.fromkeys(("Resize", "Upsample"), _resize),
+    **{
+        f"Reduce{kind}": _reduce
+        for kind in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSumExp")
+    },
+    "BatchNormalization": _normalised,
+    "Concat": _concat,
+    "ConstantOfShape": _of_sizes,
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Gather": _gather,
+    "GatherElements": lambda node, shapes, values: [shapes[1]],
+    "Gemm": _gemm,
+    "LayerNormalization": _layer_norm,
+    "MatMul": _matmul,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}

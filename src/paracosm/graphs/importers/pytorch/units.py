@@ -1,0 +1,184 @@
+"""Which of the calls within calls are ops that a device carries out, and where they belong.
+
+PyTorch's ops call each other: linear calls addmm, which calls kernels of its own. What counts is
+the outermost op with a kernel of its own, the one that a TorchDispatchMode sees; ops that only call
+others (CompositeImplicitAutograd) are looked into.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paracosm.errors import InputError, unknown
+from paracosm.graphs.check import cycle_message, node_label
+from paracosm.graphs.importers.pytorch.trace import ObservedCall, ObservedTrace
+
+__all__ = ["COLLECTIVE", "Unit", "steps_of", "units_of"]
+
+COLLECTIVE = "record_param_comms"
+
+_STEP = re.compile(r"ProfilerStep#(\d+)$")
+_MODULE = "nn.Module: "
+
+COMPOSITE = frozenset(
+    (
+        *("_batch_norm_impl_index", "absolute", "adaptive_avg_pool1d", "adaptive_avg_pool2d"),
+        *("adaptive_avg_pool3d", "arctan2", "argsort", "atleast_1d", "atleast_2d", "batch_norm"),
+        *("bilinear", "broadcast_to", "cartesian_prod", "cdist", "chunk", "clip", "clip_"),
+        *("concat", "concatenate", "conj", "contiguous", "conv1d", "conv2d", "conv3d"),
+        *("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "cpu"),
+        *("cross_entropy_loss", "cuda", "diff", "divide", "divide_", "dropout", "dropout_"),
+        *("dstack", "einsum", "embedding_bag", "expand_as", "feature_dropout", "flatten"),
+        *("flatten_dense_tensors", "gather_backward", "ger", "greater", "greater_equal"),
+        *("group_norm", "gru", "gru_cell", "hsplit", "hstack", "instance_norm", "is_nonzero"),
+        *("isclose", "item", "kl_div", "l1_loss", "layer_norm", "less", "less_equal"),
+        *("linalg_norm", "linear", "log_softmax", "lstm", "lstm_cell", "matmul", "matrix_exp"),
+        *("max_pool1d", "max_pool2d", "max_pool3d", "meshgrid", "moveaxis", "movedim"),
+        *("multiply", "multiply_", "narrow", "negative", "nll_loss", "nll_loss2d", "nll_loss_nd"),
+        *("not_equal", "nuclear_norm", "numpy_T", "one_hot", "outer", "pad", "pairwise_distance"),
+        *("pin_memory", "ravel", "relu6", "reshape", "reshape_as", "resolve_conj", "resolve_neg"),
+        *("result_type", "rms_norm", "rnn_tanh", "scaled_dot_product_attention", "selu"),
+        *("softmax", "square", "square_", "subtract", "sum_to_size", "swapaxes", "swapdims"),
+        *("tensor_split", "tensordot", "to", "true_divide", "type_as", "unflatten"),
+        *("unflatten_dense_tensors", "view_as", "vsplit", "vstack", "where_scalar"),
+    )
+)
+"""Ops of ATen without a kernel of their own (as PyTorch's dispatcher lists them)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """An op that counts.
+
+    Attributes:
+        call: as observed.
+        phase: one of the graph's.
+        place: the modules that it stands in, where they were recorded.
+        accumulates: whether it hands a gradient to its parameter.
+    """
+
+    call: ObservedCall
+    phase: str
+    place: str
+    accumulates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What a call inherits from those that it stands in."""
+
+    phase: str = "forward"
+    place: str = ""
+    accumulates: bool = False
+    inside: bool = False  # of a unit
+
+
+def steps_of(trace: ObservedTrace) -> dict[int, int]:
+    """Return the ids of the calls that mark steps, by the number of the step."""
+    found = {}
+    for call in trace.calls.values():
+        if step := _STEP.match(call.name):
+            found[int(step[1])] = call.id
+    return found
+
+
+def units_of(trace: ObservedTrace, step: int | None, where: str) -> tuple[list[Unit], int | None]:
+    """Return the ops of one step in the order in which they began, and the number of the step.
+
+    Args:
+        trace: of one or several steps, or without any.
+        step: which one; None for the last one that the profiler marked, or all where none is.
+        where: the file, for messages.
+
+    Raises:
+        InputError: there is no such step, with those that are; calls within themselves; no ops.
+    """
+    steps = steps_of(trace)
+    if step is not None and step not in steps:
+        if not steps:
+            raise InputError(f"{where}: no step is marked (ProfilerStep#): leave --step out")
+        raise InputError(f"{where}: {unknown('step', str(step), [str(each) for each in steps])}")
+    chosen = step if step is not None else max(steps, default=None)
+    begin = 0 if chosen is None else steps[chosen]
+    end = min((first for first in steps.values() if first > begin), default=2**63)
+    scopes = _Scopes(trace.calls, where)
+    units = []
+    for call in trace.calls.values():
+        scope = scopes.of(call.id)
+        if begin <= call.id < end and _counts(call) and not scopes.of(call.parent).inside:
+            units.append(Unit(call, scope.phase, scope.place, scope.accumulates))
+    if not units:
+        raise InputError(f"{where}: an execution trace without ops: no node has an op_schema")
+    return _with_places(units), chosen
+
+
+class _Scopes:
+    """What each call inherits, found once."""
+
+    def __init__(self, calls: Mapping[int, ObservedCall], where: str) -> None:
+        self._calls, self._where = calls, where
+        self._known: dict[int, _Scope] = {}
+
+    def of(self, wanted: int) -> _Scope:
+        """Return what stands within this call inherits.
+
+        Raises:
+            InputError: calls within themselves.
+        """
+        path: list[int] = []
+        met: set[int] = set()
+        at = wanted
+        while at not in self._known and at in self._calls:
+            if at in met:
+                cycle = path[path.index(at) :]
+                labels = [node_label(each, self._calls[each].name) for each in cycle]
+                raise InputError(f"{self._where}: {cycle_message(labels)}")
+            path.append(at)
+            met.add(at)
+            # The outermost call is its own parent, or has one that is not there.
+            if (parent := self._calls[at].parent) == at:
+                break
+            at = parent
+        scope = self._known.get(at, _Scope())
+        for each in reversed(path):
+            scope = self._known[each] = _within(scope, self._calls[each])
+        return scope
+
+
+def _within(scope: _Scope, call: ObservedCall) -> _Scope:
+    phase, place, name = scope.phase, scope.place, call.name
+    if name.startswith("autograd::engine::evaluate_function") or name == "## backward ##":
+        phase = "backward"
+    elif name.startswith("Optimizer.") or name == "## optimizer ##":
+        phase = "optimizer"
+    elif name.startswith(_MODULE):
+        part = name.removeprefix(_MODULE)
+        place = f"{place}.{part}" if place else part
+    accumulates = scope.accumulates or name.endswith("torch::autograd::AccumulateGrad")
+    return _Scope(phase, place, accumulates, scope.inside or _counts(call))
+
+
+def _counts(call: ObservedCall) -> bool:
+    if call.name == COLLECTIVE:
+        return bool(call.read or call.made)
+    namespace, _, name = call.name.partition("::")
+    return bool(call.schema) and namespace != "c10d" and name not in COMPOSITE
+
+
+def _with_places(units: list[Unit]) -> list[Unit]:
+    """Return units with the place of the forward op where theirs is its gradient."""
+    places = {
+        unit.call.sequence: unit.place
+        for unit in units
+        if unit.phase == "forward" and unit.call.sequence >= 0 and unit.place
+    }
+    if not places:
+        return units
+    return [
+        Unit(unit.call, unit.phase, places.get(unit.call.sequence, unit.place), unit.accumulates)
+        if unit.phase == "backward"
+        else unit
+        for unit in units
+    ]

@@ -1,0 +1,202 @@
+"""Protobuf messages as plain mappings, read without protobuf.
+
+The fields that are wanted are named by number; all others are passed over unread, so that the
+weights of a model of many gigabytes cost nothing. (Protocol Buffers, Encoding: a field is
+number * 8 + wire type, then a varint, 8 bytes, a length and that many bytes, or 4 bytes.)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from paracosm.errors import InputError
+
+__all__ = ["Message", "Schema", "decode"]
+
+Message = dict[str, Any]
+Schema = Mapping[str, Mapping[int, tuple[str, str]]]
+"""Messages by name; of each, number -> (name, kind). A kind is "int", "bool", "float", "double",
+"string", "bytes", "short" (bytes, left empty where they are many), "size" (how many bytes it has),
+or a message's name; "*" behind it says that it is repeated, and "map:" before it that it is a map
+from strings."""
+
+_DEPTH = 64
+"""Messages within messages: more are no file that any framework wrote."""
+
+_SHORT = 1 << 15
+"""Bytes: 4,096 numbers of 64 bits."""
+
+_EMPTY: Mapping[str, Any] = {
+    "int": 0,
+    "bool": False,
+    "float": 0.0,
+    "double": 0.0,
+    "string": "",
+    "bytes": b"",
+    "short": b"",
+    "size": 0,
+}
+_WIRE = {"int": 0, "bool": 0, "float": 5, "double": 1}
+_FIXED = {"float": ("<f", 4), "double": ("<d", 8)}
+
+
+def decode(data: bytes, name: str, schema: Schema, where: str) -> Message:
+    """Return the message `name` that `data` are, with every field of the schema.
+
+    Fields that the data lack are empty: 0, "", [], {}, or None for a message.
+
+    Raises:
+        InputError: cut off or damaged, with the byte and the field.
+    """
+    return _Reader(memoryview(data), schema, where).message(name, 0, len(data), 0)
+
+
+class _Reader:
+    def __init__(self, data: memoryview, schema: Schema, where: str) -> None:
+        self.data, self.schema, self.where = data, schema, where
+
+    def message(self, name: str, at: int, end: int, depth: int) -> Message:
+        """Return the message that stands between two bytes."""
+        if depth > _DEPTH:
+            self.broken(at, f"{name} stands in {_DEPTH} others")
+        fields = self.schema[name]
+        found: Message = {field: _empty(kind) for field, kind in fields.values()}
+        while at < end:
+            start = at
+            tag, at = self.varint(at, end, name)
+            number, wire = tag >> 3, tag & 7
+            if number == 0:
+                self.broken(start, f"{name} has a field 0")
+            if number not in fields:
+                at = self.passed(wire, at, end, name)
+                continue
+            field, kind = fields[number]
+            at = self.field(found, field, kind, wire, at, end, f"{name}.{field}", depth)
+        return found
+
+    def field(
+        self,
+        found: Message,
+        field: str,
+        kind: str,
+        wire: int,
+        at: int,
+        end: int,
+        label: str,
+        depth: int,
+    ) -> int:
+        """Read one field into `found`; return the byte behind it."""
+        repeated, mapped = kind.endswith("*"), kind.startswith("map:")
+        kind = kind.removesuffix("*").removeprefix("map:")
+        if kind in _WIRE:
+            if wire == 2 and repeated:
+                stop, at = self.length(at, end, label)
+                while at < stop:
+                    value, at = self.scalar(kind, at, stop, label)
+                    found[field].append(value)
+                return at
+            if wire != _WIRE[kind]:
+                self.broken(at, f"{label} has the wire type {wire}")
+            value, at = self.scalar(kind, at, end, label)
+        else:
+            if wire != 2:
+                self.broken(at, f"{label} has the wire type {wire}")
+            stop, at = self.length(at, end, label)
+            value = self.piece(kind, at, stop, label, depth) if not mapped else None
+            if mapped:
+                key, entry = self.entry(kind, at, stop, label, depth)
+                found[field][key] = entry
+                return stop
+            at = stop
+        if repeated:
+            found[field].append(value)
+        else:
+            found[field] = value
+        return at
+
+    def piece(self, kind: str, at: int, stop: int, label: str, depth: int) -> Any:
+        """Return what the bytes of a field of a known length are."""
+        if kind == "size":
+            return stop - at
+        if kind == "short" and stop - at > _SHORT:
+            return b""
+        if kind in ("bytes", "short"):
+            return bytes(self.data[at:stop])
+        if kind == "string":
+            try:
+                return str(self.data[at:stop], "utf-8")
+            except UnicodeDecodeError:
+                self.broken(at, f"{label} is no text")
+        return self.message(kind, at, stop, depth + 1)
+
+    def entry(self, kind: str, at: int, stop: int, label: str, depth: int) -> tuple[str, Any]:
+        """Return key and value of a map's entry, which is a message of fields 1 and 2."""
+        key, value = "", _empty(kind)
+        while at < stop:
+            tag, at = self.varint(at, stop, label)
+            if tag not in (10, 18):
+                at = self.passed(tag & 7, at, stop, label)
+                continue
+            behind, at = self.length(at, stop, label)
+            if tag == 10:
+                key = self.piece("string", at, behind, label, depth)
+            else:
+                value = self.piece(kind, at, behind, label, depth)
+            at = behind
+        return key, value if value is not None else self.message(kind, stop, stop, depth + 1)
+
+    def scalar(self, kind: str, at: int, end: int, label: str) -> tuple[Any, int]:
+        if kind in _FIXED:
+            form, size = _FIXED[kind]
+            if at + size > end:
+                self.broken(at, f"{label} is cut off")
+            return struct.unpack_from(form, self.data, at)[0], at + size
+        value, at = self.varint(at, end, label)
+        if kind == "bool":
+            return value != 0, at
+        return value - (1 << 64) if value >= 1 << 63 else value, at
+
+    def varint(self, at: int, end: int, label: str) -> tuple[int, int]:
+        value = shift = 0
+        while at < end and shift < 70:
+            byte = self.data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value & ((1 << 64) - 1), at
+            shift += 7
+        raise self.error(at, f"a number of {label} does not end")
+
+    def length(self, at: int, end: int, label: str) -> tuple[int, int]:
+        """Return where a field of a given length ends, and where it begins."""
+        size, at = self.varint(at, end, label)
+        if size > end - at:
+            self.broken(at, f"{label} has {size:,} bytes, and {end - at:,} are left")
+        return at + size, at
+
+    def passed(self, wire: int, at: int, end: int, label: str) -> int:
+        """Return the byte behind a field that nobody wants."""
+        if wire == 0:
+            return self.varint(at, end, label)[1]
+        if wire == 2:
+            return self.length(at, end, label)[0]
+        if wire not in (1, 5):
+            self.broken(at, f"{label} has a field of the wire type {wire}")
+        after = at + (8 if wire == 1 else 4)
+        if after > end:
+            self.broken(at, f"a field of {label} is cut off")
+        return after
+
+    def broken(self, at: int, why: str) -> NoReturn:
+        raise self.error(at, why)
+
+    def error(self, at: int, why: str) -> InputError:
+        return InputError(f"{self.where}: cut off or damaged at byte {at:,}: {why}")
+
+
+def _empty(kind: str) -> Any:
+    if kind.endswith("*"):
+        return []
+    return {} if kind.startswith("map:") else _EMPTY.get(kind)

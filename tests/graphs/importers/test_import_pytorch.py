@@ -1,0 +1,166 @@
+"""PyTorch execution traces that others recorded, of three schemas."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paracosm.errors import InputError
+from paracosm.graphs import PHASES, RESOURCES, Graph
+from paracosm.graphs.importers.pytorch import OpTime, read_execution_trace
+from paracosm.graphs.importers.pytorch.trace import parse_trace
+
+DATA = Path(__file__).parents[2] / "data" / "importers"
+LINEAR = DATA / "linear_et.json.gz"
+DDP = DATA / "ddp_et.json.gz"
+
+
+def rows(graph: Graph, name: str) -> list[int]:
+    return [row for row, code in enumerate(graph.op) if graph.ops[code].name == name]
+
+
+def nodes_of(path: Path) -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))["nodes"]
+    return nodes
+
+
+def test_what_counts_is_the_op_with_a_kernel_and_not_its_callers() -> None:
+    graph = read_execution_trace(LINEAR)
+    names = {op.name for op in graph.ops}
+    assert {"aten.addmm.default", "aten.mm.default", "aten.relu.default"} <= names
+    assert not {"aten.linear.default", "aten.clamp_min.default", "aten.to.dtype"} & names
+    # 21 layers of 1024 by 1024 on 512 examples; no gradient of the first one's input.
+    products = [graph.ops[graph.op[row]].flops for row in rows(graph, "aten.addmm.default")]
+    assert products == [2 * 512 * 1024 * 1024] * 21
+    assert len(rows(graph, "aten.mm.default")) == 41
+    assert graph.ops[graph.op[rows(graph, "aten.t.default")[0]]].bytes_read == 0
+
+
+def test_phases_follow_from_the_calls_around() -> None:
+    graph = read_execution_trace(LINEAR)
+
+    def phases(name: str) -> set[str]:
+        return {PHASES[graph.phase[row]] for row in rows(graph, name)}
+
+    assert phases("aten.addmm.default") == {"forward"}
+    assert phases("aten.mm.default") == {"backward"}
+    assert phases("aten._foreach_add_.List") == {"optimizer"}
+
+
+def test_ops_wait_for_the_last_writer_of_what_they_read() -> None:
+    graph = read_execution_trace(LINEAR)
+    addmm, relu = rows(graph, "aten.addmm.default"), rows(graph, "aten.relu.default")
+    for product, activation in zip(addmm[:20], relu[:20], strict=True):
+        assert graph.predecessors(activation).tolist() == [product]
+    # The next layer reads what the activation wrote.
+    assert all(a in graph.predecessors(p) for a, p in zip(relu[:20], addmm[1:21], strict=True))
+
+
+def test_what_the_optimizer_changes_are_the_parameters() -> None:
+    graph = read_execution_trace(LINEAR)
+    # 21 layers of 1024 x 1024 and 1024; their gradients were there before.
+    weights = 21 * 4 * (1024 * 1024 + 1024)
+    assert weights <= graph.resident["parameters"] <= 2 * weights
+
+
+def test_collectives_have_their_kind_bytes_and_ranks() -> None:
+    graph = read_execution_trace(DATA / "all_gather_et.json.gz")
+    found = rows(graph, "all_gather")
+    assert len(found) == 10
+    assert {RESOURCES[graph.resource[row]] for row in found} == {"communication"}
+    assert {graph.groups[graph.group[row]] for row in found} == {(0, 1)}
+    assert graph.bytes_read[found[0]] == 4
+    ddp = read_execution_trace(DDP)
+    for row in rows(ddp, "all_reduce"):
+        assert ddp.groups[ddp.group[row]] == (0, 1)
+        assert ddp.bytes_read[row] > 1_000_000
+    assert len(rows(ddp, "all_reduce")) == 2
+
+
+def test_one_step_of_several_is_read() -> None:
+    last, other = read_execution_trace(DDP), read_execution_trace(DDP, step=5)
+    assert last.provenance["step"] == 6
+    assert last.provenance["steps"] == [4, 5, 6]
+    assert len(rows(last, "aten.addmm.default")) == len(rows(other, "aten.addmm.default")) == 1
+    assert other.id[-1] < last.id[0]
+    assert rows(last, "aten._foreach_add_.List")
+    with pytest.raises(InputError, match='unknown step "7"'):
+        read_execution_trace(DDP, step=7)
+    with pytest.raises(InputError, match="no step is marked"):
+        read_execution_trace(LINEAR, step=1)
+
+
+@pytest.mark.parametrize("has_record", [True, False])
+def test_times_of_the_profiler_are_joined(has_record: bool) -> None:
+    """By their number; without it, by the order of the names of a thread."""
+    trace = parse_trace(gzip.decompress(LINEAR.read_bytes()), "trace")
+    calls = [call for call in trace.calls.values() if call.record > 0]
+    launched = {"aten::addmm": 2e-3, "aten::mm": 3e-3, "aten::relu": 1e-4}
+    before = [OpTime(-1, 7, "aten::empty", 1e-6, False)] * 5
+    times = before + [
+        OpTime(
+            call.record if has_record else -1,
+            7 + call.attributes["tid"],
+            call.name,
+            launched.get(call.name, 5e-6),
+            call.name in launched,
+        )
+        for call in calls
+    ]
+    graph = read_execution_trace(LINEAR, times=times)
+    assert graph.provenance["without_duration"] == 0
+    assert set(graph.duration[rows(graph, "aten.addmm.default")]) == {2e-3}
+    kept = [RESOURCES[graph.resource[row]] for row in rows(graph, "aten.relu.default")]
+    assert set(kept) == {"compute"}
+    # What launches nothing on a device is done by the host.
+    assert {RESOURCES[graph.resource[r]] for r in rows(graph, "aten._softmax.default")} == {"host"}
+    assert np.isnan(read_execution_trace(LINEAR).duration).all()
+
+
+def test_times_of_another_run_are_refused() -> None:
+    times = [OpTime(-1, 1, "aten::rand", 1e-6, False)] * 2000
+    with pytest.raises(InputError, match="of another run, or of another rank"):
+        read_execution_trace(LINEAR, times=times)
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "et.json"
+
+    def refusal(nodes: list[dict[str, Any]]) -> str:
+        path.write_text(json.dumps({"schema": "1.0.1", "nodes": nodes}))
+        with pytest.raises(InputError) as raised:
+            read_execution_trace(path)
+        return str(raised.value).removeprefix(f"{path}: ")
+
+    node = {"id": 2, "name": "a", "parent": 3}
+    assert refusal([]) == "an execution trace without ops: no node has an op_schema"
+    assert refusal([{"name": "a"}]) == 'node 0 of the file lacks "id": None'
+    assert (
+        refusal([{"id": 2, "name": "a"}]) == 'node 0 of the file lacks "ctrl_deps or parent": None'
+    )
+    assert refusal([{"id": 2, "parent": 1}]) == 'node 2 lacks "name"'
+    assert refusal([node, node]) == "two nodes have the id 2: a, a"
+    other = {"id": 3, "name": "b", "parent": 2}
+    assert refusal([node, other]) == (
+        "a cycle of dependencies: node 2 (a) waits for node 3 (b), and so again for node 2 (a)"
+    )
+    path.write_text('{"schema": "1.0.1"}')
+    with pytest.raises(InputError, match='it lacks "nodes"'):
+        read_execution_trace(path)
+
+
+def test_every_node_of_the_file_is_within_one_that_counts_or_counts_nothing() -> None:
+    """The ops that count do not stand in each other."""
+    graph = read_execution_trace(LINEAR)
+    parents = {node["id"]: node["parent"] for node in nodes_of(LINEAR)}
+    counted = set(graph.id.tolist())
+    for node in counted:
+        at = parents[node]
+        while at in parents and parents[at] != at:
+            assert at not in counted
+            at = parents[at]
