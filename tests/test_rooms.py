@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "timeline": {"units"},
     "engine": {"cluster", "timing", "timeline"},
     "faults": {"timing", "units", "validation"},
-    "graphs": {"cluster", "units", "validation", "factory"},
+    "graphs": {"cluster", "timeline", "units", "validation", "factory"},
     "replay": {"graphs", "cluster", "timing", "timeline", "units"},
     "profiling": {
         *("graphs", "timing", "timeline"),

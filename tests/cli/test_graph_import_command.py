@@ -80,7 +80,7 @@ def test_what_could_not_be_found_out_is_said(
         (("convnet.onnx", "--data-only"), "--data-only has no effect on an ONNX model"),
         (("convnet.onnx", "--optimizer", "adam"), "optimizer: no effect without train"),
         (("convnet.onnx", "--format", "jaxpr"), "JSON that is cut off or damaged"),
-        (("step_jaxpr.json.gz", "--kineto", "gone.json"), "gone.json: cannot be read"),
+        (("step_jaxpr.json.gz", "--kineto", "gone.json"), "gone.json: no such file"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(

@@ -13,11 +13,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 GUIDES = (
     "profiling",
     "prediction",
+    "cluster-prediction",
     "graph",
     "graph-capture",
+    "graph-import",
     "profile-database",
     "op-grids",
     "measuring-links",
+    "replay",
 )
 
 
@@ -51,6 +54,7 @@ def test_every_command_of_a_guide_has_flags_of_its_verb(guide: str) -> None:
     ("guide", "printed"),
     [
         ("prediction", "0.017 1882\nLaunching: "),
+        ("cluster-prediction", "0.019 0.012\n"),
         ("graph", "[23040 25600 25600]\n"),
         ("graph-capture", "103 "),
     ],

@@ -24,6 +24,7 @@ VERBS: Mapping[str, str] = {
     "profile ops": "paracosm.cli.profile_ops",
     "profile grid": "paracosm.cli.profile_grid",
     "predict": "paracosm.cli.predict",
+    "replay": "paracosm.cli.replay",
     "graph capture": "paracosm.cli.graph_capture",
     "graph show": "paracosm.cli.graph_show",
     "graph export": "paracosm.cli.graph_export",

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from paracosm.cli import main
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph
+from paracosm.graphs import PHASES, RESOURCES, Graph, load_graph
 from paracosm.graphs.importers.kineto import read_kineto_graph
 from paracosm.replay import replay
 
@@ -104,3 +105,15 @@ def test_a_step_in_which_nothing_ran_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps([span("user_annotation", "ProfilerStep#1", 0, 9)]))
     with pytest.raises(InputError, match=r"trace.json: nothing ran in step 1$"):
         read_kineto_graph(path)
+
+
+def test_the_command_knows_a_trace_by_its_content(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "step.graph"
+    command = ["graph", "import", str(DATA / "resnet.json.gz"), "--out", str(out)]
+    assert main([*command, "--step", "101"]) == 0
+    assert capsys.readouterr().out.startswith(f"{out}: 1,219 nodes")
+    assert load_graph(out).provenance["step"] == 101
+    assert main([*command, "--force", "--train"]) == 2
+    assert "--train has no effect on a trace of PyTorch's profiler" in capsys.readouterr().err

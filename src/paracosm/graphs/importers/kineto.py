@@ -61,6 +61,7 @@ def read_kineto_graph(path: Path, step: int | None = None) -> Graph:
         "format": "kineto",
         "trace": str(path),
         "step": chosen,
+        "steps": [each.number for each in steps_of(trace)],
         "rank": trace.rank,
         "ranks": trace.world_size,
         "missing": list(trace.missing),

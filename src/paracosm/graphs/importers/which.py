@@ -91,11 +91,6 @@ def format_of(path: Path) -> str:
             f"{path}: no file that a graph can be imported from is known by its content: --format "
             f"says which it is ({', '.join(FORMATS)})"
         )
-    if found == "kineto":
-        raise InputError(
-            f"{path}: a trace of PyTorch's profiler (Kineto) has times and no dependencies: "
-            "paracosm replay reads it; --kineto joins it to an execution trace"
-        )
     return found
 
 
@@ -189,6 +184,12 @@ def _read_pytorch(path: Path, **options: Any) -> Graph:
     return read_execution_trace(path, **options)
 
 
+def _read_kineto(path: Path, **options: Any) -> Graph:
+    from paracosm.graphs.importers.kineto import read_kineto_graph
+
+    return read_kineto_graph(path, **options)
+
+
 def _read_jaxpr(path: Path, **options: Any) -> Graph:
     from paracosm.graphs.importers.jaxpr import read_jaxpr
 
@@ -235,5 +236,6 @@ FORMATS: Mapping[str, Format] = {
     "tensorflow-step-stats": Format("a StepStats", _read_step_stats),
     "tensorflow-timeline": Format("a timeline of TensorFlow", _read_timeline),
     "jaxpr": Format("a jaxpr", _read_jaxpr),
+    "kineto": Format("a trace of PyTorch's profiler", _read_kineto, ("step",)),
 }
 """The formats by name. Their readers are imported when they are asked for."""

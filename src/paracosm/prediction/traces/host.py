@@ -1,0 +1,170 @@
+"""One thread of a rank as pieces: calls that launch, calls that wait, and what lies between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.prediction.traces.device import SHORTEST, DevicePieces
+from paracosm.prediction.traces.piece import Piece
+from paracosm.prediction.traces.synchronise import Synchronisations
+from paracosm.timeline.kineto import KinetoTrace, Steps
+
+__all__ = ["QUEUE", "Host", "thread_pieces"]
+
+Floats = npt.NDArray[np.float64]
+Hole = tuple[float, float]
+
+QUEUE = 1022
+"""Launches that the driver takes before it keeps the next caller until one is done: seen in traces
+of V100, in which calls become long at 1020 to 1022 launches under way."""
+
+
+@dataclass(frozen=True, eq=False)
+class Host:
+    """What all threads of a rank have in common.
+
+    Attributes:
+        trace: the rank's.
+        steps: what its threads are at.
+        device: pieces of the streams.
+        launches: by row of a call, the numbers of the spans that it launches.
+        place: by row of a call, how many spans were launched before.
+        queue: numbers of the spans in the order of their launches.
+        launched_by: by row of a call, its piece; filled as pieces are made.
+        synchronisations: what calls wait for.
+    """
+
+    trace: KinetoTrace
+    steps: Steps
+    device: DevicePieces
+    launches: Mapping[int, Sequence[int]]
+    place: Mapping[int, int]
+    queue: Sequence[int]
+    launched_by: dict[int, Piece]
+    synchronisations: Synchronisations
+
+
+def thread_pieces(
+    host: Host, thread: int, begin: float, end: float, holes: Iterable[Hole], cuts: Iterable[float]
+) -> list[Piece]:
+    """Return the pieces of a thread, which cover all of its time but the holes.
+
+    Args:
+        host: what it has in common with other threads.
+        thread: lane of the trace.
+        begin, end: seconds that are covered.
+        holes: (begin, end) in which it waits for another thread.
+        cuts: seconds at which no piece may lie astride.
+    """
+    between = _Between(host, thread, cuts)
+    trace, ends = host.trace, host.trace.end
+    items = [(first, -1, last) for first, last in holes]
+    items += [
+        (float(trace.begin[row]), row, min(float(ends[row]), end))
+        for row in _calls(host, thread, begin, end)
+    ]
+    pieces: list[Piece] = []
+    at = begin
+    for first, row, last in sorted(items):
+        if first - at > SHORTEST:
+            pieces += between.pieces(at, first)
+        at = max(at, first)
+        if row >= 0:
+            pieces += _call(host, thread, row, at, max(at, last))
+        at = max(at, last)
+    if end - at > SHORTEST:
+        pieces += between.pieces(at, end)
+    return pieces
+
+
+def _calls(host: Host, thread: int, begin: float, end: float) -> Iterable[int]:
+    """Yield the rows of the calls of a thread that launch or synchronise, without those within."""
+    trace = host.trace
+    rows = trace.of("runtime", "other")
+    rows = rows[trace.lane[rows] == thread]
+    rows = rows[(trace.begin[rows] >= begin) & (trace.begin[rows] <= end)]
+    reached = -np.inf
+    for row in rows.tolist():
+        waits_or_launches = row in host.launches or host.synchronisations.is_one(row)
+        if waits_or_launches and trace.begin[row] >= reached:
+            reached = float(trace.end[row])
+            yield row
+
+
+def _call(host: Host, thread: int, row: int, begin: float, end: float) -> list[Piece]:
+    """Return the pieces of a call that launches or synchronises."""
+    lane, name = host.trace.lanes[thread].name, host.trace.text(row)
+    loading = host.steps.loading.covers(thread, begin)
+    work, step = "data loading" if loading else "host", host.steps.of(thread, begin)
+    numbers = host.launches.get(row)
+    if numbers is None:
+        waited = host.synchronisations.waited(row, end)
+        begin = max([begin, *(piece.end for piece in waited)])
+        return [Piece(begin, max(begin, end), lane, name, work, step, waited)]
+    firsts = [host.device.first[number] for number in numbers]
+    full = _queue_full(host, row, end)
+    begin = max([begin, *(piece.end for piece in full)])
+    split = max(begin, min([end, *(host.device.issued[number] for number in numbers)]))
+    launch = Piece(begin, split, lane, name, work, step, full)
+    host.launched_by[row] = launch
+    for piece in firsts:
+        piece.after = [*piece.after, launch]
+    # A copy from or to pageable memory keeps the host until it is done.
+    waited = [
+        piece
+        for piece in (host.device.of[number] for number in numbers)
+        if "Pageable" in piece.name and split < piece.end <= end
+    ]
+    split = max([split, *(piece.end for piece in waited)])
+    if end - split < SHORTEST and not waited:
+        return [launch]
+    return [launch, Piece(split, max(split, end), lane, name, work, step, waited)]
+
+
+def _queue_full(host: Host, row: int, end: float) -> list[Piece]:
+    """Return the span that must be done before the driver takes a launch, if there are so many."""
+    place = host.place[row] - QUEUE
+    if place < 0:
+        return []
+    piece = host.device.of[host.queue[place]]
+    return [piece] if piece.end <= end else []
+
+
+class _Between:
+    """Makes the pieces of a thread between its calls: one for each outermost op or gap."""
+
+    def __init__(self, host: Host, thread: int, cuts: Iterable[float]) -> None:
+        self._host, self._thread = host, thread
+        self._cuts = np.unique([*cuts, *host.steps.loading.edges(thread).tolist()])
+        trace = host.trace
+        rows = trace.of("op")
+        rows = rows[trace.lane[rows] == thread]
+        reached = np.maximum.accumulate(trace.end[rows])
+        outermost = np.concatenate(([True], trace.begin[rows][1:] >= reached[:-1]))[: len(rows)]
+        self._ops = rows[outermost]
+        self._begin, self._end = trace.begin[self._ops], trace.end[self._ops]
+
+    def pieces(self, begin: float, end: float) -> Iterable[Piece]:
+        """Yield the pieces of a stretch of time."""
+        inside = self._cuts[(self._cuts > begin + SHORTEST) & (self._cuts < end - SHORTEST)]
+        edges = [begin, *inside.tolist(), end]
+        lane = self._host.trace.lanes[self._thread].name
+        for first, last in pairwise(edges):
+            middle = (first + last) / 2
+            loading = self._host.steps.loading.covers(self._thread, middle)
+            name = "data loading" if loading else self._name(first, last)
+            work = "data loading" if loading else "host"
+            step = self._host.steps.of(self._thread, middle)
+            yield Piece(first, last, lane, name, work, step)
+
+    def _name(self, begin: float, end: float) -> str:
+        """Return the first op that the stretch has a part of, or "between ops"."""
+        at = int(np.searchsorted(self._end, begin, side="right"))
+        if at < len(self._ops) and self._begin[at] < end:
+            return self._host.trace.text(int(self._ops[at]))
+        return "between ops"

@@ -1,0 +1,153 @@
+"""Traces played again, unchanged and under what-ifs: everything that there is to say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from paracosm.graphs.job import Job
+from paracosm.prediction.traces.bottleneck import bottleneck_of
+from paracosm.prediction.traces.changed import changed
+from paracosm.prediction.traces.job import read_job
+from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
+from paracosm.prediction.traces.spans_of import timeline_of
+from paracosm.prediction.traces.traced import TracedJob
+from paracosm.prediction.traces.what_if import parse_what_if
+from paracosm.timeline import Timeline
+
+__all__ = ["Replays", "Scenario", "replay_traces", "summarise_replays"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """What comes of a job when something is different.
+
+    Attributes:
+        what_if: in words; several are joined by "; ".
+        outcome: what came of it.
+        times: of every row.
+    """
+
+    what_if: str
+    outcome: Outcome
+    times: Times
+
+
+@dataclass(frozen=True, eq=False)
+class Replays:
+    """All that was asked of some traces.
+
+    Attributes:
+        traced: the job.
+        measured: what came of it when it was traced.
+        unchanged: what comes of it when it is played again as it was.
+        scenarios: each what-if by itself.
+        together: all of them at once; None where there are less than two.
+    """
+
+    traced: TracedJob
+    measured: Outcome
+    unchanged: Scenario
+    scenarios: tuple[Scenario, ...]
+    together: Scenario | None
+
+    @property
+    def error(self) -> float:
+        """Of the replay of the unchanged job, relative to what was traced."""
+        return self.unchanged.outcome.iteration_time / self.measured.iteration_time - 1
+
+    @property
+    def last(self) -> Scenario:
+        """The scenario with most changes."""
+        return self.together or (self.scenarios or (self.unchanged,))[-1]
+
+    @property
+    def timeline(self) -> Timeline:
+        """The unchanged replay and, beside it, the one with all changes."""
+        parts = [("", self.unchanged)]
+        if self.scenarios:
+            parts.append((f", {self.last.what_if}", self.last))
+        return timeline_of(self.traced, [(text, part.times) for text, part in parts])
+
+
+def replay_traces(
+    paths: Sequence[Path],
+    what_ifs: Sequence[str] = (),
+    steps: Sequence[int] | None = None,
+    alone: bool = False,
+) -> Replays:
+    """Read the traces of a job's ranks and play them, unchanged and with each what-if.
+
+    Args:
+        paths: one for each rank.
+        what_ifs: as `what_if.py` describes them.
+        steps: numbers of the steps to take.
+        alone: whether collectives of the only trace take as long as they did.
+
+    Raises:
+        InputError: a trace cannot be used, or a what-if not be understood or applied.
+    """
+    asked = [parse_what_if(text) for text in what_ifs]
+    traced = read_job(paths, steps, alone)
+    # All jobs are made before one is played: what cannot be applied is refused at once.
+    sets = [("unchanged", []), *((each.text, [each]) for each in asked)]
+    if len(asked) > 1:
+        sets.append(("; ".join(what_ifs), asked))
+    jobs = [(text, changed(traced, each)) for text, each in sets]
+    unchanged, *scenarios = (_played(traced, job, text) for text, job in jobs)
+    return Replays(
+        traced=traced,
+        measured=outcome_of(traced, traced_times(traced)),
+        unchanged=unchanged,
+        scenarios=tuple(scenarios[: len(asked)]),
+        together=scenarios[-1] if len(asked) > 1 else None,
+    )
+
+
+def summarise_replays(replays: Replays) -> dict[str, Any]:
+    """Return everything by the names that `summary.json` uses; times in seconds."""
+    traced = replays.traced
+    return {
+        "status": "done",
+        "traces": [str(rank.path) for rank in traced.ranks],
+        "ranks": [rank.rank for rank in traced.ranks],
+        "steps": list(traced.steps),
+        "tasks": traced.job.tasks,
+        "alone": traced.alone,
+        "iteration_time": replays.measured.iteration_time,
+        "replayed": {"error": replays.error, **_scenario(replays, replays.unchanged)},
+        "what_ifs": [_scenario(replays, each) for each in replays.scenarios],
+        "together": None if replays.together is None else _scenario(replays, replays.together),
+        "clocks_moved": dict(traced.moved),
+        "missing": {str(rank.path): list(rank.missing) for rank in traced.ranks if rank.missing},
+        "durations": {
+            "tasks": "measured: as traced",
+            "collectives": "measured: with their waiting, as one rank saw them"
+            if traced.alone
+            else "measured: the shortest of their ranks, from when the last one had come",
+        },
+    }
+
+
+def _played(traced: TracedJob, job: Job, text: str) -> Scenario:
+    times = replayed(job)
+    return Scenario(text, outcome_of(traced, times), times)
+
+
+def _scenario(replays: Replays, scenario: Scenario) -> dict[str, Any]:
+    outcome = scenario.outcome
+    return {
+        "what_if": scenario.what_if,
+        "iteration_time": outcome.iteration_time,
+        "speedup": replays.unchanged.outcome.iteration_time / outcome.iteration_time
+        if outcome.iteration_time
+        else None,
+        "breakdown": {
+            str(rank.rank): asdict(each)
+            for rank, each in zip(replays.traced.ranks, outcome.breakdowns, strict=True)
+        },
+        "straggler": None if outcome.straggler is None else asdict(outcome.straggler),
+        "bottleneck": bottleneck_of(outcome, [rank.rank for rank in replays.traced.ranks]),
+    }

@@ -1,0 +1,68 @@
+"""A job as it was traced: what there is to play, and when it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.graphs.job import Job
+
+__all__ = ["TracedJob", "TracedRank"]
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TracedRank:
+    """What a rank's trace says of the n rows of its program.
+
+    Attributes:
+        path: of the trace.
+        rank: its number in the job that was traced.
+        arrive, begin, end: n seconds, as traced, from the beginning of the job; a collective waits
+            from its arrival to its begin, when the last rank has arrived.
+        work: n indices into `WORK`.
+        marks: row with which each step begins, and the last row of the thread of the last step;
+            empty where no steps are marked.
+        iteration: n numbers of the steps in which the rows were done or launched; -1 for none.
+        launches, spans: rows of calls and of the spans that they launched, in that order.
+        missing: what the trace lacks.
+    """
+
+    path: Path
+    rank: int
+    arrive: Floats
+    begin: Floats
+    end: Floats
+    work: Codes
+    marks: Ints
+    iteration: Codes
+    launches: Ints
+    spans: Ints
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TracedJob:
+    """A job as it was traced.
+
+    Attributes:
+        job: one program for each rank; collectives last as long as they did on the rank that came
+            last.
+        ranks: what the trace of each says.
+        steps: numbers of the steps; none where none are marked.
+        alone: whether collectives of a rank alone are taken as long as they were.
+        moved: seconds by which clocks were set, by rank; those that were not are left out.
+    """
+
+    job: Job
+    ranks: tuple[TracedRank, ...]
+    steps: tuple[int, ...]
+    alone: bool
+    moved: Mapping[int, float]

@@ -1,0 +1,121 @@
+"""`paracosm replay` on real traces, and its guide: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shlex
+from glob import glob
+from pathlib import Path
+
+import pytest
+
+from paracosm.cli import main
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "replay.md").read_text()
+DATA = ROOT / "tests" / "data" / "kineto"
+DLRM = [str(path) for path in sorted((DATA / "dlrm").glob("*.json.gz"))]
+RESNET = str(DATA / "resnet.json.gz")
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    re.findall(
+        r"^    paracosm (replay tests[^\n]*)\n\n```\n(.*?)```", GUIDE, re.DOTALL | re.MULTILINE
+    ),
+)
+def test_commands_of_the_guide_print_what_it_says(
+    command: str, printed: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(ROOT)
+    words = [file for word in shlex.split(command) for file in sorted(glob(word)) or [word]]
+    assert main(words) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_the_program_of_the_guide_prints_what_it_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    ((program, printed),) = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", GUIDE, re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    exec(program, {})
+    assert capsys.readouterr().out == printed
+
+
+def test_json_has_everything_by_rank(capsys: Capture) -> None:
+    what_ifs = ["--what-if", "link bandwidth x2", "--what-if", "rank 7 host x2"]
+    assert main(["replay", *DLRM, *what_ifs, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["iteration_time"] == pytest.approx(19.901e-3)
+    assert abs(summary["replayed"]["error"]) < 2e-4
+    assert summary["ranks"] == list(range(8))
+    assert summary["steps"] == [10]
+    assert [each["what_if"] for each in summary["what_ifs"]] == what_ifs[1::2]
+    assert summary["together"]["what_if"] == "link bandwidth x2; rank 7 host x2"
+    assert 1 < summary["what_ifs"][1]["speedup"] < summary["together"]["speedup"] < 1.1
+    parts = summary["replayed"]["breakdown"]["1"]
+    whole = sum(parts[name] for name in ("compute", "exposed_communication", "waiting", "host"))
+    assert whole == pytest.approx(summary["replayed"]["iteration_time"])
+    assert summary["replayed"]["straggler"]["rank"] == 7
+    assert summary["replayed"]["bottleneck"].startswith("The host: for 56% of the ranks' time")
+
+
+def test_a_folder_gets_the_summary_and_a_trace_for_perfetto(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "deep" / "run"
+    command = ["replay", *DLRM, "--what-if", "link bandwidth x2", "--out", str(out), "--quiet"]
+    assert main(command) == 0
+    assert capsys.readouterr().out == ""
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["status"] == "done"
+    events = json.loads(gzip.decompress((out / "trace.json.gz").read_bytes()))["traceEvents"]
+    processes = {e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    assert processes >= {"rank 0", "rank 7", "rank 7, link bandwidth x2"}
+    waits = [e for e in events if e["ph"] == "X" and e["name"] == "wait: all_to_all"]
+    assert max(e["dur"] for e in waits) == pytest.approx(7624, abs=10)  # rank 1 for rank 7
+    assert main(command) == 2
+    assert (
+        capsys.readouterr().err == f"paracosm: {out} is not empty: --force replaces what is in it\n"
+    )
+    assert main([*command, "--force"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (DLRM[:1], "there is no trace of rank 1, 2, 3, 4, 5, 6, ...: give one of every rank"),
+        ([*DLRM, "--alone"], "--alone is for the trace of one rank"),
+        ([RESNET, "--what-if", "link bandwidth x2"], "the traces have no communication"),
+        ([RESNET, "--what-if", "rank 1 compute x2"], "no rank 1: the traces are of 0"),
+        ([RESNET, "--what-if", "rank 0 copmute x2"], 'did you mean "compute"?'),
+        ([RESNET, "--steps", "103"], "no step 103: it has 101 to 102"),
+        ([RESNET, "--steps", "101..x"], '--steps: write 5 or 5..9, not "101..x"'),
+        ([RESNET, "--steps", "5..4"], '--steps: write 5 or 5..9, not "5..4"'),
+        ([RESNET, "--steps", "1,3"], "--steps: steps that follow each other"),
+        ([RESNET, "--json", "--quiet"], "--json prints and --quiet does not"),
+        ([RESNET, "--force"], "--force replaces what is in a folder: give --out as well"),
+        ([RESNET, "--out", RESNET], "a file, not a folder"),
+        (["nowhere.json"], "nowhere.json: no such file"),
+        ([str(DATA / "README.md")], "byte 0: a mapping goes on with"),
+    ],
+)
+def test_bad_input_is_answered_in_a_line(
+    arguments: list[str], reason: str, capsys: Capture
+) -> None:
+    assert main(["replay", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert reason in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+def test_one_rank_alone(capsys: Capture) -> None:
+    assert main(["replay", DLRM[3], "--alone", "--what-if", "without communication"]) == 0
+    printed = capsys.readouterr().out
+    assert "one rank alone: its collectives are as long as they were" in printed
+    assert re.search(r"without communication +\S+ ms +-\d", printed)

@@ -1,0 +1,273 @@
+"""One rank's trace played again: by hand, on real traces, and on traces that a model made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hand_made import BACKWARD, Event, all_reduce, host, kernel, launch, step, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from paracosm.errors import InputError
+from paracosm.prediction.traces import TracedJob, job_of_traces, parse_what_if, read_job
+from paracosm.prediction.traces.changed import changed
+from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
+from paracosm.prediction.traces.piece import WORK
+from paracosm.timeline.kineto import read_kineto
+
+DATA = Path(__file__).parents[2] / "data" / "kineto"
+# Files are written anew for each example.
+SETTINGS: Any = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.function_scoped_fixture],
+}
+
+# Kernel A is launched onto an idle stream, B behind it; C, on another stream, waits for B; the host
+# waits for C and then works for 35 us.
+TWO_STREAMS: list[Event] = [
+    *(step(0, 0, 100), launch(1, 10, 15), kernel(1, 20, 40, "A")),
+    *(launch(2, 15, 20), kernel(2, 41, 50, "B")),
+    host("cuda_runtime", "cudaStreamWaitEvent", 20, 21, correlation=9),
+    *(launch(3, 21, 25), kernel(3, 52, 60, "C", stream=20)),
+    host("cuda_runtime", "cudaStreamSynchronize", 30, 65, correlation=10),
+]
+
+
+def under(traced: TracedJob, *what_ifs: str) -> tuple[Outcome, Times]:
+    times = replayed(changed(traced, [parse_what_if(text) for text in what_ifs]))
+    return outcome_of(traced, times), times
+
+
+def microseconds(traced: TracedJob, *what_ifs: str) -> float:
+    return 1e6 * under(traced, *what_ifs)[0].iteration_time
+
+
+def rows_named(traced: TracedJob, name: str, rank: int = 0) -> list[int]:
+    code = traced.job.names.index(name)
+    return np.flatnonzero(traced.job.programs[rank].name == code).tolist()
+
+
+@pytest.mark.parametrize(
+    ("what_ifs", "expected"),
+    [
+        ([], 100),
+        # A 20-30, B 31-35.5, C 37.5-41.5, the host from 46.5 on.
+        (["compute x2"], 81.5),
+        (["kernel A x2"], 90),
+        (["kernel c x0.5"], 108),
+        # The host synchronises at 30 us, when all is done.
+        (["without kernel *"], 30 + 5 + 35),
+        # The latency of the launch (5), A, gap (1), B, gap (2), C.
+        (["without host"], 5 + 20 + 1 + 9 + 2 + 8),
+        # Calls end at 5, 7.5, 10 and 12.5 us; A runs from 12.5; then as above, 2.5 and 17.5 us.
+        (["host x2"], 12.5 + 20 + 1 + 9 + 2 + 8 + 2.5 + 17.5),
+        (["rank 0 host x2", "compute x2"], 12.5 + 10 + 1 + 4.5 + 2 + 4 + 2.5 + 17.5),
+    ],
+)
+def test_two_streams_and_a_host_that_waits(
+    what_ifs: list[str], expected: float, tmp_path: Path
+) -> None:
+    traced = read_job([write(tmp_path, TWO_STREAMS)])
+    assert microseconds(traced, *what_ifs) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_parts_of_an_iteration_add_up(tmp_path: Path) -> None:
+    traced = read_job([write(tmp_path, TWO_STREAMS)])
+    part = outcome_of(traced, traced_times(traced)).breakdowns[0]
+    assert 1e6 * part.compute == pytest.approx(20 + 9 + 8)
+    assert 1e6 * part.host == pytest.approx(100 - 37)
+    assert (part.exposed_communication, part.waiting, part.data_loading) == (0, 0, 0)
+    assert part.total == pytest.approx(100e-6)
+
+
+def test_an_event_that_was_recorded_between_streams_is_waited_for(tmp_path: Path) -> None:
+    """The trace says that stream 20 waits for what was on stream 7 when event 8 was recorded: A."""
+    wait = {
+        "cuda_sync_kind": "Stream Wait Event",
+        "wait_on_stream": 7,
+        "wait_on_cuda_event_record_corr_id": 8,
+    }
+    events = [
+        *(launch(1, 0, 5), kernel(1, 10, 30, "A")),
+        host("cuda_runtime", "cudaEventRecord", 5, 6, correlation=8),
+        *(launch(2, 6, 10), kernel(2, 31, 60, "B")),
+        host("cuda_runtime", "cudaStreamWaitEvent", 10, 11, correlation=9),
+        {
+            **kernel(9, 11, 12, "Stream Wait Event", 20, **wait),
+            "cat": "cuda_sync",
+        },
+        *(launch(3, 12, 15), kernel(3, 32, 40, "C", stream=20)),
+    ]
+    traced = read_job([write(tmp_path, events)])
+    _, times = under(traced, "kernel A x2")
+    (row,) = rows_named(traced, "C")
+    assert 1e6 * times.begin[0][row] == pytest.approx(20 + 2)  # and not after B
+
+
+def test_the_loop_waits_for_the_backward_pass(tmp_path: Path) -> None:
+    """Autograd's thread runs from 20 to 50, between an op of the loop and the next one at 60."""
+    events = [
+        *(step(1, 0, 100), host("cpu_op", "aten::mm", 5, 15)),
+        host("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 20, 50, BACKWARD),
+        *(launch(1, 30, 35, BACKWARD), kernel(1, 40, 45)),
+        host("cpu_op", "aten::add_", 60, 70),
+    ]
+    traced = read_job([write(tmp_path, events)])
+    assert microseconds(traced) == pytest.approx(100)
+    # 20 us to the hand-over, 30 us of backward pass, 50 us from there: all twice as fast.
+    assert microseconds(traced, "host x2") == pytest.approx(50)
+    work = traced.job.lanes.index(f"thread {BACKWARD}")
+    program = traced.job.programs[0]
+    assert 1e6 * program.duration[program.lane == work].sum() == pytest.approx(30)
+
+
+def test_data_loading_is_told_from_other_work(tmp_path: Path) -> None:
+    loading = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    events = [
+        *(step(1, 0, 100), host("user_annotation", loading, 10, 60)),
+        *(host("cpu_op", "aten::stack", 20, 50), launch(1, 70, 75), kernel(1, 80, 90)),
+    ]
+    traced = read_job([write(tmp_path, events)])
+    part = under(traced)[0].breakdowns[0]
+    assert 1e6 * part.data_loading == pytest.approx(50)
+    assert microseconds(traced, "without data loading") == pytest.approx(50)
+    assert microseconds(traced, "data loading x2") == pytest.approx(75)
+    assert microseconds(traced, "host x2") == pytest.approx(75)
+
+
+def test_a_copy_to_pageable_memory_keeps_the_host(tmp_path: Path) -> None:
+    copy = {**kernel(2, 31, 40, "Memcpy DtoH (Device -> Pageable)"), "cat": "gpu_memcpy"}
+    call = host("cuda_runtime", "cudaMemcpyAsync", 12, 42, correlation=2)
+    events = [step(1, 0, 50), launch(1, 0, 5), kernel(1, 10, 30), call, copy]
+    traced = read_job([write(tmp_path, events)])
+    # The kernel 10 shorter: copy 21 to 30, the call until 32, 8 more of the host.
+    assert microseconds(traced, "compute x2") == pytest.approx(40)
+    assert microseconds(traced, "copies x3") == pytest.approx(50 - 6)
+
+
+def test_a_full_queue_keeps_the_host(tmp_path: Path) -> None:
+    """1,025 kernels of 10 us are launched in 1 us each: the driver takes 1,022 at a time."""
+    kernels = range(1025)
+    # Kernel k runs from 5 + 10 k us on. Call 1022 ends when kernel 0 does, and so on.
+    events = [step(1, 0, 10_300)]
+    for k in kernels:
+        events += [launch(k, k, k + 1), kernel(k, 5 + 10 * k, 15 + 10 * k)]
+    traced = read_job([write(tmp_path, events)])
+    assert microseconds(traced) == pytest.approx(10_300)
+    # Kernels a hundred times as slow: calls 1022 to 1024 wait for kernels 0 to 2.
+    _, times = under(traced, "compute x0.001")
+    calls = rows_named(traced, "cudaLaunchKernel")
+    begins = 1e6 * times.begin[0][calls]
+    assert begins[1021] == pytest.approx(1021)
+    assert begins[1022:] == pytest.approx([10_005, 20_005, 30_005])
+
+
+def test_what_ran_before_the_window_is_there_and_is_not_waited_for(tmp_path: Path) -> None:
+    events = [
+        *(launch(1, 0, 5), kernel(1, 10, 130), step(1, 100, 200)),
+        *(launch(2, 110, 115), kernel(2, 131, 150)),
+    ]
+    traced = read_job([write(tmp_path, events)], steps=[1])
+    work = [WORK[code] for code in traced.ranks[0].work]
+    assert work.count("compute") == 2
+    assert microseconds(traced) == pytest.approx(100)
+    (first, second) = rows_named(traced, "gemm")
+    end = replayed(traced.job).end[0]
+    assert 1e6 * end[[first, second]] == pytest.approx([30, 50])
+
+
+@pytest.mark.parametrize(
+    "file", ["event_sync.json.gz", "event_sync_streams.json.gz", "resnet.json.gz"]
+)
+def test_real_traces_are_played_as_they_were(file: str) -> None:
+    traced = read_job([DATA / file])
+    times = replayed(traced.job)
+    assert times.end[0] == pytest.approx(traced.ranks[0].end, abs=1e-9)
+    assert times.begin[0] == pytest.approx(traced.ranks[0].begin, abs=1e-9)
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> list[Event]:
+    """Return what a device with some streams and a host that launches and waits would do."""
+    now = draw(st.integers(0, 20))
+    free = dict.fromkeys((7, 20, 24), 0)
+    events: list[Event] = []
+    for number in range(draw(st.integers(1, 30))):
+        stream = draw(st.sampled_from(sorted(free)))
+        length, delay, took = draw(st.tuples(*[st.integers(0, 15)] * 3))
+        end = now + length
+        begin = max(free[stream], now + draw(st.integers(0, length))) + delay
+        events += [launch(number, now, end), kernel(number, begin, begin + took, stream=stream)]
+        free[stream] = begin + took
+        now = end
+        if draw(st.booleans()):
+            waited = draw(st.sampled_from(sorted(free)))
+            name = draw(st.sampled_from(["cudaStreamSynchronize", "cudaDeviceSynchronize"]))
+            reached = max(free.values()) if "Device" in name else free[waited]
+            back = max(now, reached) + draw(st.integers(0, 3))
+            events.append(host("cuda_runtime", name, now, back, correlation=1000 + number))
+            now = back
+        if draw(st.booleans()):
+            wait = host("cuda_runtime", "cudaStreamWaitEvent", now, now + 1, correlation=-1)
+            events.append(wait)
+            now += 1
+        now += draw(st.integers(0, 10))
+    return events
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(events=traces())
+def test_whatever_ran_is_played_as_it_was(events: list[Event], tmp_path: Path) -> None:
+    traced = read_job([write(tmp_path, events)])
+    times = replayed(traced.job)
+    assert times.end[0] == pytest.approx(traced.ranks[0].end, abs=1e-9)
+    last = max((event["ts"] + event["dur"] for event in events), default=0)
+    first = min(event["ts"] for event in events)
+    assert times.end[0].max() == pytest.approx((last - first) * 1e-6, abs=1e-9)
+
+
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(events=traces(), factor=st.sampled_from([1.5, 2, 10]))
+def test_what_is_faster_never_takes_longer(
+    events: list[Event], factor: float, tmp_path: Path
+) -> None:
+    traced = read_job([write(tmp_path, events)])
+    before = replayed(traced.job).end[0]
+    kernels = sum(event["dur"] for event in events if event["cat"] == "kernel")
+    if kernels:
+        after = under(traced, f"compute x{factor}")[1].end[0]
+        assert (after <= before + 1e-9).all()
+
+
+def test_collectives_alone_are_as_long_as_they_were(tmp_path: Path) -> None:
+    path = write(tmp_path, [step(1, 0, 50), launch(1, 0, 5), all_reduce(1, 10, 30)], 0, 2)
+    with pytest.raises(InputError, match="there is no trace of rank 1: give one of every rank"):
+        read_job([path])
+    traced = read_job([path], alone=True)
+    part = outcome_of(traced, replayed(traced.job)).breakdowns[0]
+    assert 1e6 * part.exposed_communication == pytest.approx(20)
+
+
+def test_steps_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, TWO_STREAMS)
+    with pytest.raises(InputError, match=r"rank0.json: no step 7: it has 0 to 0$"):
+        read_job([path], steps=[7])
+    path = write(tmp_path, TWO_STREAMS[1:])
+    with pytest.raises(InputError, match=r"no step 7: it has none$"):
+        read_job([path], steps=[7])
+    assert job_of_traces([read_kineto(path)]).steps == ()
+
+
+def test_the_launches_of_the_step_before_fill_the_queue_of_the_next() -> None:
+    """The host waits for the device all through step 102, for what step 101 has launched too."""
+    traced = read_job([DATA / "resnet.json.gz"], steps=[102])
+    before, after = microseconds(traced), microseconds(traced, "compute x1.25")
+    assert before == pytest.approx(72_077.474)
+    assert after < 0.83 * before

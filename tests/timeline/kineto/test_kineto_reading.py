@@ -1,0 +1,297 @@
+"""Kineto traces of several versions, real ones, and damaged copies of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from paracosm.errors import InputError
+from paracosm.timeline.kineto import CATEGORIES, KinetoTrace, Lane, is_kineto, read_kineto, scan
+
+DATA = Path(__file__).parents[2] / "data" / "kineto"
+SMALL = DATA / "event_sync_streams.json.gz"
+
+Event = dict[str, Any]
+
+
+def span(category: str, name: str, begin: Any, duration: Any, **arguments: Any) -> Event:
+    """Return a span of thread 3 of process 1; with a stream, of that stream of device 0."""
+    lane = {"pid": 0, "tid": arguments["stream"]} if "stream" in arguments else {"pid": 1, "tid": 3}
+    event = {"ph": "X", "cat": category, "name": name, **lane, "ts": begin, "dur": duration}
+    return {**event, "args": arguments} if arguments else event
+
+
+def written(folder: Path, events: Any, **header: Any) -> Path:
+    """Write a trace as PyTorch does: what counts may stand behind the events."""
+    path = folder / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events, **header}))
+    return path
+
+
+def categories(trace: KinetoTrace) -> list[str]:
+    return [CATEGORIES[code] for code in trace.category]
+
+
+def same(one: KinetoTrace, other: KinetoTrace) -> bool:
+    columns = ("begin", "duration", "name", "category", "lane", "correlation", "external")
+    return one.names == other.names and all(
+        np.array_equal(getattr(one, column), getattr(other, column)) for column in columns
+    )
+
+
+def test_a_trace_of_today(tmp_path: Path) -> None:
+    trace = read_kineto(
+        written(
+            tmp_path,
+            [
+                span("kernel", "gemm", 12, 7.25, device=0, stream=7, correlation=5),
+                {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}},
+                span("cpu_op", "aten::mm", 1.5, 8, **{"External id": 9, "Record function id": 4}),
+                {"ph": "s", "id": 5, "cat": "ac2g", "name": "ac2g", "pid": 1, "tid": 3, "ts": 2},
+                span("cuda_runtime", "cudaLaunchKernel", 2, 3, correlation=5),
+                span("python_function", "train.py(3): step", 1, 100),
+            ],
+            distributedInfo={"rank": 3, "world_size": 8},
+            baseTimeNanoseconds=1_700_000_000_000_000_000,
+        )
+    )
+    assert (trace.rank, trace.world_size) == (3, 8)
+    assert trace.origin == 1_700_000_000_000_001_500
+    assert [trace.text(row) for row in range(3)] == ["aten::mm", "cudaLaunchKernel", "gemm"]
+    assert categories(trace) == ["op", "runtime", "kernel"]
+    assert trace.begin == pytest.approx([0, 0.5e-6, 10.5e-6], abs=1e-15)
+    assert trace.duration == pytest.approx([8e-6, 3e-6, 7.25e-6], abs=1e-15)
+    assert [trace.lanes[lane] for lane in trace.lane] == [
+        *[Lane("thread", "1", "3")] * 2,
+        Lane("stream", "0", "7"),
+    ]
+    assert trace.correlation.tolist() == [-1, 5, 5]
+    assert trace.external.tolist() == [9, -1, -1]
+    assert trace.record.tolist() == [4, -1, -1]
+
+
+def test_a_trace_of_2021(tmp_path: Path) -> None:
+    """A bare list; other categories; threads and streams as text; steps among the ops."""
+    path = tmp_path / "old.json"
+    old = {"pid": 1, "tid": "3"}
+    path.write_text(
+        json.dumps(
+            [
+                {**span("Operator", "ProfilerStep#5", 10, 90), **old},
+                {**span("Operator", "aten::add", 20, 10), **old},
+                {**span("Runtime", "cudaLaunchKernel", 21, 5, correlation=1), **old},
+                {
+                    **span("Kernel", "add", 30, 4, correlation=1, device=0, **{"external id": 6}),
+                    "pid": 0,
+                    "tid": "stream 7",
+                },
+                {**span("Memcpy", "Memcpy HtoD", 35, 4, device=0, stream=7), "tid": "stream 7"},
+            ]
+        )
+    )
+    trace = read_kineto(path)
+    assert categories(trace) == ["annotation", "op", "runtime", "kernel", "copy"]
+    assert [lane.name for lane in trace.lanes] == ["thread 3", "stream 7"]
+    assert trace.external.tolist() == [-1, -1, -1, 6, -1]
+    assert (trace.rank, trace.world_size) == (None, None)
+    assert trace.missing == (
+        "distributedInfo: which rank this is",
+        "correlation of 1 spans of the device",
+        "cuda_sync: which stream waits for which is inferred",
+    )
+
+
+def test_times_are_kept_to_the_nanosecond_as_floats_do_not(tmp_path: Path) -> None:
+    first, second = "1712195495519689.047", "1712195495519689.048"
+    assert float(first) == float(second)
+    path = tmp_path / "trace.json"
+    text = json.dumps(
+        {"traceEvents": [span("cpu_op", "a", 1.25, 63.813), span("cpu_op", "b", 2.5, 0)]}
+    )
+    path.write_text(text.replace("1.25", first).replace("2.5", second))
+    trace = read_kineto(path)
+    assert trace.origin == 1712195495519689047
+    assert trace.begin.tolist() == [0, 1e-9]
+    assert trace.duration[0] == pytest.approx(63.813e-6, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("number", "nanoseconds"),
+    [("1e3", 1_000_000), ("-0.5", -500), ("7.0009", 7000), ("7.1", 7100), ("-3", -3000)],
+)
+def test_numbers_are_read_in_every_form(number: str, nanoseconds: int, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(
+        json.dumps({"traceEvents": [span("cpu_op", "a", 4321, 1)]}).replace("4321", number)
+    )
+    assert read_kineto(path).origin == nanoseconds
+
+
+def test_a_span_that_did_not_end_is_named(tmp_path: Path) -> None:
+    endless = span("cpu_op", "a", 1, 1)
+    del endless["dur"]
+    trace = read_kineto(written(tmp_path, [endless, span("cpu_op", "b", 2, -1)]))
+    assert trace.duration.tolist() == [0, 0]
+    assert "dur of 2 spans (0 is taken)" in trace.missing
+
+
+def test_what_arguments_say_of_a_collective(tmp_path: Path) -> None:
+    new = {
+        "Collective name": "allreduce",
+        "In msg nelems": 1000,
+        "dtype": "BFloat16",
+        "Group size": 4,
+        "Process Group Name": "2",
+        "Process Group Ranks": "[0, 2, 4, 6]",
+    }
+    shapes = {"Input Dims": [[24, 2]], "Input type": ["long int"]}
+    trace = read_kineto(
+        written(
+            tmp_path,
+            [
+                span("kernel", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 1, 1, stream=7, **new),
+                span("user_annotation", "nccl:all_to_all", 2, 1, **shapes),
+                span("cpu_op", "record_param_comms", 3, 1, **{"Process Group Ranks": "[0, ...]"}),
+            ],
+        )
+    )
+    reduce, exchange, silent = (trace.collectives[row] for row in range(3))
+    assert (reduce.kind, reduce.size, reduce.group) == ("all_reduce", 2000, "2")
+    assert (reduce.group_size, reduce.ranks) == (4, (0, 2, 4, 6))
+    assert (exchange.kind, exchange.size) == ("all_to_all", 384)
+    assert (silent.kind, silent.size, silent.ranks) == ("", -1, ())
+
+
+def test_recorded_synchronisation() -> None:
+    trace = read_kineto(SMALL)
+    seen = list(trace.synchronisations.values())
+    assert [each.kind for each in seen].count("event") == 3
+    (wait,) = (each for each in seen if each.kind == "stream wait event")
+    assert (wait.stream, wait.on, wait.recorded) == ("24", "20", 1385)
+
+
+def test_real_traces_as_they_were_published() -> None:
+    """Counted with jq in the originals."""
+    trace = read_kineto(DATA / "event_sync.json.gz")
+    assert {name: categories(trace).count(name) for name in CATEGORIES} == {
+        "op": 10,
+        "annotation": 1,
+        "runtime": 12,
+        "kernel": 4,
+        "copy": 1,
+        "memset": 0,
+        "sync": 4,
+        "other": 0,
+    }
+    rank = read_kineto(DATA / "dlrm" / "rank3.json.gz")
+    assert (rank.rank, rank.world_size, len(rank)) == (3, 8, 1538)
+    assert len([name for name in rank.names if name.startswith("nccl")]) == 4
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(size=st.integers(1, 4000))
+def test_chunks_may_end_anywhere(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read_kineto(DATA / "event_sync.json.gz")
+    monkeypatch.setattr(scan, "CHUNK", size)
+    assert same(read_kineto(DATA / "event_sync.json.gz"), whole)
+
+
+def test_bytes_that_are_no_utf8_stay_what_they_are(tmp_path: Path) -> None:
+    path = written(tmp_path, [span("cpu_op", "kernel_?", 1, 1)])
+    path.write_bytes(path.read_bytes().replace(b"_?", b"_\xff\xc3"))
+    assert read_kineto(path).names == ("kernel_\udcff\udcc3",)
+
+
+def refused(path: Path) -> str:
+    """Return the one line with which a file is refused."""
+    with pytest.raises(InputError) as caught:
+        read_kineto(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_trace_that_is_cut_off_is_refused_wherever_it_ends(tmp_path: Path) -> None:
+    content = gzip.decompress(SMALL.read_bytes()).rstrip()
+    path = tmp_path / "trace.json"
+    for end in [*range(1, 200), *range(200, len(content), 97), len(content) - 1]:
+        path.write_bytes(content[:end])
+        message = refused(path)
+        assert f"cut off at byte {end:,}" in message or "no Kineto trace" in message, end
+
+
+def test_a_packed_trace_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    content = SMALL.read_bytes()
+    path = tmp_path / "trace.json.gz"
+    for end in range(30, len(content), 41):
+        path.write_bytes(content[:end])
+        assert "cut off after byte" in refused(path), end
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data(), packed=st.booleans())
+def test_damaged_traces_are_read_or_refused_in_a_line(
+    data: st.DataObject, packed: bool, tmp_path: Path
+) -> None:
+    content = bytearray(SMALL.read_bytes() if packed else gzip.decompress(SMALL.read_bytes()))
+    for place in data.draw(st.lists(st.integers(2, len(content) - 1), min_size=1, max_size=3)):
+        content[place] = data.draw(st.integers(0, 255))
+    path = tmp_path / "damaged.json"
+    path.write_bytes(bytes(content))
+    with suppress(InputError):
+        assert len(read_kineto(path)) > 0
+        return
+    refused(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"traceEvents": [{"ph": "X", "cat": "cpu_op" "name": 1}]}', "byte 45: not JSON"),
+        ('{"traceEvents": [{"name": "a"}]}', 'byte 30: an event without "ph" ends here'),
+        ('{"traceEvents": [3]}', 'byte 18: an event without "ph"'),
+        ('{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1}]}', "lacks 'name'"),
+        (
+            '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "x", "dur": 1}]}',
+            "times or arguments are none: k",
+        ),
+        ('{"traceEvents": [] ', "cut off at byte 19"),
+        ('{"traceEvents": []}', "the trace has no spans"),
+        ('{"traceEvents": []} {', "byte 20: there is more behind the end"),
+        ('{"nodes": []}', 'lacks "traceEvents"'),
+        ("hello", "byte 0: a mapping goes on with"),
+        ("", "cut off at byte 0"),
+    ],
+)
+def test_what_is_no_trace_is_refused_at_the_byte(text: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    assert reason in refused(path)
+
+
+def test_files_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
+    assert ": no such file" in refused(tmp_path / "nowhere.json")
+    assert "cannot be read: Is a directory" in refused(tmp_path)
+
+
+def test_traces_are_told_from_other_files(tmp_path: Path) -> None:
+    assert is_kineto(SMALL)
+    assert is_kineto(DATA / "resnet.json.gz")
+    bare = tmp_path / "bare.json"
+    bare.write_text('[{"ph": "X"}]')
+    assert is_kineto(bare)
+    assert not is_kineto(DATA / "README.md")
+    assert not is_kineto(DATA.parent / "chakra" / "feeder.json")
+    assert not is_kineto(tmp_path / "nowhere.json")
