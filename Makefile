@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Benchmarks of accuracy on what others measured; they look into the folder that PARACOSM_DATA names.
+OTHERS := neusight sailor pollux vtrain nccl param hta kineto
 
 .PHONY: demo test test-all lint types format bench clean browser
 
@@ -32,9 +34,12 @@ bench: $(READY)
 	$(BIN)/python benchmarks/schedule.py
 	$(BIN)/python benchmarks/relaxation.py
 	$(BIN)/python benchmarks/relaxation_accuracy.py
+	$(BIN)/python benchmarks/replay.py
+	$(BIN)/python benchmarks/replay_events.py
 	$(BIN)/python benchmarks/accuracy/iterations.py
-	@if [ -n "$$PARACOSM_DATA" ]; then $(BIN)/python benchmarks/accuracy/neusight.py; \
-	  else echo "PARACOSM_DATA is not set: benchmarks/accuracy/neusight.py left out"; fi
+	@if [ -n "$$PARACOSM_DATA" ]; then \
+	  for each in $(OTHERS); do $(BIN)/python benchmarks/accuracy/$$each.py || exit 1; done; \
+	  else echo "PARACOSM_DATA is not set: benchmarks/accuracy/ left out: $(OTHERS)"; fi
 
 # The report is tested in a real browser; where Chromium is missing and can be installed, it is.
 browser:
