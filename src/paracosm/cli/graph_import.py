@@ -43,7 +43,10 @@ def import_(
         list[str] | None, typer.Option(help="only what this node needs (GraphDef)")
     ] = None,
     step: Annotated[
-        int | None, typer.Option(help="which step, else the last one (PyTorch execution trace)")
+        int | None,
+        typer.Option(
+            help="which step, else the last (PyTorch execution trace), the median (profiler)"
+        ),
     ] = None,
     kineto: Annotated[
         Path | None,
