@@ -41,3 +41,11 @@ def test_the_program_of_the_training_guide_trains(capsys: pytest.CaptureFixture[
     loss, staleness = map(float, capsys.readouterr().out.split())
     assert 0 < loss < 2.3
     assert staleness == pytest.approx(7, rel=0.05)
+
+
+def test_the_program_of_the_guide_to_jobs_waits_as_it_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (program,) = programs("docs/jobs.md")
+    exec(program, {})
+    assert capsys.readouterr().out == "0.066 0.03\n"
