@@ -2,9 +2,11 @@
 seconds per byte.
 
 `size` is always that of the whole vector, in bytes. Steps follow each other, and each step costs
-what its messages cost on an idle link: `link.transfer_time(bytes)`. Where several links are given,
-every step waits for the slowest. The arithmetic of a reduction is not counted. On a constant link,
-`Link.constant(seconds)`, every function returns its number of steps times `seconds`.
+what its messages cost on an idle link: `link.transfer_time(bytes)`; where every rank sends and
+receives at a time `link.exchange_time(bytes)`, which is longer with half duplex. Where several
+links are given, every step waits for the slowest. The arithmetic of a reduction is not counted. On
+a constant link, `Link.constant(seconds)`, every function returns its number of steps times
+`seconds`.
 
 Sources: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
 MPICH", 2005 (below: TRG); Patarasuk, Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of
@@ -43,7 +45,7 @@ def ring_all_reduce(ranks: int, size: float, link: Links) -> float:
 def ring_reduce_scatter(ranks: int, size: float, link: Links) -> float:
     """Return the seconds of a ring reduce-scatter: p - 1 steps of `size` / p bytes (TRG, 4.1)."""
     _check(ranks, size)
-    return (ranks - 1) * _step(link, size / ranks)
+    return (ranks - 1) * _exchange(link, size / ranks)
 
 
 def ring_all_gather(ranks: int, size: float, link: Links) -> float:
@@ -80,7 +82,7 @@ def halving_doubling_all_reduce(ranks: int, size: float, link: Links) -> float:
     """
     _check(ranks, size)
     doublings = ranks.bit_length() - 1
-    halves = sum(_step(link, size / 2**step) for step in range(1, doublings + 1))
+    halves = sum(_exchange(link, size / 2**step) for step in range(1, doublings + 1))
     extra = _step(link, size) if ranks > 2**doublings else 0.0
     return 2 * (halves + extra)
 
@@ -99,8 +101,15 @@ def hierarchical_all_reduce(
     return within + ring_all_reduce(groups, size / group_size, outer)
 
 
+def _exchange(links: Links, size: float) -> float:
+    """Return the seconds of one step in which every rank sends `size` bytes and gets as many."""
+    if isinstance(links, Link):
+        return links.exchange_time(size)
+    return max(link.exchange_time(size) for link in links)
+
+
 def _step(links: Links, size: float) -> float:
-    """Return the seconds of one step in which `size` bytes pass over each of the links."""
+    """Return the seconds of one step in which `size` bytes pass over each of the links, one way."""
     if isinstance(links, Link):
         return links.transfer_time(size)
     return max(link.transfer_time(size) for link in links)

@@ -156,9 +156,9 @@ def _pairwise(cluster: Cluster, group: Ints, size: float) -> float:
     share = size / len(group)
     steps = range(1, len(group))
     if isinstance(cluster.topology, Switch) and not cluster.overrides:
-        return len(steps) * cluster.topology.link.transfer_time(share)
+        return len(steps) * cluster.topology.link.exchange_time(share)
     return sum(
-        max(link.transfer_time(share) for link in _links(cluster, group, np.roll(group, -step)))
+        max(link.exchange_time(share) for link in _links(cluster, group, np.roll(group, -step)))
         for step in steps
     )
 

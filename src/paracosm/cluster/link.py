@@ -59,6 +59,14 @@ class Link:
         """Return the seconds that a message of `size` bytes takes when nothing is in its way."""
         return self.overhead + self.latency + size / self.bandwidth
 
+    def exchange_time(self, size: float) -> float:
+        """Return the seconds in which every node sends a message of `size` bytes and gets one.
+
+        With half duplex a port has the two one after the other.
+        """
+        before = self.occupancy(size) if self.duplex == "half" else 0.0
+        return before + self.transfer_time(size)
+
     @staticmethod
     def constant(seconds: float) -> Link:
         """Return the link on which every message takes `seconds`, whatever its size."""

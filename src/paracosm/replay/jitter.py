@@ -33,7 +33,7 @@ def jittered(job: Job, jitter: float, seed: int) -> Ints:
     Raises:
         InputError: a duration that cannot be.
     """
-    check_jitter(jitter)
+    check_jitter(jitter, seed)
     sigma = math.sqrt(math.log1p(jitter**2))
     keys = stream_keys(seed, PURPOSE, job.ranks)
     known: dict[tuple[int, float], Ints] = {}
@@ -48,10 +48,12 @@ def jittered(job: Job, jitter: float, seed: int) -> Ints:
     return np.concatenate([*columns, np.zeros(0, dtype=np.int64)])
 
 
-def check_jitter(jitter: float) -> None:
-    """Raise InputError for a relative standard deviation that cannot be."""
+def check_jitter(jitter: float, seed: int) -> None:
+    """Raise InputError for a relative standard deviation or a seed that cannot be."""
     if not 0 <= jitter <= 1:
         raise InputError(f"jitter is a relative standard deviation from 0 to 1, not {jitter}")
+    if seed < 0:
+        raise InputError(f"a seed is a whole number from 0 on, not {seed}")
 
 
 @compiled

@@ -37,10 +37,10 @@ def replay_job(job: Job, *, fold: bool = True, jitter: float = 0.0, seed: int = 
         seed: of what is drawn.
 
     Raises:
-        InputError: communication that does not match; a duration that cannot be; ranks that wait
-            for each other for ever.
+        InputError: arrays that do not go together; communication that does not match; a duration
+            that cannot be; ranks that wait for each other for ever; jitter or a seed below 0.
     """
-    check_jitter(jitter)
+    check_jitter(jitter, seed)
     check_job(job)
     if not job.is_static:
         return _by_events(job, jitter, seed)

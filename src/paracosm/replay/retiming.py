@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs.job import Job
+from paracosm.graphs.job.matching import check_job
 from paracosm.graphs.job.picoseconds import PICOSECOND
 from paracosm.replay.compiled import compiled
 from paracosm.replay.folding import fold_ranks, unfolded
@@ -44,7 +45,8 @@ class Retiming:
         The duration of a collective is that of the member which had the longest before.
 
         Raises:
-            InputError: there are more or fewer than the job has tasks.
+            InputError: there are more or fewer than the job has tasks; an instant below 0, or after
+                2**63 - 1 ps (106 days).
         """
         if lengths.shape != (self.tasks,):
             raise InputError(f"{len(lengths)} durations for a job of {self.tasks} tasks")
@@ -56,6 +58,10 @@ class Retiming:
             chain_sums(arrays.chains, arrays.program, lengths),
             self._end,
         )
+        if self._end.min(initial=0) < 0:  # a sum that is too large has wrapped around
+            raise InputError(
+                "a duration is negative, or the job lasts more than 2**63 - 1 picoseconds"
+            )
         return float(self._end.max(initial=0)) * PICOSECOND
 
 
@@ -69,6 +75,7 @@ def prepare_retiming(job: Job, *, fold: bool = False) -> Retiming:
     Raises:
         InputError: the job cannot be played, or not in a fixed order.
     """
+    check_job(job)
     if not job.is_static:
         raise InputError("durations decide in which order this job's tasks run: replay it anew")
     played = play_static(job, fold_ranks(job) if fold else unfolded(job))

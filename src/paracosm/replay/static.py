@@ -13,7 +13,7 @@ from paracosm.graphs.job.picoseconds import PICOSECOND
 from paracosm.replay.folding import Folding
 from paracosm.replay.job_schedule import JobSchedule
 from paracosm.replay.static_arrays import StaticArrays, static_arrays
-from paracosm.replay.static_kernel import fill_tasks, play_chains
+from paracosm.replay.static_kernel import LATEST, fill_tasks, play_chains
 
 __all__ = ["Played", "play_static", "schedule_of"]
 
@@ -48,7 +48,8 @@ def play_static(job: Job, folding: Folding, lengths: Ints | None = None) -> Play
         lengths: picoseconds of the tasks of all units, where they are not those of the programs.
 
     Raises:
-        InputError: a duration that cannot be; ranks that wait for each other for ever.
+        InputError: a duration that cannot be; ranks that wait for each other for ever; instants
+            after 2**63 - 1 ps (106 days).
     """
     arrays = static_arrays(job, folding, lengths)
     chains, units = arrays.chains, len(arrays.program)
@@ -87,6 +88,11 @@ def play_static(job: Job, folding: Folding, lengths: Ints | None = None) -> Play
     played = Played(job, folding, arrays, arrive, begin, end, order)
     if done < total:
         raise _stuck(played)
+    if end.max(initial=0) == LATEST:
+        raise InputError(
+            "the job lasts more than 2**63 - 1 picoseconds (106 days), which is as far as the "
+            "clock goes: shorten durations, or check their unit"
+        )
     return played
 
 

@@ -12,9 +12,17 @@ from typing import Any
 from paracosm.graphs.job import KINDS
 from paracosm.replay.compiled import compiled
 
-__all__ = ["fill_tasks", "play_chains"]
+__all__ = ["LATEST", "fill_tasks", "play_chains"]
+
+LATEST = 2**63 - 1
+"""Picoseconds: as far as instants go; what would end later ends then."""
 
 TASK, COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in KINDS)
+
+
+@compiled
+def _later(now: int, length: int) -> int:
+    return now + min(length, LATEST - now)
 
 
 @compiled
@@ -118,10 +126,10 @@ def play_chains(
                                 slot_count[slot]
                                 == members_before[meets + 1] - members_before[meets]
                             ):
-                                slot_end[slot] = slot_arrive[slot] + slot_duration[slot]
+                                slot_end[slot] = _later(slot_arrive[slot], slot_duration[slot])
                                 wakes = True
                         elif what == SEND:
-                            slot_end[slot] = there + length
+                            slot_end[slot] = _later(there, length)
                             wakes = True
                     if what in (COLLECTIVE, RECEIVE) and slot_end[slot] < 0:
                         break
@@ -132,7 +140,7 @@ def play_chains(
                         end[here] = max(arrive[here], slot_end[slot])
                     else:
                         begin[here] = arrive[here]
-                        end[here] = arrive[here] + length
+                        end[here] = _later(arrive[here], length)
                     free[unit, lane] = end[here]
                     place[unit, lane] = chain + 1
                     order[done] = here

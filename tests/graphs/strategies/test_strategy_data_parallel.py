@@ -152,6 +152,31 @@ def test_a_graph_without_gradients_is_refused() -> None:
         replayed(two_layers(gradient=0), "dp=2")
 
 
+def test_replicas_without_a_backward_pass_share_nothing() -> None:
+    """Two layers that only go forward: three replicas run side by side, joined or not."""
+    op = Op("layer", bytes_written=MB)
+    nodes = [Node(i, op, f"h.{i}", "forward", dependencies=range(i)) for i in range(2)]
+    replica = Replica(build_graph(nodes, provenance={"batch": 4}), np.ones(2))
+    schedule = replayed(replica, "dp=3, microbatches=2", star(3, 1, SLOW))
+    assert (schedule.makespan, schedule.job.examples) == (4.0, 4 * 3 * 2)
+    assert bytes_of(schedule.job, 0, "collective") == {}
+    with pytest.raises(InputError, match="zero=3, but the graph has no backward pass: dp=2 alone"):
+        replayed(replica, "fsdp, dp=2")
+
+
+def test_more_micro_batches_than_can_be_written_down_are_refused() -> None:
+    with pytest.raises(InputError, match=r"microbatches=1000000000 times .* fits"):
+        replayed(two_layers(), "dp=2, microbatches=1000000000")
+    assert makespan(two_layers(), "fsdp, dp=2, prefetch=1000000000") == 12.0
+
+
+def test_half_duplex_takes_the_steps_of_a_ring_in_turn() -> None:
+    """One layer of 4 MB: 2 steps in which everybody sends 2 MB and gets 2 MB."""
+    half = switch(2, link=dataclasses.replace(SLOW, duplex="half"))
+    assert makespan(layers(1), "dp=2", half) == 3 + 2 * 4.0
+    assert makespan(layers(1), "dp=2") == 3 + 2 * 2.0
+
+
 def test_100_000_ranks() -> None:
     schedule = replayed(two_layers(), "dp=100000", switch(100_000))
     assert (schedule.makespan, schedule.job.ranks) == (6.0, 100_000)

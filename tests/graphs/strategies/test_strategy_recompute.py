@@ -26,8 +26,7 @@ def test_a_stage_computes_its_layers_again() -> None:
 def test_only_what_layers_hand_on_is_kept() -> None:
     """Six layers keep 3 MB each; computed again, what one hands to the next and one of them.
 
-    The 3 MB of a layer are one storage here, which the next layer looks at: it is what is handed
-    on, and nothing is saved. Where it keeps 2 MB beside, those are forgotten.
+    Whether they are storages of their own, or those of a layer of one node, which writes 1 MB.
     """
     from test_strategy_layers import with_inner
 
@@ -36,6 +35,9 @@ def test_only_what_layers_hand_on_is_kept() -> None:
     again = peak_memory_of_ranks(replayed(replica, "recompute", switch(1)))[0]
     assert whole == 6 * 3 * MB
     assert again == 6 * 1 * MB + 2 * MB
+    coarse = layers(6, gradient=0, activation=1 * MB)
+    again = peak_memory_of_ranks(replayed(coarse, "recompute", switch(1)))[0]
+    assert again == 5 * 1 * MB + 3 * MB  # the last layer hands on nothing
 
 
 def test_embedding_and_head_are_not_computed_again() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
-from four_ops import MB, SLOW, layers, replayed, spans, two_layers
+from four_ops import MB, SLOW, bytes_of, layers, replayed, spans, two_layers
 
 from paracosm.cluster import Cluster, Link, ring, star, switch
 from paracosm.errors import InputError
@@ -34,15 +35,52 @@ def test_workers_share_the_port_of_the_server() -> None:
 
 
 def test_two_servers_have_two_ports_and_share_the_parameters() -> None:
-    """Two layers of 4 MB on 2 workers, each layer on a server of its own.
+    """Two layers of 4 MB on 2 workers, half of each on either server.
 
-    Layer 1 is pushed at 4 and shares the port of server 0: 12. Layer 0 at 6, server 1: 14; while
-    both flow, each worker's own port is shared as well. Each is pulled as soon as it is there.
+    Layer 1 is pushed at 4, half to each: 2 MB on half of a port take 4 s. Layer 0 follows at 8, and
+    while it comes to the servers, layer 1 comes back.
     """
     schedule = replayed(two_layers(), "ps, servers=2", star(2, 2, SLOW))
-    assert spans(schedule, 0, "to server 0") == [("push 0", 4, 12)]
-    assert spans(schedule, 0, "to server 1") == [("push 1", 6, 14)]
-    assert schedule.makespan == 22
+    for server in (0, 1):
+        pushes = spans(schedule, 0, f"to server {server}")
+        assert pushes == [("push 0", 4, 8), ("push 1", 8, 12)]
+        pulls = spans(schedule, 1, f"from server {server}")
+        assert [end for _, _, end in pulls] == [12, 16]
+    assert schedule.makespan == 16
+
+
+@pytest.mark.parametrize("servers", [1, 3, 16])
+def test_servers_have_as_many_bytes_as_each_other_or_one_more(servers: int) -> None:
+    """Three buckets of 1000003, 1000003 and 1000001 bytes, on more servers than there are."""
+    replica = layers(3, gradient=1000003)
+    sizes = replica.graph.storages.size
+    sizes[np.flatnonzero(sizes == 1000003)[-1]] -= 2
+    text = f"ps, servers={servers}, bucket=1B, first_bucket=1B"
+    job = replayed(replica, text, star(2, servers, SLOW)).job
+    received = [sum(bytes_of(job, 2 + s, "receive").values()) for s in range(servers)]
+    whole = 2 * 3000007  # of two workers
+    assert sum(received) == whole
+    assert max(received) - min(received) <= 2
+    assert sum(bytes_of(job, 0, "send").values()) == whole // 2
+    assert bytes_of(job, 0, "receive").keys() == {"pull 0", "pull 1", "pull 2"}
+
+
+def test_a_bucket_of_fewer_bytes_than_servers_is_pushed_to_some() -> None:
+    job = replayed(layers(1, gradient=2), "ps, servers=3", star(1, 3, SLOW)).job
+    assert [sum(bytes_of(job, 1 + s, "receive").values()) for s in range(3)] == [1, 1, 0]
+
+
+def test_incast_is_as_long_as_all_bytes_take_through_the_ports_of_the_servers() -> None:
+    """8 workers push 12 MB to 3 servers of 1 MB/s: 32 MB through each, and back."""
+    assert makespan(layers(3), "ps, servers=3, bucket=1TB, first_bucket=1TB", star(8, 3, SLOW)) == (
+        pytest.approx(9 + 2 * 32, abs=1e-6)
+    )
+
+
+@pytest.mark.parametrize("text", ["ps", "ps-async"])
+def test_more_iterations_than_can_be_written_down_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"iterations=1000000000 times .* fits"):
+        replayed(layers(1), f"{text}, iterations=1000000000", star(2, 1, SLOW))
 
 
 def test_a_slow_link_of_a_pair_is_one_more_station() -> None:

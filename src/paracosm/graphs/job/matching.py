@@ -10,6 +10,7 @@ import numpy.typing as npt
 from paracosm.errors import InputError
 from paracosm.graphs.job.job import Job
 from paracosm.graphs.job.program import KINDS
+from paracosm.graphs.job.soundness import check_arrays
 
 __all__ = ["check_job"]
 
@@ -35,9 +36,11 @@ def check_job(job: Job) -> None:
     sizes at both ends.
 
     Raises:
-        InputError: a rank has no communicator in a role that its program uses; a communicator lacks
-            a member's calls; ranks call different things, with the first call that differs.
+        InputError: arrays that do not go together (see `soundness.py`); a rank has no communicator
+            in a role that its program uses; a communicator lacks a member's calls, or has those of
+            another rank; ranks call different things, with the first call that differs.
     """
+    check_arrays(job)
     calls = [
         [_calls(job, program, role) for role in range(len(job.roles))]
         for program in range(len(job.programs))
@@ -56,6 +59,7 @@ def check_job(job: Job) -> None:
     wrong = np.flatnonzero((present > 0) & (present != sizes))
     if len(wrong):
         raise _missing(job, int(wrong[0]), rank[group == wrong[0]], role[group == wrong[0]])
+    _check_members(job, present > 0, rank, role, group)
     marks = signature[job.program[rank], role]
     first = np.concatenate(([True], group[1:] != group[:-1])) if len(group) else np.zeros(0, bool)
     leader = np.maximum.accumulate(np.where(first, np.arange(len(group)), 0))
@@ -87,6 +91,25 @@ def _check_roles(job: Job, calls: list[list[_Calls | None]]) -> None:
                     f'{job.labels[without[0]]} communicates as "{job.roles[role]}" and has no '
                     "communicator for it"
                 )
+
+
+def _check_members(
+    job: Job, used: npt.NDArray[np.bool_], rank: Ints, role: Ints, group: Codes
+) -> None:
+    """Check that those who call on a communicator, sorted by it and by rank, are its members."""
+    number = np.repeat(np.arange(len(used)), np.diff(job.communicators.offsets))
+    there = used[number]
+    number, members = number[there], job.communicators.members[there]
+    members = members[np.lexsort((members, number))]
+    for entry in np.flatnonzero(members != rank)[:1].tolist():
+        own = group == group[entry]
+        strangers = np.setdiff1d(rank[own], members[own])
+        if not len(strangers):  # a member calls twice, in two roles, and another one never
+            raise _missing(job, int(group[entry]), rank[own], role[own])
+        raise InputError(
+            f"communicator of {_listed(job, int(group[entry]))}: {job.labels[strangers[0]]} calls "
+            "on it and is not among them"
+        )
 
 
 def _signatures(job: Job, calls: list[list[_Calls | None]]) -> Ints:

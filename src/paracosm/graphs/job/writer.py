@@ -178,7 +178,7 @@ def write_job(
         writers: one for each program; they share their codebooks.
         program: of each of R ranks, which program.
         communicators: all groups.
-        communicator: R mappings from role to communicator.
+        communicator: R mappings from role to communicator; roles that no program has are left out.
         speed: R relative speeds; 1 for all where it is not given.
         policies: by lane, where it is not "in order".
         resident: bytes of each program.
@@ -186,10 +186,20 @@ def write_job(
         examples, provenance: as in `Job`.
 
     Raises:
-        InputError: a policy, lane or role that is unknown.
+        InputError: no writers, or writers that do not share their codebooks; mappings that are not
+            one for each rank; a policy or lane that is unknown.
     """
-    first = writers[0]
     ranks = len(program)
+    if not writers:
+        raise InputError("a job needs at least one program")
+    first = writers[0]
+    for number, each in enumerate(writers):
+        if (each.names, each.lanes, each.roles) != (first.names, first.lanes, first.roles):
+            raise InputError(
+                f"program {number} has codebooks of its own: programs of a job share them"
+            )
+    if len(communicator) != ranks:
+        raise InputError(f"communicators of {len(communicator)} ranks for a job of {ranks} ranks")
     lanes, roles = first.lanes.texts, first.roles.texts
     table = np.full((ranks, len(roles)), -1, dtype=np.int32)
     for rank, of_role in enumerate(communicator):

@@ -73,9 +73,9 @@ def backward_block(
         send(stage, rows, "gradients", part.received)
     if not stage.is_last:
         writer.hold(part.sent, first_task(plan, part.backward, rows.row_of))
-        writer.release(part.sent, len(writer) - 1)
+        writer.release(part.sent, rows.end)
     freed = follower.freed if follower else {}
-    hold_again(plan, part, writer, rows.row_of, again)
-    hold_gradients(plan, part, writer, rows.row_of, None if stay else freed)
-    let_go(forward.left, writer, rows.row_of)
+    hold_again(plan, part, rows, again)
+    hold_gradients(plan, part, rows, None if stay else freed)
+    let_go(forward.left, rows)
     return writer.block()

@@ -18,7 +18,7 @@ from paracosm.graphs.strategies.rank import rank_program
 from paracosm.graphs.strategies.replica import Replica
 from paracosm.graphs.strategies.single import single_program
 from paracosm.graphs.strategies.stage import Books
-from paracosm.graphs.strategies.strategy import Strategy
+from paracosm.graphs.strategies.strategy import SHARDINGS, Strategy
 
 __all__ = ["build_job"]
 
@@ -51,11 +51,7 @@ def build_job(replica: Replica, cluster: Cluster, strategy: Strategy) -> Job:
         programs, program = [single_program(replica, books)], np.zeros(1, dtype=np.int64)
     else:
         plan = plan_of(replica, strategy)
-        if strategy.data > 1 and not plan.gradients.any():
-            raise InputError(
-                f"strategy: dp={strategy.data}, but the graph has no gradients to reduce: storages "
-                "that a backward node allocates and that outlive the step"
-            )
+        _check_gradients(plan)
         programs, program = _programs(plan, cluster, layout, books)
     batch, roles = replica.examples, books.roles.texts
     return Job(
@@ -72,6 +68,23 @@ def build_job(replica: Replica, cluster: Cluster, strategy: Strategy) -> Job:
         examples=None if batch is None else batch * strategy.data * strategy.microbatches,
         provenance={"strategy": str(strategy), "graph": dict(replica.graph.provenance)},
     )
+
+
+def _check_gradients(plan: Plan) -> None:
+    """Check that replicas have what they reduce; those without a backward pass share nothing."""
+    strategy, trains = plan.strategy, len(plan.layers.backward_rows) > 0
+    if strategy.data == 1 or plan.gradients.any():
+        return
+    if trains:
+        raise InputError(
+            f"strategy: dp={strategy.data}, but the graph has no gradients to reduce: storages "
+            "that a backward node allocates and that outlive the step"
+        )
+    if strategy.sharding != "none":
+        raise InputError(
+            f"strategy: zero={SHARDINGS.index(strategy.sharding)}, but the graph has no backward "
+            f"pass: dp={strategy.data} alone runs replicas side by side"
+        )
 
 
 def _programs(

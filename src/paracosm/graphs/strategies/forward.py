@@ -56,19 +56,19 @@ def forward_block(stage: Stage, pulled: Ready = MappingProxyType({})) -> Forward
         gathers.begin(number)
         for row in nodes:
             rows.node(row, "forward")
-        layer_end[layer] = len(writer) - 1
+        layer_end[layer] = rows.end
         gathers.end(number)
     gathers.close()
     if not stage.is_last:
         send(stage, rows, "activations", part.sent)
     forgotten = {layer: layer_end[layer] for layer in recomputed_layers(stage)}
-    left = hold_activations(plan, part, writer, rows.row_of, forgotten)
+    left = hold_activations(plan, part, rows, forgotten)
     if not stage.is_first:
         writer.hold(part.received, first_task(plan, part.forward, rows.row_of))
         if part.backward:
             left.append((part.received, len(plan.work.graph)))
         else:
-            writer.release(part.received, len(writer) - 1)
+            writer.release(part.received, rows.end)
     ready = {row: _from_later(there) for row, there in rows.ready.items()}
     return Forward(writer.block(), ready, _from_later(rows.awaited), left)
 

@@ -11,10 +11,11 @@ Synchronous: a server updates its parameters when the gradients of all workers a
 Asynchronous: it updates with every worker's gradients as they come, first in, first out, and
 answers that worker alone, which goes on with what it gets.
 
-Gradients travel in buckets, as with DDP; each bucket's parameters live on one server, that which
-has the fewest bytes so far. The servers are ranks of their own, behind the workers. An update
-takes the bucket's share, by bytes, of what the optimizer takes on a worker of speed 1; to add up
-the gradients of all workers takes nothing.
+Gradients travel in buckets, as with DDP, and the parameters of each are divided evenly between all
+servers, as Li et al. divide ranges of keys, and MXNet's servers large arrays: a bucket is a message
+to every server. The servers are ranks of their own, behind the workers. An update takes its share,
+by bytes, of what the optimizer takes on a worker of speed 1; to add up the gradients of all workers
+takes nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from paracosm.graphs.strategies.costs import Costs
 from paracosm.graphs.strategies.forward import FORWARD, forward_block
 from paracosm.graphs.strategies.gradients import Bucket, buckets_of
 from paracosm.graphs.strategies.plan import Plan, plan_of
+from paracosm.graphs.strategies.rank import check_length
 from paracosm.graphs.strategies.replica import Replica
 from paracosm.graphs.strategies.rows import Gathered, RowWriter, merge, places
 from paracosm.graphs.strategies.server_links import ServerLinks, server_links
@@ -43,10 +45,20 @@ __all__ = ["parameter_server_job"]
 
 @dataclass(frozen=True, eq=False)
 class _Share:
-    """A bucket, the server that has its parameters, and the seconds of their update."""
+    """What one server has of a bucket.
 
+    Attributes:
+        number: of the bucket.
+        bucket: whose parameters.
+        server: that has them.
+        size: bytes of them.
+        update: seconds of their update.
+    """
+
+    number: int
     bucket: Bucket
     server: int
+    size: int
     update: float
 
 
@@ -98,7 +110,7 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
 
 
 def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
-    """Return the buckets, dealt out to the servers."""
+    """Return what every server has of every bucket; as many bytes as any other, or one more."""
     rows = plan.parts[0].backward
     buckets = buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket)
     if not buckets:
@@ -108,44 +120,45 @@ def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
         )
     optimizer = sum(plan.work.duration[row] for row in plan.layers.optimizer_rows)
     total = sum(bucket.size for bucket in buckets)
-    held = [0] * strategy.servers
-    shares = []
-    for bucket in buckets:
-        server = held.index(min(held))
-        held[server] += bucket.size
-        shares.append(_Share(bucket, server, optimizer * bucket.size / total))
+    shares, dealt = [], 0
+    for number, bucket in enumerate(buckets):
+        size, more = divmod(bucket.size, strategy.servers)
+        for server in range(strategy.servers):
+            # The servers take turns at the bytes that are left over.
+            own = size + ((server - dealt) % strategy.servers < more)
+            if own:
+                shares.append(_Share(number, bucket, server, own, optimizer * own / total))
+        dealt += more
     return shares
 
 
 class _Pushes:
-    """Writes a push behind the last gradient of every bucket."""
+    """Writes pushes behind the last gradient of every bucket."""
 
     def __init__(self, rows: RowWriter, shares: list[_Share], delay: tuple[float, ...]) -> None:
         self._rows, self._delay = rows, delay
-        self._closed_by = {
-            share.bucket.rows[-1]: (number, share) for number, share in enumerate(shares)
-        }
+        self._closed_by: dict[int, list[_Share]] = {}
+        for share in shares:
+            self._closed_by.setdefault(share.bucket.rows[-1], []).append(share)
         self.freed: dict[int, int] = {}
 
     def after(self, row: int) -> None:
-        """Write the push that becomes possible when a node is done."""
-        if row not in self._closed_by:
-            return
-        number, share = self._closed_by[row]
-        there: Gathered = {}
-        for each in share.bucket.rows:
-            merge(there, self._rows.ready[each])
-        lane = f"to server {share.server}"
-        self._rows.writer.add(
-            f"push {number}",
-            lane,
-            self._delay[share.server],
-            places(there, lane),
-            step="communication",
-            kind="send",
-            role=lane,
-            size=share.bucket.size,
-        )
+        """Write the pushes that become possible when a node is done."""
+        for share in self._closed_by.get(row, ()):
+            there: Gathered = {}
+            for each in share.bucket.rows:
+                merge(there, self._rows.ready[each])
+            lane = f"to server {share.server}"
+            self._rows.writer.add(
+                f"push {share.number}",
+                lane,
+                self._delay[share.server],
+                places(there, lane),
+                step="communication",
+                kind="send",
+                role=lane,
+                size=share.size,
+            )
 
 
 def _worker(
@@ -160,18 +173,20 @@ def _worker(
     usual = backward_block(stage, forward, None, stay=stay)
     last = backward_block(stage, forward, lambda rows: _Pushes(rows, shares, delay), stay=stay)
     pull = books.writer()
-    for number, share in enumerate(shares):
+    for share in shares:
         lane = _pull_lane(share.server)
         pull.add(
-            f"pull {number}",
+            f"pull {share.number}",
             lane,
             0.0,
             step="communication",
             kind="receive",
             role=lane,
-            size=share.bucket.size,
+            size=share.size,
         )
     pulled = pull.block()
+    passes = strategy.microbatches * (len(forward.block) + len(last))
+    check_length("iterations", strategy.iterations, passes + len(pulled))
     program = ProgramOfBlocks()
     for _ in range(strategy.iterations):
         for number in range(strategy.microbatches):
@@ -190,27 +205,26 @@ def _server(
     """Return the program of a server; its messages keep no lane busy, but share its ports."""
     strategy = plan.strategy
     writer = ProgramWriter(books.names, books.lanes, books.roles)
-    own = [(n, share) for n, share in enumerate(shares) if share.server == server]
+    own = [share for share in shares if share.server == server]
     everyone = list(range(strategy.data))
+    check_length("iterations", strategy.iterations, 3 * len(own) * strategy.data)
     together = [[worker] for worker in everyone] if strategy.asynchronous else [everyone]
     for _ in range(strategy.iterations):
         for workers in together:
-            for number, share in own:
-                _serve(writer, number, share, workers, links)
-    size = sum(share.bucket.size for _, share in own)
-    total = sum(share.bucket.size for share in shares)
+            for share in own:
+                _serve(writer, share, workers, links)
+    size = sum(share.size for share in own)
+    total = sum(share.size for share in shares)
     held = plan.parameters + plan.resident.get("optimizer", 0.0)
     return writer.program(round(held * size / total))
 
 
-def _serve(
-    writer: ProgramWriter, number: int, share: _Share, workers: list[int], links: ServerLinks
-) -> None:
+def _serve(writer: ProgramWriter, share: _Share, workers: list[int], links: ServerLinks) -> None:
     """Take gradients from these workers, update, and send them the parameters."""
-    size = share.bucket.size
+    size = share.size
     came = [
         writer.add(
-            f"push {number}",
+            f"push {share.number}",
             None,
             0.0,
             step="communication",
@@ -220,11 +234,11 @@ def _serve(
         )
         for worker in workers
     ]
-    update = writer.add(f"update {number}", "update", share.update, came, step="optimizer")
+    update = writer.add(f"update {share.number}", "update", share.update, came, step="optimizer")
     writer.hold(size * len(workers), update, update)
     for worker in workers:
         writer.add(
-            f"pull {number}",
+            f"pull {share.number}",
             None,
             links.delay[worker][share.server],
             [update],

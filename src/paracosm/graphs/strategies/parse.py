@@ -71,11 +71,16 @@ def parse_strategy(text: str, workers: int | None = None) -> Strategy:
         raise InputError(f"strategy: empty: choose from {', '.join(NAMES)}, or write dp=8")
     if "single" in words and len(words) > 1:
         raise InputError('strategy: "single" stands alone')
+    if len(spread := list(dict.fromkeys(word for word in words if word in SPREAD))) > 1:
+        raise InputError(
+            f'strategy: "{spread[0]}" and "{spread[1]}" are two ways to spread a job: choose one'
+        )
     values: dict[str, Any] = {}
     given: dict[str, str] = {}
     for word in sorted(words, key=lambda word: word not in NAMES):  # names first
         for name, value in _settings(word).items():
-            if name in given and not (name in ADJUSTABLE and given[name] in NAMES):
+            is_adjusted = name in ADJUSTABLE and given.get(name) in NAMES and word not in NAMES
+            if name in given and not is_adjusted:
                 raise InputError(f'strategy: "{given[name]}" and "{word}" say the same thing twice')
             values[name], given[name] = value, word
     if {"ps", "ps-async"} & set(words) and values["servers"] == 0:
@@ -107,6 +112,8 @@ def _settings(word: str) -> dict[str, Any]:
     """Return fields and values of "dp=8" or "fsdp"."""
     key, equals, value = (part.strip() for part in word.partition("="))
     if not equals:
+        if word in KEYS and word not in NAMES:
+            raise InputError(f"strategy: {word} needs a value: write {word}=...")
         if word not in NAMES:
             raise InputError(f"strategy: {unknown('name', word, [*NAMES, *KEYS])}")
         return NAMES[word]
@@ -126,7 +133,10 @@ def _read(key: str, value: str) -> Any:
             raise InputError(f'strategy: {key} is "yes" or "no", not "{value}"')
         return value == "yes"
     if name == "stragglers":
-        return dict(_read_straggler(pair) for pair in value.split("+"))
+        pairs = [_read_straggler(pair) for pair in value.split("+")]
+        if len(dict(pairs)) < len(pairs):
+            raise InputError(f'strategy: stragglers: "{value}" has a rank twice')
+        return dict(pairs)
     if name == "cut":
         return tuple(part.strip() for part in value.split("+"))
     if name == "sharding" and value in SHARDINGS:
@@ -180,11 +190,10 @@ def _spread(values: dict[str, Any], words: list[str], workers: int | None) -> di
     """Return the values with the data-parallel ranks that are left."""
     tp, pp = values.get("tensor", 1), values.get("pipeline", 1)
     dp = values.get("data")
-    ways = {"dp": dp, "tp": tp, "pp": pp}
     if dp is None:
         if workers is not None and words != ["single"]:
             if tp * pp and workers % (tp * pp):
-                raise InputError(f"strategy: {_product(ways)}, which does not divide {workers}")
+                raise _does_not_divide(tp, pp, workers)
             return {**values, "data": workers // max(tp * pp, 1)}
         if spread := [word for word in words if word in SPREAD]:
             raise InputError(f"strategy: {spread[0]} over how many workers? write dp=8 beside it")
@@ -201,9 +210,27 @@ def does_not_fit(dp: int, tp: int, pp: int, workers: int) -> InputError:
     if tp * pp and not workers % (tp * pp):
         hint = f"dp={workers // (tp * pp)} fits"
     else:
-        nearest = max(workers // (tp * pp), 1) * tp * pp
-        hint = f"{nearest} workers would fit"
+        hint = f"{_nearest(workers, tp * pp)} workers would fit"
     return InputError(f"strategy: {product}, but {have}: {hint}")
+
+
+def _does_not_divide(tp: int, pp: int, workers: int) -> InputError:
+    """Return the error for tensor and pipeline ranks of which no number makes up the workers."""
+    hints = [f"{_nearest(workers, tp * pp)} workers"]
+    for key, way, other in (("pp", pp, tp), ("tp", tp, pp)):
+        if way > 1 and not workers % other:
+            rest = workers // other
+            fits = [number for number in range(1, rest + 1) if not rest % number]
+            hints.insert(0, f"{key}={min(fits, key=lambda number: abs(number - way))}")
+    product = _product({"dp": None, "tp": tp, "pp": pp})
+    return InputError(
+        f"strategy: {product}, which does not divide {workers} workers: {' or '.join(hints)} fits"
+    )
+
+
+def _nearest(workers: int, ranks: int) -> int:
+    """Return the multiple of `ranks` that is nearest to the workers."""
+    return max((workers + ranks // 2) // ranks, 1) * ranks
 
 
 def _product(ways: dict[str, int | None]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paracosm.errors import InputError
 from paracosm.graphs.job import Program
 from paracosm.graphs.job.blocks import Block, ProgramOfBlocks
 from paracosm.graphs.strategies.backward import backward_block
@@ -17,7 +18,10 @@ from paracosm.graphs.strategies.plan import Plan
 from paracosm.graphs.strategies.stage import Books, Stage
 from paracosm.graphs.strategies.strategy import SHARDINGS
 
-__all__ = ["rank_program"]
+__all__ = ["check_length", "rank_program"]
+
+LONGEST_PROGRAM = 20_000_000
+"""Tasks: about 2 GB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +32,9 @@ class _Chunk:
     backward: Block
     last: Block
 
+    def __len__(self) -> int:
+        return len(self.forward) + len(self.backward)
+
 
 def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
     """Return what a rank of a stage does in an iteration.
@@ -37,11 +44,15 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
         stage: of the rank in its pipeline.
         costs: of its communication.
         books: that the programs of the job share.
+
+    Raises:
+        InputError: more micro-batches than can be written down.
     """
     strategy = plan.strategy
     numbers = [stage + chunk * strategy.pipeline for chunk in range(strategy.chunks)]
     stages = [Stage(plan, plan.parts[n], costs, books) for n in numbers]
     chunks = [_chunk(each) for each in stages]
+    check_length("microbatches", strategy.microbatches, sum(map(len, chunks)))
     program = ProgramOfBlocks()
     begun: dict[tuple[int, int], int] = {}
     trains = len(plan.layers.backward_rows) > 0
@@ -77,6 +88,19 @@ def _chunk(stage: Stage) -> _Chunk:
 
 def _backward(stage: Stage, forward: Forward, buckets: list[Bucket], stay: bool) -> Block:
     return backward_block(stage, forward, lambda rows: Reductions(stage, rows, buckets), stay=stay)
+
+
+def check_length(key: str, times: int, tasks: int) -> None:
+    """Check that so many tasks, so many times, make a program that can be held.
+
+    Raises:
+        InputError: they do not.
+    """
+    if tasks * times > LONGEST_PROGRAM:
+        raise InputError(
+            f"strategy: {key}={times} times {tasks:,} tasks are more than a rank may have, "
+            f"{LONGEST_PROGRAM:,}: {key}={max(LONGEST_PROGRAM // tasks, 1)} fits"
+        )
 
 
 def _resident(plan: Plan, numbers: list[int]) -> int:

@@ -7,6 +7,7 @@ waits for no more than the last of its dependencies on each other lane, and for 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 
 from paracosm.graphs.job.blocks import HERE, BlockWriter, Place, last_on
@@ -51,6 +52,7 @@ class RowWriter:
         self._tensor_time = tensor_time
         self._earlier, self._elsewhere = earlier, elsewhere
         self._awaited: dict[str, Gathered] = {}
+        self._computing: list[int] = []
         self._names = [op.name for op in work.graph.ops]
         self._host_takes_time = work.host_takes_time
 
@@ -90,6 +92,8 @@ class RowWriter:
                 task = self._add(name, lane, work.duration[row], there, step)
             self.ready[row] = {(lane, HERE): task}
         self.row_of[row] = task
+        if lane == COMPUTE:
+            self._computing.append(task)
         for each in work.sums.get(row, ()):
             done = self._collective(each, {(lane, HERE): self.writer.last[lane]})
             self.wait({(TENSOR, HERE): done})
@@ -99,6 +103,38 @@ class RowWriter:
     def awaited(self) -> Ready:
         """What the next node of the device would have to wait for besides."""
         return self._awaited.get(COMPUTE, {})
+
+    def taken(self, row: int) -> int:
+        """Return the task from whose begin on there is what a node of this block allocates.
+
+        A host that runs ahead of its device takes memory, and hands it back, for what it issues
+        next: in the order of the device's tasks.
+        """
+        task = self.row_of[row]
+        place = bisect_left(self._computing, task)
+        runs_ahead = self._runs_ahead(row) and place < len(self._computing)
+        return self._computing[place] if runs_ahead else task
+
+    def given(self, row: int) -> int:
+        """Return the task at whose end what a node of this block used last is let go."""
+        task = self.row_of[row]
+        place = max(bisect_left(self._computing, task) - 1, 0)
+        return self._computing[place] if self._runs_ahead(row) and self._computing else task
+
+    @property
+    def end(self) -> int:
+        """The task at whose end what the block has used so far is let go."""
+        last = len(self.writer) - 1
+        is_ahead = self.work.host != COMPUTE and self.writer.last.get(self.work.host) == last
+        return self._computing[-1] if is_ahead and self._computing else last
+
+    @property
+    def computed(self) -> int:
+        """The last task that computes; without any, the last one."""
+        return self._computing[-1] if self._computing else self.end
+
+    def _runs_ahead(self, row: int) -> bool:
+        return self.work.on_host[row] and self.work.host != COMPUTE
 
     def done(self, lanes: Iterable[str]) -> Ready:
         """Return the last task on each of these lanes in this block."""

@@ -39,6 +39,7 @@ class Gathers:
         self._sizes = [int(sizes[layer]) for layer in layers]
         self._names = [stage.plan.layers.names[layer] for layer in layers]
         self._units = [n for n, size in enumerate(self._sizes) if size and stage.plan.gathers]
+        self._ahead = min(stage.plan.strategy.prefetch, len(sizes))
         self._place = {number: unit for unit, number in enumerate(self._units)}
         self._gathered: list[int] = []
         self._ended: list[int] = []
@@ -48,8 +49,7 @@ class Gathers:
         if number not in self._place:
             return
         unit = self._place[number]
-        ahead = unit + self._stage.plan.strategy.prefetch
-        while len(self._gathered) <= min(ahead, len(self._units) - 1):
+        while len(self._gathered) <= min(unit + self._ahead, len(self._units) - 1):
             self._gather(len(self._gathered))
         self._rows.wait({(COMMUNICATION, HERE): self._gathered[unit]})
 
@@ -62,13 +62,13 @@ class Gathers:
 
     def close(self) -> None:
         """Tell the blocks that follow when the last layers were dropped."""
-        for back in range(self._stage.plan.strategy.prefetch + 1 if self._ended else 0):
+        for back in range(self._ahead + 1 if self._ended else 0):
             place = max(len(self._ended) - 1 - back, 0)
             self._rows.writer.mark(_dropped(back), self._ended[place])
 
     def _gather(self, unit: int) -> None:
         number, writer = self._units[unit], self._rows.writer
-        before = unit - 1 - self._stage.plan.strategy.prefetch
+        before = unit - 1 - self._ahead
         there: Ready = (
             {(COMPUTE, HERE): self._ended[before]}
             if before >= 0

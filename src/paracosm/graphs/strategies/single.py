@@ -33,9 +33,10 @@ def single_program(replica: Replica, books: Books) -> Program:
     storages = graph.storages
     columns = (storages.size.tolist(), storages.first.tolist(), storages.last.tolist())
     for size, first, last in zip(*columns, strict=True):
-        writer.hold(size, rows.row_of.get(max(first, 0), 0))
+        taken = rows.taken(max(first, 0)) if len(graph) else 0
+        writer.hold(size, taken)
         if last < len(graph):
-            writer.release(size, rows.row_of[last])
+            writer.release(size, max(taken, rows.given(last)))
     program = ProgramOfBlocks()
     program.place(writer.block(), 0)
     return program.program(sum(graph.resident.values()))

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import RESOURCES
+from paracosm.graphs.strategies.divisible import check_divides
 from paracosm.graphs.strategies.gradients import gradient_bytes
 from paracosm.graphs.strategies.layers import Layers, is_numbered
 from paracosm.graphs.strategies.work import Sum, Work
@@ -41,7 +42,7 @@ def split(work: Work, layers: Layers, tensor: int) -> Work:
     """Return the work of one of `tensor` ranks, estimated from that of one rank that has all.
 
     Raises:
-        InputError: nothing in the graph can be split.
+        InputError: nothing in the graph can be split, or not into so many parts.
     """
     split_rows = _split_rows(work, layers)
     if not split_rows.any():
@@ -49,6 +50,7 @@ def split(work: Work, layers: Layers, tensor: int) -> Work:
             f"strategy: tp={tensor}: nothing to split: no list of layers with matrix products, at "
             'places such as "h.0.mlp"; capture the graph with --parallel tensor'
         )
+    check_divides(work.graph, np.flatnonzero(split_rows[: layers.backward]).tolist(), tensor)
     duration = np.where(split_rows, np.array(work.duration) / tensor, work.duration)
     first = work.graph.storages.first
     size = work.storage_size.copy()
@@ -60,7 +62,10 @@ def split(work: Work, layers: Layers, tensor: int) -> Work:
     size[shared] = -(-size[shared] // tensor)
     every = np.arange(len(duration)) >= layers.optimizer
     every &= layers.layer < 0  # steps on the parameters of all layers at once
-    duration[every] *= kept_gradients(work, size, layers)
+    kept = kept_gradients(work, size, layers)
+    duration[every] *= kept
+    updates = (first >= 0) & every[first]
+    size[updates] = np.rint(size[updates] * kept)
     return replace(work, duration=duration.tolist(), storage_size=size, sums=sums)
 
 
