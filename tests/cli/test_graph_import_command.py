@@ -22,6 +22,10 @@ def run(*words: str) -> int:
     return main(list(words))
 
 
+# Dimensions of ONNX as protobuf has them: with the size 4, and with an empty name.
+FIRST_IS_4, FIRST_IS_OPEN = b"\x0a\x02\x08\x04", b"\x0a\x02\x12\x00"
+
+
 def test_every_format_has_its_row_in_the_guide() -> None:
     named = set(re.findall(r"^\| `([\w-]+)` \|", GUIDE, re.M))
     assert named == set(FORMATS)
@@ -31,6 +35,7 @@ def test_the_commands_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.Monke
     files = {
         "model.onnx": "convnet.onnx",
         "graph.pb": "convnet_sgd.pb",
+        "saved_model.pb": "saved_model.pb",
         "step.pb": "convnet_step.pb",
         "timeline.json": "convnet_timeline.json.gz",
         "step.json": "step_jaxpr.json.gz",
@@ -38,12 +43,15 @@ def test_the_commands_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.Monke
     }
     for name, source in files.items():
         (tmp_path / name).write_bytes((DATA / source).read_bytes())
+    closed = (DATA / "convnet.onnx").read_bytes()
+    assert closed.count(FIRST_IS_4) == 2  # of the input and the output
+    (tmp_path / "open.onnx").write_bytes(closed.replace(FIRST_IS_4, FIRST_IS_OPEN))
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    paracosm (graph import .*)$", GUIDE, re.M)
     ran = 0
     for command in commands:
         words = shlex.split(command)
-        if words[2] not in files:
+        if not (tmp_path / words[2]).exists():
             continue
         if words[2] == "rank0.et":  # the cycle of this trace is one of control dependencies
             words.append("--data-only")
@@ -77,8 +85,13 @@ def test_what_could_not_be_found_out_is_said(
             "--size batch: give a name and a number of 1 or more",
         ),
         (("convnet.onnx", "--size", "N=0"), "--size N=0: give a name and a number of 1 or more"),
+        (
+            ("convnet.onnx", "--size", "N=2"),
+            "--size N has no effect: the model",
+        ),
+        (("saved_model.pb", "--size", "N=2"), 'unknown size "N": choose from batch'),
         (("convnet.onnx", "--data-only"), "--data-only has no effect on an ONNX model"),
-        (("convnet.onnx", "--optimizer", "adam"), "optimizer: no effect without train"),
+        (("convnet.onnx", "--optimizer", "adam"), "--optimizer has no effect without --train"),
         (("convnet.onnx", "--format", "jaxpr"), "JSON that is cut off or damaged"),
         (("step_jaxpr.json.gz", "--kineto", "gone.json"), "gone.json: no such file"),
     ],

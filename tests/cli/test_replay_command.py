@@ -10,6 +10,7 @@ from glob import glob
 from pathlib import Path
 
 import pytest
+import yaml
 
 from paracosm.cli import main
 
@@ -64,25 +65,33 @@ def test_json_has_everything_by_rank(capsys: Capture) -> None:
     assert summary["replayed"]["bottleneck"].startswith("The host: for 56% of the ranks' time")
 
 
-def test_a_folder_gets_the_summary_and_a_trace_for_perfetto(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_run_folder_has_summary_timeline_and_report(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "deep" / "run"
     command = ["replay", *DLRM, "--what-if", "link bandwidth x2", "--out", str(out), "--quiet"]
     assert main(command) == 0
     assert capsys.readouterr().out == ""
     summary = json.loads((out / "summary.json").read_text())
     assert summary["status"] == "done"
+    study = yaml.safe_load((out / "study.yaml").read_text())
+    assert study["replay"]["what_if"] == ["link bandwidth x2"]
+    page = (out / "report.html").read_text()
+    assert "Rank 7 comes last to 5 of 8 collectives" in page
+    assert "Ranks, link bandwidth x2" in page
+    assert main(["trace", str(out), "--quiet"]) == 0
     events = json.loads(gzip.decompress((out / "trace.json.gz").read_bytes()))["traceEvents"]
     processes = {e["args"]["name"] for e in events if e.get("name") == "process_name"}
     assert processes >= {"rank 0", "rank 7", "rank 7, link bandwidth x2"}
     waits = [e for e in events if e["ph"] == "X" and e["name"] == "wait: all_to_all"]
     assert max(e["dur"] for e in waits) == pytest.approx(7624, abs=10)  # rank 1 for rank 7
     assert main(command) == 2
-    assert (
-        capsys.readouterr().err == f"paracosm: {out} is not empty: --force replaces what is in it\n"
-    )
+    assert f"{out}: the folder exists and is not empty: choose another" in capsys.readouterr().err
     assert main([*command, "--force"]) == 0
+    assert main(["report", str(out), "--quiet"]) == 0
+
+
+def test_a_replay_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    assert main(["replay", DLRM[0], "--out", str(tmp_path / "run")]) == 2
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -90,6 +99,9 @@ def test_a_folder_gets_the_summary_and_a_trace_for_perfetto(
     [
         (DLRM[:1], "there is no trace of rank 1, 2, 3, 4, 5, 6, ...: give one of every rank"),
         ([*DLRM, "--alone"], "--alone is for the trace of one rank"),
+        ([RESNET, "--alone"], "--alone has no effect: the trace has no collectives"),
+        ([RESNET, "--steps", "1..999999999999"], "are more than 100,000 steps"),
+        ([RESNET, "--what-if", "kernel zzz x2"], "choose from at::native::"),
         ([RESNET, "--what-if", "link bandwidth x2"], "the traces have no communication"),
         ([RESNET, "--what-if", "rank 1 compute x2"], "no rank 1: the traces are of 0"),
         ([RESNET, "--what-if", "rank 0 copmute x2"], 'did you mean "compute"?'),
@@ -98,8 +110,8 @@ def test_a_folder_gets_the_summary_and_a_trace_for_perfetto(
         ([RESNET, "--steps", "5..4"], '--steps: write 5 or 5..9, not "5..4"'),
         ([RESNET, "--steps", "1,3"], "--steps: steps that follow each other"),
         ([RESNET, "--json", "--quiet"], "--json prints and --quiet does not"),
-        ([RESNET, "--force"], "--force replaces what is in a folder: give --out as well"),
-        ([RESNET, "--out", RESNET], "a file, not a folder"),
+        ([RESNET, "--force"], "--force replaces the run in a folder: give --out as well"),
+        ([RESNET, "--out", RESNET], "cannot write a run folder here"),
         (["nowhere.json"], "nowhere.json: no such file"),
         ([str(DATA / "README.md")], "byte 0: a mapping goes on with"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from paracosm.study.plain import to_json
 
 if TYPE_CHECKING:
     from paracosm.graphs import Graph
+    from paracosm.timeline.kineto import OpSpan
 
 __all__ = ["import_"]
 
@@ -107,15 +108,10 @@ def _sizes(given: list[str]) -> dict[str, int]:
     return sizes
 
 
-def _times(path: Path) -> list[Any]:
-    from paracosm.graphs.importers.pytorch import OpTime
-    from paracosm.timeline.kineto import read_kineto
-    from paracosm.timeline.kineto.op_times import op_times
+def _times(path: Path) -> list[OpSpan]:
+    from paracosm.timeline.kineto import op_times, read_kineto
 
-    times = [
-        OpTime(op.record, op.thread, op.name, op.seconds, op.on_device)
-        for op in op_times(read_kineto(path))
-    ]
+    times = list(op_times(read_kineto(path)))
     if not times:
         raise InputError(f"{path}: the trace has no ops of the host: activities=[CPU] records them")
     return times

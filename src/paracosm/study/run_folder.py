@@ -45,9 +45,12 @@ if TYPE_CHECKING:
 
     from paracosm.timeline import Timeline
 
-__all__ = ["UNFINISHED", "RunFolder", "remove_run_files", "replacing"]
+__all__ = ["REPLAY", "UNFINISHED", "RunFolder", "remove_run_files", "replacing"]
 
 UNFINISHED = "unfinished"
+
+REPLAY = "replay"
+"""Traces that were played again: a run of no study, since its arguments are the traces."""
 
 # The summary comes first: with it gone, a folder half removed cannot pass for a finished run.
 FILES = (
@@ -230,8 +233,8 @@ class RunFolder:
 
     @property
     def kind(self) -> str | None:
-        """Which front door the run came through: "train", "relax", ...; None for none of them."""
-        return next((kind for kind in KINDS if kind in self.study), None)
+        """Which front door the run came through: "train", "replay", ...; None for none of them."""
+        return next((kind for kind in (*KINDS, REPLAY) if kind in self.study), None)
 
     def metrics(self, name: str | None = None) -> pa.Table:
         """Return the long table, all of it or the rows of one metric, in the order of writing.

@@ -1,7 +1,7 @@
 """Who did what, when: spans and counters in virtual time, for Perfetto and for summaries."""
 
 from paracosm.timeline.check import check
-from paracosm.timeline.summary import busy_time, overlap, utilisation
+from paracosm.timeline.summary import busy_time, covered, overlap, utilisation
 from paracosm.timeline.timeline import Counter, Span, Timeline
 from paracosm.timeline.trace import write_trace
 
@@ -11,6 +11,7 @@ __all__ = [
     "Timeline",
     "busy_time",
     "check",
+    "covered",
     "overlap",
     "utilisation",
     "write_trace",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from paracosm.errors import InputError
 from paracosm.timeline.timeline import Timeline
 
-__all__ = ["busy_time", "overlap", "utilisation"]
+__all__ = ["busy_time", "covered", "overlap", "utilisation"]
 
 _Intervals = NDArray[np.float64]  # n x 2: begin, end
 
@@ -32,7 +32,7 @@ def busy_time(timeline: Timeline, until: float) -> dict[tuple[str, str], float]:
     Times in which several spans of a resource are open count once; keys are in the order of first
     appearance.
     """
-    return {key: _covered(spans) for key, spans in _intervals(timeline, until).items()}
+    return {key: covered(*spans.T) for key, spans in _intervals(timeline, until).items()}
 
 
 def overlap(
@@ -68,12 +68,15 @@ def _intervals(timeline: Timeline, until: float) -> dict[tuple[str, str], _Inter
 
 
 def _union(parts: list[_Intervals]) -> float:
-    return _covered(np.concatenate(parts)) if parts else 0.0
+    return covered(*np.concatenate(parts).T) if parts else 0.0
 
 
-def _covered(spans: _Intervals) -> float:
-    """Return the length of the union of `spans`."""
-    begin, end = spans[np.argsort(spans[:, 0], kind="stable")].T
+def covered(begin: NDArray[np.float64], end: NDArray[np.float64]) -> float:
+    """Return the length of the union of spans; 0 where there are none."""
+    if not len(begin):
+        return 0.0
+    order = np.argsort(begin, kind="stable")
+    begin, end = begin[order], end[order]
     reached = np.maximum.accumulate(end)  # the latest end so far
     fresh = np.maximum(begin[1:], reached[:-1])  # where a span adds something new
     return float(end[0] - begin[0] + np.maximum(end[1:] - fresh, 0.0).sum())

@@ -25,6 +25,7 @@ FILES = {
     "jaxpr": DATA / "step_jaxpr.json.gz",
     "pytorch": DATA / "all_gather_et.json.gz",
     "chakra": CHAKRA / "cycle.et",
+    "kineto": CHAKRA.parent / "kineto" / "event_sync.json.gz",
 }
 
 
@@ -130,6 +131,22 @@ def test_what_no_importer_reads_is_refused_with_what_there_is(tmp_path: Path) ->
     path.write_text('{"schemaVersion": 1, "traceEvents": []}')
     with pytest.raises(InputError, match="the trace has no spans: nothing was profiled"):
         import_graph(path)
+
+
+def test_a_format_is_known_by_the_beginning_of_a_file(tmp_path: Path) -> None:
+    """Of gigabytes no more is read: what lies behind may be cut off."""
+    trace = gzip.compress(b'{"schemaVersion": 1, "traceEvents": [' + bytes(range(256)) * 4000)
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(trace[: len(trace) // 2])
+    assert format_of(path) == "kineto"
+
+
+@pytest.mark.parametrize("text", ["node {\n  name: 'a'\n}", "# note\nir_version: 8\ngraph {}"])
+def test_protobuf_as_text_is_refused_with_what_to_do(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "graph.pbtxt"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"protobuf as text.*binary form \(SerializeToString\)$"):
+        format_of(path)
 
 
 def test_an_option_without_effect_is_refused() -> None:

@@ -187,7 +187,7 @@ def test_a_model_without_parameters_cannot_be_trained(tmp_path: Path) -> None:
         read_onnx(path, train=True)
     with pytest.raises(InputError, match='unknown optimizer "adams": did you mean "adam"'):
         read_onnx(path, train=True, optimizer="adams")
-    with pytest.raises(InputError, match="no effect without train"):
+    with pytest.raises(InputError, match="--optimizer has no effect without --train"):
         read_onnx(path, optimizer="adam")
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph
-from paracosm.graphs.importers.pytorch import OpTime, read_execution_trace
+from paracosm.graphs.importers.pytorch import read_execution_trace
 from paracosm.graphs.importers.pytorch.trace import parse_trace
+from paracosm.timeline.kineto import OpSpan
 
 DATA = Path(__file__).parents[2] / "data" / "importers"
 LINEAR = DATA / "linear_et.json.gz"
@@ -101,9 +102,9 @@ def test_times_of_the_profiler_are_joined(has_record: bool) -> None:
     trace = parse_trace(gzip.decompress(LINEAR.read_bytes()), "trace")
     calls = [call for call in trace.calls.values() if call.record > 0]
     launched = {"aten::addmm": 2e-3, "aten::mm": 3e-3, "aten::relu": 1e-4}
-    before = [OpTime(-1, 7, "aten::empty", 1e-6, False)] * 5
+    before = [OpSpan(-1, 7, "aten::empty", 1e-6, False)] * 5
     times = before + [
-        OpTime(
+        OpSpan(
             call.record if has_record else -1,
             7 + call.attributes["tid"],
             call.name,
@@ -123,7 +124,7 @@ def test_times_of_the_profiler_are_joined(has_record: bool) -> None:
 
 
 def test_times_of_another_run_are_refused() -> None:
-    times = [OpTime(-1, 1, "aten::rand", 1e-6, False)] * 2000
+    times = [OpSpan(-1, 1, "aten::rand", 1e-6, False)] * 2000
     with pytest.raises(InputError, match="of another run, or of another rank"):
         read_execution_trace(LINEAR, times=times)
 

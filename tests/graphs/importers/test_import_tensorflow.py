@@ -45,6 +45,14 @@ def test_the_work_of_a_training_step_is_that_of_its_formulas() -> None:
     assert {"conv1", "fc", "bn"} <= set(graph.names)
 
 
+@pytest.mark.parametrize("name", ["convnet_sgd.pb", "convnet_adam.pb.gz"])
+def test_phases_follow_each_other_whatever_the_order_of_the_file(name: str) -> None:
+    graph = read_graph_def(DATA / name, fetch=["train"])
+    phases = [PHASES[phase] for phase in graph.phase if PHASES[phase] != "other"]
+    assert phases == sorted(phases, key=PHASES.index)
+    assert set(phases) == {"forward", "backward", "optimizer"}
+
+
 def test_gradients_outlive_the_step() -> None:
     graph = read_graph_def(DATA / "convnet_sgd.pb")
     left = graph.storages.last == len(graph)

@@ -59,6 +59,34 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
     assert graph.provenance["step"] == 4
 
 
+def test_what_is_no_part_of_the_forward_pass_stands_in_none(tmp_path: Path) -> None:
+    """Autograd's thread copies a bucket after its last op, and the loop then reads the loss."""
+    path = tmp_path / "trace.json"
+    events = [
+        span("user_annotation", "ProfilerStep#4", 0, 100),
+        span("cpu_op", "aten::mm", 2, 29),
+        *launched(1, 3, 10),
+        span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 40, 50, 4),
+        *launched(2, 43, 50, 4),
+        span("cpu_op", "torch.distributed.ddp.reducer::copy_bucket_to_grad", 52, 60, 4),
+        *launched(3, 53, 60, 4),
+        span("cpu_op", "aten::item", 70, 80),
+        *launched(4, 73, 80),
+    ]
+    path.write_text(json.dumps({"traceEvents": events}))
+    graph = read_kineto_graph(path)
+    phases = [PHASES[code] for code in graph.phase]
+    assert phases == ["forward", "backward", "backward", "other"]
+
+
+def launched(number: int, call: int, begin: int, tid: int = 3) -> list[dict[str, Any]]:
+    """Return a call and the kernel of 5 us that it launches."""
+    return [
+        span("cuda_runtime", "cudaLaunchKernel", call, call + 2, tid, correlation=number),
+        span("kernel", "gemm(int)", begin, begin + 5, stream=7, correlation=number),
+    ]
+
+
 def test_a_real_step() -> None:
     """1,219 spans: 870 kernels, and 349 copies and memsets, as in the original trace."""
     graph = read_kineto_graph(DATA / "resnet.json.gz", step=101)

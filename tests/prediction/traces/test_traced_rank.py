@@ -107,6 +107,11 @@ def test_an_event_that_was_recorded_between_streams_is_waited_for(tmp_path: Path
     assert 1e6 * times.begin[0][row] == pytest.approx(20 + 2)  # and not after B
 
 
+def test_what_takes_no_time_at_the_end_of_a_trace_is_played_too(tmp_path: Path) -> None:
+    events = [launch(1, 0, 0), kernel(1, 0, 0), launch(2, 3, 3), kernel(2, 3, 3)]
+    assert microseconds(read_job([write(tmp_path, events)])) == pytest.approx(3)
+
+
 def test_the_loop_waits_for_the_backward_pass(tmp_path: Path) -> None:
     """Autograd's thread runs from 20 to 50, between an op of the loop and the next one at 60."""
     events = [

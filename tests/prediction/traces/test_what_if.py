@@ -52,6 +52,8 @@ def test_forms(
         ("kernel x2", "which kernel\\? write kernel PATTERN xF"),
         ("link latency +fast", "fast"),
         ("without everything", 'unknown target "everything": choose from compute, copies'),
+        ("compute x1", "would change nothing"),
+        ("link latency -0us", "would change nothing"),
     ],
 )
 def test_what_is_not_understood_is_refused_in_a_line(text: str, reason: str) -> None:
@@ -69,6 +71,7 @@ def test_what_is_not_understood_is_refused_in_a_line(text: str, reason: str) -> 
         ("collective all_gather x2", 'unknown collective "all_gather": did you mean "all_reduce"?'),
         ("without data loading", "would change nothing: the traces have no data loading"),
         ("rank 1 compute x2", "would change nothing: the traces have no compute"),
+        ("link latency -5us", "the longest takes 5 us: without communication is what takes none"),
     ],
 )
 def test_what_has_no_effect_is_refused(text: str, reason: str, tmp_path: Path) -> None:

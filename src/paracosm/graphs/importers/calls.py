@@ -10,7 +10,7 @@ from typing import Any
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.check import node_label
-from paracosm.graphs.graph import Graph
+from paracosm.graphs.graph import PHASES, Graph
 from paracosm.graphs.importers.tensors import bytes_of
 from paracosm.graphs.op import Op, TensorArgument, encode_arguments
 from paracosm.graphs.ordering import in_issue_order
@@ -64,6 +64,9 @@ def graph_of_calls(
 ) -> Graph:
     """Return the graph of `calls`: those that must wait come later, the others stay in order.
 
+    Files of models hold their nodes in no order of phases; here the forward pass comes first, then
+    the backward pass, then the optimizer. What waits for a later phase is part of it.
+
     A value is allocated by the call that makes it, and freed after the last one that uses it or a
     form of it.
 
@@ -86,6 +89,8 @@ def graph_of_calls(
     order = in_issue_order(
         waits, range(len(calls)), lambda i: node_label(i, calls[i].op, calls[i].name), where
     )
+    phases = _phases(calls, waits, order)
+    order.sort(key=lambda position: phases[position])
     row_of = {position: row for row, position in enumerate(order)}
     storages = _storages([calls[position] for position in order], tensors, kept)
     nodes = [
@@ -93,7 +98,7 @@ def graph_of_calls(
             id=row,
             op=_op(calls[position], tensors),
             name=calls[position].name,
-            phase=calls[position].phase,
+            phase="other" if calls[position].phase == "other" else PHASES[phases[position]],
             resource=calls[position].resource,
             dependencies=tuple(row_of[before] for before in waits[position]),
             group=calls[position].group,
@@ -103,6 +108,18 @@ def graph_of_calls(
         for row, position in enumerate(order)
     ]
     return build_graph(nodes, resident, provenance, where)
+
+
+def _phases(
+    calls: Sequence[Call], waits: Sequence[Sequence[int]], order: Sequence[int]
+) -> list[int]:
+    """Return indices into `PHASES`, none below that of a call that is waited for."""
+    found = [0] * len(calls)
+    for position in order:
+        phase = calls[position].phase
+        own = 0 if phase == "other" else PHASES.index(phase)
+        found[position] = max([own, *(found[before] for before in waits[position])])
+    return found
 
 
 def _makers(calls: Sequence[Call], where: str) -> dict[str, int]:

@@ -9,6 +9,7 @@ What the host does between launches is no node: `paracosm replay` plays it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def read_kineto_graph(path: Path, step: int | None = None) -> Graph:
     window = window_of(trace, None if chosen is None else [chosen])
     during = steps_of_training(trace)
     make = _device_nodes if len(device_spans(trace, window)) else _host_nodes
-    nodes = make(trace, window, during)
+    nodes = _parted(make(trace, window, during))
     if not nodes:
         where = "in it" if chosen is None else f"in step {chosen}"
         raise InputError(f"{path}: nothing ran {where}")
@@ -139,6 +140,18 @@ def _host_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Node]
         )
         before[lane] = nodes[-1].id
     return nodes
+
+
+def _parted(nodes: list[Node]) -> list[Node]:
+    """Return nodes of which none is of the forward pass behind the last one of the backward pass.
+
+    What the loop does there, such as reading the loss, is no forward pass.
+    """
+    last = max((node.id for node in nodes if node.phase == "backward"), default=len(nodes))
+    return [
+        replace(node, phase="other") if node.phase == "forward" and node.id > last else node
+        for node in nodes
+    ]
 
 
 def _innermost(trace: KinetoTrace, calls: npt.NDArray[np.int64]) -> dict[int, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from paracosm.errors import InputError, unknown
 from paracosm.graphs.op import TensorArgument
 
-__all__ = ["BYTES", "bytes_of", "elements_of", "shape_of"]
+__all__ = ["BYTES", "bytes_of", "check_sizes", "elements_of", "shape_of"]
 
 BYTES = {
     **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
@@ -31,6 +32,19 @@ def shape_of(sizes: Sequence[Any]) -> tuple[int, ...] | None:
             return None
         shape.append(size)
     return tuple(shape) if math.prod(shape) <= _LARGEST else None
+
+
+def check_sizes(sizes: Iterable[str], known: Collection[str], where: str) -> None:
+    """Check that sizes that are given by name are among those that a model leaves open.
+
+    Raises:
+        InputError: one is not.
+    """
+    for name in sizes:
+        if not known:
+            raise InputError(f"{where}: --size {name} has no effect: the model leaves no size open")
+        if name not in known:
+            raise InputError(f"{where}: --size: {unknown('size', name, known)}")
 
 
 def elements_of(tensor: TensorArgument | None) -> int:

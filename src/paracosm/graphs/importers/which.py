@@ -16,7 +16,14 @@ from paracosm.graphs.graph import Graph
 __all__ = ["FORMATS", "Format", "format_of", "import_graph"]
 
 _HEAD = 1 << 16
-"""Bytes of a text by which its format is known."""
+"""Bytes of a file by which its format is known: a trace may have gigabytes."""
+
+_TEXT = re.compile(
+    rb"\s*(#[^\n]*\n\s*)*"
+    rb"((node|graph|step_stats|dev_stats|meta_graphs|versions|library|opset_import)\s*:?\s*\{"
+    rb"|(ir_version|saved_model_schema_version|producer_name)\s*:)"
+)
+"""How messages of ONNX and TensorFlow begin as text (.pbtxt)."""
 
 _LONGEST = 1000
 """Letters of a message: a damaged file may hold names of any length."""
@@ -82,10 +89,16 @@ def format_of(path: Path) -> str:
     Raises:
         InputError: it cannot be read, or is none of them.
     """
-    data = contents(path)
-    if not data:
+    head = contents(path, _HEAD)
+    if not head:
         raise InputError(f"{path}: the file is empty")
-    found = _of_text(data) if data.lstrip()[:1] in (b"{", b"[") else _of_bytes(data)
+    if _TEXT.match(head):
+        raise InputError(
+            f"{path}: protobuf as text, which is not read: write it in binary form "
+            "(SerializeToString)"
+        )
+    is_json = head.lstrip()[:1] in (b"{", b"[")
+    found = (_of_text(head) or _of_keys(path)) if is_json else _of_bytes(head)
     if found is None:
         raise InputError(
             f"{path}: no file that a graph can be imported from is known by its content: --format "
@@ -95,8 +108,8 @@ def format_of(path: Path) -> str:
 
 
 def _of_text(data: bytes) -> str | None:
-    """Return the format of JSON by the keys that it begins with, else by all of its keys."""
-    head = data[:_HEAD].decode("utf-8", "replace")
+    """Return the format of JSON by the keys that it begins with."""
+    head = data.decode("utf-8", "replace")
     if '"paracosm_jaxpr"' in head:
         return "jaxpr"
     if '"traceEvents"' in head:
@@ -106,11 +119,24 @@ def _of_text(data: bytes) -> str | None:
         return "chakra"
     if re.search(r'"nodes"\s*:', head):
         return "pytorch" if _is_observed(head) else "chakra"
+    return "chakra" if _is_messages(head.lstrip()) else None
+
+
+def _is_messages(head: str) -> bool:
+    """Whether objects stand one behind the other, as protobuf writes Chakra's messages."""
     try:
-        found = json.loads(data)
+        first, end = json.JSONDecoder().raw_decode(head)
     except (ValueError, RecursionError):
-        # Objects one behind the other are how protobuf writes Chakra's messages.
-        return "chakra" if '"version"' in head[:200] else None
+        return False
+    return isinstance(first, dict) and "version" in first and head[end:].lstrip()[:1] == "{"
+
+
+def _of_keys(path: Path) -> str | None:
+    """Return the format of JSON by all of its keys: that which it begins with says nothing."""
+    try:
+        found = json.loads(contents(path))
+    except (ValueError, RecursionError):
+        return None
     keys = found.keys() if isinstance(found, dict) else ()
     for key, name in (("traceEvents", "tensorflow-timeline"), ("workload_graph", "chakra"),
                       ("nodes", "pytorch")):  # fmt: skip
@@ -144,7 +170,8 @@ def _of_bytes(data: bytes) -> str | None:
         return "tensorflow-graph"
     size, at = _varint(data, 0)
     # A length, and a message that begins with a text: the version of a Chakra trace.
-    return "chakra" if 0 < size <= len(data) and data[at : at + 1] in (b"\x0a", b"\x12") else None
+    whole = 0 < size <= len(data) - at or len(data) == _HEAD
+    return "chakra" if whole and data[at : at + 1] in (b"\x0a", b"\x12") else None
 
 
 def _field_1(data: bytes, at: int) -> bytes | None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from paracosm.prediction.traces.piece import WORK
 from paracosm.prediction.traces.traced import TracedRank
+from paracosm.timeline import covered
 
 __all__ = ["Breakdown", "breakdown_of"]
 
@@ -62,7 +63,7 @@ def breakdown_of(
     def length(*parts: tuple[Floats, Floats]) -> float:
         starts = np.clip(np.concatenate([part[0] for part in parts]), first, last)
         ends = np.clip(np.concatenate([part[1] for part in parts]), first, last)
-        return _covered(starts, ends)
+        return covered(starts, ends)
 
     working, moving, waiting = (
         (begin[busy], end[busy]),
@@ -87,14 +88,3 @@ def _bounds(rank: TracedRank, begin: Floats, end: Floats) -> tuple[float, float]
     if len(rank.marks):
         return float(begin[rank.marks[0]]), float(end[rank.marks[-1]])
     return 0.0, float(end.max(initial=0.0))
-
-
-def _covered(begin: Floats, end: Floats) -> float:
-    """Return the length of the union of spans."""
-    if not len(begin):
-        return 0.0
-    order = np.argsort(begin, kind="stable")
-    begin, end = begin[order], end[order]
-    reached = np.maximum.accumulate(end)
-    fresh = np.maximum(begin[1:], reached[:-1])
-    return float(end[0] - begin[0] + np.maximum(end[1:] - fresh, 0.0).sum())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,11 @@ from paracosm.graphs.job import Job
 from paracosm.prediction.traces.piece import WORK
 from paracosm.prediction.traces.traced import TracedJob
 from paracosm.prediction.traces.what_if import WhatIf
+from paracosm.units import format_duration
 
 __all__ = ["changed"]
+
+SHOWN = 8  # names, of those that there are
 
 Mask = npt.NDArray[np.bool_]
 
@@ -44,6 +48,13 @@ def changed(traced: TracedJob, what_ifs: Sequence[WhatIf]) -> Job:
         masks = _masks(traced, what_if)
         if not any(mask.any() for mask in masks):
             raise _without_effect(traced, what_if)
+        _check_later(
+            what_if,
+            max(
+                float(times[mask].max(initial=0.0))
+                for times, mask in zip(duration, masks, strict=True)
+            ),
+        )
         for times, mask in zip(duration, masks, strict=True):
             times[mask] = np.maximum(times[mask] / what_if.faster + what_if.later, 0.0)
     programs = tuple(
@@ -51,6 +62,15 @@ def changed(traced: TracedJob, what_ifs: Sequence[WhatIf]) -> Job:
         for program, times in zip(job.programs, duration, strict=True)
     )
     return replace(job, programs=programs)
+
+
+def _check_later(what_if: WhatIf, longest: float) -> None:
+    """Check that what takes less time still takes some."""
+    if what_if.later < 0 and longest + what_if.later <= 0:
+        raise InputError(
+            f'--what-if "{what_if.text}": the longest takes {format_duration(longest)}: '
+            "without communication is what takes none"
+        )
 
 
 def _masks(traced: TracedJob, what_if: WhatIf) -> list[Mask]:
@@ -90,8 +110,12 @@ def _without_effect(traced: TracedJob, what_if: WhatIf) -> InputError:
     }
     if what_if.pattern and present:
         kind = what_if.target.split()[0]
-        shown = sorted(name[:60] for name in present)
-        return InputError(f'--what-if "{what_if.text}": {unknown(kind, what_if.pattern, shown)}')
+        known = sorted({name[:60] for name in present})
+        few = [*known[:SHOWN], "..."] if len(known) > SHOWN else known
+        near = get_close_matches(what_if.pattern, known, n=1, cutoff=0.5)
+        return InputError(
+            f'--what-if "{what_if.text}": {unknown(kind, what_if.pattern, near or few)}'
+        )
     return InputError(
         f'--what-if "{what_if.text}": would change nothing: the traces have no '
         f"{_WORK_OF[what_if.target]}"

@@ -83,7 +83,10 @@ def _by_rank(traces: Sequence[KinetoTrace]) -> dict[int, KinetoTrace]:
     for trace in known:
         assert trace.rank is not None
         if trace.rank in ranked:
-            raise InputError(f"{trace.path}: rank {trace.rank}, as {ranked[trace.rank].path} is")
+            raise InputError(
+                f"{trace.path}: of rank {trace.rank}, and so is {ranked[trace.rank].path}: give "
+                "one trace of each rank"
+            )
         ranked[trace.rank] = trace
     return dict(sorted(ranked.items()))
 
@@ -111,6 +114,9 @@ def _groups(
     ranked: Mapping[int, KinetoTrace], pieces: Mapping[int, Pieces], alone: bool
 ) -> list[Group]:
     if alone:
+        if not any(piece.call for each in pieces.values() for piece in each.pieces):
+            path = next(iter(ranked.values())).path
+            raise InputError(f"{path}: --alone has no effect: the trace has no collectives")
         return []
     worlds = {trace.world_size for trace in ranked.values() if trace.world_size is not None}
     if len(worlds) > 1:

@@ -96,6 +96,8 @@ def _target(words: str, text: str) -> tuple[str, str]:
 
 
 def _checked(asked: WhatIf) -> WhatIf:
+    if asked.faster == 1 and asked.later == 0:
+        raise InputError(f'--what-if "{asked.text}": would change nothing')
     if asked.rank is not None and asked.target in _COMMUNICATION:
         raise InputError(
             f'--what-if "{asked.text}": a collective is one for all its ranks: leave out the rank'

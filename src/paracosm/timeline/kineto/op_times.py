@@ -18,7 +18,7 @@ class OpSpan:
 
     Attributes:
         record: "Record function id"; -1 where it has none.
-        thread: number of the lane that it began on.
+        thread: number of the lane that it began on, where ops stand in the order of their begins.
         name: "aten::addmm".
         seconds: of the device on what the op launched, itself and through others that it called;
             its own span on the host where it launched nothing.
@@ -56,10 +56,4 @@ def op_times(trace: KinetoTrace) -> Iterator[OpSpan]:
         last = np.searchsorted(begins, trace.end[rows], side="right")
         for row, low, high in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True):
             seconds = float(sums[high] - sums[low]) if high > low else float(trace.duration[row])
-            yield OpSpan(
-                int(trace.record[row]),
-                lane,
-                trace.text(row),
-                seconds,
-                high > low,
-            )
+            yield OpSpan(int(trace.record[row]), lane, trace.text(row), seconds, high > low)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.timeline.kineto.trace import KinetoTrace
+from paracosm.timeline.kineto.window import backward_threads
 from paracosm.timeline.kineto.words import is_backward
 
 __all__ = ["Ranges", "Steps", "steps_of_training"]
@@ -44,8 +45,14 @@ class Ranges:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """What the threads of a trace are at, at every instant."""
+    """What the threads of a trace are at, at every instant.
 
+    Attributes:
+        engine: the threads on which autograd runs backward passes alone.
+        backward, optimizer, loading: ranges of the names that say so.
+    """
+
+    engine: frozenset[int]
     backward: Ranges
     optimizer: Ranges
     loading: Ranges
@@ -54,7 +61,7 @@ class Steps:
         """Return the step of the training, one of `STEPS`, that a thread is at."""
         if lane < 0 or self.loading.covers(lane, time):
             return "other"
-        if self.backward.covers(lane, time):
+        if lane in self.engine or self.backward.covers(lane, time):
             return "backward"
         return "optimizer" if self.optimizer.covers(lane, time) else "forward"
 
@@ -69,6 +76,7 @@ def steps_of_training(trace: KinetoTrace) -> Steps:
         return Ranges(trace, np.flatnonzero(rows).tolist())
 
     return Steps(
+        engine=frozenset(backward_threads(trace)),
         backward=named(is_backward),
         optimizer=named(lambda name: name.startswith("Optimizer.step")),
         loading=named(lambda name: name.startswith("enumerate(DataLoader)")),

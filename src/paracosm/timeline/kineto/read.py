@@ -50,6 +50,8 @@ def read_kineto(path: Path) -> KinetoTrace:
     header: dict[str, Any] = {}
     with open_trace(path) as file:
         scanner = Scanner(file, path)
+        if not scanner.peek():
+            raise InputError(f"{path}: the file is empty")
         if scanner.peek() == "[":
             columns.read(scanner)
         else:
@@ -88,7 +90,7 @@ class _Columns:
         self.found = False
         self._begin, self._duration = array("q"), array("q")
         self._name, self._category, self._lane = array("i"), array("i"), array("i")
-        self._correlation, self._external, self._record = array("q"), array("q"), array("q")
+        self._correlation, self._record = array("q"), array("q")
         self._names: dict[str, int] = {}
         self._lanes: dict[Lane, int] = {}
         self._lane_keys: dict[tuple[Any, Any, Any], int] = {}
@@ -149,8 +151,6 @@ class _Columns:
             correlation = -1
             self._uncorrelated += device
         self._correlation.append(correlation)
-        external = get("External id")
-        self._external.append(get("external id", -1) if external is None else external)
         self._record.append(get("Record function id", -1))
         if category == _SYNC:
             self._synchronisations[row] = _synchronisation(name, arguments)
@@ -219,7 +219,6 @@ class _Columns:
             category=codes(self._category),
             lane=codes(self._lane),
             correlation=numbers(self._correlation),
-            external=numbers(self._external),
             record=numbers(self._record),
             collectives={int(place[row]): each for row, each in self._collectives.items()},
             synchronisations={

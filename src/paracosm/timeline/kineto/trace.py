@@ -94,7 +94,6 @@ class KinetoTrace:
         category: n indices into `CATEGORIES`.
         lane: n indices into `lanes`.
         correlation: n numbers, which a call of the runtime shares with what it launches; -1.
-        external: n numbers ("External id"), which a call shares with its op; -1.
         record: n numbers ("Record function id"), by which execution traces name the op; -1.
         collectives: by row, what is said of collectives.
         synchronisations: by row of category "sync".
@@ -114,7 +113,6 @@ class KinetoTrace:
     category: Codes
     lane: Codes
     correlation: Ints
-    external: Ints
     record: Ints
     collectives: Mapping[int, Collective]
     synchronisations: Mapping[int, Synchronisation]

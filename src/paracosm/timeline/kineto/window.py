@@ -73,9 +73,7 @@ def window_of(trace: KinetoTrace, numbers: Sequence[int] | None = None) -> Windo
         marked = tuple(known[number] for number in sorted(numbers))
     thread = _main_thread(trace)
     if not marked:
-        rows = np.flatnonzero(trace.duration > 0)
-        end = float(trace.end[rows].max(initial=0.0))
-        return Window(0.0, end, thread, ())
+        return Window(0.0, float(trace.end.max(initial=0.0)), thread, ())
     return Window(marked[0].begin, marked[-1].end, thread, marked)
 
 

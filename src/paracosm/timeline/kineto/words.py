@@ -47,6 +47,7 @@ _COLLECTIVES = {
     "reducescatter": "reduce_scatter",
     "allgather": "all_gather",
     "alltoall": "all_to_all",
+    "alltoallv": "all_to_all",
     "sendrecv": "all_to_all",
     "broadcast": "broadcast",
     "reduce": "reduce",
@@ -56,6 +57,7 @@ _COLLECTIVES = {
     "recv": "receive",
     "barrier": "barrier",
 }
+_VARIANT = re.compile("base|coalesced|into|single$|tensor$")
 _LONGEST_FIRST = sorted(_COLLECTIVES, key=len, reverse=True)
 
 _DTYPES = {
@@ -77,7 +79,7 @@ def collective_of(name: str) -> str:
     """Return the kind of a collective by the name of its kernel or call; "" for any other name."""
     small = re.sub(r"[^a-z]", "", name.lower())
     if not small.startswith(("nccl", "rccl", "msccl")):
-        return _COLLECTIVES.get(small.removesuffix("base").removesuffix("coalesced"), "")
+        return _COLLECTIVES.get(_VARIANT.sub("", small), "")
     return next((_COLLECTIVES[word] for word in _LONGEST_FIRST if word in small), "")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs.importers.onnx.schema import DTYPES, ONNX
-from paracosm.graphs.importers.tensors import shape_of
+from paracosm.graphs.importers.tensors import check_sizes, shape_of
 from paracosm.graphs.importers.wire import Message, decode
 from paracosm.graphs.op import TensorArgument
 
@@ -73,7 +73,7 @@ def read_model(data: bytes, where: str, sizes: Mapping[str, int]) -> Model:
         sizes: those of sizes that the file gives by name; "batch" stands for a first one without.
 
     Raises:
-        InputError: damaged, no model, or without nodes.
+        InputError: damaged, no model, without nodes, or without a size that is given.
     """
     found = decode(data, "ModelProto", ONNX, where)
     graph = found["graph"]
@@ -86,7 +86,9 @@ def read_model(data: bytes, where: str, sizes: Mapping[str, int]) -> Model:
     constants: dict[str, Values] = {}
     free: dict[str, tuple[str, ...]] = {}
     weights = _weights(graph, constants)
-    for info in (*graph["input"], *graph["value_info"], *graph["output"]):
+    declared = (*graph["input"], *graph["value_info"], *graph["output"])
+    check_sizes(sizes, {name: None for info in declared for name in _open_sizes(info)}, where)
+    for info in declared:
         _declare(info, sizes, tensors, dtypes, free)
     tensors.update(weights)
     dtypes.update({name: weight.dtype for name, weight in weights.items()})
@@ -118,6 +120,16 @@ def _weights(graph: Message, constants: dict[str, Values]) -> dict[str, TensorAr
             dtype = DTYPES.get(each["values"]["data_type"], "unknown")
             weights[each["values"]["name"]] = TensorArgument(shape, dtype)
     return weights
+
+
+def _open_sizes(info: Message) -> Iterator[str]:
+    """Yield the names by which sizes of a value can be given."""
+    shape = ((info["type"] or {}).get("tensor_type") or {}).get("shape") or {"dim": ()}
+    for position, dim in enumerate(shape["dim"]):
+        if dim["dim_param"]:
+            yield dim["dim_param"]
+        if position == 0 and (dim["dim_param"] or not dim["dim_value"]):
+            yield "batch"
 
 
 def _declare(

@@ -43,9 +43,9 @@ def read_onnx(
     """
     where = str(path)
     if optimizer is not None and not train:
-        raise InputError("optimizer: no effect without train")
+        raise InputError(f"{where}: --optimizer has no effect without --train")
     if optimizer is not None and optimizer not in OPTIMIZERS:
-        raise unknown("optimizer", optimizer, OPTIMIZERS)
+        raise InputError(f"{where}: {unknown('optimizer', optimizer, OPTIMIZERS)}")
     model = read_model(contents(path), where, sizes or {})
     infer_shapes(model)
     parameters = _parameters(model)

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from paracosm.graphs.importers.pytorch.trace import ObservedCall, ObservedTrace
+from paracosm.timeline.kineto import collective_of
 
 __all__ = ["groups_of", "kind_of", "ranks_of"]
-
-_KINDS = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "alltoallv": "all_to_all",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "send": "send",
-    "recv": "receive",
-    "barrier": "barrier",
-}
 
 _INIT = "## process_group:init ##"
 
@@ -35,8 +20,7 @@ def kind_of(call: ObservedCall) -> str:
     values = call.inputs.values
     texts = [value for value in values if isinstance(value, str)] if not named else [named]
     name = str(texts[0]) if texts else "collective"
-    plain = re.sub(r"(base|coalesced|into_?tensor|_|\s)", "", name.lower())
-    return _KINDS.get(plain, name)
+    return collective_of(name) or name
 
 
 def groups_of(trace: ObservedTrace) -> dict[str, tuple[int, ...]]:

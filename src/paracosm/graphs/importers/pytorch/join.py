@@ -8,15 +8,15 @@ thread are found where as many names as possible are the same in the same order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs.importers.pytorch.trace import ObservedCall
+from paracosm.timeline.kineto import OpSpan
 
-__all__ = ["OpTime", "joined"]
+__all__ = ["joined"]
 
 Codes = npt.NDArray[np.int32]
 
@@ -27,29 +27,9 @@ _ALIKE = 0.8
 """Share of the names that must be the same there."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpTime:
-    """How long an op took, as the profiler saw it.
-
-    Attributes:
-        record: its number; -1 where it has none.
-        thread: that it began on. The ops of a thread stand in the order in which they began.
-        name: "aten::addmm".
-        seconds: of the device on what it launched, itself and through the ops that it called; of
-            the host where it launched nothing.
-        on_device: whether it launched anything.
-    """
-
-    record: int
-    thread: int
-    name: str
-    seconds: float
-    on_device: bool
-
-
 def joined(
-    calls: Mapping[int, ObservedCall], times: Sequence[OpTime], where: str
-) -> dict[int, OpTime]:
+    calls: Mapping[int, ObservedCall], times: Sequence[OpSpan], where: str
+) -> dict[int, OpSpan]:
     """Return the times of calls by their ids, as far as they are met.
 
     Raises:
@@ -73,14 +53,14 @@ def joined(
     return found
 
 
-def _beside(calls: Iterable[ObservedCall], times: Sequence[OpTime]) -> dict[int, OpTime]:
+def _beside(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int, OpSpan]:
     """Return the times of calls that stand in the same order in both traces."""
     codes: dict[str, int] = {}
     threads: dict[object, list[ObservedCall]] = {}
     for call in calls:
         if call.record > 0:
             threads.setdefault(call.attributes.get("tid"), []).append(call)
-    lanes: dict[int, list[OpTime]] = {}
+    lanes: dict[int, list[OpSpan]] = {}
     for time in times:
         lanes.setdefault(time.thread, []).append(time)
 
@@ -88,7 +68,7 @@ def _beside(calls: Iterable[ObservedCall], times: Sequence[OpTime]) -> dict[int,
         return np.array([codes.setdefault(name, len(codes)) for name in names], dtype=np.int32)
 
     seen = {lane: coded(time.name for time in ops) for lane, ops in lanes.items()}
-    found: dict[int, OpTime] = {}
+    found: dict[int, OpSpan] = {}
     for thread in threads.values():
         wanted = coded(call.name for call in thread)
         share, lane, offset = _placed(wanted, seen)

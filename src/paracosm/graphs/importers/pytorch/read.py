@@ -12,12 +12,13 @@ from paracosm.graphs.chakra.tensors import arguments_of, bytes_of
 from paracosm.graphs.contents import contents
 from paracosm.graphs.graph import Graph
 from paracosm.graphs.importers.pytorch.collectives import groups_of, kind_of, ranks_of
-from paracosm.graphs.importers.pytorch.join import OpTime, joined
+from paracosm.graphs.importers.pytorch.join import joined
 from paracosm.graphs.importers.pytorch.storages import book, is_view
 from paracosm.graphs.importers.pytorch.trace import ObservedCall, parse_trace
 from paracosm.graphs.importers.pytorch.units import COLLECTIVE, Unit, steps_of, units_of
 from paracosm.graphs.importers.pytorch.work import flops_of
 from paracosm.graphs.op import Op
+from paracosm.timeline.kineto import OpSpan
 
 __all__ = ["read_execution_trace"]
 
@@ -33,7 +34,7 @@ _HOST = frozenset(
 
 
 def read_execution_trace(
-    path: Path, *, step: int | None = None, times: Sequence[OpTime] = ()
+    path: Path, *, step: int | None = None, times: Sequence[OpSpan] = ()
 ) -> Graph:
     """Read what torch.profiler.ExecutionTraceObserver wrote, of any version of its schema.
 
@@ -75,7 +76,7 @@ def _node(
     waits: tuple[int, ...],
     allocates: tuple[tuple[int, int], ...],
     groups: Mapping[str, tuple[int, ...]],
-    time: OpTime | None,
+    time: OpSpan | None,
     with_device: bool,
 ) -> Node:
     call = unit.call

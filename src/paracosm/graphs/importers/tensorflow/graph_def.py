@@ -22,7 +22,7 @@ from paracosm.graphs.importers.tensorflow.meaning import (
 )
 from paracosm.graphs.importers.tensorflow.nodes import TfNode, needed_by, read_nodes
 from paracosm.graphs.importers.tensorflow.shapes import Known, infer_shapes
-from paracosm.graphs.importers.tensors import bytes_of
+from paracosm.graphs.importers.tensors import bytes_of, check_sizes
 from paracosm.graphs.op import TensorArgument
 from paracosm.graphs.ordering import in_issue_order
 
@@ -50,7 +50,8 @@ def read_graph_def(
         saved_model: whether it is a SavedModel; of that, the first signature is read.
 
     Raises:
-        InputError: damaged, no graph, names twice, inputs that are not there, a cycle.
+        InputError: damaged, no graph, names twice, inputs that are not there, a cycle, a size
+            that is not open.
     """
     where = str(path)
     nodes = read_nodes(contents(path), where, saved_model)
@@ -58,6 +59,7 @@ def read_graph_def(
         nodes = needed_by(nodes, fetch, where)
     nodes, loops = _in_order(nodes, where)
     known = infer_shapes(nodes, sizes or {})
+    check_sizes(sizes or (), ("batch",) if known.first_open else (), where)
     variables = _variables(nodes, known)
     phases = _phases(nodes)
     position = {node.name: row for row, node in enumerate(nodes)}

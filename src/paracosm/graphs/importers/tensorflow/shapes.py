@@ -31,11 +31,13 @@ class Known:
         tensors: shapes and types.
         constants: whole numbers that shapes are made of.
         free: placeholders with unknown sizes.
+        first_open: whether the graph leaves the first size of a value open.
     """
 
     tensors: dict[str, TensorArgument] = field(default_factory=dict)
     constants: dict[str, Whole] = field(default_factory=dict)
     free: list[str] = field(default_factory=list)
+    first_open: bool = False
 
 
 def infer_shapes(nodes: Sequence[TfNode], sizes: Mapping[str, int]) -> Known:
@@ -61,6 +63,7 @@ def infer_shapes(nodes: Sequence[TfNode], sizes: Mapping[str, int]) -> Known:
         given = [shape_proto(each) for each in listed["shape"]] if listed else []
         for position in range(max(len(given), len(inferred))):
             noted = given[position] if position < len(given) else None
+            known.first_open |= bool(noted and noted[0] < 0)
             shape = _filled(noted, sizes)
             if shape is None and position < len(inferred) and inferred[position] is not None:
                 shape = _filled(tuple(int(size) for size in inferred[position]), sizes)
