@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
 import pytest
+from written_page import figures_of, page_of, text_of
 
 from paracosm.cli.show import show_summary
-from paracosm.report import write_images, write_report
+from paracosm.report import write_images
 from paracosm.study.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
@@ -94,21 +94,6 @@ def make_job(path: Path, **changed: Any) -> RunFolder:
         timeline.counter(node, "memory", 0.0, 2**30 * (1 + number))
     run.finish({**SUMMARY, **changed}, timeline)
     return run
-
-
-def page_of(tmp_path: Path, *runs: RunFolder) -> str:
-    write_report([RunFolder.open(run.path) for run in runs], tmp_path / "report.html")
-    html = (tmp_path / "report.html").read_text()
-    return re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
-
-
-def figures_of(html: str) -> dict[str, Any]:
-    found = re.search(r'id="figures-data">(.*?)</script>', html, re.DOTALL)
-    return json.loads(found[1]) if found else {}
-
-
-def text_of(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", html.split("<script")[0]).split())
 
 
 def test_the_page_says_what_the_job_is_and_whether_it_fits(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +9,17 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 from synthetic_relaxation import UNKNOWNS, UPDATE_TIME, make_relaxation
+from written_page import figures_of, page_of, text_of
 
-from paracosm.report import write_images, write_report
+from paracosm.report import write_images
 from paracosm.study.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
 FIGURES = ["residual_time", "residual_sweeps", "updates", "staleness", "utilisation", "timeline"]
 
 
-def page_of(tmp_path: Path, *runs: RunFolder) -> str:
-    """Return the page without Plotly's code."""
-    write_report([RunFolder.open(run.path) for run in runs], tmp_path / "report.html")
-    html = (tmp_path / "report.html").read_text()
-    return re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
-
-
-def figures_of(html: str) -> dict[str, Any]:
-    found = re.search(r'id="figures-data">(.*?)</script>', html, re.DOTALL)
-    return json.loads(found[1]) if found else {}
-
-
 def traces(figure: dict[str, Any], series: str) -> list[dict[str, Any]]:
     return [trace for trace in figure["data"] if trace["meta"]["series"] == series]
-
-
-def text_of(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", html.split("<script")[0]).split())
 
 
 def test_headline_key_numbers_and_remarks(tmp_path: Path) -> None:

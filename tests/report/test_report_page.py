@@ -11,28 +11,12 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 from synthetic import make_run
+from written_page import figures_of, page_of, text_of
 
 from paracosm.errors import InputError
 from paracosm.report import write_report
 from paracosm.report.run import described
 from paracosm.study.run_folder import RunFolder
-
-
-def page_of(tmp_path: Path, *runs: RunFolder) -> str:
-    """Return the page without the third of it that is Plotly's code."""
-    write_report([RunFolder.open(run.path) for run in runs], tmp_path / "report.html")
-    html = (tmp_path / "report.html").read_text()
-    return re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
-
-
-def figures_of(html: str) -> dict[str, dict[str, list[dict[str, object]]]]:
-    found = re.search(r'id="figures-data">(.*?)</script>', html, re.DOTALL)
-    assert found
-    return json.loads(found[1])
-
-
-def text_of(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", html.split("<script")[0]).split())
 
 
 def test_the_headline_and_the_key_numbers_of_one_run(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def import_(
         Path,
         typer.Argument(
             help="model or trace of one rank: ONNX, TensorFlow (GraphDef, SavedModel, RunMetadata, "
-            "timeline), PyTorch execution trace, Chakra, jaxpr; gzipped or not"
+            "timeline), PyTorch (execution trace, profiler), Chakra, jaxpr; gzipped or not"
         ),
     ],
     out: Annotated[Path, typer.Option(help="graph file to write")],

@@ -116,7 +116,7 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
         "machine": _machine(summary.get("measured") or {}),
         "to measure": _to_measure(summary),
         "timings of": _environment(summary),
-        "devices": _devices_known(summary.get("devices")),
+        "devices": "" if "op_latencies" in summary else _devices_known(summary.get("devices")),
         "captured for": _captured(summary),
         "profiled now": _profiled(summary),
         "not timed": _untimed(summary.get("untimed") or ()),

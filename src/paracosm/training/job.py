@@ -164,9 +164,7 @@ class Job:
             return 0.0
         ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
         links = [self._cluster.link(source, target) for source, target in ring]
-        seconds = ring_all_reduce(len(self.workers), sum(self.numerics.sizes), links)
-        # In each step of a ring everybody sends and receives, which half duplex does in turn.
-        return 2 * seconds if any(link.duplex == "half" for link in links) else seconds
+        return ring_all_reduce(len(self.workers), sum(self.numerics.sizes), links)
 
     def updated(
         self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]

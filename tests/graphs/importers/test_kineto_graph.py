@@ -79,6 +79,17 @@ def test_what_is_no_part_of_the_forward_pass_stands_in_none(tmp_path: Path) -> N
     assert phases == ["forward", "backward", "backward", "other"]
 
 
+def test_a_backward_pass_on_the_thread_of_the_loop_is_told_by_its_ops(tmp_path: Path) -> None:
+    """So it runs without a device; and nothing marks the steps."""
+    path = tmp_path / "trace.json"
+    engine = "autograd::engine::evaluate_function: MmBackward0"
+    ops = (("aten::mm", 0), (engine, 15), ("aten::mm", 45), (engine, 60), ("aten::add_", 75))
+    events = [span("cpu_op", name, begin, begin + 10) for name, begin in ops]
+    path.write_text(json.dumps({"traceEvents": events}))
+    phases = [PHASES[code] for code in read_kineto_graph(path).phase]
+    assert phases == ["forward", "backward", "forward", "backward", "other"]
+
+
 def launched(number: int, call: int, begin: int, tid: int = 3) -> list[dict[str, Any]]:
     """Return a call and the kernel of 5 us that it launches."""
     return [

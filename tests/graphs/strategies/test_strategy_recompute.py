@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from four_ops import MB, layers, makespan, replayed, spans, two_layers
+import numpy as np
+import pytest
+from four_ops import MB, bytes_of, layers, makespan, replayed, spans, two_layers
 
 from paracosm.cluster import switch
+from paracosm.graphs import Node, Op, build_graph
 from paracosm.graphs.job import STEPS
+from paracosm.graphs.strategies import Replica
 from paracosm.replay.job_memory import peak_memory_of_ranks
 
 
@@ -38,6 +42,29 @@ def test_only_what_layers_hand_on_is_kept() -> None:
     coarse = layers(6, gradient=0, activation=1 * MB)
     again = peak_memory_of_ranks(replayed(coarse, "recompute", switch(1)))[0]
     assert again == 5 * 1 * MB + 3 * MB  # the last layer hands on nothing
+
+
+@pytest.mark.parametrize("text", ["dp=2, recompute", "fsdp, dp=2", "ps, dp=2, recompute"])
+@pytest.mark.parametrize("bucket", ["1B", "3MB", "1GB"])
+def test_gradients_fill_buckets_in_the_order_in_which_layers_go_back(
+    text: str, bucket: str
+) -> None:
+    """Part of layer 0's backward pass stands before layer 1's in the graph: a shortcut."""
+    op, gradient = Op("layer", bytes_written=MB), ((1 * MB, -1),)
+    nodes = [
+        Node(0, op, "h.0", "forward"),
+        Node(1, op, "h.1", "forward", dependencies=(0,)),
+        Node(2, op, "h.0", "backward", dependencies=(0,), allocates=gradient),
+        Node(3, op, "h.1", "backward", dependencies=(1,), allocates=gradient),
+        Node(4, op, "h.0", "backward", dependencies=(3, 2), allocates=gradient),
+    ]
+    if "fsdp" not in text:
+        text += f", bucket={bucket}, first_bucket={bucket}"
+    cluster = switch(2, servers=1 if "ps" in text else 0)
+    job = replayed(Replica(build_graph(nodes), np.ones(5)), text, cluster).job
+    kind = "send" if "ps" in text else "collective"
+    reduced = {name: size for name, size in bytes_of(job, 0, kind).items() if "gather" not in name}
+    assert sum(reduced.values()) == 3 * MB
 
 
 def test_embedding_and_head_are_not_computed_again() -> None:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from four_ops import MB, SLOW, bytes_of, layers, replayed, spans, two_layers
 
-from paracosm.cluster import Cluster, Link, ring, star, switch
+from paracosm.cluster import Cluster, Link, hierarchical, ring, star, switch
 from paracosm.errors import InputError
 from paracosm.graphs.strategies import Replica
+from paracosm.replay.job_memory import peak_memory_of_ranks
 
 
 def makespan(replica: Replica, text: str, cluster: Cluster) -> float:
@@ -94,6 +95,15 @@ def test_a_slow_link_of_a_pair_is_one_more_station() -> None:
     assert spans(schedule, 0, "to server 0")[0][2] == pytest.approx(3 + 4 / 3.5, abs=1e-8)
 
 
+def test_what_crosses_machines_shares_the_way_out_of_the_server_s_machine() -> None:
+    """Worker 0 is beside the server and has 4 MB/s; the others share 1 MB/s into the machine."""
+    inner = Link(bandwidth=4.0 * MB)
+    cluster = hierarchical(3, 1, inner, SLOW, servers=1)
+    schedule = replayed(layers(1), "ps", cluster)
+    assert [spans(schedule, rank, "to server 0")[0][2] for rank in range(3)] == [4, 11, 11]
+    assert schedule.makespan == 11 + 8
+
+
 def test_half_duplex_ports_push_and_pull_in_turns() -> None:
     """Two layers, one worker: the pull of layer 1 (from 8 on) shares the port with push 0."""
     full = makespan(two_layers(), "ps", star(1, 1, SLOW))
@@ -137,6 +147,24 @@ def test_updates_of_asynchronous_workers_queue_at_the_server() -> None:
 def test_a_server_holds_its_share_of_parameters_and_state() -> None:
     job = replayed(two_layers(), "ps, servers=2", star(1, 2, SLOW)).job
     assert [program.resident / MB for program in job.programs] == [8, 12, 12]
+
+
+@pytest.mark.parametrize(
+    ("text", "megabytes"),
+    [
+        # Parameters 8; activations of the first layer 3, gradients of both 8 until they are pushed.
+        ("ps", 8 + 3 + 8),
+        ("ps, iterations=5", 8 + 3 + 8),
+        ("ps-async, iterations=5", 8 + 3 + 8),
+        # Gradients that add up 8, those of a layer 4, the activations of both 6.
+        ("ps, microbatches=2, iterations=3", 8 + 8 + 4 + 6),
+    ],
+)
+def test_a_worker_holds_no_more_in_later_iterations(text: str, megabytes: int) -> None:
+    schedule = replayed(two_layers(), text, star(2, 1, SLOW))
+    peaks = peak_memory_of_ranks(schedule).tolist()
+    # The server: parameters, states and one sum of a layer's gradients, of however many workers.
+    assert peaks == [megabytes * MB, megabytes * MB, (8 + 16 + 4) * MB]
 
 
 def test_micro_batches_are_added_up_before_the_push() -> None:

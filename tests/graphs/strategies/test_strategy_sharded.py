@@ -30,6 +30,26 @@ def test_zero_2_reduces_every_micro_batch_and_zero_1_the_last() -> None:
     assert (reduced("zero1"), reduced("zero2"), reduced("zero3")) == (8 * MB, 24 * MB, 24 * MB)
 
 
+@pytest.mark.parametrize("ranks", [2, 4, 5])
+@pytest.mark.parametrize(
+    ("text", "volume"),
+    [
+        ("zero=0", 2),
+        ("zero=1", 2),
+        ("zero=2", 2),
+        ("zero=3", 3),
+        ("zero=1, microbatches=3", 2),
+        ("zero=2, microbatches=3", 3 + 1),
+        ("zero=3, microbatches=3", 3 * 3),
+    ],
+)
+def test_bytes_on_the_wire(text: str, volume: int, ranks: int) -> None:
+    """In parameters sent by each rank, times (p - 1) / p: Rajbhandari et al. 2020, section 7."""
+    schedule = replayed(layers(3, update=1.0), f"dp={ranks}, {text}")
+    busy = sum(end - begin for _, begin, end in spans(schedule, 0, "communication"))
+    assert busy == pytest.approx(volume * 12 * (ranks - 1) / ranks, abs=1e-9)  # 1 MB/s
+
+
 def test_fsdp_by_hand() -> None:
     """Gathers of 2 s; with a prefetch of 1 two layers are there at a time.
 

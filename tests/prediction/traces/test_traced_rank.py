@@ -12,7 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.prediction.traces import TracedJob, job_of_traces, parse_what_if, read_job
+from paracosm.prediction.traces import (
+    TracedJob,
+    job_of_traces,
+    parse_what_if,
+    read_job,
+    replay_traces,
+)
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
 from paracosm.prediction.traces.piece import WORK
@@ -110,6 +116,8 @@ def test_an_event_that_was_recorded_between_streams_is_waited_for(tmp_path: Path
 def test_what_takes_no_time_at_the_end_of_a_trace_is_played_too(tmp_path: Path) -> None:
     events = [launch(1, 0, 0), kernel(1, 0, 0), launch(2, 3, 3), kernel(2, 3, 3)]
     assert microseconds(read_job([write(tmp_path, events)])) == pytest.approx(3)
+    with pytest.raises(InputError, match=r"rank0.json: what was traced takes no time at all$"):
+        replay_traces([write(tmp_path, events[:2])])
 
 
 def test_the_loop_waits_for_the_backward_pass(tmp_path: Path) -> None:

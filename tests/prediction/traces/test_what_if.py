@@ -22,6 +22,7 @@ from paracosm.prediction.traces.changed import changed
         ("All  Compute X2", "compute", "", None, 2, 0),
         ("rank 0 host *4", "host", "", 0, 4, 0),
         ("kernel *gemm* x3", "kernel PATTERN", "*gemm*", None, 3, 0),
+        ("kernel * x3", "kernel PATTERN", "*", None, 3, 0),
         ("kernel a x2 b x3", "kernel PATTERN", "a x2 b", None, 3, 0),
         ("collective all_reduce x2", "collective KIND", "all_reduce", None, 2, 0),
         ("data loading x10", "data loading", "", None, 10, 0),
@@ -53,6 +54,7 @@ def test_forms(
         ("link latency +fast", "fast"),
         ("without everything", 'unknown target "everything": choose from compute, copies'),
         ("compute x1", "would change nothing"),
+        ("kernel *gemm*", "which kernel"),
         ("link latency -0us", "would change nothing"),
     ],
 )

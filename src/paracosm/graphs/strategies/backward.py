@@ -55,7 +55,7 @@ def backward_block(
     rows = RowWriter(plan.work, writer, stage.costs.of_tensor, forward.ready, came)
     rows.wait({**came, **before(stage), **forward.result})
     again = recomputed_layers(stage)
-    sections = plan.sections(part.backward, by_layer=bool(again) or plan.gathers)
+    sections = plan.sections(plan.backward_rows(part))
     forward_rows = dict(plan.sections(part.forward))
     gathers = Gathers(stage, rows, [layer for layer, _ in sections])
     follower = follow(rows) if follow else None

@@ -33,10 +33,11 @@ def reduced_buckets(stage: Stage, *, last: bool) -> list[Bucket]:
     if strategy.sharding == "parameters":
         return [
             bucket
-            for _, nodes in plan.sections(part.backward, by_layer=True)
+            for _, nodes in plan.sections(plan.backward_rows(part))
             for bucket in buckets_of(nodes, plan.gradients, float("inf"), float("inf"))
         ]
-    return buckets_of(part.backward, plan.gradients, strategy.first_bucket, strategy.bucket)
+    rows = plan.backward_rows(part)
+    return buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket)
 
 
 class Reductions:

@@ -111,7 +111,7 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
 
 def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
     """Return what every server has of every bucket; as many bytes as any other, or one more."""
-    rows = plan.parts[0].backward
+    rows = plan.backward_rows(plan.parts[0])
     buckets = buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket)
     if not buckets:
         raise InputError(
@@ -133,10 +133,19 @@ def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
 
 
 class _Pushes:
-    """Writes pushes behind the last gradient of every bucket."""
+    """Writes pushes behind the last gradient of every bucket.
 
-    def __init__(self, rows: RowWriter, shares: list[_Share], delay: tuple[float, ...]) -> None:
-        self._rows, self._delay = rows, delay
+    Args:
+        rows: the backward pass.
+        shares: what every server has of every bucket.
+        delay: seconds before the first byte, to every server.
+        lets_go: whether the gradients go when they have been pushed.
+    """
+
+    def __init__(
+        self, rows: RowWriter, shares: list[_Share], delay: tuple[float, ...], *, lets_go: bool
+    ) -> None:
+        self._rows, self._delay, self._lets_go = rows, delay, lets_go
         self._closed_by: dict[int, list[_Share]] = {}
         for share in shares:
             self._closed_by.setdefault(share.bucket.rows[-1], []).append(share)
@@ -149,7 +158,7 @@ class _Pushes:
             for each in share.bucket.rows:
                 merge(there, self._rows.ready[each])
             lane = f"to server {share.server}"
-            self._rows.writer.add(
+            push = self._rows.writer.add(
                 f"push {share.number}",
                 lane,
                 self._delay[share.server],
@@ -159,6 +168,8 @@ class _Pushes:
                 role=lane,
                 size=share.size,
             )
+            if self._lets_go:
+                self.freed |= dict.fromkeys(share.bucket.rows, push)
 
 
 def _worker(
@@ -169,9 +180,11 @@ def _worker(
     stage = Stage(plan, plan.parts[0], Costs(cluster), books)
     pulls = {(_pull_lane(s), last_on(_pull_lane(s))): 0 for s in range(strategy.servers)}
     first, forward = forward_block(stage, pulls), forward_block(stage)
-    stay = strategy.microbatches == 1
-    usual = backward_block(stage, forward, None, stay=stay)
-    last = backward_block(stage, forward, lambda rows: _Pushes(rows, shares, delay), stay=stay)
+    alone = strategy.microbatches == 1  # nothing is added up: gradients are there until pushed
+    usual = backward_block(stage, forward, None, stay=False)
+    last = backward_block(
+        stage, forward, lambda rows: _Pushes(rows, shares, delay, lets_go=alone), stay=False
+    )
     pull = books.writer()
     for share in shares:
         lane = _pull_lane(share.server)
@@ -195,7 +208,7 @@ def _worker(
             program.place(last if final else usual, number, {FORWARD: begun})
         program.place(pulled)
     held = {what: size for what, size in plan.resident.items() if what != "optimizer"}
-    gradients = 0 if stay else int(plan.gradients.sum())
+    gradients = 0 if alone else int(plan.gradients.sum())
     return program.program(round(sum(held.values())) + gradients)
 
 
@@ -235,7 +248,7 @@ def _serve(writer: ProgramWriter, share: _Share, workers: list[int], links: Serv
         for worker in workers
     ]
     update = writer.add(f"update {share.number}", "update", share.update, came, step="optimizer")
-    writer.hold(size * len(workers), update, update)
+    writer.hold(size, update, update)  # gradients are added up as they come
     for worker in workers:
         writer.add(
             f"pull {share.number}",

@@ -76,19 +76,22 @@ class Plan:
             np.maximum.at(until, graph.predecessors(row), layers.layer[row])
         return until
 
-    def sections(
-        self, rows: Sequence[int], *, by_layer: bool = False
-    ) -> list[tuple[int, list[int]]]:
-        """Return these rows as runs of rows of one layer, each with the number of the layer.
-
-        With `by_layer` every layer has one run, the last layer first: an order in which backward
-        passes can run, for none has to wait for a layer before it.
-        """
+    def sections(self, rows: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """Return these rows as runs of rows of one layer, each with the number of the layer."""
         layer = self.layers.layer
-        order = sorted(rows, key=lambda row: -layer[row]) if by_layer else rows
         return [
-            (int(number), list(run)) for number, run in groupby(order, key=lambda row: layer[row])
+            (int(number), list(run)) for number, run in groupby(rows, key=lambda row: layer[row])
         ]
+
+    def backward_rows(self, part: Part) -> list[int]:
+        """Return the rows of a stage's backward pass in the order in which they run.
+
+        Where something is done before every layer, it is layer by layer, the last one first: an
+        order that can run, for no row has to wait for a layer before it.
+        """
+        if not (self.gathers or self.strategy.recompute):
+            return list(part.backward)
+        return sorted(part.backward, key=lambda row: -self.layers.layer[row])
 
 
 def plan_of(replica: Replica, strategy: Strategy) -> Plan:

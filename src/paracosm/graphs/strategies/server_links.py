@@ -6,7 +6,8 @@
 A message flows through the port of its sender and that of its receiver, whose bandwidth the
 messages of one instant share (max-min fair). A port is as fast as the fastest link of its node; a
 link that is slower is one more station on the way. With half duplex a node has one port for both
-directions. Latency and overhead come before the first byte.
+directions. In `hierarchical` clusters every node has ports of their own for what crosses machines.
+Latency and overhead come before the first byte.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from math import isinf
 
 from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.link import Link
+from paracosm.cluster.topology import Hierarchical
 from paracosm.graphs.job import Communicators, write_communicators
 
 __all__ = ["ServerLinks", "server_links"]
@@ -64,6 +66,14 @@ def server_links(cluster: Cluster) -> ServerLinks:
     )
 
 
+def _machines(cluster: Cluster) -> dict[str, int]:
+    """Return the machine of every node, where the cluster has some."""
+    topology = cluster.topology
+    if not isinstance(topology, Hierarchical):
+        return {}
+    return {node.name: topology.group(number) for number, node in enumerate(cluster.nodes)}
+
+
 class _Ports:
     """Gives out the numbers of shared links."""
 
@@ -72,19 +82,18 @@ class _Ports:
         self.names: list[str] = []
         self._numbers: dict[str, int] = {}
         self._node = {name: cluster.node(name).name for name in cluster.workers + cluster.servers}
+        self._machine = _machines(cluster)
         self._fastest: dict[str, float] = {}
         for worker, row in zip(cluster.workers, between, strict=True):
             for server, link in zip(cluster.servers, row, strict=True):
-                for name in {self._node[worker], self._node[server]}:
-                    if self._node[worker] != self._node[server]:
-                        fastest = max(self._fastest.get(name, 0.0), link.bandwidth)
-                        self._fastest[name] = fastest
+                for end in self._ends(worker, server):
+                    self._fastest[end] = max(self._fastest.get(end, 0.0), link.bandwidth)
 
     def route(self, source: str, target: str, link: Link) -> list[int]:
         """Return the links that a message passes; none within a node or without a limit."""
-        here, there = self._node[source], self._node[target]
-        if here == there or isinf(link.bandwidth):
+        if self._node[source] == self._node[target] or isinf(link.bandwidth):
             return []
+        here, there = self._ends(source, target)
         half = link.duplex == "half"
         stations = [
             (f"{here} port" if half else f"{here} up", self._fastest[here]),
@@ -93,6 +102,12 @@ class _Ports:
         if link.bandwidth < min(self._fastest[here], self._fastest[there]):
             stations.append((f"{source} to {target}", link.bandwidth))
         return [self._number(name, speed) for name, speed in stations if not isinf(speed)]
+
+    def _ends(self, source: str, target: str) -> tuple[str, str]:
+        """Return what the ports at both ends belong to: nodes, or their way out of the machine."""
+        here, there = self._node[source], self._node[target]
+        outer = " outer" if self._machine.get(here) != self._machine.get(there) else ""
+        return here + outer, there + outer
 
     def _number(self, name: str, bandwidth: float) -> int:
         if name not in self._numbers:

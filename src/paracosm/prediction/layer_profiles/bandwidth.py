@@ -15,7 +15,8 @@ import numpy as np
 
 from paracosm.cluster import Link
 from paracosm.errors import InputError
-from paracosm.prediction.layer_profiles.entries import Content, read_json
+from paracosm.prediction.json_file import read_json
+from paracosm.prediction.layer_profiles.entries import Content
 
 __all__ = ["Bandwidth", "Network", "read_network"]
 

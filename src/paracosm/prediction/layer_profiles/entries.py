@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError, unknown
 
-__all__ = ["Content", "numbers", "read_json"]
+__all__ = ["Content", "numbers"]
 
 
 @dataclass(frozen=True)
@@ -63,20 +61,3 @@ def numbers(value: Any, count: int, where: str) -> list[float]:
         if not (usable and math.isfinite(each) and each >= 0):
             raise InputError(f"{where}: {each!r} is not a number, 0 or more")
     return [float(each) for each in value]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the mapping that a JSON file holds.
-
-    Raises:
-        InputError: it cannot be read, or holds something else.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: holds no mapping of names to values")
-    return content

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.prediction.layer_profiles.entries import Content, read_json
+from paracosm.prediction.json_file import read_json
+from paracosm.prediction.layer_profiles.entries import Content
 
 __all__ = ["Measured", "Plan", "Stage", "Worker", "read_plan"]
 

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.prediction.layer_profiles.entries import Content, numbers, read_json
+from paracosm.prediction.json_file import read_json
+from paracosm.prediction.layer_profiles.entries import Content, numbers
 
 __all__ = ["LayerTimes", "Profiles", "read_profiles"]
 

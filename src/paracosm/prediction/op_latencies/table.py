@@ -11,13 +11,13 @@ of the whole model's forward pass and of its backward pass with accumulation.
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from paracosm.errors import InputError
+from paracosm.prediction.json_file import read_json
 
 __all__ = ["Row", "Whole", "read_table", "read_whole"]
 
@@ -96,14 +96,7 @@ def read_whole(path: Path) -> Whole:
     Raises:
         InputError: it cannot be read, lacks a name, or has what is no number.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: holds no mapping of names to numbers")
+    content = read_json(path)
     values = {}
     for name in ("num_layer", "fw_latency", "bwall_latency", "e2e_latency"):
         if name not in content:

@@ -48,7 +48,8 @@ def job_of_traces(
     pieces = {rank: pieces_of(trace, windows[rank]) for rank, trace in ranked.items()}
     for rank, trace in ranked.items():
         if not pieces[rank].pieces:
-            raise InputError(f"{trace.path}: nothing ran in the steps that are taken")
+            where = "in the steps that are taken" if numbers else "in it"
+            raise InputError(f"{trace.path}: nothing ran {where}: no op, call or kernel takes time")
     groups = _groups(ranked, pieces, alone)
     origins = {rank: trace.origin for rank, trace in ranked.items()}
     offset, by_clock = shifts(origins, groups), shifts(origins, ())
@@ -114,9 +115,6 @@ def _groups(
     ranked: Mapping[int, KinetoTrace], pieces: Mapping[int, Pieces], alone: bool
 ) -> list[Group]:
     if alone:
-        if not any(piece.call for each in pieces.values() for piece in each.pieces):
-            path = next(iter(ranked.values())).path
-            raise InputError(f"{path}: --alone has no effect: the trace has no collectives")
         return []
     worlds = {trace.world_size for trace in ranked.values() if trace.world_size is not None}
     if len(worlds) > 1:

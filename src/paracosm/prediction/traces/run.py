@@ -7,17 +7,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from paracosm.errors import InputError
 from paracosm.graphs.job import Job
 from paracosm.prediction.traces.bottleneck import bottleneck_of
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.job import read_job
 from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
+from paracosm.prediction.traces.piece import WORK
 from paracosm.prediction.traces.spans_of import timeline_of
 from paracosm.prediction.traces.traced import TracedJob
 from paracosm.prediction.traces.what_if import parse_what_if
 from paracosm.timeline import Timeline
 
 __all__ = ["Replays", "Scenario", "replay_traces", "summarise_replays"]
+
+_COMMUNICATION = WORK.index("communication")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +95,11 @@ def replay_traces(
     """
     asked = [parse_what_if(text) for text in what_ifs]
     traced = read_job(paths, steps, alone)
+    if alone and not any((rank.work == _COMMUNICATION).any() for rank in traced.ranks):
+        raise InputError(f"{paths[0]}: --alone has no effect: the trace has no collectives")
+    measured = outcome_of(traced, traced_times(traced))
+    if not measured.iteration_time:
+        raise InputError(f"{paths[0]}: what was traced takes no time at all")
     # All jobs are made before one is played: what cannot be applied is refused at once.
     sets = [("unchanged", []), *((each.text, [each]) for each in asked)]
     if len(asked) > 1:
@@ -99,7 +108,7 @@ def replay_traces(
     unchanged, *scenarios = (_played(traced, job, text) for text, job in jobs)
     return Replays(
         traced=traced,
-        measured=outcome_of(traced, traced_times(traced)),
+        measured=measured,
         unchanged=unchanged,
         scenarios=tuple(scenarios[: len(asked)]),
         together=scenarios[-1] if len(asked) > 1 else None,

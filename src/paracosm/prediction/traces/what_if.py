@@ -30,7 +30,7 @@ TARGETS = (
     *("collective KIND", "kernel PATTERN", "link latency"),
 )
 _RANK = re.compile(r"rank\s+(\S+)\s+(.*)$", re.IGNORECASE)
-_FASTER = re.compile(r"(.*?)\s+[x*]\s*(\S+)$", re.IGNORECASE)
+_FASTER = re.compile(r"(.*?)\s+[x*]\s*([^x*\s]\S*)$", re.IGNORECASE)
 _LATER = re.compile(r"link\s+latency\s*([+-])\s*(.+)$", re.IGNORECASE)
 _COMMUNICATION = ("link bandwidth", "collective KIND", "link latency")
 _EXAMPLES = '"link bandwidth x2", "rank 3 compute x1.5", "without data loading"'

@@ -95,10 +95,18 @@ def _main_thread(trace: KinetoTrace) -> int:
 
 
 def backward_threads(trace: KinetoTrace) -> set[int]:
-    """Return the threads on which autograd runs backward passes, where they are not the loop's."""
+    """Return the threads on which autograd runs backward passes, where they are not the loop's.
+
+    The loop's thread is that of the steps; without any, one whose first op is no backward pass's.
+    """
     engine = [code for code, name in enumerate(trace.names) if is_backward(name)]
-    lanes = trace.lane[np.isin(trace.name, engine)]
+    lanes = set(np.unique(trace.lane[np.isin(trace.name, engine)]).tolist())
     forward = {
         int(trace.lane[row]) for row in trace.of("annotation") if _STEP.match(trace.text(row))
     }
-    return set(np.unique(lanes).tolist()) - forward
+    if not forward:
+        ops = trace.of("op")
+        threads, first = np.unique(trace.lane[ops], return_index=True)
+        begins = zip(threads.tolist(), trace.name[ops[first]].tolist(), strict=True)
+        forward = {lane for lane, name in begins if name not in engine}
+    return lanes - forward
