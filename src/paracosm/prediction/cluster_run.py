@@ -82,6 +82,6 @@ def run_on_cluster(
     summary["replica"]["measured"] = None if measured is None else measured.duration
     summary |= found.facts(config, alone.coverage)
     if found.split < tensor:
-        summary["durations"]["splitting layers"] = f"estimated: each into {tensor} equal parts"
+        summary["durations"]["splitting layers"] = f"estimated: each into {tensor} parts"
     last = predictions[-1].schedule
     return summary, job_timeline(last, shown_ranks(last, config.timeline_ranks))
