@@ -100,6 +100,14 @@ class Graph:
         """Bytes that every node writes."""
         return np.array([op.bytes_written for op in self.ops], dtype=np.int64)[self.op]
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the duration of all is known that a device computes or copies."""
+        own = (self.resource == RESOURCES.index("compute")) | (
+            self.resource == RESOURCES.index("memory")
+        )
+        return bool(own.any() and not np.isnan(self.duration[own]).any())
+
     def predecessors(self, row: int) -> Ints:
         """Return the rows that must end before `row` begins."""
         return self.dependencies[self.offsets[row] : self.offsets[row + 1]]

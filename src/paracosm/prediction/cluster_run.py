@@ -7,7 +7,12 @@ from typing import Any
 from paracosm.graphs.strategies import Replica
 from paracosm.prediction.cluster_summary import summarise_jobs
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.device_speeds import device_of, device_speeds, with_devices
+from paracosm.prediction.device_speeds import (
+    device_of,
+    device_speeds,
+    unknown_devices,
+    with_devices,
+)
 from paracosm.prediction.job_prediction import ideal_throughput, predict_job
 from paracosm.prediction.job_timeline import job_timeline
 from paracosm.prediction.predict import predict
@@ -51,15 +56,18 @@ def run_on_cluster(
         baselines=found.found.baselines,
         free_communication=True,
     )
-    speeds = device_speeds(
-        largest,
-        found.graph,
-        found.environment,
-        float(alone.duration.sum()),
-        config.db,
-        cache=config.cache,
-        seed=seed,
-    )
+    if found.environment is None:
+        speeds = unknown_devices(largest)
+    else:
+        speeds = device_speeds(
+            largest,
+            found.graph,
+            found.environment,
+            float(alone.duration.sum()),
+            config.db,
+            cache=config.cache,
+            seed=seed,
+        )
     replica = Replica(found.graph, alone.duration, found.asynchronous, found.launch)
     time = alone.iteration_time
     relative = tuple(end / time if time > 0 else 1.0 for end in alone.interval)

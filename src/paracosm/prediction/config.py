@@ -200,10 +200,19 @@ class PredictConfig(BaseModel):
                 self.resolve_cluster(workers, strategy)
         if self.db.is_dir():
             raise InputError(f"{self.db}: a folder, not a profile database: --db names its file")
-        if not self.db.is_file():
+        if not self.db.is_file() and not self.is_timed:
             raise InputError(
                 f"{self.db}: no such database: paracosm profile ops writes one, --db names it"
             )
+
+    @cached_property
+    def is_timed(self) -> bool:
+        """Whether a graph has the durations of all that a device does, and no database is there."""
+        if self.graph is None or "db" in self.model_fields_set or self.db.exists():
+            return False
+        from paracosm.graphs import load_graph
+
+        return load_graph(self.graph).is_timed
 
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
         """Return what the capture of the model on `device` is asked for.

@@ -14,7 +14,7 @@ from paracosm.prediction.lookup import find_durations
 from paracosm.prediction.predict import predict
 from paracosm.profiling.environment import Environment
 
-__all__ = ["DeviceSpeeds", "device_of", "device_speeds", "with_devices"]
+__all__ = ["DeviceSpeeds", "device_of", "device_speeds", "unknown_devices", "with_devices"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,14 @@ def device_speeds(
         if origin:
             found.origin[name] = origin
     return found
+
+
+def unknown_devices(cluster: Cluster) -> DeviceSpeeds:
+    """Return speeds of 1 for the devices that a worker's node names: there are no timings."""
+    named = [cluster.node(worker).device for worker in cluster.workers]
+    names = dict.fromkeys(name for name in named if name is not None)
+    told = "no timings: taken to be as fast as the graph's"
+    return DeviceSpeeds(dict.fromkeys(names, 1.0), dict.fromkeys(names, told))
 
 
 def with_devices(cluster: Cluster, speeds: DeviceSpeeds) -> Cluster:

@@ -9,6 +9,7 @@ from typing import Any
 from paracosm.errors import InputError, MissingExtraError, require
 from paracosm.graphs import Graph, fingerprint, load_graph
 from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.durations import from_estimates
 from paracosm.prediction.environment import choose_environment
 from paracosm.prediction.lookup import Found, find_durations
 from paracosm.profiling.environment import Environment
@@ -30,7 +31,7 @@ class TimedReplica:
     Attributes:
         graph: what one replica runs.
         captured_for: type of device that it was captured for.
-        environment: whose timings they are.
+        environment: whose timings they are; None where they are the graph's own.
         here: this machine's environment; None where another is meant and nobody can say.
         found: durations of its ops, and what is known besides.
         asynchronous: whether the host runs ahead of the device (a GPU).
@@ -41,7 +42,7 @@ class TimedReplica:
 
     graph: Graph
     captured_for: str
-    environment: Environment
+    environment: Environment | None
     here: Environment | None
     found: Found
     asynchronous: bool
@@ -52,15 +53,15 @@ class TimedReplica:
     @property
     def differences(self) -> str:
         """How the environment of the timings differs from this machine's."""
-        return _differences(self.here, self.environment)
+        return "" if self.environment is None else _differences(self.here, self.environment)
 
     def facts(self, config: PredictConfig, coverage: Mapping[str, float]) -> dict[str, Any]:
         """Return what a summary says of where the durations come from."""
         return {
             "model": str(config.graph) if config.model is None else config.model,
-            "environment": str(self.environment),
+            "environment": "" if self.environment is None else str(self.environment),
             "differences": self.differences,
-            "device": self.environment.device,
+            "device": self.captured_for if self.environment is None else self.environment.device,
             "captured_for": self.captured_for,
             "cache": config.cache,
             "profiled": self.found.profiled,
@@ -95,6 +96,8 @@ def find_replica(
         MissingExtraError: PyTorch is needed and not installed.
     """
     say = announce or (lambda sentence: None)
+    if config.is_timed:
+        return _recorded(config)
     hardware = config.hardware if config.hardware is not None else device
     here = _here(config, hardware)
     try:
@@ -123,11 +126,25 @@ def find_replica(
 
 def measured_iteration(config: PredictConfig, replica: TimedReplica) -> IterationTiming | None:
     """Return the newest measurement of this very iteration in this environment."""
+    if replica.environment is None:
+        return None
     from paracosm.profiling.database import ProfileDatabase
 
     with ProfileDatabase.open(config.db, readonly=True) as database:
         known = database.iterations(fingerprint(replica.graph), replica.environment)
     return max(known, key=lambda timing: timing.measured_at, default=None)
+
+
+def _recorded(config: PredictConfig) -> TimedReplica:
+    """Return the replica of a graph that has all durations, where no database is at hand."""
+    graph = load_graph(config.graph or "")
+    device = str(graph.provenance.get("device", "cpu"))
+    asynchronous = device != "cpu"
+    found = Found(from_estimates([None] * len(graph.ops)), 0, {}, None, 0.0, 0.0, {})
+    launch, whence = _launch(config, found, asynchronous)
+    return TimedReplica(
+        graph, device, None, None, found, asynchronous, launch, whence, _split(graph)
+    )
 
 
 def _here(config: PredictConfig, hardware: str | None) -> Environment | None:
