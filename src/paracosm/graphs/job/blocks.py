@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.errors import unknown
-from paracosm.graphs.job.program import KINDS, STEPS, Program
-from paracosm.graphs.job.writer import Codebook
+from paracosm.graphs.job.columns import Codebook, ColumnWriter
+from paracosm.graphs.job.program import Program
 
 __all__ = ["HERE", "Block", "BlockWriter", "Place", "ProgramOfBlocks", "last_on"]
 
@@ -78,18 +77,16 @@ class BlockWriter:
 
     def __init__(self, names: Codebook, lanes: Codebook, roles: Codebook) -> None:
         self.names, self.lanes, self.roles = names, lanes, roles
-        self._rows: list[tuple[int, int, int, int, float, int, int]] = []
+        self._columns = ColumnWriter(names, lanes, roles)
         self._offsets = [0]
         self._after: list[tuple[int, int]] = []
         self._anchors = Codebook([HERE])
-        self._allocated: dict[int, int] = {}
-        self._released: dict[int, int] = {}
         self._marks: dict[str, int] = {}
         self.last: dict[str, int] = {}
         """The last row on each lane."""
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._columns)
 
     def add(
         self,
@@ -106,25 +103,9 @@ class BlockWriter:
         """Take down one task and return its row; the arguments are those of `Program`.
 
         Raises:
-            InputError: a kind or step that is unknown.
+            InputError: a kind or step that is unknown, a role that is missing or has no effect.
         """
-        if kind not in KINDS:
-            raise unknown("kind of task", kind, KINDS)
-        if step not in STEPS:
-            raise unknown("step", step, STEPS)
-        row = len(self._rows)
-        code = self.roles.code(role) if role is not None else -1
-        self._rows.append(
-            (
-                self.names.code(name),
-                STEPS.index(step),
-                KINDS.index(kind),
-                self.lanes.code(lane),
-                duration,
-                code,
-                size,
-            )
-        )
+        row = self._columns.add(name, lane, duration, step=step, kind=kind, role=role, size=size)
         self._after.extend((self._anchors.code(anchor), at) for anchor, at in after)
         self._offsets.append(len(self._after))
         self.last[lane] = row
@@ -132,11 +113,11 @@ class BlockWriter:
 
     def hold(self, size: int, row: int) -> None:
         """Hold `size` bytes from the begin of a row on."""
-        self._allocated[row] = self._allocated.get(row, 0) + size
+        self._columns.hold(size, row)
 
     def release(self, size: int, row: int) -> None:
         """Let go of `size` bytes at the end of a row."""
-        self._released[row] = self._released.get(row, 0) + size
+        self._columns.release(size, row)
 
     def mark(self, name: str, row: int) -> None:
         """Let later blocks have a row as an anchor."""
@@ -144,24 +125,9 @@ class BlockWriter:
 
     def block(self) -> Block:
         """Return what has been taken down."""
-        n = len(self._rows)
-        columns = list(zip(*self._rows, strict=True)) or [()] * 7
-        name, step, kind, lane, duration, role, size = columns
-        allocated, released = np.zeros((2, n), dtype=np.int64)
-        for column, held in ((allocated, self._allocated), (released, self._released)):
-            for row, bytes_held in held.items():
-                column[row] = bytes_held
         after = np.array(self._after, dtype=np.int64).reshape(-1, 2)
         return Block(
-            name=np.array(name, dtype=np.int32),
-            step=np.array(step, dtype=np.int32),
-            kind=np.array(kind, dtype=np.int32),
-            lane=np.array(lane, dtype=np.int32),
-            duration=np.array(duration, dtype=np.float64),
-            role=np.array(role, dtype=np.int32),
-            size=np.array(size, dtype=np.int64),
-            allocated=allocated,
-            released=released,
+            **self._columns.arrays(),
             offsets=np.array(self._offsets, dtype=np.int64),
             anchor=after[:, 0].astype(np.int32),
             after=after[:, 1],

@@ -9,26 +9,11 @@ from typing import Any
 import numpy as np
 
 from paracosm.errors import InputError, unknown
+from paracosm.graphs.job.columns import Codebook, ColumnWriter
 from paracosm.graphs.job.job import POLICIES, Communicators, Job
-from paracosm.graphs.job.program import KINDS, STEPS, Program
+from paracosm.graphs.job.program import Program
 
-__all__ = ["Codebook", "ProgramWriter", "write_communicators", "write_job"]
-
-
-class Codebook:
-    """Numbers for texts, given out as they are met. All programs of a job share one of each."""
-
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._codes: dict[str, int] = {text: code for code, text in enumerate(texts)}
-
-    def code(self, text: str) -> int:
-        """Return the number of a text."""
-        return self._codes.setdefault(text, len(self._codes))
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """All texts, in the order of their numbers."""
-        return tuple(self._codes)
+__all__ = ["ProgramWriter", "write_communicators", "write_job"]
 
 
 class ProgramWriter:
@@ -40,14 +25,13 @@ class ProgramWriter:
 
     def __init__(self, names: Codebook, lanes: Codebook, roles: Codebook) -> None:
         self.names, self.lanes, self.roles = names, lanes, roles
-        self._rows: list[tuple[int, int, int, int, float, int, int, int, int]] = []
+        self._columns = ColumnWriter(names, lanes, roles)
+        self._placed: list[tuple[int, int]] = []  # priority, micro-batch
         self._offsets = [0]
         self._dependencies: list[int] = []
-        self._allocated: dict[int, int] = {}
-        self._released: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._columns)
 
     def add(
         self,
@@ -76,64 +60,31 @@ class ProgramWriter:
             InputError: a kind or step that is unknown, a dependency on a row that is not there, a
                 role that is missing or has no effect.
         """
-        row = len(self._rows)
+        row = len(self._columns)
         before = sorted(set(after))
         if before and not 0 <= before[0] <= before[-1] < row:
             raise InputError(f"task {name}: depends on row {before[-1]}, and is row {row} itself")
-        if kind not in KINDS:
-            raise unknown("kind of task", kind, KINDS)
-        if step not in STEPS:
-            raise unknown("step", step, STEPS)
-        if (role is None) != (kind == "task"):
-            raise InputError(
-                f"task {name}: a {kind} {'needs a' if role is None else 'has no'} role"
-            )
-        self._rows.append(
-            (
-                self.names.code(name),
-                STEPS.index(step),
-                KINDS.index(kind),
-                -1 if lane is None else self.lanes.code(lane),
-                duration,
-                -1 if role is None else self.roles.code(role),
-                size,
-                priority,
-                microbatch,
-            )
-        )
+        self._columns.add(name, lane, duration, step=step, kind=kind, role=role, size=size)
+        self._placed.append((priority, microbatch))
         self._dependencies.extend(before)
         self._offsets.append(len(self._dependencies))
         return row
 
     def hold(self, size: int, first: int, last: int | None) -> None:
         """Hold `size` bytes from the begin of row `first` to the end of row `last`, or for good."""
-        self._allocated[first] = self._allocated.get(first, 0) + size
+        self._columns.hold(size, first)
         if last is not None:
-            self._released[last] = self._released.get(last, 0) + size
+            self._columns.release(size, last)
 
     def program(self, resident: int = 0) -> Program:
         """Return what has been taken down; `resident` bytes are held throughout."""
-        n = len(self._rows)
-        columns = list(zip(*self._rows, strict=True)) or [()] * 9
-        name, step, kind, lane, duration, role, size, priority, microbatch = columns
-        allocated, released = np.zeros((2, n), dtype=np.int64)
-        for column, held in ((allocated, self._allocated), (released, self._released)):
-            for row, size_held in held.items():
-                column[row] = size_held
+        placed = np.array(self._placed, dtype=np.int32).reshape(-1, 2)
         return Program(
-            name=np.array(name, dtype=np.int32),
-            step=np.array(step, dtype=np.int32),
-            kind=np.array(kind, dtype=np.int32),
-            lane=np.array(lane, dtype=np.int32),
-            duration=np.array(duration, dtype=np.float64),
+            **self._columns.arrays(),
             offsets=np.array(self._offsets, dtype=np.int64),
             dependencies=np.array(self._dependencies, dtype=np.int64),
-            role=np.array(role, dtype=np.int32),
-            size=np.array(size, dtype=np.int64),
-            priority=np.array(priority, dtype=np.int32),
-            microbatch=np.array(microbatch, dtype=np.int32),
-            allocated=allocated,
-            released=released,
+            priority=placed[:, 0].copy(),
+            microbatch=placed[:, 1].copy(),
             resident=resident,
         )
 
