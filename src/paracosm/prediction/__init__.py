@@ -3,7 +3,7 @@
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.durations import SOURCES, OpDurations, constant
 from paracosm.prediction.environment import choose_environment
-from paracosm.prediction.job_prediction import JobPrediction, predict_job
+from paracosm.prediction.jobs.prediction import JobPrediction, predict_job
 from paracosm.prediction.lookup import find_durations
 from paracosm.prediction.predict import predict
 from paracosm.prediction.prediction import Contribution, Prediction

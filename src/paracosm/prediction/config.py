@@ -12,9 +12,9 @@ from paracosm.cluster import Cluster, cluster_from_mapping, cluster_from_shortha
 from paracosm.cluster.subset import first_workers
 from paracosm.errors import InputError
 from paracosm.graphs.capture.options import DTYPES, OPTIMIZERS, parse_shape
-from paracosm.prediction.shown_ranks import parse_ranks
-from paracosm.prediction.stragglers import parse_stragglers, slowed
-from paracosm.prediction.workers_range import parse_workers
+from paracosm.prediction.jobs.shown_ranks import parse_ranks
+from paracosm.prediction.jobs.stragglers import parse_stragglers, slowed
+from paracosm.prediction.jobs.workers_range import parse_workers
 from paracosm.units import parse_bandwidth, parse_duration
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class PredictConfig(BaseModel):
         Raises:
             InputError: the strategy cannot be read, or does not fit a number of workers.
         """
-        from paracosm.prediction.strategies_by_workers import strategies_by_workers
+        from paracosm.prediction.jobs.strategies_by_workers import strategies_by_workers
 
         workers, held = self.workers, None
         if self.cluster is not None:

@@ -51,7 +51,7 @@ def run_prediction(
 
         return PredictionRun(summarise_folder(config.op_latencies), None)
     if config.is_on_cluster:
-        from paracosm.prediction.cluster_run import run_on_cluster
+        from paracosm.prediction.jobs.run import run_on_cluster
 
         return PredictionRun(*run_on_cluster(config, seed, progress, announce))
     replica = find_replica(config, seed, progress, announce)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from paracosm.graphs.job import KINDS
-from paracosm.prediction.departures import departures, senders
+from paracosm.prediction.jobs.departures import departures, senders
 from paracosm.replay import JobSchedule
 from paracosm.replay.job_memory import memory_over_time
 from paracosm.timeline import Timeline

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paracosm.prediction.cluster_bottleneck import job_bottleneck, misfits
-from paracosm.prediction.job_prediction import AlikeRanks, JobPrediction
+from paracosm.prediction.jobs.bottleneck import job_bottleneck, misfits
+from paracosm.prediction.jobs.prediction import AlikeRanks, JobPrediction
 from paracosm.prediction.prediction import Prediction
 from paracosm.prediction.summary import summarise
 

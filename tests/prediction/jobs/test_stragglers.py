@@ -6,7 +6,7 @@ import pytest
 
 from paracosm.cluster import switch
 from paracosm.errors import InputError
-from paracosm.prediction.stragglers import parse_stragglers, slowed
+from paracosm.prediction.jobs.stragglers import parse_stragglers, slowed
 
 
 def test_speeds_are_multiplied() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs.job import KINDS
-from paracosm.prediction.departures import departures
+from paracosm.prediction.jobs.departures import departures
 from paracosm.replay import JobSchedule
 
 __all__ = ["PARTS", "rank_breakdown"]

@@ -12,8 +12,8 @@ from paracosm.cluster import Cluster, switch
 from paracosm.cluster.link import Link
 from paracosm.graphs.job import Job
 from paracosm.graphs.strategies import Replica, Strategy, build_job
-from paracosm.prediction.rank_breakdown import PARTS, rank_breakdown
-from paracosm.prediction.strategies_by_workers import one_replica
+from paracosm.prediction.jobs.rank_breakdown import PARTS, rank_breakdown
+from paracosm.prediction.jobs.strategies_by_workers import one_replica
 from paracosm.replay import JobSchedule, replay_job
 from paracosm.replay.job_memory import memory_over_time
 

@@ -11,10 +11,10 @@ from paracosm.cluster import Link, star, switch
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
 from paracosm.graphs.strategies import Replica, parse_strategy
-from paracosm.prediction.cluster_bottleneck import job_bottleneck
-from paracosm.prediction.job_prediction import ideal_throughput, predict_job
-from paracosm.prediction.rank_breakdown import rank_breakdown
-from paracosm.prediction.strategies_by_workers import strategies_by_workers
+from paracosm.prediction.jobs.bottleneck import job_bottleneck
+from paracosm.prediction.jobs.prediction import ideal_throughput, predict_job
+from paracosm.prediction.jobs.rank_breakdown import rank_breakdown
+from paracosm.prediction.jobs.strategies_by_workers import strategies_by_workers
 
 MS = 1e-3
 FREE = Link()

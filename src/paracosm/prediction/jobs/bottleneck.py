@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paracosm.prediction.job_prediction import AlikeRanks, JobPrediction
+from paracosm.prediction.jobs.prediction import AlikeRanks, JobPrediction
 from paracosm.units import format_duration, format_size
 
 __all__ = ["job_bottleneck", "misfits"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.graphs.job import Codebook, ProgramWriter, write_communicators, write_job
-from paracosm.prediction.rank_breakdown import PARTS, rank_breakdown
+from paracosm.prediction.jobs.rank_breakdown import PARTS, rank_breakdown
 from paracosm.replay import JobSchedule, replay_job
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from paracosm.graphs.strategies import Replica
-from paracosm.prediction.cluster_summary import summarise_jobs
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.device_speeds import (
+from paracosm.prediction.jobs.device_speeds import (
     device_of,
     device_speeds,
     unknown_devices,
     with_devices,
 )
-from paracosm.prediction.job_prediction import ideal_throughput, predict_job
-from paracosm.prediction.job_timeline import job_timeline
+from paracosm.prediction.jobs.prediction import ideal_throughput, predict_job
+from paracosm.prediction.jobs.shown_ranks import shown_ranks
+from paracosm.prediction.jobs.summary import summarise_jobs
+from paracosm.prediction.jobs.timeline import job_timeline
 from paracosm.prediction.predict import predict
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
-from paracosm.prediction.shown_ranks import shown_ranks
 from paracosm.timeline import Timeline
 
 __all__ = ["run_on_cluster"]
