@@ -14,6 +14,9 @@ from paracosm.cli import main
 from paracosm.errors import InputError
 from paracosm.graphs import Graph, Node, build_graph
 from paracosm.graphs.capture import CaptureOptions
+from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.jobs.prediction import JobPrediction, predict_job
+from paracosm.prediction.run import run_prediction
 from paracosm.study import RunFolder
 
 Capture = pytest.CaptureFixture[str]
@@ -172,6 +175,41 @@ def test_a_run_folder_gives_a_report_and_a_trace_of_chosen_ranks(
     assert RunFolder.open(again).summary == RunFolder.open(out).summary
 
 
+def test_an_interrupted_sweep_keeps_what_it_has(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def interrupted(replica: Any, cluster: Any, *rest: Any, **more: Any) -> JobPrediction:
+        if len(cluster.workers) > most:
+            raise KeyboardInterrupt
+        return predict_job(replica, cluster, *rest, **more)
+
+    monkeypatch.setattr("paracosm.prediction.jobs.run.predict_job", interrupted)
+    flags = [*asked, "--workers", "1,2..16", "--bandwidth", "1Gbit/s", "--timeline-ranks", "9"]
+    out, most = tmp_path / "run", 4
+    assert main([*flags, "--out", str(out)]) == 1
+    assert "interrupted before its end. This is what it had" in capsys.readouterr().out
+    summary = RunFolder.open(out).summary
+    assert summary is not None
+    assert summary["status"] == "interrupted"
+    assert [row["workers"] for row in summary["scaling"]] == [1, 2, 4]
+    assert (out / "report.html").exists()
+    most = 0
+    assert main(flags) == 1
+    assert capsys.readouterr().err == "paracosm: interrupted\n"
+
+
+def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
+    database, graph = asked[4], asked[2]
+    config = PredictConfig.model_validate(
+        {"graph": graph, "db": database, "hardware": "Old Chip"}
+        | {"workers": "1,2..8", "bandwidth": "inf"}
+    )
+    done: list[int] = []
+    run_prediction(config, 0, lambda number, virtual_time: done.append(number))
+    assert done == [1, 2, 3, 4]
+    assert config.steps == len(done)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -186,6 +224,12 @@ def test_a_run_folder_gives_a_report_and_a_trace_of_chosen_ranks(
         (["--jitter", "0.1"], "jitter: no effect here, leave out: one device"),
         (["--workers", "2", "--bandwidth", "fast"], 'bandwidth: cannot read "fast"'),
         (["--workers", "2", "--bandwidth", "0"], "bandwidth: input should be greater than 0"),
+        (["--workers", "2", "--bandwidth", "25"], "bandwidth: 25 of what? write a bandwidth with"),
+        (["--workers", "2", "--bandwidth", "inf", "--latency", "1e-3"], "latency: 1e-3 of what?"),
+        (["--workers", "2", "--bandwidth", "inf", "--strategy", " "], "strategy: empty: write ddp"),
+        (["--workers", "99999999999999999999"], "workers: a job has 1,000,000 at most, not 99,999"),
+        (["--strategy", "dp=1000001"], "workers: a job has 1,000,000 at most"),
+        (["--strategy", "ps", "--workers", "2", "--servers", "1000001"], "servers: a job has 1,0"),
         (["--cluster", "nowhere.yaml"], 'no cluster file at "nowhere.yaml"'),
         (["--workers", "2", "--bandwidth", "inf", "--servers", "2"], "servers: no effect here"),
         (
@@ -199,6 +243,10 @@ def test_a_run_folder_gives_a_report_and_a_trace_of_chosen_ranks(
         (
             ["--workers", "2", "--bandwidth", "inf", "--timeline-ranks", "0,2"],
             "timeline_ranks: no rank 2",
+        ),
+        (
+            ["--workers", "2", "--bandwidth", "inf", "--timeline-ranks", "0..99999999999"],
+            "timeline_ranks: no rank 99999999999: they are 0 to 1",
         ),
         (["--workers", "2", "--bandwidth", "inf", "--jitter", "-1"], "jitter: input should be"),
     ],

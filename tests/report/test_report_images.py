@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 from synthetic import make_run
 
 from paracosm.errors import InputError
 from paracosm.report import write_images
+from paracosm.report.chart import Axis, Chart, Curve
+from paracosm.report.images import draw
 
 NAMES = ["loss_updates", "loss_time", "accuracy_time", "staleness", "utilisation", "timeline"]
 
@@ -45,6 +49,18 @@ def test_several_runs_overlay_and_each_has_its_timeline(tmp_path: Path) -> None:
         "timeline_2",
         "timeline_3",
     ]
+
+
+@pytest.mark.parametrize(("most", "written"), [(1000.0, "1,000"), (1e9, "10^{")])
+def test_logarithmic_axes_have_plain_numbers_where_those_are_short(
+    most: float, written: str
+) -> None:
+    line = Curve(np.array([1.0, most]), np.array([1.0, 2.0]), 0, "time")
+    chart = Chart("a", "A", Axis("workers", log=True), Axis("time"), (line,))
+    figure = Figure()
+    draw(chart, ["run"], figure)
+    ticks = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert any(written in tick for tick in ticks), ticks
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:

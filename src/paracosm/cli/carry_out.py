@@ -84,7 +84,7 @@ def _one(point: Point, out: Path | None, force: bool, json: bool, quiet: bool, l
         if not (quiet or json):
             typer.echo(sentence)
 
-    with progress_bar(kind.total(point.config), hidden, kind.unit) as progress:
+    with progress_bar(kind.total(point.config), hidden, kind.unit(point.config)) as progress:
         summary = run_point(point, out, force, progress, log, announce)
     if out is not None:
         _write_report([RunFolder.open(out)], out / "report.html")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,10 +14,10 @@ from paracosm.cluster import Cluster, cluster_from_mapping, cluster_from_shortha
 from paracosm.cluster.subset import first_workers
 from paracosm.errors import InputError
 from paracosm.graphs.capture.options import DTYPES, OPTIMIZERS, parse_shape
-from paracosm.prediction.jobs.shown_ranks import parse_ranks
+from paracosm.prediction.jobs.shown_ranks import check_ranks, parse_ranks
 from paracosm.prediction.jobs.stragglers import parse_stragglers, slowed
 from paracosm.prediction.jobs.workers_range import parse_workers
-from paracosm.units import parse_bandwidth, parse_duration
+from paracosm.units import parse_bandwidth, parse_duration, parse_number
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
@@ -23,8 +25,32 @@ if TYPE_CHECKING:
 
 __all__ = ["PredictConfig"]
 
-Duration = Annotated[float, BeforeValidator(parse_duration)]
-Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth)]
+MOST_NODES = 1_000_000
+"""Workers of one job, and servers: so many workers take a minute and 2 GB."""
+
+
+def _with_unit(parse: Callable[[Any], float], what: str, example: str) -> Callable[[Any], float]:
+    """Return `parse` without plain numbers in texts: nobody means 25 bytes/s by --bandwidth 25."""
+
+    def read(value: Any) -> float:
+        found = parse(value)
+        if isinstance(value, str) and found and math.isfinite(found) and _is_plain(value):
+            raise InputError(f"{value} of what? write a {what} with its unit, such as {example}")
+        return found
+
+    return read
+
+
+def _is_plain(text: str) -> bool:
+    try:
+        parse_number(text)
+    except InputError:
+        return False
+    return True
+
+
+Duration = Annotated[float, BeforeValidator(_with_unit(parse_duration, "duration", "20us"))]
+Bandwidth = Annotated[float, BeforeValidator(_with_unit(parse_bandwidth, "bandwidth", "25Gbit/s"))]
 
 
 def _sizes(value: Any) -> Any:
@@ -131,6 +157,11 @@ class PredictConfig(BaseModel):
         """Whether a job on a cluster is meant, not one device."""
         return any(getattr(self, name) is not None for name in ("cluster", "workers", "strategy"))
 
+    @property
+    def steps(self) -> int | None:
+        """How many numbers of workers a sweep has; None where there is one only."""
+        return len(self.workers) if self.workers is not None and len(self.workers) > 1 else None
+
     @model_validator(mode="after")
     def _consistent(self) -> PredictConfig:
         given = [name for name in ("model", "graph", "op_latencies") if getattr(self, name)]
@@ -148,6 +179,13 @@ class PredictConfig(BaseModel):
         if self.exact and self.new_ops in ("estimate", "refuse"):
             raise ValueError(f"exact profiles what is missing, new_ops {self.new_ops} does not")
         return self
+
+    @field_validator("strategy")
+    @classmethod
+    def _some_strategy(cls, text: str | None) -> str | None:
+        if text is not None and not text.strip():
+            raise InputError('empty: write ddp, or "dp=8, tp=2", or leave it out')
+        return text
 
     @field_validator("straggler")
     @classmethod
@@ -198,6 +236,8 @@ class PredictConfig(BaseModel):
         if self.is_on_cluster:
             for workers, strategy in self.jobs:
                 self.resolve_cluster(workers, strategy)
+            if self.timeline_ranks is not None:
+                check_ranks(self.timeline_ranks, workers + strategy.servers)
         if self.db.is_dir():
             raise InputError(f"{self.db}: a folder, not a profile database: --db names its file")
         if not self.db.is_file() and not self.is_timed:
@@ -250,10 +290,13 @@ class PredictConfig(BaseModel):
         """Return the cluster that a job of so many workers is imagined on.
 
         Raises:
-            InputError: the cluster cannot be read or has fewer workers; nobody says how fast its
-                links are; servers that the strategy has no use for, or lacks; a straggler that is
-                no worker.
+            InputError: more than `MOST_NODES`; the cluster cannot be read or has fewer workers;
+                nobody says how fast its links are; servers that the strategy has no use for, or
+                lacks; a straggler that is no worker.
         """
+        for what, number in (("workers", workers), ("servers", strategy.servers)):
+            if number > MOST_NODES:
+                raise InputError(f"{what}: a job has {MOST_NODES:,} at most, not {number:,}")
         if self.cluster is not None:
             cluster = first_workers(self._given_cluster, workers)
         else:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["write_images"]
 
 FORMATS = ("png", "svg")
+PLAIN = (0.001, 1e6)  # between them a logarithmic axis has 1,000 in place of a power of ten
 SYMBOLS = {"dot": "o", "cross": "x", "triangle": "^", "diamond": "D"}
 LINE_STYLES = {"solid": "-", "dash": "--", "dot": ":"}
 STYLE: dict[RcKeyType, Any] = {
@@ -130,8 +131,8 @@ def _draw_mark(mark: Mark, label: str | None, axes: Axes) -> None:
                 np.where(np.isfinite(mark.y), mark.y, np.nan),
                 color=color,
                 linestyle=LINE_STYLES[DASHES[mark.run // len(COLORS) % len(DASHES)]],
-                linewidth=0.6 if mark.faint else 1.5,
-                alpha=0.3 if mark.faint else 1,
+                linewidth=1 if mark.faint else 1.5,
+                alpha=0.5 if mark.faint else 1,
                 marker="o" if len(mark.x) == 1 else None,
                 label=label,
             )
@@ -165,6 +166,9 @@ def _set_axis(axis: Axis, axes: Axes, which: str) -> None:
     limits = axis.limits
     if axis.log:
         axes.set(**{f"{which}scale": "log"})
+        low, high = side.get_view_interval()
+        if low > PLAIN[0] and high < PLAIN[1]:
+            side.set_major_formatter(lambda value, _: f"{value:,g}")
     if axis.percent:
         side.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
     if axis.names:

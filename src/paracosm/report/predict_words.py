@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 ROWS = 10  # of a table of ops or places
 MOST = 0.5  # of the time, estimated, is worth a word
-ENDINGS: Mapping[str, Ending] = {}
+ENDINGS: Mapping[str, Ending] = {
+    "interrupted": lambda summary: (
+        "The run was interrupted before its end. This is what it had predicted, up to "
+        f"{summary['workers']:,} workers."
+    ),
+}
 
 
 def _interval(summary: Mapping[str, Any]) -> str | None:

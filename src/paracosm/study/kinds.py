@@ -47,7 +47,7 @@ class Kind:
     """One kind of run.
 
     Attributes:
-        unit: what a progress bar counts.
+        unit: returns what a progress bar counts.
         success: the status of a run that went as it should.
         ends: the statuses of runs that came to an end of their own, and need not be run again.
         model: returns the pydantic model of its arguments.
@@ -56,7 +56,7 @@ class Kind:
         run: carries out (arguments, seed, metrics, progress, announce, log).
     """
 
-    unit: str
+    unit: Callable[[Any], str]
     success: str
     ends: frozenset[str]
     model: Callable[[], type[BaseModel]]
@@ -150,7 +150,7 @@ def _predict(
 
 KINDS: Mapping[str, Kind] = {
     "train": Kind(
-        unit="updates",
+        unit=lambda config: "updates",
         success="done",
         ends=frozenset({"done", "diverged"}),
         model=_train_model,
@@ -159,7 +159,7 @@ KINDS: Mapping[str, Kind] = {
         run=_train,
     ),
     "relax": Kind(
-        unit="relaxations",
+        unit=lambda config: "relaxations",
         success="converged",
         ends=frozenset({"converged", "stopped", "diverged"}),
         model=_relax_model,
@@ -168,12 +168,12 @@ KINDS: Mapping[str, Kind] = {
         run=_relax,
     ),
     "predict": Kind(
-        unit="new ops",
+        unit=lambda config: "predictions" if config.steps else "new ops",
         success="done",
         ends=frozenset({"done"}),
         model=_predict_model,
         check=_check_predict,
-        total=lambda config: None,
+        total=lambda config: config.steps,
         run=_predict,
     ),
 }

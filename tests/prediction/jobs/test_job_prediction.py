@@ -149,6 +149,14 @@ def test_asynchronous_workers_are_counted_by_the_iteration() -> None:
     assert usual.iterations > 1
 
 
+def test_servers_that_differ_by_a_byte_are_alike() -> None:
+    # 40,000 bytes of gradients between three servers: one has a byte more.
+    strategy = parse_strategy("ps, dp=2, servers=3, first_bucket=1TB")
+    job = predict_job(replica([1] * 40), star(2, 3, Link(bandwidth=1e9)), strategy)
+    assert [(each.label, len(each.ranks)) for each in job.alike] == [("worker0", 2), ("server0", 3)]
+    assert job.alike[1].peak_memory == 2 * 13334  # parameters and a sum of gradients
+
+
 def test_the_busiest_server_is_named() -> None:
     ((_, strategy),) = strategies_by_workers("ps", (8,))
     slow = Link(bandwidth=1e6, latency=1e-6)

@@ -57,7 +57,7 @@ def test_one_rank_of_each_class_is_shown_and_at_most_so_many() -> None:
     alike = replay_job(data_parallel(1, 1, (1.0,) * 8))
     assert shown_ranks(alike, None) == (0,)
     assert shown_ranks(alike, "all") == tuple(range(8))
-    assert shown_ranks(alike, "7,1..3") == (7, 1, 2, 3)
+    assert shown_ranks(alike, "7,1..3,2") == (7, 1, 2, 3)
     assert len(job_timeline(alike, (7,)).spans) == 2
     different = replay_job(data_parallel(1, 1, tuple(1 + rank / 10 for rank in range(40))))
     shown = shown_ranks(different, None)
@@ -75,3 +75,5 @@ def test_a_rank_that_is_not_there() -> None:
     schedule = replay_job(data_parallel(1, 1, (1.0, 1.0)))
     with pytest.raises(InputError, match="no rank 2: they are 0 to 1"):
         shown_ranks(schedule, "0,2")
+    with pytest.raises(InputError, match="no rank 99999999999: they are 0 to 1"):
+        shown_ranks(schedule, "1..99999999999")

@@ -62,9 +62,9 @@ def _time(job: JobPrediction, ops: Mapping[str, float]) -> str:
         return f"Pipeline bubble: workers are idle {share:.0%} of the iteration; {_bubble(job)}."
     sentence = _SENTENCES[worst].format(share=share, whom=_whom(job))
     servers = [each for each in job.alike if not each.is_worker]
-    if worst == "exposed_communication" and servers:
-        busiest = max(servers, key=lambda each: each.parts[worst])
-        at_it = busiest.parts[worst] / whole
+    if worst in ("exposed_communication", "waiting") and servers:
+        busiest = max(servers, key=lambda each: each.parts["exposed_communication"])
+        at_it = busiest.parts["exposed_communication"] / whole
         return (
             f"{sentence} {busiest.label} does nothing but send and receive for {at_it:.0%} of it."
         )

@@ -16,6 +16,7 @@ from paracosm.prediction.jobs.rank_breakdown import PARTS, rank_breakdown
 from paracosm.prediction.jobs.strategies_by_workers import one_replica
 from paracosm.replay import JobSchedule, replay_job
 from paracosm.replay.job_memory import memory_over_time
+from paracosm.units import format_size
 
 __all__ = ["AlikeRanks", "JobPrediction", "ideal_throughput", "predict_job"]
 
@@ -24,13 +25,13 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class AlikeRanks:
-    """Ranks that spend their time alike.
+    """Ranks that spend their time alike, and hold as much, but for what a table does not show.
 
     Attributes:
         ranks: their numbers, ascending.
         label: the name of the first.
         parts: seconds of an iteration by `PARTS`; they add up to the iteration.
-        peak_memory: the most bytes that each holds at a time; None where nobody knows.
+        peak_memory: the most bytes that any of them holds at a time; None where nobody knows.
         is_worker: or a parameter server.
     """
 
@@ -166,24 +167,32 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
 def _alike(
     schedule: JobSchedule, workers: int, pipelined: bool, iterations: int
 ) -> tuple[AlikeRanks, ...]:
-    """Return the classes of ranks, those of equal numbers as one, in the order of their ranks."""
+    """Return the classes of ranks, those of about equal numbers as one, in the order of ranks.
+
+    Equal to a ten-thousandth of the iteration, and to four digits of the memory: servers that
+    divide bytes between them hold one more or less.
+    """
     members: dict[tuple[object, ...], list[int]] = {}
-    found: dict[tuple[object, ...], tuple[dict[str, float], int | None]] = {}
+    found: dict[tuple[object, ...], dict[str, float]] = {}
+    peaks: dict[tuple[object, ...], list[int | None]] = {}
     knows_memory = _knows_memory(schedule.job)
     for number, first in enumerate(schedule.representative.tolist()):
         ranks = np.flatnonzero(schedule.class_of == number).tolist()
         parts = rank_breakdown(schedule, first, pipelined=pipelined)
         peak = int(memory_over_time(schedule, first)[1].max()) if knows_memory else None
-        key = (first < workers, peak, *parts.values())
-        found[key] = ({part: time / iterations for part, time in parts.items()}, peak)
+        held = None if peak is None else format_size(peak)
+        about = (f"{time / (schedule.makespan or 1.0):.4f}" for time in parts.values())
+        key = (first < workers, held, *about)
+        found.setdefault(key, {part: time / iterations for part, time in parts.items()})
+        peaks.setdefault(key, []).append(peak)
         members.setdefault(key, []).extend(ranks)
     ordered = sorted(members, key=lambda key: min(members[key]))
     return tuple(
         AlikeRanks(
             ranks=tuple(sorted(members[key])),
             label=schedule.job.labels[min(members[key])],
-            parts=found[key][0],
-            peak_memory=found[key][1],
+            parts=found[key],
+            peak_memory=max((peak for peak in peaks[key] if peak is not None), default=None),
             is_worker=bool(key[0]),
         )
         for key in ordered

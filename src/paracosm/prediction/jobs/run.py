@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from paracosm.graphs.strategies import Replica
+from paracosm.graphs.strategies import Replica, Strategy
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.jobs.device_speeds import (
     device_of,
@@ -12,7 +13,7 @@ from paracosm.prediction.jobs.device_speeds import (
     unknown_devices,
     with_devices,
 )
-from paracosm.prediction.jobs.prediction import ideal_throughput, predict_job
+from paracosm.prediction.jobs.prediction import JobPrediction, ideal_throughput, predict_job
 from paracosm.prediction.jobs.shown_ranks import shown_ranks
 from paracosm.prediction.jobs.summary import summarise_jobs
 from paracosm.prediction.jobs.timeline import job_timeline
@@ -32,12 +33,15 @@ def run_on_cluster(
     """Predict what a configuration asks for, and return summary and timeline.
 
     The graph is captured, and its durations are found, once for all numbers of workers. The
-    timeline is that of the last number.
+    timeline is that of the last number. An interrupt (Ctrl-C) after the first number ends the run
+    with what it has.
 
     Args:
         config: with a cluster, a strategy, or numbers of workers.
         seed: of what is profiled and fitted, and of jitter.
-        progress, announce: as of `run_prediction`.
+        progress: called with how many numbers of workers are done, where there are several; else
+            as of `run_prediction`.
+        announce: as of `run_prediction`.
 
     Raises:
         InputError: for what cannot be used, has no timing, or does not fit together.
@@ -46,7 +50,12 @@ def run_on_cluster(
     jobs = config.jobs
     largest = config.resolve_cluster(*jobs[-1])
     tensor = jobs[-1][1].tensor
-    found = find_replica(config, seed, progress, announce, tensor=tensor, device=device_of(largest))
+    done = progress if config.steps else None
+    found = find_replica(
+        *(config, seed, None if done else progress, announce),
+        tensor=tensor,
+        device=device_of(largest),
+    )
     alone = predict(
         found.graph,
         found.found.durations,
@@ -72,8 +81,9 @@ def run_on_cluster(
     time = alone.iteration_time
     relative = tuple(end / time if time > 0 else 1.0 for end in alone.interval)
     ideal = ideal_throughput(replica, jobs[-1][1])
-    predictions = [
-        predict_job(
+
+    def predicted(workers: int, strategy: Strategy) -> JobPrediction:
+        return predict_job(
             replica,
             with_devices(config.resolve_cluster(workers, strategy), speeds),
             strategy,
@@ -82,14 +92,42 @@ def run_on_cluster(
             seed=seed,
             ideal=ideal,
         )
-        for workers, strategy in jobs
-    ]
-    summary = summarise_jobs(predictions, alone, found.split)
+
+    predictions = _until_interrupted(jobs, predicted, done)
+    complete = len(predictions) == len(jobs)
+    summary: dict[str, Any] = {"status": "done" if complete else "interrupted"}
+    summary |= summarise_jobs(predictions, alone, found.split)
     summary |= {"batch": alone.examples, "devices": speeds.origin}
     measured = measured_iteration(config, found)
     summary["replica"]["measured"] = None if measured is None else measured.duration
     summary |= found.facts(config, alone.coverage)
     if found.split < tensor:
-        summary["durations"]["splitting layers"] = f"estimated: each into {tensor} parts"
+        summary["durations"]["splitting layers"] = (
+            f"estimated: each into {tensor} parts, but not embedding, head, loss"
+        )
     last = predictions[-1].schedule
-    return summary, job_timeline(last, shown_ranks(last, config.timeline_ranks))
+    # The ranks that were wanted are those of the largest number.
+    shown = shown_ranks(last, config.timeline_ranks if complete else None)
+    return summary, job_timeline(last, shown)
+
+
+def _until_interrupted(
+    jobs: list[tuple[int, Strategy]],
+    predicted: Callable[[int, Strategy], JobPrediction],
+    progress: Progress | None,
+) -> list[JobPrediction]:
+    """Return the predictions of the jobs, or of those that were done when Ctrl-C came.
+
+    Raises:
+        KeyboardInterrupt: it came before the first was done.
+    """
+    found: list[JobPrediction] = []
+    try:
+        for workers, strategy in jobs:
+            found.append(predicted(workers, strategy))
+            if progress is not None:
+                progress(len(found), None)
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    return found

@@ -30,7 +30,6 @@ def summarise_jobs(
     breakdown = {part: of_graph["breakdown"][part] for part in ("phase", "op", "place")}
     rows = [_row(job, alone) for job in jobs]
     return {
-        "status": "done",
         "workers": last.workers,
         "strategy": str(last.strategy),
         "servers": len(last.cluster.servers) if last.strategy.servers else 0,
