@@ -163,6 +163,18 @@ def test_the_busiest_server_is_named() -> None:
     job = predict_job(replica([1, 1]), star(8, 1, slow), strategy)
     said = job_bottleneck(job, OPS)
     assert "server0 does nothing but send and receive for" in said
+    assert said.startswith("Communication: ")
+
+
+def test_a_server_that_is_busy_with_updates_is_named() -> None:
+    ((_, strategy),) = strategies_by_workers("ps", (8,))
+    fast = Link(bandwidth=1e9)
+    job = predict_job(replica([1, 1], optimizer=96), star(8, 1, fast), strategy)
+    # Two passes of 2 ms, a message of 2,000 bytes there and back, and 96 ms of an update.
+    assert job_bottleneck(job, OPS) == (
+        "Waiting: workers wait 96% of the iteration for the servers. server0 does updates for 96% "
+        "of it."
+    )
 
 
 @pytest.mark.parametrize("launch", [0.0, 0.3])

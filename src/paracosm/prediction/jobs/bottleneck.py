@@ -61,14 +61,8 @@ def _time(job: JobPrediction, ops: Mapping[str, float]) -> str:
     if worst == "bubble":
         return f"Pipeline bubble: workers are idle {share:.0%} of the iteration; {_bubble(job)}."
     sentence = _SENTENCES[worst].format(share=share, whom=_whom(job))
-    servers = [each for each in job.alike if not each.is_worker]
-    if worst in ("exposed_communication", "waiting") and servers:
-        busiest = max(servers, key=lambda each: each.parts["exposed_communication"])
-        at_it = busiest.parts["exposed_communication"] / whole
-        return (
-            f"{sentence} {busiest.label} does nothing but send and receive for {at_it:.0%} of it."
-        )
-    return sentence
+    by_servers = worst in ("exposed_communication", "waiting") and job.strategy.servers
+    return f"{sentence} {_servers(job)}" if by_servers else sentence
 
 
 def _slowest(job: JobPrediction) -> AlikeRanks:
@@ -92,6 +86,18 @@ def _bubble(job: JobPrediction) -> str:
         f"it has {strategy.pipeline} stages and {strategy.microbatches} micro-batches, more of "
         "which make that smaller"
     )
+
+
+def _servers(job: JobPrediction) -> str:
+    """Return what the busiest server does: it exchanges messages, or it updates parameters."""
+    servers = [each for each in job.alike if not each.is_worker]
+    does = {"exposed_communication": "nothing but send and receive", "compute": "updates"}
+    busiest, part = max(
+        ((each, part) for each in servers for part in does),
+        key=lambda pair: pair[0].parts[pair[1]],
+    )
+    share = busiest.parts[part] / job.iteration_time
+    return f"{busiest.label} does {does[part]} for {share:.0%} of it."
 
 
 def _whom(job: JobPrediction) -> str:
