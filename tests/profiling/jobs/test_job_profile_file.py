@@ -1,0 +1,136 @@
+"""Job profiles on disk, in both forms."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_job_profile import small_job_profile
+
+from paracosm.errors import InputError
+from paracosm.profiling.jobs import is_job_profile, load_job_profile, save_job_profile
+
+PACKED: dict[str, Any] = {
+    "columns": {
+        "name": ["pull", "forward", "push", "update"],
+        "type": [0, 1, 0, 2],
+        "res": [0, 1, 2, 3],
+        "ps": [0, 0, 0, 0],
+        "size": [8, 0, 8, 0],
+        "deps": [[], [0], [1], [2]],
+    },
+    "types": ["RecvTensor", "MatMul", "Apply"],
+    "resources": ["downlink", "worker", "uplink", "ps"],
+    "step_start_us": [0, 1000],
+    "step_wall_us": [900, 950],
+    "start_us": [[100, 200, 400, 700], [100, 200, -1, 700]],
+    "dur_us": [[100, 200, 300, 100], [100, 200, -1, 150]],
+}
+
+
+def packed(path: Path, **changes: Any) -> Path:
+    path.write_bytes(gzip.compress(json.dumps(PACKED | changes).encode()))
+    return path
+
+
+def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
+    profile = small_job_profile(dropped={"no end": 3})
+    save_job_profile(profile, tmp_path / "job.profile")
+    again = load_job_profile(tmp_path / "job.profile")
+    for name in ("names", "kinds", "batch", "bandwidth", "dropped", "provenance"):
+        assert getattr(again, name) == getattr(profile, name)
+    for name in ("resource", "server", "size", "first_dependency", "dependencies"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(profile, name))
+    for name in ("begin", "end", "step_begin", "step_end"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(profile, name))
+
+
+def test_the_file_is_a_table_that_others_read(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    save_job_profile(small_job_profile(), tmp_path / "job.profile")
+    rows = parquet.read_table(tmp_path / "job.profile").to_pylist()
+    assert len(rows) == 10
+    assert rows[8] == {
+        "step": 1,
+        "op": 3,
+        "resource": "uplink",
+        "server": 0,
+        "begin": 4.2,
+        "end": 5.2,
+        "bytes": 1000,
+    }
+
+
+def test_the_packed_form(tmp_path: Path) -> None:
+    profile = load_job_profile(packed(tmp_path / "profile.json.gz"))
+    assert profile.kinds == ("RecvTensor", "MatMul", "RecvTensor", "Apply")
+    assert profile.resource.tolist() == [0, 1, 2, 3]
+    assert profile.waits_for(2).tolist() == [1]
+    assert profile.end[0].tolist() == pytest.approx([2e-4, 4e-4, 7e-4, 8e-4])
+    # A transfer without times is known by its bytes: the step stays.
+    assert np.isnan(profile.begin[1]).tolist() == [False, False, True, False]
+    assert profile.step_end.tolist() == pytest.approx([9e-4, 1.95e-3])
+    assert profile.batch is None
+
+
+def test_what_is_a_profile_is_seen_by_content(tmp_path: Path) -> None:
+    save_job_profile(small_job_profile(), tmp_path / "any.name")
+    packed(tmp_path / "packed")
+    (tmp_path / "study.yaml").write_text("predict:\n  profile: job.profile\n")
+    assert is_job_profile(tmp_path / "any.name")
+    assert is_job_profile(tmp_path / "packed")
+    assert not is_job_profile(tmp_path / "study.yaml")
+    assert not is_job_profile(tmp_path / "nothing")
+
+
+def test_a_computation_without_times_drops_its_step(tmp_path: Path) -> None:
+    start = [[100, 200, 400, 700], [100, -1, 400, 700]]
+    length = [[100, 200, 300, 100], [100, -1, 300, 150]]
+    profile = load_job_profile(packed(tmp_path / "p", start_us=start, dur_us=length))
+    assert profile.steps == 1
+    assert profile.dropped == {"no begin": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"types": None}, '"types" is missing, or no list'),
+        ({"columns": {**PACKED["columns"], "deps": [[]]}}, "columns.deps has 1 values for 4 ops"),
+        ({"resources": ["downlink", "worker", "uplnk", "ps"]}, 'did you mean "uplink"'),
+        ({"start_us": [[100, 200, 400, 700], [1]]}, r"start_us\[1\] has 1 values for 4 ops"),
+        ({"dur_us": [[100, 200, 300, 100]]}, "dur_us has 1 steps, step_start_us 2"),
+        ({"types": ["RecvTensor"]}, "columns: list index out of range"),
+    ],
+)
+def test_damaged_packed_files(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load_job_profile(packed(tmp_path / "profile.json.gz", **changes))
+
+
+def test_files_that_are_cut_off(tmp_path: Path) -> None:
+    whole = packed(tmp_path / "profile.json.gz").read_bytes()
+    (tmp_path / "profile.json.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="cut off or damaged"):
+        load_job_profile(tmp_path / "profile.json.gz")
+    save_job_profile(small_job_profile(), tmp_path / "job.profile")
+    whole = (tmp_path / "job.profile").read_bytes()
+    (tmp_path / "job.profile").write_bytes(whole[:-40])
+    with pytest.raises(InputError, match="no job profile, or a damaged one"):
+        load_job_profile(tmp_path / "job.profile")
+    with pytest.raises(InputError, match="no such file"):
+        load_job_profile(tmp_path / "nothing")
+
+
+def test_other_parquet_files_are_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"step": [1]}), tmp_path / "other.parquet")
+    assert not is_job_profile(tmp_path / "other.parquet")
+    with pytest.raises(InputError, match="a Parquet file, but no job profile"):
+        load_job_profile(tmp_path / "other.parquet")
