@@ -1,0 +1,1 @@
+"""Throughput of jobs with parameter servers, from the profile of one worker."""

@@ -1,0 +1,286 @@
+"""The compiled loop: Algorithm 3.1 of Li et al. (2020), event by event.
+
+An event is a step that begins, a chunk that ends, or a transfer whose delay is over. Who was let in
+by it is put in the schedulers of its lanes first; then every lane that is idle takes the best of
+those that wait. Events of one instant come in the order of workers, then of lanes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from paracosm.prediction.parameter_servers.compiled.flows import (
+    begin_flow,
+    change_background,
+    end_flow,
+    next_flow,
+)
+from paracosm.prediction.parameter_servers.compiled.heap import place_event, pop_event
+from paracosm.prediction.parameter_servers.compiled.plan import (
+    BACKGROUND,
+    CHUNKS,
+    DELAYS,
+    EVENTS,
+    ITERATION,
+    NOBODY,
+    READY_STEPS,
+    SHIFT,
+)
+from paracosm.replay.events_compiled import compiled_whole, inlined
+
+__all__ = ["FULL", "OVER", "PAUSED", "play_steps"]
+
+OVER, FULL, PAUSED = range(3)
+"""Why the loop came back: nothing is left to do until then, there is no room for another chunk, as
+many events as were asked for are done."""
+
+
+@compiled_whole
+def play_steps(plan: Any, until: Any, events: Any) -> Any:
+    """Play at most so many events, none later than `until`; return why the loop came back."""
+    counts = plan.counts
+    for _ in range(events):
+        if counts[CHUNKS] == plan.chunks.size and plan.chunks.size > 0:
+            return FULL
+        time, item, found = next_flow(plan)
+        if counts[EVENTS] > 0:
+            top = plan.heap[0]
+            if top.key < time or (top.key == time and top.item < item):
+                time, item, found = top.key, top.item, np.int64(NOBODY)
+        if time == np.inf:
+            return OVER
+        change = counts[BACKGROUND]
+        if change < plan.background_times.size and plan.background_times[change] <= time:
+            if plan.background_times[change] > until:
+                return OVER
+            change_background(plan, change, plan.background_times[change])
+            counts[BACKGROUND] += 1
+            continue
+        if time > until:
+            return OVER
+        plan.clock[0] = time
+        worker = item >> SHIFT
+        code = (item & ((1 << SHIFT) - 1)) - 1
+        if found >= 0:
+            end_flow(plan, found, time)
+            _end_chunk(plan, worker, code, time)
+        else:
+            op = plan.heap[0].op
+            pop_event(plan.heap, 0, counts[EVENTS])
+            counts[EVENTS] -= 1
+            if code < 0:
+                _begin_step(plan, worker, time)
+            elif code < plan.lanes:
+                _end_chunk(plan, worker, code, time)
+            elif op < 0:
+                _put(plan, worker, ~op)
+            else:
+                _end_op(plan, worker, op, time)
+        for lane in range(plan.lanes):
+            state = plan.lane_states[worker * plan.lanes + lane]
+            if state.op == NOBODY and state.head != NOBODY:
+                _start(plan, worker, lane, time)
+    return PAUSED
+
+
+@inlined
+def _begin_step(plan: Any, worker: Any, now: Any) -> None:
+    """Begin the worker's next step: everything that waits for nothing is put in its scheduler."""
+    stage = plan.stages[worker]
+    ops = plan.lane.size
+    stage.drawn = plan.drawn[worker, stage.step]
+    stage.left = ops
+    stage.iteration = plan.counts[ITERATION]
+    plan.step_begin[worker, stage.step] = now
+    for op in range(ops):
+        task = plan.tasks[worker * ops + op]
+        task.missing = plan.waits[op]
+        task.turn = 0
+        task.remaining = plan.size[op]
+    for index in range(plan.roots.shape[1]):
+        op = np.int64(plan.roots[stage.drawn, index])
+        if plan.release[stage.drawn, index] > 0.0:
+            _push_later(plan, now + plan.release[stage.drawn, index], worker, ~op)
+        else:
+            _put(plan, worker, op)
+
+
+@inlined
+def _put(plan: Any, worker: Any, op: Any) -> None:
+    """Put an op in its scheduler: at the end, or by its priority."""
+    lane = plan.lane[op]
+    state = plan.lane_states[worker * plan.lanes + lane]
+    base = worker * plan.lane.size
+    task = plan.tasks[base + op]
+    is_transfer = lane < plan.servers or plan.servers < lane <= 2 * plan.servers
+    if state.head == NOBODY:
+        task.next = NOBODY
+        state.head = op
+        state.tail = op
+    elif not (plan.ordered and is_transfer and _is_before(plan, base, op, state.tail)):
+        task.next = NOBODY
+        plan.tasks[base + state.tail].next = op
+        state.tail = op
+    elif _is_before(plan, base, op, state.head):
+        task.next = state.head
+        state.head = op
+    else:
+        before = state.head
+        while not _is_before(plan, base, op, np.int64(plan.tasks[base + before].next)):
+            before = np.int64(plan.tasks[base + before].next)
+        task.next = plan.tasks[base + before].next
+        plan.tasks[base + before].next = op
+
+
+@inlined
+def _is_before(plan: Any, base: Any, op: Any, other: Any) -> Any:
+    """Return whether an op that arrives now goes before another: earlier turn, lower priority."""
+    turn, others = plan.tasks[base + op].turn, plan.tasks[base + other].turn
+    return turn < others or (turn == others and plan.priority[op] < plan.priority[other])
+
+
+@inlined
+def _start(plan: Any, worker: Any, lane: Any, now: Any) -> None:
+    """Let an idle lane take the first op that waits for it."""
+    servers = plan.servers
+    state = plan.lane_states[worker * plan.lanes + lane]
+    op = state.head
+    task = plan.tasks[worker * plan.lane.size + op]
+    state.head = task.next
+    state.op = op
+    state.begin = now
+    state.turn = task.turn
+    task.turn += 1
+    if lane < servers or servers < lane <= 2 * servers:
+        amount = task.remaining
+        if state.turn == 0:
+            amount = min(amount, plan.window)
+        task.remaining -= amount
+        direction = np.int64(lane > servers)
+        server = lane - direction * (servers + 1)
+        begin_flow(plan, direction, server, worker, lane, amount, now)
+    elif lane == servers:
+        seconds = plan.seconds[plan.stages[worker].drawn, op] / plan.speed[worker]
+        _push(plan, now + seconds, worker, lane, op)
+    elif plan.cores > 0 and plan.core_states[lane - 2 * servers - 1].free == 0:
+        _wait_for_core(plan, worker, lane)
+    else:
+        if plan.cores > 0:
+            plan.core_states[lane - 2 * servers - 1].free -= 1
+        _push(plan, now + plan.seconds[plan.stages[worker].drawn, op], worker, lane, op)
+
+
+@inlined
+def _push(plan: Any, time: Any, worker: Any, code: Any, op: Any) -> None:
+    """Let something happen to a worker later: on a lane, or beyond all lanes."""
+    item = (worker << SHIFT) | (code + 1)
+    place_event(plan.heap, 0, plan.counts[EVENTS], time, item, op)
+    plan.counts[EVENTS] += 1
+
+
+@inlined
+def _push_later(plan: Any, time: Any, worker: Any, op: Any) -> None:
+    """Let an op end later without keeping a lane busy, or be handed on (~op)."""
+    code = plan.lanes + plan.counts[DELAYS]
+    plan.counts[DELAYS] += 1
+    _push(plan, time, worker, code, op)
+
+
+@inlined
+def _wait_for_core(plan: Any, worker: Any, lane: Any) -> None:
+    """Let a worker's update stand in line for a core of the server."""
+    cores = plan.core_states[lane - 2 * plan.servers - 1]
+    plan.lane_states[worker * plan.lanes + lane].next = NOBODY
+    if cores.head == NOBODY:
+        cores.head = worker
+    else:
+        plan.lane_states[cores.tail * plan.lanes + lane].next = worker
+    cores.tail = worker
+
+
+@inlined
+def _end_chunk(plan: Any, worker: Any, lane: Any, now: Any) -> None:
+    """End the chunk that runs on a lane: its op ends, or the rest of it waits for another turn."""
+    servers = plan.servers
+    state = plan.lane_states[worker * plan.lanes + lane]
+    stage = plan.stages[worker]
+    op = state.op
+    state.op = NOBODY
+    if plan.chunks.size > 0:
+        chunk = plan.chunks[plan.counts[CHUNKS]]
+        chunk.worker, chunk.step, chunk.op = worker, stage.step, op
+        chunk.turn, chunk.begin, chunk.end = state.turn, state.begin, now
+        plan.counts[CHUNKS] += 1
+    if lane < servers or servers < lane <= 2 * servers:
+        if plan.tasks[worker * plan.lane.size + op].remaining > 0.0:
+            _put(plan, worker, op)
+            return
+        delay = plan.seconds[stage.drawn, op] + plan.latency[worker]
+        if delay > 0.0:
+            _push_later(plan, now + delay, worker, op)
+            return
+    elif lane > servers and plan.cores > 0:
+        _free_core(plan, lane, now)
+    _end_op(plan, worker, op, now)
+
+
+@inlined
+def _free_core(plan: Any, lane: Any, now: Any) -> None:
+    """Give a core to the worker that has waited for it longest."""
+    cores = plan.core_states[lane - 2 * plan.servers - 1]
+    worker = cores.head
+    if worker == NOBODY:
+        cores.free += 1
+        return
+    state = plan.lane_states[worker * plan.lanes + lane]
+    cores.head = state.next
+    state.begin = now
+    seconds = plan.seconds[plan.stages[worker].drawn, state.op]
+    _push(plan, now + seconds, worker, lane, state.op)
+
+
+@inlined
+def _end_op(plan: Any, worker: Any, op: Any, now: Any) -> None:
+    """End an op: those that waited for it alone are put in their schedulers."""
+    stage = plan.stages[worker]
+    base = worker * plan.lane.size
+    for index in range(plan.first_dependent[op], plan.first_dependent[op + 1]):
+        other = np.int64(plan.dependents[index])
+        task = plan.tasks[base + other]
+        task.missing -= 1
+        if task.missing == 0:
+            _put(plan, worker, other)
+    stage.left -= 1
+    if stage.left == 0:
+        _end_step(plan, worker, now)
+
+
+@inlined
+def _end_step(plan: Any, worker: Any, now: Any) -> None:
+    """End a step, and begin the worker's next one after the gap, or when the iteration is over."""
+    stage = plan.stages[worker]
+    plan.step_end[worker, stage.step] = now
+    if plan.backup == NOBODY or stage.iteration < plan.counts[ITERATION]:
+        _go_on(plan, worker, now)
+        return
+    plan.accepted[worker, stage.step] = True
+    stage.waits = 1
+    plan.counts[READY_STEPS] += 1
+    if plan.counts[READY_STEPS] == plan.stages.size - plan.backup:
+        plan.counts[READY_STEPS] = 0
+        plan.counts[ITERATION] += 1
+        for other in range(plan.stages.size):
+            if plan.stages[other].waits:
+                plan.stages[other].waits = 0
+                _go_on(plan, other, now)
+
+
+@inlined
+def _go_on(plan: Any, worker: Any, now: Any) -> None:
+    """Let a worker's next step begin when the gap after the last one is over."""
+    stage = plan.stages[worker]
+    stage.step += 1
+    if stage.step < plan.drawn.shape[1]:
+        _push(plan, now + plan.gap[stage.drawn], worker, np.int64(NOBODY), np.int64(NOBODY))
