@@ -43,7 +43,15 @@ def simulate(
 
     Returns:
         The times at which steps began and ended, and the chunks.
+
+    Raises:
+        ValueError: the workload has servers that the system lacks, or other workers draw.
     """
+    if workload.servers > system.servers or len(drawn) != system.workers:
+        raise ValueError(
+            f"{len(drawn)} workers draw and {workload.servers} servers are used, of "
+            f"{system.workers} and {system.servers}"
+        )
     plan = write_plan(workload, system, drawn, most_chunks=1 << 16 if keep_chunks else 0)
     while True:
         reason = play_steps(plan, until, AT_ONCE)

@@ -1,0 +1,144 @@
+"""The compiled simulation against the literal one, chunk for chunk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from random_workloads import USUAL, Case, cases
+
+from paracosm.prediction.parameter_servers.literal import simulate_literally
+from paracosm.prediction.parameter_servers.simulate import simulate
+from paracosm.prediction.parameter_servers.simulated import Simulated
+from paracosm.prediction.parameter_servers.system import plain_system
+from paracosm.prediction.parameter_servers.workload import Workload
+from paracosm.profiling.jobs import WORKER
+
+PRECISION = 1e-9
+"""Relative: the two add up the same times in another order."""
+
+
+@settings(deadline=None, max_examples=250)
+@given(cases(), st.sampled_from([inf, inf, 6.0]))
+def test_any_job_on_any_system(case: Case, until: float) -> None:
+    got = simulate(case.workload, case.system, case.drawn, until=until, keep_chunks=True)
+    expected = simulate_literally(
+        case.workload, case.system, case.drawn, until=until, keep_chunks=True
+    )
+    event("some never end" if np.isnan(expected.step_end).any() else "all end")
+    agree_on_chunks(got, expected)
+    agree_on_steps(got, expected)
+    agree_on_steps(simulate(case.workload, case.system, case.drawn, until=until), expected)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32), st.integers(1, 2), st.sampled_from([inf, 2.0]), st.booleans())
+def test_events_at_one_time(seed: int, workers: int, window: float, ordered: bool) -> None:
+    """Whole numbers and shares of 1 and 1/2: all times are exact, and many are equal.
+
+    Not only the times are the same then, but the order of what happens at one time.
+    """
+    rng = np.random.default_rng(seed)
+    workload = whole_numbers(rng)
+    system = plain_system(workers, 1, 1.0, window=window)
+    if ordered:
+        system = replace(system, priority=rng.integers(3, size=workload.ops).astype(float))
+    drawn = rng.integers(workload.steps, size=(workers, 3))
+    for cores in (0, 1):
+        for backup in (None, 0):
+            same = replace(system, cores=cores, backup=backup)
+            got = simulate(workload, same, drawn, keep_chunks=True)
+            expected = simulate_literally(workload, same, drawn, keep_chunks=True)
+            assert got.chunks.tolist() == expected.chunks.tolist()
+            for result in (got, simulate(workload, same, drawn)):
+                np.testing.assert_array_equal(result.step_begin, expected.step_begin)
+                np.testing.assert_array_equal(result.step_end, expected.step_end)
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_more_workers(servers: int) -> None:
+    """Twenty at uneven ports, with two cores at each server and half of the graphs as usual."""
+    rng = np.random.default_rng(servers)
+    for _ in range(2):
+        workload = whole_numbers(rng)
+        workload = replace(
+            workload,
+            server=np.where(workload.resource == WORKER, 0, rng.integers(servers, size=12)),
+            size=workload.size * rng.uniform(0.5, 1.5, 12),
+            seconds=workload.seconds * rng.uniform(0.5, 1.5, workload.seconds.shape),
+        )
+        system = replace(
+            plain_system(20, servers, 1.0, start=rng.uniform(0, 5, 20), window=1.5),
+            worker_down=rng.uniform(0.05, 1.0, 20),
+            worker_up=rng.uniform(0.05, 1.0, 20),
+            cores=2,
+        )
+        drawn = rng.integers(2, size=(20, 2))
+        expected = simulate_literally(workload, system, drawn, keep_chunks=True)
+        got = simulate(workload, system, drawn, keep_chunks=True)
+        agree_on_chunks(got, expected)
+        agree_on_steps(got, expected)
+
+
+def test_chunks_are_kept_if_asked_for() -> None:
+    workload = whole_numbers(np.random.default_rng(0))
+    system = plain_system(2, 1, 1.0)
+    assert len(simulate(workload, system, np.zeros((2, 3), np.int64)).chunks) == 0
+
+
+def agree_on_steps(got: Simulated, expected: Simulated) -> None:
+    np.testing.assert_allclose(got.step_begin, expected.step_begin, rtol=PRECISION, atol=PRECISION)
+    np.testing.assert_allclose(got.step_end, expected.step_end, rtol=PRECISION, atol=PRECISION)
+    np.testing.assert_array_equal(got.accepted, expected.accepted)
+
+
+def agree_on_chunks(got: Simulated, expected: Simulated) -> None:
+    """Check all chunks in order, but for those that end at one time."""
+    assert len(got.chunks) == len(expected.chunks)
+    for own in ("worker", "step", "op", "turn"):
+        assert by_end(got)[own].tolist() == by_end(expected)[own].tolist()
+    for time in ("begin", "end"):
+        assert by_end(got)[time] == pytest.approx(
+            by_end(expected)[time], rel=PRECISION, abs=PRECISION
+        )
+    assert (np.diff(got.chunks["end"]) >= 0).all()
+
+
+def by_end(simulated: Simulated) -> np.ndarray:
+    """Return the chunks in the order of their ends; of those at one time, by worker, step and op.
+
+    Ends are rounded far more than the two differ, and far less than times that differ.
+    """
+    chunks = simulated.chunks
+    keys = (chunks["turn"], chunks["op"], chunks["step"], chunks["worker"])
+    return chunks[np.lexsort((*keys, chunks["end"].round(7)))]
+
+
+def whole_numbers(rng: np.random.Generator) -> Workload:
+    """Return two steps of a dozen ops in layers, whose bytes and seconds are 0 to 4."""
+    ops = 12
+    resource = rng.integers(4, size=ops).astype(np.int8)
+    edges = np.triu(rng.random((ops, ops)) < 0.2, 1)
+    if rng.random() < 0.5:
+        edges &= USUAL[np.ix_(resource, resource)]
+    transfer = resource % 2 == 0
+    roots = np.flatnonzero(~edges.any(axis=0))
+    rows = [np.flatnonzero(row) for row in edges]
+    seconds = rng.integers(5, size=(2, ops)).astype(float)
+    seconds[:, transfer] = np.where(rng.random((2, transfer.sum())) < 0.5, 0.0, 1.0)
+    return Workload(
+        resource=resource,
+        server=np.zeros(ops, np.int64),
+        size=np.where(transfer, rng.integers(5, size=ops), 0).astype(float),
+        seconds=seconds,
+        waits=edges.sum(axis=0).astype(np.int64),
+        first_dependent=np.cumsum([0, *(len(row) for row in rows)], dtype=np.int64),
+        dependents=np.concatenate(rows).astype(np.int64),
+        roots=np.array([rng.permutation(roots) for _ in range(2)], np.int64),
+        release=np.sort(rng.integers(3, size=(2, len(roots))), axis=1).astype(float),
+        gap=rng.integers(3, size=2).astype(float),
+    )

@@ -1,0 +1,126 @@
+"""Steps without what their link did to them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paracosm.prediction.parameter_servers.prepare import prepare
+from paracosm.prediction.parameter_servers.simulate import simulate
+from paracosm.prediction.parameter_servers.system import plain_system
+from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, load_job_profile
+
+DATA = Path(__file__).parents[2] / "data" / "psthroughput"
+GOODPUT = 191.5e6 / 8  # bytes/s
+
+
+def two_layers() -> JobProfile:
+    """Return one step of: read a and b (server), pull both, forward a and b, push b, push a.
+
+    The pull of b was asked for first.
+    """
+    names = ("read a", "read b", "pull a", "pull b", "fwd a", "fwd b", "push b", "push a", "apply")
+    waits_for = [[], [], [0], [1], [2], [3, 4], [5], [5], [6, 7]]
+    return JobProfile(
+        names=names,
+        kinds=names,
+        resource=np.array([3, 3, 0, 0, 1, 1, 2, 2, 3], np.int8),
+        server=np.zeros(9, np.int64),
+        size=np.array([0, 0, 100, 200, 0, 0, 200, 100, 0]),
+        first_dependency=np.cumsum([0, *map(len, waits_for)]),
+        dependencies=np.array([op for each in waits_for for op in each]),
+        begin=np.array([[0.01, 0.02, 0.04, 0.03, 0.4, 0.6, 0.8, 0.85, 1.3]]),
+        end=np.array([[0.01, 0.02, 0.35, 0.25, 0.6, 0.8, 1.1, 1.2, 1.4]]),
+        step_begin=np.zeros(1),
+        step_end=np.array([1.5]),
+    )
+
+
+def test_transfers_are_their_bytes_and_computing_lasts_as_recorded() -> None:
+    workload = prepare(two_layers())
+    assert workload.size.tolist() == [0, 0, 100, 200, 0, 0, 200, 100, 0]
+    assert workload.seconds[0] == pytest.approx([0, 0, 0, 0, 0.2, 0.2, 0, 0, 0.1])
+    assert workload.gap == pytest.approx([0.1])
+
+
+def test_requests_that_no_transfer_decides_on_come_when_they_came() -> None:
+    workload = prepare(two_layers())
+    # The pulls wait for reads of the server, which nothing delays: they are asked for in time.
+    assert workload.roots[0].tolist() == [0, 1, 3, 2]
+    assert workload.release[0] == pytest.approx([0.01, 0.02, 0.03, 0.04])
+    assert workload.waits.tolist() == [0, 0, 0, 0, 1, 2, 1, 1, 2]
+
+
+def test_pushes_go_in_the_order_in_which_they_were_asked_for() -> None:
+    workload = prepare(two_layers())
+    after = workload.dependents[workload.first_dependent[5] : workload.first_dependent[6]]
+    assert after.tolist() == [6, 7]
+    profile = two_layers()
+    begin = profile.begin.copy()
+    begin[0, 6] = 0.9
+    turned = prepare(replace(profile, begin=begin))
+    after = turned.dependents[turned.first_dependent[5] : turned.first_dependent[6]]
+    assert after.tolist() == [7, 6]
+
+
+def test_parsing_is_the_receivers() -> None:
+    workload = prepare(two_layers(), alpha=1e-3, beta=0.01)
+    assert workload.ops == 9 + 4
+    assert workload.resource[9:].tolist() == [WORKER, WORKER, SERVER, SERVER]
+    assert workload.seconds[0, 9:] == pytest.approx([0.11, 0.21, 0.21, 0.11])
+    # pull a -> parsed -> fwd a
+    assert workload.dependents[workload.first_dependent[2] : workload.first_dependent[3]] == [9]
+    assert workload.dependents[workload.first_dependent[9] : workload.first_dependent[10]] == [4]
+
+
+def test_transfers_that_were_not_traced_take_their_usual_place() -> None:
+    profile = two_layers()
+    begin, end = (np.repeat(times, 2, axis=0) for times in (profile.begin, profile.end))
+    begin[1, 3] = end[1, 3] = np.nan
+    twice = replace(
+        profile,
+        begin=begin,
+        end=end,
+        step_begin=np.array([0.0, 2.0]),
+        step_end=np.array([1.5, 3.5]),
+    )
+    workload = prepare(twice)
+    assert workload.roots[1].tolist() == [0, 1, 3, 2]
+    assert workload.gap == pytest.approx([0.6, 0.6])
+
+
+def test_a_measured_worker_is_as_fast_as_its_profile_says() -> None:
+    """Traced steps are simulated as long as they were, on the link that they were traced on."""
+    profile = load_job_profile(DATA / "profile.json.gz")
+    workload = prepare(profile)
+    one = plain_system(1, 1, GOODPUT)
+    simulated = simulate(workload, one, np.arange(profile.steps)[None])
+    took = (simulated.step_end - simulated.step_begin)[0]
+    recorded = profile.step_end - profile.step_begin
+    assert np.median(np.abs(took / recorded - 1)) < 0.005
+    assert np.abs(took / recorded - 1).max() < 0.025
+    assert np.corrcoef(took, recorded)[0, 1] > 0.99
+
+
+def test_a_measured_worker_is_as_fast_as_another_run() -> None:
+    profile = load_job_profile(DATA / "profile.json.gz")
+    workload = prepare(profile)
+    drawn = np.random.default_rng(0).integers(workload.steps, size=(1, 1000))
+    predicted = 1000 / simulate(workload, plain_system(1, 1, GOODPUT), drawn).step_end[0, -1]
+    run = json.loads((DATA / "run_of_one_worker.json").read_text())
+    ends = np.array(run["end_ms"][0]) / 1e3
+    measured = (len(ends) - 3) / (ends[-1] - ends[2])
+    assert measured == pytest.approx(0.551, abs=0.001)
+    assert predicted == pytest.approx(measured, rel=0.03)
+
+
+def test_the_packed_profile_is_what_its_source_says() -> None:
+    profile = load_job_profile(DATA / "profile.json.gz")
+    assert profile.ops == 183
+    assert profile.steps == 20
+    for way in (DOWNLINK, UPLINK):
+        assert profile.size[profile.resource == way].sum() == pytest.approx(18_752_672, abs=8)
