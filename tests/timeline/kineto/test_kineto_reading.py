@@ -14,7 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.timeline.kineto import CATEGORIES, KinetoTrace, Lane, is_kineto, read_kineto, scan
+from paracosm.timeline.kineto import (
+    CATEGORIES,
+    Inputs,
+    KinetoTrace,
+    Lane,
+    is_kineto,
+    read_kineto,
+    scan,
+)
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 SMALL = DATA / "event_sync_streams.json.gz"
@@ -293,3 +301,19 @@ def test_traces_are_told_from_other_files(tmp_path: Path) -> None:
     assert not is_kineto(DATA / "README.md")
     assert not is_kineto(DATA.parent / "chakra" / "feeder.json")
     assert not is_kineto(tmp_path / "nowhere.json")
+
+
+def test_arguments_of_ops_are_kept_if_they_are_asked_for(tmp_path: Path) -> None:
+    shapes, types = [[4, 3], [[3], [2, 3]], []], ["float", "TensorList", "Scalar"]
+    dims = {"Input Dims": shapes, "Input type": types}
+    path = written(
+        tmp_path,
+        [
+            span("cpu_op", "aten::later", 9, 1),
+            span("cpu_op", "aten::mm", 1, 8, **{"Sequence number": 7}, **dims),
+        ],
+    )
+    trace = read_kineto(path, inputs=True)
+    assert trace.sequence.tolist() == [7, -1]
+    assert trace.inputs == {0: Inputs(tuple(shapes), tuple(types))}
+    assert read_kineto(path).inputs == {}

@@ -9,6 +9,7 @@ from paracosm.timeline.kineto.streams import waits_between_streams
 from paracosm.timeline.kineto.trace import (
     CATEGORIES,
     Collective,
+    Inputs,
     KinetoTrace,
     Lane,
     Synchronisation,
@@ -27,6 +28,7 @@ __all__ = [
     "Calls",
     "Collective",
     "DeviceSpans",
+    "Inputs",
     "KinetoTrace",
     "Lane",
     "OpSpan",

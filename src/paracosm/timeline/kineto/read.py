@@ -19,6 +19,7 @@ from paracosm.timeline.kineto.scan import Scanner, open_trace
 from paracosm.timeline.kineto.trace import (
     CATEGORIES,
     Collective,
+    Inputs,
     KinetoTrace,
     Lane,
     Synchronisation,
@@ -39,14 +40,18 @@ _OP, _ANNOTATION, _SYNC = (CATEGORIES.index(each) for each in ("op", "annotation
 _OTHER = CATEGORIES.index("other")
 
 
-def read_kineto(path: Path) -> KinetoTrace:
+def read_kineto(path: Path, *, inputs: bool = False) -> KinetoTrace:
     """Read the trace of one rank, plain or gzipped, of any version and size.
+
+    Args:
+        path: of the file.
+        inputs: whether the shapes and types of the ops' arguments are kept.
 
     Raises:
         InputError: it cannot be read, is cut off or damaged (with the byte), is no trace, or has a
             span without a time.
     """
-    columns = _Columns(path)
+    columns = _Columns(path, inputs)
     header: dict[str, Any] = {}
     with open_trace(path) as file:
         scanner = Scanner(file, path)
@@ -85,18 +90,21 @@ def is_kineto(path: Path) -> bool:
 class _Columns:
     """The columns of a trace, as its events are read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, inputs: bool) -> None:
         self.path = path
         self.found = False
+        self._keeps_inputs = inputs
         self._begin, self._duration = array("q"), array("q")
         self._name, self._category, self._lane = array("i"), array("i"), array("i")
         self._correlation, self._record = array("q"), array("q")
+        self._sequence = array("q")
         self._names: dict[str, int] = {}
         self._lanes: dict[Lane, int] = {}
         self._lane_keys: dict[tuple[Any, Any, Any], int] = {}
         self._kinds: dict[Any, int] = {}
         self._collectives: dict[int, Collective] = {}
         self._synchronisations: dict[int, Synchronisation] = {}
+        self._inputs: dict[int, Inputs] = {}
         self._unfinished = 0
         self._uncorrelated = 0
 
@@ -152,6 +160,10 @@ class _Columns:
             self._uncorrelated += device
         self._correlation.append(correlation)
         self._record.append(get("Record function id", -1))
+        self._sequence.append(get("Sequence number", -1))
+        if self._keeps_inputs and "Input Dims" in arguments:
+            types = arguments.get("Input type") or ()
+            self._inputs[row] = Inputs(tuple(arguments["Input Dims"]), tuple(types))
         if category == _SYNC:
             self._synchronisations[row] = _synchronisation(name, arguments)
         elif "Collective name" in arguments or name.startswith(("nccl", "record_param", "rccl")):
@@ -220,10 +232,12 @@ class _Columns:
             lane=codes(self._lane),
             correlation=numbers(self._correlation),
             record=numbers(self._record),
+            sequence=numbers(self._sequence),
             collectives={int(place[row]): each for row, each in self._collectives.items()},
             synchronisations={
                 int(place[row]): each for row, each in self._synchronisations.items()
             },
+            inputs={int(place[row]): each for row, each in self._inputs.items()},
             missing=tuple(self._missing(distributed)),
         )
 

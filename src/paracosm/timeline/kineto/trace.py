@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CATEGORIES", "Collective", "KinetoTrace", "Lane", "Synchronisation"]
+__all__ = ["CATEGORIES", "Collective", "Inputs", "KinetoTrace", "Lane", "Synchronisation"]
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -77,6 +78,19 @@ class Synchronisation:
     recorded: int
 
 
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What `record_shapes=True` tells of an op's arguments.
+
+    Attributes:
+        shapes: one for each; [] of what is no tensor, and a list of shapes of a list of tensors.
+        types: "float", "c10::Half", "Scalar", ...; "" of what is not there.
+    """
+
+    shapes: tuple[Any, ...]
+    types: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class KinetoTrace:
     """The n complete spans of one rank's trace, by begin; an op stands before what is in it.
@@ -95,8 +109,11 @@ class KinetoTrace:
         lane: n indices into `lanes`.
         correlation: n numbers, which a call of the runtime shares with what it launches; -1.
         record: n numbers ("Record function id"), by which execution traces name the op; -1.
+        sequence: n numbers, which an op and its gradient share; of ops that call others, the number
+            that the next one has. -1 where there is none.
         collectives: by row, what is said of collectives.
         synchronisations: by row of category "sync".
+        inputs: by row, arguments of ops; empty unless they were recorded and asked for.
         missing: what the file lacks, in words; it was read without.
     """
 
@@ -114,8 +131,10 @@ class KinetoTrace:
     lane: Codes
     correlation: Ints
     record: Ints
+    sequence: Ints
     collectives: Mapping[int, Collective]
     synchronisations: Mapping[int, Synchronisation]
+    inputs: Mapping[int, Inputs]
     missing: tuple[str, ...]
 
     def __len__(self) -> int:
