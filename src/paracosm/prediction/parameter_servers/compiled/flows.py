@@ -19,8 +19,9 @@ from paracosm.prediction.parameter_servers.compiled.plan import SHIFT
 from paracosm.replay.events_compiled import inlined
 
 _NO_OP = np.int64(-1)
+_ROUNDING = 1e-9
 
-__all__ = ["begin_flow", "change_background", "end_flow", "next_flow"]
+__all__ = ["begin_flow", "change_background", "end_flow", "next_flow", "undisturbed"]
 
 
 @inlined
@@ -33,9 +34,9 @@ def begin_flow(
     if plan.is_simple[direction]:
         port = plan.ports[direction * plan.servers + server]
         _advance(port, now)
-        place_event(
-            plan.port_heap, port.first, port.flows, port.virtual + amount / weight, item, _NO_OP
-        )
+        target = port.virtual + amount / weight
+        plan.lane_states[worker * plan.lanes + lane].target = target
+        place_event(plan.port_heap, port.first, port.flows, target, item, _NO_OP)
         port.flows += 1
         port.load += weight
         _foresee(plan, port, now)
@@ -47,6 +48,21 @@ def begin_flow(
         flow.weight = weight
         plan.flow_counts[direction] += 1
         _share(plan, direction, now)
+
+
+@inlined
+def undisturbed(plan: Any, worker: Any, now: Any) -> Any:
+    """Return a time before which no downlink of a worker can end: each could get a whole port."""
+    time = np.inf
+    for server in range(plan.servers):
+        state = plan.lane_states[worker * plan.lanes + server]
+        if state.op >= 0:
+            if not plan.is_simple[0]:
+                return now
+            port = plan.ports[server]
+            bytes_left = (state.target - _virtual(port, now)) * _weight(plan, worker)
+            time = min(time, now + (1.0 - _ROUNDING) * bytes_left * port.period)
+    return time
 
 
 @inlined
@@ -124,11 +140,16 @@ def _weight(plan: Any, worker: Any) -> Any:
 @inlined
 def _advance(port: Any, now: Any) -> None:
     """Count what each flow of a port has got up to now."""
-    if port.flows == 0:
-        port.virtual = 0.0
-    elif now > port.since and port.period > 0.0:
-        port.virtual += (now - port.since) / ((port.load + port.background) * port.period)
+    port.virtual = 0.0 if port.flows == 0 else _virtual(port, now)
     port.since = now
+
+
+@inlined
+def _virtual(port: Any, now: Any) -> Any:
+    """Return the bytes that a flow of weight 1 has got up to now."""
+    if now > port.since and port.period > 0.0:
+        return port.virtual + (now - port.since) / ((port.load + port.background) * port.period)
+    return port.virtual
 
 
 @inlined

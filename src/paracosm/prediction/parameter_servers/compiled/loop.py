@@ -16,6 +16,7 @@ from paracosm.prediction.parameter_servers.compiled.flows import (
     change_background,
     end_flow,
     next_flow,
+    undisturbed,
 )
 from paracosm.prediction.parameter_servers.compiled.heap import place_event, pop_event
 from paracosm.prediction.parameter_servers.compiled.plan import (
@@ -74,10 +75,12 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
                 _begin_step(plan, worker, time)
             elif code < plan.lanes:
                 _end_chunk(plan, worker, code, time)
-            elif op < 0:
-                _put(plan, worker, ~op)
             else:
-                _end_op(plan, worker, op, time)
+                plan.stages[worker].later -= 1
+                if op < 0:
+                    _put(plan, worker, ~op)
+                else:
+                    _end_op(plan, worker, op, time)
         for lane in range(plan.lanes):
             state = plan.lane_states[worker * plan.lanes + lane]
             if state.op == NOBODY and state.head != NOBODY:
@@ -100,11 +103,11 @@ def _begin_step(plan: Any, worker: Any, now: Any) -> None:
         task.turn = 0
         task.remaining = plan.size[op]
     for index in range(plan.roots.shape[1]):
-        op = np.int64(plan.roots[stage.drawn, index])
+        root = np.int64(plan.roots[stage.drawn, index])
         if plan.release[stage.drawn, index] > 0.0:
-            _push_later(plan, now + plan.release[stage.drawn, index], worker, ~op)
+            _push_later(plan, now + plan.release[stage.drawn, index], worker, ~root)
         else:
-            _put(plan, worker, op)
+            _put(plan, worker, root)
 
 
 @inlined
@@ -162,14 +165,52 @@ def _start(plan: Any, worker: Any, lane: Any, now: Any) -> None:
         server = lane - direction * (servers + 1)
         begin_flow(plan, direction, server, worker, lane, amount, now)
     elif lane == servers:
-        seconds = plan.seconds[plan.stages[worker].drawn, op] / plan.speed[worker]
-        _push(plan, now + seconds, worker, lane, op)
+        _compute(plan, worker, op, now)
     elif plan.cores > 0 and plan.core_states[lane - 2 * servers - 1].free == 0:
         _wait_for_core(plan, worker, lane)
     else:
         if plan.cores > 0:
             plan.core_states[lane - 2 * servers - 1].free -= 1
         _push(plan, now + plan.seconds[plan.stages[worker].drawn, op], worker, lane, op)
+
+
+@inlined
+def _compute(plan: Any, worker: Any, op: Any, now: Any) -> None:
+    """Let a worker compute an op, and those after it for as long as nobody else is concerned.
+
+    Ops that only let in others of the same worker need no event, before the time at which another
+    could be let in from outside.
+    """
+    lane = plan.servers
+    state = plan.lane_states[worker * plan.lanes + lane]
+    stage = plan.stages[worker]
+    base = worker * plan.lane.size
+    speed = plan.speed[worker]
+    limit = now
+    if plan.is_local[op] and stage.later == 0:
+        limit = undisturbed(plan, worker, now)
+    end = now + plan.seconds[stage.drawn, op] / speed
+    while end < limit and plan.is_local[op]:
+        for index in range(plan.first_dependent[op], plan.first_dependent[op + 1]):
+            other = np.int64(plan.dependents[index])
+            task = plan.tasks[base + other]
+            task.missing -= 1
+            if task.missing == 0:
+                task.next = NOBODY
+                if state.head == NOBODY:
+                    state.head = other
+                else:
+                    plan.tasks[base + state.tail].next = other
+                state.tail = other
+        stage.left -= 1
+        if state.head == NOBODY:
+            state.op = NOBODY
+            return
+        op = state.head
+        state.head = plan.tasks[base + op].next
+        end += plan.seconds[stage.drawn, op] / speed
+    state.op = op
+    _push(plan, end, worker, lane, op)
 
 
 @inlined
@@ -185,6 +226,7 @@ def _push_later(plan: Any, time: Any, worker: Any, op: Any) -> None:
     """Let an op end later without keeping a lane busy, or be handed on (~op)."""
     code = plan.lanes + plan.counts[DELAYS]
     plan.counts[DELAYS] += 1
+    plan.stages[worker].later += 1
     _push(plan, time, worker, code, op)
 
 

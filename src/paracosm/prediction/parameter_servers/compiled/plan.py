@@ -46,9 +46,18 @@ SHIFT = 32
 
 EVENT = np.dtype([("key", "f8"), ("item", "i8"), ("op", "i8")])
 LANE = np.dtype(
-    [("head", "i8"), ("tail", "i8"), ("op", "i8"), ("begin", "f8"), ("turn", "i8"), ("next", "i8")]
+    [
+        ("head", "i8"),
+        ("tail", "i8"),
+        ("op", "i8"),
+        ("begin", "f8"),
+        ("turn", "i8"),
+        ("next", "i8"),
+        ("target", "f8"),
+    ]
 )
-"""Ops that wait (first and last), the one that runs; `next` worker that waits for a core."""
+"""Ops that wait (first and last); the one that runs, since when, in which turn, its port's virtual
+time when it ends; the `next` worker that waits for a core."""
 
 TASK = np.dtype([("remaining", "f8"), ("missing", "i4"), ("next", "i4"), ("turn", "i4")])
 """An op of a worker's step: bytes left, prerequisites left, who waits behind it, turns begun."""
@@ -60,10 +69,12 @@ STAGE = np.dtype(
         ("left", "i8"),
         ("iteration", "i8"),
         ("waits", "i8"),
+        ("later", "i8"),
     ]
 )
 """A worker: number of its step, which profiled one it is, its ops that have not ended, the
-iteration that it is for, and whether the worker waits for that iteration's end."""
+iteration that it is for, whether the worker waits for that iteration's end, and how many delays and
+releases are to come."""
 
 PORT = np.dtype(
     [
@@ -110,6 +121,7 @@ class Plan(NamedTuple):
     waits: Codes
     first_dependent: Ints
     dependents: Codes
+    is_local: Any
     roots: Codes
     release: Floats
     gap: Floats
@@ -160,6 +172,22 @@ def lanes_of_ops(workload: Workload, servers: int) -> Codes:
     return (offset[workload.resource] + own).astype(np.int32)
 
 
+def _local_ops(workload: Workload) -> npt.NDArray[np.bool_]:
+    """Return which ops of the worker are waited for by ops of the worker only.
+
+    None are, unless all that the worker's ops wait for are its own ops and downlinks, and downlinks
+    wait for nothing: then nobody but a downlink under way can bring the worker something to do.
+    """
+    own, down = workload.resource == WORKER, workload.resource == DOWNLINK
+    maker = np.repeat(np.arange(workload.ops), np.diff(workload.first_dependent))
+    to_own = own[workload.dependents]
+    if not (own | down)[maker[to_own]].all() or workload.waits[down].any():
+        return np.zeros(workload.ops, bool)
+    local: npt.NDArray[np.bool_] = own & (np.diff(workload.first_dependent) > 0)
+    local[maker[~to_own]] = False
+    return local
+
+
 def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int) -> Plan:
     """Return the arrays of a simulation that has not begun.
 
@@ -207,6 +235,7 @@ def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int
         waits=workload.waits.astype(np.int32),
         first_dependent=workload.first_dependent.astype(np.int64),
         dependents=workload.dependents.astype(np.int32),
+        is_local=_local_ops(workload) & (most_chunks == 0),
         roots=np.ascontiguousarray(workload.roots, np.int32),
         release=np.ascontiguousarray(workload.release, float),
         gap=np.asarray(workload.gap, float),
