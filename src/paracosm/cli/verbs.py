@@ -23,6 +23,8 @@ VERBS: Mapping[str, str] = {
     "relax tune": "paracosm.cli.relax_tune",
     "profile ops": "paracosm.cli.profile_ops",
     "profile grid": "paracosm.cli.profile_grid",
+    "profile job": "paracosm.cli.profile_job",
+    "profile import": "paracosm.cli.profile_import",
     "predict": "paracosm.cli.predict",
     "replay": "paracosm.cli.replay",
     "graph capture": "paracosm.cli.graph_capture",
@@ -33,6 +35,9 @@ VERBS: Mapping[str, str] = {
     "db merge": "paracosm.cli.db_merge",
     "db export": "paracosm.cli.db_export",
     "measure link": "paracosm.cli.measure_link",
+    "calibrate": "paracosm.cli.calibrate",
+    "calibrate serve": "paracosm.cli.calibrate_serve",
+    "calibrate proxy": "paracosm.cli.calibrate_proxy",
     "report": "paracosm.cli.report",
     "trace": "paracosm.cli.trace",
 }

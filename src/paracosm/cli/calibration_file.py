@@ -1,0 +1,113 @@
+"""The file that a calibration goes to: refused before anything is measured, written afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from paracosm.cli.tables import grid, printer
+from paracosm.errors import InputError
+from paracosm.profiling.nodes.calibration import QUANTITIES, NodeCalibration
+from paracosm.study.environment import describe_environment
+from paracosm.units import format_bandwidth, format_duration, format_size
+
+__all__ = ["Out", "Update", "as_json", "check", "show", "write"]
+
+Out = Annotated[Path | None, typer.Option(help="calibration file to write (YAML)")]
+Update = Annotated[
+    bool, typer.Option("--update", help="keep what the file knows and this does not find out")
+]
+
+
+def check(path: Path | None, update: bool, force: bool) -> NodeCalibration:
+    """Return what is known already: an empty calibration, or with `update` that of the file.
+
+    Raises:
+        InputError: the file could not be written afterwards, or must not be.
+    """
+    from paracosm.profiling.nodes.file import load_calibration
+
+    if path is None:
+        if update or force:
+            flag = "--update" if update else "--force"
+            raise InputError(f"{flag} is about the file that --out names: give it as well")
+        return NodeCalibration()
+    if update and force:
+        raise InputError("--update keeps what the file knows and --force does not: give one")
+    if path.exists() and not (update or force):
+        raise InputError(f"{path} exists: --force replaces it, --update adds to it")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"{path}: cannot be written: is its folder there, and yours to write to?")
+    return load_calibration(path) if update and path.exists() else NodeCalibration()
+
+
+def write(calibration: NodeCalibration, path: Path) -> NodeCalibration:
+    """Write a calibration with the environment of here and now; return it so.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    from paracosm.profiling.nodes.file import save_calibration
+
+    here = describe_environment()
+    versions: Any = here["versions"]
+    environment = {
+        **calibration.environment,
+        **{name: str(here[name]) for name in ("platform", "processor", "cores")},
+        **{name: str(version) for name, version in versions.items()},
+    }
+    whole = replace(calibration, environment=environment)
+    save_calibration(whole, path)
+    return whole
+
+
+def show(calibration: NodeCalibration) -> None:
+    """Print what is known, and how it was found."""
+    rows = [["quantity", ">value", ">spread", "how"]]
+    for name in QUANTITIES:
+        value = getattr(calibration, name)
+        if value is None:
+            continue
+        found = calibration.found.get(name)
+        spread = "" if found is None or found.spread is None else f"{found.spread:.1%}"
+        how = "" if found is None else f"{found.how}: {found.by}"
+        rows.append([name.replace("_", " "), _written(name, value), spread, how])
+    if len(rows) == 1:
+        return
+    printer()(grid(rows))
+
+
+def as_json(calibration: NodeCalibration) -> dict[str, Any]:
+    """Return quantities (SI units; null: unknown, and an infinite window is "inf") and sources."""
+    return {
+        **{name: _plain(getattr(calibration, name)) for name in QUANTITIES},
+        "found": {
+            name: {"how": found.how, "by": found.by, "when": found.when, "spread": found.spread}
+            for name, found in calibration.found.items()
+        },
+    }
+
+
+def _plain(value: float | None) -> float | str | None:
+    return "inf" if value == float("inf") else value
+
+
+def _written(name: str, value: float) -> str:
+    return _UNITS[name](value)
+
+
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "bandwidth_out": format_bandwidth,
+    "bandwidth_in": format_bandwidth,
+    "duplex": lambda value: f"{value:.2f}",
+    "round_trip": format_duration,
+    "burst": format_size,
+    "alpha": lambda value: f"{format_duration(value)}/B",
+    "beta": format_duration,
+    "window": format_size,
+}

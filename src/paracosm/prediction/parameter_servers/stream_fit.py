@@ -1,0 +1,189 @@
+"""Goodput, window and parsing from the recorded ends of a profile's downlink streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+from paracosm.prediction.parameter_servers.stream_ends import (
+    EndErrors,
+    StreamModel,
+    Streams,
+    downlink_streams,
+    end_errors,
+    stream_ends,
+)
+from paracosm.profiling.jobs import JobProfile
+from paracosm.profiling.nodes.assemble import found_by
+from paracosm.profiling.nodes.calibration import NodeCalibration
+
+__all__ = ["StreamFit", "calibration_of", "fit_streams"]
+
+Floats = npt.NDArray[np.float64]
+
+_OUTLIER = 0.02  # relative error beyond which a stream counts less than by its square
+_SMALLEST = 1024.0  # bytes: no window that is worth a guess is below
+_WINDOWS = 60  # that are tried
+_SLOWER, _FASTER = 0.3, 2.0  # logarithms: bytes by time miss the bandwidth by no more
+_BETTER = 0.95  # of the error without a window: more does not make one likely
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFit:
+    """The model that explains the recorded ends best.
+
+    Attributes:
+        model: with an infinite window where none explains more than no window does.
+        errors: of that model.
+        without: of the best model without a window.
+        largest: bytes of the largest stream; windows above it cannot be told from none.
+        streams: that it was fitted to.
+    """
+
+    model: StreamModel
+    errors: EndErrors
+    without: EndErrors
+    largest: float
+    streams: int
+
+
+def fit_streams(profile: JobProfile, *, bandwidth: float | None = None) -> StreamFit:
+    """Return the model of a profile's downlink streams with the least errors of their ends.
+
+    Errors are relative; those beyond 2 % count linearly (soft L1). A window is believed if it
+    makes the average error at least a twentieth smaller.
+
+    Args:
+        profile: of one worker.
+        bandwidth: bytes/s of payload of the link, where it was measured; else it is fitted, too.
+
+    Raises:
+        InputError: there are no streams with bytes in them; or a bandwidth that is not above 0.
+    """
+    if bandwidth is not None and not 0 < bandwidth < inf:
+        raise InputError(f"a bandwidth must be above 0 and finite, not {bandwidth:g}")
+    streams = downlink_streams(profile)
+    if not streams.size.any():
+        raise InputError("no downlink stream of the profile has a byte: nothing to fit")
+    fixed = bandwidth is not None
+    start = StreamModel(_goodput(streams) if bandwidth is None else bandwidth)
+    plain = _fitted(streams, start, fixed)
+    windows = _windows(streams)
+    windowed = plain
+    if windows:
+        tried = [_fitted(streams, replace(start, window=window), fixed) for window in windows]
+        best = int(np.argmin([_cost(streams, model) for model in tried]))
+        between = windows[max(best - 1, 0)], windows[min(best + 1, len(windows) - 1)]
+        refined = _fitted(streams, tried[best], fixed, between)
+        windowed = min(tried[best], refined, key=lambda model: _cost(streams, model))
+    without, within = end_errors(streams, plain), end_errors(streams, windowed)
+    chosen = windowed if within.average < _BETTER * without.average else plain
+    return StreamFit(
+        model=chosen,
+        errors=end_errors(streams, chosen),
+        without=without,
+        largest=float(streams.size.max()),
+        streams=len(streams.size),
+    )
+
+
+def calibration_of(fit: StreamFit, profile: str) -> NodeCalibration:
+    """Return what a fit tells of the node that received.
+
+    Args:
+        fit: of a profile.
+        profile: what it is called.
+    """
+    model, error = fit.model, fit.errors.average
+    values: dict[str, tuple[float, float | None]] = {
+        "bandwidth_in": (model.bandwidth, error),
+        "burst": (model.burst, error),
+        "alpha": (model.alpha, error),
+        "beta": (model.beta, error),
+        "window": (model.window, error),
+    }
+    return found_by("estimated", f"ends of the downlink streams of {profile}", values)
+
+
+def _goodput(streams: Streams) -> float:
+    """Return the bytes of a step by the time from its first request to its last end."""
+    rates = []
+    for here, after in zip(streams.first, streams.first[1:], strict=False):
+        size = streams.size[here:after].sum()
+        took = streams.end[here:after].max(initial=0) - streams.begin[here:after].min(initial=inf)
+        if size > 0 and took > 0:
+            rates.append(size / took)
+    if not rates:
+        raise InputError("no step of the profile has downlink streams that take time")
+    return float(np.median(rates))
+
+
+def _windows(streams: Streams) -> list[float]:
+    """Return windows to try: sizes of streams, where the model jumps, and some between them."""
+    sizes = np.unique(streams.size)
+    sizes = sizes[sizes >= _SMALLEST]
+    if not len(sizes):
+        return []
+    top = sizes[-1]
+    between = np.geomspace(_SMALLEST, top, _WINDOWS // 2, endpoint=False)
+    own = sizes[:-1][:: max(len(sizes) * 2 // _WINDOWS, 1)]
+    return [float(each) for each in np.union1d(between, own)]
+
+
+def _fitted(
+    streams: Streams,
+    start: StreamModel,
+    fixed: bool,
+    between: tuple[float, float] | None = None,
+) -> StreamModel:
+    """Return the best alpha, beta, burst, bandwidth unless it is fixed, and window `between` two.
+
+    What is searched are alpha, beta and burst as shares of the time of a step, and logarithms of
+    bandwidth and window relative to those of `start`.
+    """
+    from scipy.optimize import least_squares
+
+    unit, size = float(streams.end.mean()), float(streams.size.mean())
+    shares = (start.alpha * size / unit, start.beta / unit, start.burst / start.bandwidth / unit)
+    begin = [max(share, 1e-6) for share in shares]
+    lowest, highest = [0.0] * 3, [inf] * 3
+    if not fixed:
+        begin, lowest, highest = [*begin, 0.0], [*lowest, -_SLOWER], [*highest, _FASTER]
+    if between is not None and between[0] < between[1]:
+        low, high = np.log(np.array(between) / start.window)
+        begin, lowest, highest = [*begin, 0.0], [*lowest, low - 1e-9], [*highest, high + 1e-9]
+    windowed = len(begin) > (3 if fixed else 4)
+
+    def model(found: Floats) -> StreamModel:
+        return StreamModel(
+            bandwidth=start.bandwidth * (1.0 if fixed else float(np.exp(found[3]))),
+            window=start.window * (float(np.exp(found[-1])) if windowed else 1.0),
+            alpha=float(found[0]) * unit / size,
+            beta=float(found[1]) * unit,
+            burst=float(found[2]) * unit * start.bandwidth,
+        )
+
+    def off(found: Floats) -> Floats:
+        return stream_ends(streams, model(found)) / streams.end - 1
+
+    found = least_squares(
+        off,
+        begin,
+        bounds=(lowest, highest),
+        x_scale=[0.01] * len(begin),
+        loss="soft_l1",
+        f_scale=_OUTLIER,
+        diff_step=1e-6,
+        max_nfev=30,
+    )
+    return model(found.x)
+
+
+def _cost(streams: Streams, model: StreamModel) -> float:
+    """Return what `_fitted` makes small."""
+    off = (stream_ends(streams, model) / streams.end - 1) / _OUTLIER
+    return float((np.sqrt(1 + off * off) - 1).mean())

@@ -1,0 +1,182 @@
+"""What the two ends of a bandwidth measurement say to each other, over one TCP connection.
+
+Orders and answers have 16 bytes each: "PCLK", version, kind, two zeros, a number (float64, big
+endian). Whoever opened the connection orders: PING is sent back as it is; SEND, RECEIVE and BOTH
+(the number is seconds) are sent back, too, and then the one who orders sends data, or the other
+one, or both. Data are blocks of 16 KiB of which the first byte is 0, or 1 in the last. Who was told
+to receive then says in a REPORT how many bytes/s came. END ends it all.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from paracosm.errors import InputError
+
+__all__ = ["BOTH", "END", "LONGEST", "PING", "RECEIVE", "REPORT", "SEND", "Exchange"]
+
+PING, SEND, RECEIVE, BOTH, REPORT, END = range(1, 7)
+
+LONGEST = 60.0
+"""Seconds that data may be asked for in one order."""
+
+_VERSION = 1
+_MAGIC = b"PCLK"
+_ORDER = struct.Struct(">4sBBHd")
+_BLOCK = 1 << 14
+_PIECE = 1 << 20  # bytes that are read or written at a time
+_MORE, _LAST = 0, 1
+_DRAIN = 60.0  # seconds until all that a slow link still has in its buffers must have come
+
+
+class Exchange:
+    """One end of the connection.
+
+    Args:
+        connection: open; it is closed by who opened it.
+        peer: how errors call the other end.
+        timeout: seconds to wait for anything.
+    """
+
+    def __init__(self, connection: socket.socket, peer: str, timeout: float) -> None:
+        connection.settimeout(timeout)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection, self._peer, self._timeout = connection, peer, timeout
+        self._ahead = b""  # read beyond the end of data
+
+    def say(self, kind: int, number: float = 0.0) -> None:
+        """Send an order or an answer.
+
+        Raises:
+            InputError: the other end is gone, or does not read.
+        """
+        try:
+            self._connection.sendall(_ORDER.pack(_MAGIC, _VERSION, kind, 0, number))
+        except OSError as error:
+            raise self._broken(error) from None
+
+    def hear(self) -> tuple[int, float]:
+        """Return the kind and the number of an order or an answer.
+
+        Raises:
+            InputError: none came in time, or something else did.
+        """
+        said = self._read(_ORDER.size)
+        magic, version, kind, zero, number = _ORDER.unpack(said)
+        if magic != _MAGIC:
+            raise InputError(f"{self._peer} is no paracosm calibrate: it said {said!r}")
+        if version != _VERSION:
+            raise InputError(
+                f"{self._peer} speaks version {version} of the protocol, this is {_VERSION}: use "
+                "the same version of Paracosm at both ends"
+            )
+        if not PING <= kind <= END or zero or not (math.isfinite(number) and number >= 0):
+            raise InputError(f"{self._peer} said nothing that there is: {said!r}")
+        return kind, number
+
+    def expect(self, kind: int) -> float:
+        """Return the number of an answer of one kind.
+
+        Raises:
+            InputError: another answer came, or none.
+        """
+        found, number = self.hear()
+        if found != kind:
+            raise InputError(f"{self._peer} answered {found} where {kind} was expected")
+        return number
+
+    def send_data(self, seconds: float) -> None:
+        """Send blocks for so long.
+
+        Raises:
+            InputError: the other end is gone, or does not read.
+        """
+        piece = memoryview(bytes(_PIECE))  # the first byte of each block is _MORE
+        until, at = time.monotonic() + seconds, 0
+        try:
+            while time.monotonic() < until:
+                at = (at + self._connection.send(piece[at:])) % _PIECE
+            rest = -at % _BLOCK
+            self._connection.sendall(piece[at : at + rest])
+            self._connection.sendall(bytes([_LAST]) + bytes(_BLOCK - 1))
+        except OSError as error:
+            raise self._broken(error) from None
+
+    def receive_data(self, seconds: float, warm: float) -> float:
+        """Return at which rate blocks came, bytes/s, without those of the first `warm` seconds.
+
+        Raises:
+            InputError: what came are no blocks, they ended early or did not end in time, or too
+                few came to tell.
+        """
+        buffer = memoryview(bytearray(_PIECE))
+        begun = time.monotonic()
+        total, seen, first, last = 0, 0.0, (0.0, 0), (0.0, 0)
+        while True:
+            size = self._receive(buffer)
+            now = time.monotonic()
+            if now - begun > seconds + _DRAIN:
+                raise InputError(f"{self._peer} sends for longer than the {seconds:g} s it may")
+            boundary = -total % _BLOCK
+            flags = bytes(buffer[boundary:size:_BLOCK])
+            ended = flags.find(_LAST)
+            if flags[: ended + 1 or None].strip(bytes([_MORE, _LAST])):
+                raise InputError(f"{self._peer} sent something else than blocks of data")
+            total += size
+            if not seen:
+                seen = now
+            if not first[1] or first[0] - seen < warm:
+                first = now, total
+            last = now, total
+            if ended >= 0:
+                end = boundary + (ended + 1) * _BLOCK
+                self._ahead = bytes(buffer[end:size])  # the report may have come with it
+                self._read(max(end - size, 0))
+                break
+        if last[1] == first[1]:
+            raise InputError(f"too few data came from {self._peer} in {seconds:g} s to tell a rate")
+        return (last[1] - first[1]) / (last[0] - first[0])
+
+    def both(self, seconds: float, warm: float) -> float:
+        """Send and receive at once; return at which rate blocks came.
+
+        Raises:
+            InputError: as `send_data` and `receive_data`.
+        """
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(self.send_data, seconds)
+            rate = self.receive_data(seconds, warm)
+            sending.result()
+        return rate
+
+    def _read(self, size: int) -> bytes:
+        found, self._ahead = self._ahead[:size], self._ahead[size:]
+        until = time.monotonic() + self._timeout
+        while len(found) < size:
+            if time.monotonic() > until:
+                raise self._broken(TimeoutError())
+            buffer = memoryview(bytearray(size - len(found)))
+            found += bytes(buffer[: self._receive(buffer)])
+        return found
+
+    def _receive(self, buffer: memoryview) -> int:
+        if self._ahead:
+            size = min(len(self._ahead), len(buffer))
+            buffer[:size], self._ahead = self._ahead[:size], self._ahead[size:]
+            return size
+        try:
+            size = self._connection.recv_into(buffer)
+        except OSError as error:
+            raise self._broken(error) from None
+        if not size:
+            raise InputError(f"{self._peer} closed the connection early")
+        return size
+
+    def _broken(self, error: OSError) -> InputError:
+        if isinstance(error, TimeoutError):
+            return InputError(f"{self._peer} did nothing for {self._timeout:g} s")
+        return InputError(f"{self._peer}: {error.strerror or error}")

@@ -1,0 +1,135 @@
+"""Frames of HTTP/2 in one direction of a connection, read as its bytes come by.
+
+RFC 9113, section 4.1: a frame has 9 bytes of head (24 bits of length, a kind, flags, 31 bits of
+stream) and so many bytes of payload. The client's side begins with a preface (section 3.4), and
+the first frame of each side is SETTINGS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paracosm.errors import InputError
+
+__all__ = [
+    "ACK",
+    "DATA",
+    "END_STREAM",
+    "HEADERS",
+    "INITIAL_WINDOW_SIZE",
+    "PREFACE",
+    "RST_STREAM",
+    "SETTINGS",
+    "WINDOW_UPDATE",
+    "Frame",
+    "FrameReader",
+    "settings_of",
+]
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+DATA, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE = 0, 1, 3, 4, 8
+"""Kinds of frames (section 6)."""
+
+END_STREAM = ACK = 1
+"""Flags: of DATA and HEADERS, and of SETTINGS."""
+
+INITIAL_WINDOW_SIZE = 4
+"""Key of a setting (section 6.5.2): bytes of a stream that may come before its window is opened."""
+
+_HEAD = 9
+_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame that came by.
+
+    Attributes:
+        kind, flags, stream: of its head.
+        size: bytes of its payload.
+        payload: the first of them, at most 4,096.
+    """
+
+    kind: int
+    flags: int
+    stream: int
+    size: int
+    payload: bytes
+
+
+class FrameReader:
+    """Finds frames in bytes that come in pieces; of a frame it keeps 4 KiB at most.
+
+    Args:
+        client: whether the bytes are those of the side that opened the connection.
+    """
+
+    def __init__(self, client: bool) -> None:
+        self._preface = client
+        self._first = True
+        self._head: tuple[int, int, int, int] | None = None  # size, kind, flags, stream
+        self._kept = bytearray()
+        self._missing = len(PREFACE) if client else _HEAD  # bytes until what is kept is whole
+        self._passing = 0  # bytes of the payload behind those
+
+    def read(self, data: bytes | memoryview) -> Iterator[Frame]:
+        """Yield the frames whose last byte is in `data`.
+
+        Raises:
+            InputError: this is no HTTP/2 in clear text, or a frame is malformed.
+        """
+        at = 0
+        while at < len(data):
+            if self._missing:
+                piece = data[at : at + self._missing]
+                self._kept += piece
+                self._missing -= len(piece)
+                at += len(piece)
+                if not self._missing and self._head is None:
+                    self._begin()
+            else:
+                passed = min(self._passing, len(data) - at)
+                self._passing -= passed
+                at += passed
+            if self._head is not None and not self._missing and not self._passing:
+                yield self._ended(*self._head)
+
+    def _begin(self) -> None:
+        """Take what is kept as the preface, or as the head of a frame."""
+        if self._preface:
+            if self._kept != PREFACE:
+                raise InputError("not HTTP/2 in clear text: the client does not begin with PRI")
+            self._preface, self._missing = False, _HEAD
+        else:
+            size, kind = int.from_bytes(self._kept[:3]), self._kept[3]
+            stream = int.from_bytes(self._kept[5:]) & 0x7FFFFFFF
+            self._check(size, kind, stream)
+            self._first = False
+            self._head = size, kind, self._kept[4], stream
+            self._missing = min(size, _KEPT)
+            self._passing = size - self._missing
+        self._kept.clear()
+
+    def _ended(self, size: int, kind: int, flags: int, stream: int) -> Frame:
+        frame = Frame(kind, flags, stream, size, bytes(self._kept))
+        self._kept.clear()
+        self._head, self._missing = None, _HEAD
+        return frame
+
+    def _check(self, size: int, kind: int, stream: int) -> None:
+        if self._first and kind != SETTINGS:
+            raise InputError(f"not HTTP/2 in clear text: the first frame is of kind {kind}")
+        if kind == SETTINGS and (size % 6 or size > _KEPT or stream):
+            raise InputError(f"malformed HTTP/2: SETTINGS of {size} bytes on stream {stream}")
+        if kind == WINDOW_UPDATE and size != 4:
+            raise InputError(f"malformed HTTP/2: WINDOW_UPDATE of {size} bytes, not 4")
+        if kind in (DATA, HEADERS, RST_STREAM) and not stream:
+            raise InputError(f"malformed HTTP/2: a frame of kind {kind} on stream 0")
+
+
+def settings_of(frame: Frame) -> dict[int, int]:
+    """Return the settings of a SETTINGS frame by their keys."""
+    parts = (frame.payload[at : at + 6] for at in range(0, len(frame.payload), 6))
+    return {int.from_bytes(part[:2]): int.from_bytes(part[2:]) for part in parts}

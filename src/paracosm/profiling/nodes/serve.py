@@ -1,0 +1,103 @@
+"""The end of a bandwidth measurement that waits to be asked."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Callable
+
+from paracosm.errors import InputError
+from paracosm.profiling.nodes.exchange import (
+    BOTH,
+    END,
+    LONGEST,
+    PING,
+    RECEIVE,
+    REPORT,
+    SEND,
+    Exchange,
+)
+
+__all__ = ["listen", "main", "serve_one", "warm_up"]
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Args:
+        host: a name or an address of this machine.
+        port: 0 for any that is free.
+
+    Raises:
+        InputError: it cannot listen there.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot listen on {host}:{port}: {reason}") from None
+
+
+def serve_one(
+    listener: socket.socket, timeout: float, came: Callable[[str], None] | None = None
+) -> int:
+    """Do what one client asks for, and return in how many rounds data were sent.
+
+    Args:
+        listener: listens; it is closed once the client is there.
+        timeout: seconds to wait for anything that a client says.
+        came: told who the client is.
+
+    Raises:
+        InputError: the client said something else than what the protocol has, nothing in time, or
+            left early.
+    """
+    connection, address = listener.accept()
+    listener.close()
+    peer = f"{address[0]}:{address[1]}"
+    if came is not None:
+        came(peer)
+    with connection:
+        exchange, rounds = Exchange(connection, peer, timeout), 0
+        while (order := exchange.hear())[0] != END:
+            _carry_out(exchange, peer, *order)
+            rounds += order[0] != PING
+    return rounds
+
+
+def _carry_out(exchange: Exchange, peer: str, kind: int, number: float) -> None:
+    if kind == PING:
+        exchange.say(PING, number)
+        return
+    if kind == REPORT:
+        raise InputError(f"{peer} reports what it was not asked for")
+    if number > LONGEST:
+        raise InputError(f"{peer} asks for {number:g} s of data, and {LONGEST:g} is the most")
+    exchange.say(kind, number)
+    warm = warm_up(number)
+    if kind == RECEIVE:
+        exchange.send_data(number)
+    elif kind == SEND:
+        exchange.say(REPORT, exchange.receive_data(number, warm))
+    elif kind == BOTH:
+        exchange.say(REPORT, exchange.both(number, warm))
+
+
+def warm_up(seconds: float) -> float:
+    """Return how much of a round is left out: TCP starts slowly."""
+    return min(seconds / 4, 1.0)
+
+
+def main() -> None:
+    """Serve one client on loopback; say on which port."""
+    setup = json.loads(sys.argv[1])
+    listener = listen("127.0.0.1", 0)
+    print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+    serve_one(listener, setup["timeout"])
+    print(json.dumps({}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

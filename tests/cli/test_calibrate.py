@@ -1,0 +1,268 @@
+"""`paracosm calibrate`, and its verbs `serve` and `proxy`: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paracosm.cli import main
+from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER, JobProfile, save_job_profile
+from paracosm.profiling.nodes import BandwidthSettings, load_calibration
+from paracosm.profiling.nodes.bandwidth import Goodput
+from paracosm.profiling.nodes.parsing import fit_parsing
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Measure nothing: 100 MB/s each way, 150 at once; 1 us and 1 ns a byte. Returns the calls."""
+    asked: list[object] = []
+    found = Goodput((9e7, 1e8, 1.1e8), (1e8,) * 3, ((5e7, 1e8),) * 3, 2e-4)
+
+    def loopback(settings: BandwidthSettings, progress: object) -> Goodput:
+        asked.append(settings)
+        return found
+
+    def goodput(host: str, port: int, settings: BandwidthSettings, progress: object) -> Goodput:
+        asked.append((host, port))
+        return found
+
+    def parsing(parser: str, progress: object) -> object:
+        asked.append(parser)
+        return fit_parsing({size: 1e-6 + 1e-9 * size for size in (1000, 100_000, 10_000_000)})
+
+    monkeypatch.setattr("paracosm.profiling.nodes.measure_loopback", loopback)
+    monkeypatch.setattr("paracosm.profiling.nodes.measure_goodput", goodput)
+    monkeypatch.setattr("paracosm.profiling.nodes.measure_parsing", parsing)
+    return asked
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    """Return a profile of whole streams, one after the other at 10 MB/s, parsed at 1 ns a byte."""
+    size = np.array([4_000_000, 1_000_000, 2_000_000])
+    begin = np.array([[0.0, 1e-3, 2e-3], [2e-3, 1e-3, 0.0]])
+    order = np.argsort(begin, axis=1)
+    sent = np.take_along_axis(np.cumsum(size[order], axis=1) / 1e7, np.argsort(order), axis=1)
+    computing = np.full((2, 1), 0.8)
+    path = tmp_path / "job.profile"
+    save_job_profile(
+        JobProfile(
+            names=("a", "b", "c", "step", "push"),
+            kinds=("RecvTensor", "RecvTensor", "RecvTensor", "MatMul", "RecvTensor"),
+            resource=np.array([DOWNLINK, DOWNLINK, DOWNLINK, WORKER, UPLINK], np.int8),
+            server=np.zeros(5, np.int64),
+            size=np.array([*size, 0, 1000]),
+            first_dependency=np.array([0, 0, 0, 0, 3, 4]),
+            dependencies=np.array([0, 1, 2, 3]),
+            begin=np.hstack([begin, computing, computing + 0.05]),
+            end=np.hstack([sent + 1e-9 * size, computing + 0.05, computing + 0.1]),
+            step_begin=np.array([0.0, 1.0]),
+            step_end=np.array([0.9, 1.9]),
+        ),
+        path,
+    )
+    return path
+
+
+def test_what_is_measured_is_printed_and_written(
+    pretended: list[object], tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "node.yaml"
+    assert main(["calibrate", "--seconds", "1s", "--rounds", "2", "--out", str(out)]) == 0
+    assert pretended == [BandwidthSettings(1.0, 2, 10.0), "numpy"]
+    printed = capsys.readouterr().out
+    assert "800 Mbit/s" in printed
+    assert "two processes on loopback, no network, 2 rounds of 1 s" in printed
+    found = load_calibration(out)
+    assert (found.bandwidth_out, found.bandwidth_in, found.duplex) == (1e8, 1e8, 0.75)
+    assert found.alpha == pytest.approx(1e-9, rel=1e-3)
+    assert found.beta == pytest.approx(1e-6, rel=1e-2)
+    assert found.window is None
+    assert found.found["bandwidth_out"].spread == pytest.approx(0.2)
+    assert "numpy" in found.environment
+
+
+def test_a_file_is_kept_unless_told_otherwise_and_added_to(
+    pretended: list[object], profile: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "node.yaml"
+    assert main(["calibrate", str(profile), "--out", str(out), "--quiet"]) == 0
+    estimated = load_calibration(out)
+    assert estimated.bandwidth_out is None
+    assert estimated.bandwidth_in == pytest.approx(1e7, rel=1e-3)
+    assert estimated.window == float("inf")
+    assert main(["calibrate", "--out", str(out)]) == 2
+    assert capsys.readouterr().err == (
+        f"paracosm: {out} exists: --force replaces it, --update adds to it\n"
+    )
+    assert pretended == []
+    flags = ["--peer", "10.0.0.2:5201", "--parsing", "none", "--out", str(out), "--quiet"]
+    assert main(["calibrate", *flags, "--update"]) == 0
+    assert pretended == [("10.0.0.2", 5201)]
+    both = load_calibration(out)
+    assert (both.bandwidth_in, both.window) == (1e8, estimated.window)
+    assert both.found["alpha"] == estimated.found["alpha"]
+    assert both.found["bandwidth_in"].how == "measured"
+    assert main(["calibrate", *flags, "--force"]) == 0
+    assert load_calibration(out).window is None
+
+
+def test_a_profile_tells_its_link_and_how_well_the_model_fits(
+    profile: Path, capsys: Capture
+) -> None:
+    assert main(["calibrate", str(profile), "--bandwidth", "80Mbit/s", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["bandwidth_in"] == 1e7
+    assert summary["window"] == "inf"
+    assert summary["alpha"] == pytest.approx(1e-9, rel=0.05)
+    assert summary["found"]["alpha"]["how"] == "estimated"
+    streams = summary["details"]["streams"]
+    assert streams["errors"]["streams"] == 6
+    assert streams["errors"]["average"] < 1e-3
+    assert streams["largest"] == 4e6
+    assert main(["calibrate", str(profile)]) == 0
+    printed = capsys.readouterr().out
+    assert "ends of downlink streams" in printed
+    assert "a window of 4 MB, the largest stream, or more cannot be told from none" in printed
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--peer", "nowhere"], '--peer: write HOST:PORT, such as 10.0.0.2:5201, not "nowhere"'),
+        (["--peer", "a:99999"], "--peer: write HOST:PORT"),
+        (["--parsing", "trch"], 'unknown parser "trch": did you mean "torch"?'),
+        (["--bandwidth", "1Gbit/s"], "--bandwidth is that of a profile's link"),
+        (["--seconds", "soon"], '--seconds: cannot read "soon" as a duration'),
+        (["--seconds", "1h"], "a round lasts 50 ms to 60 s"),
+        (["--json", "--quiet"], "give one of them"),
+        (["--force"], "--force is about the file that --out names"),
+        (["--update"], "--update is about the file that --out names"),
+        (["--update", "--force", "--out", "x.yaml"], "give one"),
+        (["--out", "nowhere/x.yaml"], "nowhere/x.yaml: cannot be written"),
+        (["none.profile"], "none.profile"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_refused_in_one_line(
+    pretended: list[object], flags: list[str], why: str, capsys: Capture
+) -> None:
+    assert main(["calibrate", *flags]) == 2
+    error = capsys.readouterr().err
+    assert why in error
+    assert error.count("\n") == 1
+    assert pretended == []
+
+
+def test_a_profile_and_a_measurement_are_not_asked_for_at_once(
+    profile: Path, capsys: Capture
+) -> None:
+    assert main(["calibrate", str(profile), "--parsing", "numpy"]) == 2
+    assert "--parsing: a profile is estimated from" in capsys.readouterr().err
+    assert main(["calibrate", str(profile), "--bandwidth", "fast"]) == 2
+    assert '--bandwidth: cannot read "fast"' in capsys.readouterr().err
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_serve_and_peer_measure_with_each_other(tmp_path: Path, capsys: Capture) -> None:
+    port, out, codes = free_port(), tmp_path / "node.yaml", []
+    serve = ["calibrate", "serve", "--port", str(port)]
+    thread = threading.Thread(target=lambda: codes.append(main(serve)))
+    thread.start()
+    flags = ["--peer", f"127.0.0.1:{port}", "--parsing", "none", "--out", str(out), "--quiet"]
+    until = time.monotonic() + 20
+    while main(["calibrate", *flags, "--seconds", "0.1s", "--rounds", "1"]) != 0:
+        assert time.monotonic() < until
+        time.sleep(0.05)  # it does not listen yet
+    thread.join(timeout=10)
+    assert codes == [0]
+    printed = capsys.readouterr().out
+    assert f"listening on 127.0.0.1:{port}: paracosm calibrate --peer HOST:{port}" in printed
+    assert printed.endswith("3 rounds\n")
+    found = load_calibration(out)
+    assert found.bandwidth is not None
+    assert found.bandwidth > 1e6
+    assert found.alpha is None
+
+
+def test_a_bad_client_ends_serve_with_one_line(capsys: Capture) -> None:
+    port = free_port()
+    codes: list[int] = []
+    serve = ["calibrate", "serve", "--port", str(port), "--quiet"]
+    thread = threading.Thread(target=lambda: codes.append(main(serve)))
+    thread.start()
+    until = time.monotonic() + 20
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            break
+        except ConnectionRefusedError:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    thread.join(timeout=10)
+    assert codes == [2]
+    error = capsys.readouterr().err
+    assert "is no paracosm calibrate" in error
+    assert error.count("\n") == 1
+
+
+SETTINGS = struct.pack(">I", 6)[1:] + b"\4\0\0\0\0\0" + struct.pack(">HI", 4, 1 << 22)
+
+
+def test_proxy_reads_the_window_and_adds_it_to_the_file(tmp_path: Path, capsys: Capture) -> None:
+    out, port = tmp_path / "node.yaml", free_port()
+    out.write_text("alpha: 1ns/B\n")
+    server = socket.create_server(("127.0.0.1", 0))
+    at = server.getsockname()[1]
+
+    def client() -> None:
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            try:
+                with socket.create_connection(("127.0.0.1", port)) as connection:
+                    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS)
+                    time.sleep(0.2)
+                return
+            except ConnectionRefusedError:
+                time.sleep(0.02)
+
+    thread = threading.Thread(target=client)
+    thread.start()
+    flags = ["--listen", str(port), "--to", f"127.0.0.1:{at}", "--seconds", "1s"]
+    assert main(["calibrate", "proxy", *flags, "--out", str(out), "--update"]) == 0
+    thread.join()
+    server.close()
+    assert load_calibration(out).window == 1 << 22
+    assert load_calibration(out).alpha == 1e-9
+    printed = capsys.readouterr().out
+    assert "4.194 MB after 0 s" in printed
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--to", "here"], '--to: write HOST:PORT, such as 10.0.0.2:2222, not "here"'),
+        (["--to", "127.0.0.1:1", "--seconds", "0.05s"], "no flow-control window was seen"),
+        (["--to", "a:1", "--json", "--quiet"], "give one of them"),
+        (["--to", "a:1", "--force"], "--force is about the file that --out names"),
+    ],
+)
+def test_proxy_refuses_in_one_line(flags: list[str], why: str, capsys: Capture) -> None:
+    assert main(["calibrate", "proxy", *flags]) == 2
+    error = capsys.readouterr().err
+    assert why in error
+    assert error.count("\n") == 1

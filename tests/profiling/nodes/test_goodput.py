@@ -1,0 +1,238 @@
+"""Goodput between two ends, and ends that do not keep to the protocol."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from paracosm.errors import InputError
+from paracosm.profiling.nodes import (
+    BandwidthSettings,
+    calibration_of_goodput,
+    listen,
+    measure_goodput,
+    measure_loopback,
+    serve_one,
+)
+from paracosm.profiling.nodes.bandwidth import Goodput
+from paracosm.profiling.nodes.exchange import Exchange
+
+BLOCK = 1 << 14
+QUICK = BandwidthSettings(seconds=0.1, rounds=1, timeout=2)
+
+
+def order(kind: int, number: float = 0.0, *, magic: bytes = b"PCLK", version: int = 1) -> bytes:
+    return struct.pack(">4sBBHd", magic, version, kind, 0, number)
+
+
+@contextmanager
+def served(timeout: float = 2.0) -> Iterator[tuple[tuple[str, int], list[object]]]:
+    """Serve one client in a thread; yield where, and what came of it: rounds, or an error."""
+    listener = listen("127.0.0.1", 0)
+    outcome: list[object] = []
+
+    def serve() -> None:
+        try:
+            outcome.append(serve_one(listener, timeout))
+        except InputError as error:
+            outcome.append(str(error))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield listener.getsockname()[:2], outcome
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+
+
+@contextmanager
+def answering(serve: Callable[[socket.socket], None]) -> Iterator[tuple[str, int]]:
+    """Do something with the first connection that comes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def run() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            serve(connection)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield listener.getsockname()[:2]
+    thread.join(timeout=10)
+    listener.close()
+    assert not thread.is_alive()
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        one = socket.create_connection(listener.getsockname())
+        return one, listener.accept()[0]
+
+
+def test_both_ways_and_both_at_once_are_measured() -> None:
+    done: list[int] = []
+    settings = BandwidthSettings(seconds=0.1, rounds=2, timeout=5)
+    with served() as (address, outcome):
+        found = measure_goodput(*address, settings, done.append)
+    assert outcome == [6]
+    assert done == [1, 2, 3, 4, 5, 6]
+    rates = [*found.sent, *found.received, *(rate for pair in found.both for rate in pair)]
+    assert len(rates) == 8
+    assert all(1e6 < rate < 1e12 for rate in rates)
+    assert 0 < found.round_trip < 0.1
+
+
+def test_two_processes_measure_loopback() -> None:
+    found = measure_loopback(QUICK)
+    assert len(found.sent) == len(found.received) == len(found.both) == 1
+    assert found.sent[0] > 1e6
+
+
+def test_goodput_is_what_a_slow_sender_sends() -> None:
+    """64 blocks, 2 ms apart: 16 KiB / 2 ms at most. The first come at once, and are left out."""
+    a, b = tcp_pair()
+
+    def send() -> None:
+        a.sendall(bytes(40 * BLOCK))  # at once: slow start the other way round
+        for _ in range(64):
+            time.sleep(2e-3)
+            a.sendall(bytes(BLOCK))
+        a.sendall(b"\1" + bytes(BLOCK - 1))
+
+    with a, b:
+        a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        sender = threading.Thread(target=send)
+        sender.start()
+        rate = Exchange(b, "a", 5).receive_data(0.2, 0.03)
+        sender.join()
+    assert 0.2 * BLOCK / 2e-3 < rate < 1.1 * BLOCK / 2e-3  # sleeping takes longer, never less
+
+
+def test_a_report_that_comes_with_the_last_block_is_heard() -> None:
+    a, b = tcp_pair()
+    with a, b:
+        sender = threading.Thread(
+            target=lambda: [
+                a.sendall(bytes(BLOCK)),
+                time.sleep(0.05),
+                a.sendall(bytes(BLOCK) + b"\1" + bytes(BLOCK - 1) + order(5, 7.5)),
+            ]
+        )
+        sender.start()
+        exchange = Exchange(b, "a", 5)
+        assert exchange.receive_data(0.1, 0.0) > 0
+        assert exchange.hear() == (5, 7.5)
+        sender.join()
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "is no paracosm calibrate: it said b'GET / HTTP"),
+        (order(1, version=2), "speaks version 2 of the protocol, this is 1"),
+        (order(99), "said nothing that there is"),
+        (order(2, -1.0), "said nothing that there is"),
+        (order(2, float("nan")), "said nothing that there is"),
+        (order(3, 1e9), "asks for 1e+09 s of data, and 60 is the most"),
+        (order(5, 1.0), "reports what it was not asked for"),
+        (order(1)[:7], "closed the connection early"),
+        (b"", "closed the connection early"),
+        (order(2, 0.1) + b"\7" * BLOCK, "sent something else than blocks of data"),
+        (order(2, 0.1) + bytes(100), "closed the connection early"),
+    ],
+)
+def test_a_bad_client_is_one_line_and_no_hang(sent: bytes, why: str) -> None:
+    with served() as (address, outcome), socket.create_connection(address) as client:
+        with suppress(OSError):  # it may have been given up by then
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+        while not outcome:
+            time.sleep(0.005)
+    (said,) = outcome
+    assert isinstance(said, str)
+    assert why in said
+    assert "\n" not in said
+
+
+def test_a_silent_client_is_given_up() -> None:
+    with served(timeout=0.1) as (address, outcome), socket.create_connection(address):
+        while not outcome:
+            time.sleep(0.005)
+    assert "did nothing for 0.1 s" in str(outcome[0])
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "is no paracosm calibrate: it said b'SSH-2.0"),
+        (order(1, version=9), "speaks version 9"),
+        (order(6), "answered 6 where 1 was expected"),
+        (b"", "closed the connection early"),
+    ],
+)
+def test_a_bad_server_is_one_line_and_no_hang(answer: bytes, why: str) -> None:
+    def serve(connection: socket.socket) -> None:
+        with suppress(OSError):
+            connection.sendall(answer)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(1 << 16):
+                pass
+
+    with answering(serve) as address, pytest.raises(InputError) as caught:
+        measure_goodput(*address, QUICK)
+    assert why in str(caught.value)
+    assert f"127.0.0.1:{address[1]}" in str(caught.value)
+
+
+def test_a_server_that_says_nothing_is_given_up() -> None:
+    silent = socket.create_server(("127.0.0.1", 0))
+    with silent, pytest.raises(InputError, match=r"did nothing for 0\.1 s"):
+        measure_goodput(*silent.getsockname()[:2], BandwidthSettings(0.1, 1, 0.1))
+
+
+def test_nobody_there_is_answered_with_what_to_start() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with pytest.raises(InputError, match=f"does paracosm calibrate serve --port {port} run there"):
+        measure_goodput("127.0.0.1", port, QUICK)
+
+
+def test_the_calibration_has_medians_and_spreads() -> None:
+    found = calibration_of_goodput(
+        Goodput((90.0, 100.0, 120.0), (200.0,) * 3, ((50.0, 100.0),) * 3, 1e-3), "by hand"
+    )
+    assert (found.bandwidth_out, found.bandwidth_in, found.bandwidth) == (100, 200, 100)
+    assert found.duplex == 0.5  # 150 at once, 300 alone
+    assert found.round_trip == 1e-3
+    assert found.found["bandwidth_out"].spread == pytest.approx(0.3)
+    assert found.found["bandwidth_in"].spread == 0
+    assert found.found["round_trip"].spread is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"seconds": 0.01}, "a round lasts 50 ms to 60 s"),
+        ({"seconds": 1e4}, "a round lasts 50 ms to 60 s"),
+        ({"rounds": 0}, "at least one round"),
+        ({"timeout": 0}, "a timeout must be above 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, float], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        BandwidthSettings(**settings)  # type: ignore[arg-type]
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(InputError, match=r"cannot listen on 127\.0\.0\.1"),
+    ):
+        listen("127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(InputError, match=r"cannot listen on no\.such\.host\.invalid:0"):
+        listen("no.such.host.invalid", 0)

@@ -1,0 +1,64 @@
+"""alpha and beta of making tensors of received bytes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from paracosm.errors import InputError
+from paracosm.profiling.nodes import calibration_of_parsing, fit_parsing, measure_parsing
+from paracosm.profiling.nodes import parsing as module
+
+SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22)
+
+
+def test_a_known_line_is_found_again() -> None:
+    found = fit_parsing({size: 2e-4 + 1e-9 * size for size in SIZES})
+    assert found.alpha == pytest.approx(1e-9, rel=1e-3)
+    assert found.beta == pytest.approx(2e-4, rel=1e-3)
+    assert found.worst < 1e-4
+    calibration = calibration_of_parsing(found, "by hand")
+    assert (calibration.alpha, calibration.beta) == (found.alpha, found.beta)
+    assert calibration.found["alpha"].how == "measured"
+    assert calibration.window is None
+
+
+def test_a_parser_of_known_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for 1 ms and 1 ns a byte: the sockets before it are not in the time."""
+
+    def parse(received: bytearray) -> None:
+        until = time.perf_counter() + 1e-3 + 1e-9 * len(received)
+        while time.perf_counter() < until:
+            pass
+
+    monkeypatch.setattr(module, "_parser", lambda _: parse)
+    found = measure_parsing("numpy", SIZES, seconds=0.05)
+    assert found.beta == pytest.approx(1e-3, rel=0.2)
+    assert found.alpha == pytest.approx(1e-9, rel=0.4)
+
+
+@pytest.mark.parametrize("parser", ["numpy", "torch"])
+def test_parsers_are_given_what_was_sent(parser: str) -> None:
+    if parser == "torch":
+        pytest.importorskip("torch")
+    done: list[int] = []
+    found = measure_parsing(parser, (1024, 1 << 20), seconds=0.01, progress=done.append)
+    assert done == [1, 2]
+    assert list(found.seconds) == [1024, 1 << 20]
+    assert all(0 < each < 1 for each in found.seconds.values())
+
+
+@pytest.mark.parametrize(
+    ("parser", "sizes", "why"),
+    [
+        ("nmpy", SIZES, 'unknown parser "nmpy": did you mean "numpy"?'),
+        ("numpy", (1023, 4096), "a multiple of 4 bytes, not 1023"),
+        ("numpy", (0, 4096), "a multiple of 4 bytes, not 0"),
+        ("numpy", (4096,), "need two sizes or more"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(parser: str, sizes: tuple[int, ...], why: str) -> None:
+    with pytest.raises(InputError) as caught:
+        measure_parsing(parser, sizes, seconds=0.01)
+    assert why in str(caught.value)
