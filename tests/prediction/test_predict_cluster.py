@@ -207,7 +207,7 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
     done: list[int] = []
     run_prediction(config, 0, lambda number, virtual_time: done.append(number))
     assert done == [1, 2, 3, 4]
-    assert config.steps == len(done)
+    assert config.predictions == len(done)
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,31 @@
-"""`paracosm predict`: the time of an iteration from the timings of its ops."""
+"""`paracosm predict`: iteration times from timings of ops, throughput from a job profile."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from paracosm.cli.carry_out import carry_out
-from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, StudyFile, with_fields_of
+from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, with_fields_of
+from paracosm.errors import InputError
 from paracosm.prediction.config import PredictConfig
 
 __all__ = ["predict"]
 
 
+StudyOrProfile = Annotated[
+    Path | None,
+    typer.Argument(
+        help="a study file, which flags take the place of; or a job profile, as --profile"
+    ),
+]
+
+
 @with_fields_of(PredictConfig)
 def predict(
-    study: StudyFile = None,
+    study: StudyOrProfile = None,
     *,
     seed: Seed = None,
     out: Out = None,
@@ -26,5 +38,17 @@ def predict(
     """Predict iteration time, throughput and memory, on one device or on a whole cluster.
 
     Example: paracosm predict --model resnet34 --shape 3x32x32 --out runs/resnet34
+
+    Example: paracosm predict job.profile --workers 1..16 --bandwidth 10Gbit/s
     """
+    if study is not None and _is_profile(study):
+        if arguments.get("profile") is not None:
+            raise InputError(f"{study}: a job profile, and --profile names another: give one")
+        study, arguments["profile"] = None, str(study)
     return carry_out("predict", study, arguments, seed, out, force, jobs, json, quiet)
+
+
+def _is_profile(path: Path) -> bool:
+    from paracosm.profiling.jobs.file import is_job_profile
+
+    return is_job_profile(path)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from paracosm.cluster import Cluster, cluster_from_mapping, cluster_from_shorthand, load_cluster
 from paracosm.cluster.subset import first_workers
@@ -17,11 +17,14 @@ from paracosm.graphs.capture.options import DTYPES, OPTIMIZERS, parse_shape
 from paracosm.prediction.jobs.shown_ranks import check_ranks, parse_ranks
 from paracosm.prediction.jobs.stragglers import parse_stragglers, slowed
 from paracosm.prediction.jobs.workers_range import parse_workers
+from paracosm.prediction.parameter_servers.config import THROUGHPUT, ThroughputFields
 from paracosm.units import parse_bandwidth, parse_duration, parse_number
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.graphs.strategies import Strategy
+    from paracosm.prediction.parameter_servers.settings import Settings
+    from paracosm.profiling.jobs import JobProfile
 
 __all__ = ["PredictConfig"]
 
@@ -63,7 +66,7 @@ def _workers(value: Any) -> Any:
     return None if value is None else parse_workers(value)
 
 
-class PredictConfig(BaseModel):
+class PredictConfig(ThroughputFields):
     """A prediction: which computation, on which cluster, from whose timings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
@@ -79,7 +82,9 @@ class PredictConfig(BaseModel):
         "instead of a model: predicts the one from the other and compares",
     )
     batch: int = Field(
-        64, ge=1, description="examples of one forward and backward pass of a replica"
+        64,
+        ge=1,
+        description="examples of one forward and backward pass of a replica, or of a profiled step",
     )
     shape: Annotated[tuple[int, ...] | None, BeforeValidator(_sizes)] = Field(
         None, description="of one example: 3x32x32, or a number of tokens (the model's own)"
@@ -110,10 +115,16 @@ class PredictConfig(BaseModel):
     )
     latency: Duration = Field(0.0, description="latency of every link, without a cluster file")
     bandwidth: Bandwidth | None = Field(
-        None, gt=0, description="bandwidth of every link, without a cluster file: 25Gbit/s, inf"
+        None,
+        gt=0,
+        description="bandwidth of every link, without a cluster file: 25Gbit/s, inf (of a profile: "
+        "the node's, or what it was profiled on)",
     )
     servers: int | None = Field(
-        None, ge=1, description="parameter servers of strategies ps and ps-async (1)"
+        None,
+        ge=1,
+        description="parameter servers of strategies ps and ps-async (1), or of a profiled job "
+        "(its own)",
     )
     straggler: str | None = Field(
         None, description='workers that are slower: "worker3 x0.5, worker7 x0.8"'
@@ -158,18 +169,16 @@ class PredictConfig(BaseModel):
         return any(getattr(self, name) is not None for name in ("cluster", "workers", "strategy"))
 
     @property
-    def steps(self) -> int | None:
+    def predictions(self) -> int | None:
         """How many numbers of workers a sweep has; None where there is one only."""
         return len(self.workers) if self.workers is not None and len(self.workers) > 1 else None
 
     @model_validator(mode="after")
     def _consistent(self) -> PredictConfig:
-        given = [name for name in ("model", "graph", "op_latencies") if getattr(self, name)]
+        given = [name for name in SUBJECTS if getattr(self, name)]
         if len(given) != 1:
             found = f", not {' and '.join(given)}" if given else ""
-            raise ValueError(
-                f"what is to be predicted? give one of model, graph, op_latencies{found}"
-            )
+            raise ValueError(f"what is to be predicted? give one of {', '.join(SUBJECTS)}{found}")
         if self.shape is not None and any(size < 1 for size in self.shape):
             raise ValueError(f"shape: sizes are 1 or more, not {'x'.join(map(str, self.shape))}")
         for reason, fields in self._idle().items():
@@ -203,10 +212,15 @@ class PredictConfig(BaseModel):
 
     def without_effect(self) -> set[str]:
         """Return the fields that make no difference, whatever their values, to such a run."""
-        return set().union(*self._idle().values())
+        idle = set().union(*self._idle().values())
+        batch_unknown = self.profile is not None and "batch" not in self.model_fields_set
+        return idle | {"batch"} if batch_unknown else idle
 
     def _idle(self) -> dict[str, set[str]]:
         idle: dict[str, set[str]] = {}
+        if self.profile is not None:
+            return self._idle_of_profile()
+        idle["only a job profile is simulated so: give --profile"] = set(THROUGHPUT) - {"profile"}
         if self.op_latencies is not None:
             idle["the folder says what there is"] = set(CAPTURE | TIMINGS | CLUSTER)
         elif self.graph is not None:
@@ -223,8 +237,22 @@ class PredictConfig(BaseModel):
             idle["the cluster says what there is"] = {"latency", "bandwidth", "servers"}
         return idle
 
+    def _idle_of_profile(self) -> dict[str, set[str]]:
+        idle = self.idle_habits()
+        idle["the profile says what a step is"] = set(CAPTURE) - {"batch"}
+        idle["the profile has its own timings"] = set(TIMINGS)
+        idle["a profile is of parameter servers, and its steps differ as they did"] = {
+            *("strategy", "jitter", "timeline_ranks")
+        }
+        if self.cluster is not None:
+            idle["the cluster says what there is"] = {"latency", "bandwidth", "servers"}
+        return idle
+
     def check(self) -> None:
         """Raise InputError for files that are not there, and options that no capture takes."""
+        if self.profile is not None:
+            _ = self.settings
+            return
         if self.op_latencies is not None:
             if not self.op_latencies.is_dir():
                 raise InputError(f"{self.op_latencies}: no such folder")
@@ -301,10 +329,45 @@ class PredictConfig(BaseModel):
             cluster = first_workers(self._given_cluster, workers)
         else:
             cluster = self._shorthand(workers, strategy)
+        return self._with_stragglers(cluster, self.jobs[-1][0])
+
+    def cluster_of_profile(self, servers: int, bandwidth: float) -> Cluster:
+        """Return the cluster that a profiled job is imagined on, with all workers ever asked for.
+
+        Args:
+            servers: how many, without a cluster file.
+            bandwidth: bytes/s of every link, without a cluster file.
+
+        Raises:
+            InputError: as `resolve_cluster`; nobody says how many workers.
+        """
+        workers = self.profiled_workers[-1]
+        if self.cluster is not None:
+            cluster = first_workers(self._given_cluster, workers)
+        else:
+            cluster = cluster_from_shorthand(
+                workers, servers, self.latency, bandwidth, pipelined=True
+            )
+        return self._with_stragglers(cluster, workers)
+
+    @cached_property
+    def profiled_workers(self) -> tuple[int, ...]:
+        """The numbers of workers that a profile is to predict.
+
+        Raises:
+            InputError: nobody says how many.
+        """
+        if self.workers is not None:
+            return self.workers
+        if self.cluster is None:
+            raise InputError("workers: how many? --workers 1..16")
+        return (len(self._given_cluster.workers),)
+
+    def _with_stragglers(self, cluster: Cluster, most: int) -> Cluster:
+        """Return a cluster with the slower workers; `most` is the largest number of any."""
         if self.straggler is None:
             return cluster
         factors = parse_stragglers(self.straggler)
-        most = self.jobs[-1][0]
         known = {f"worker{number}" for number in range(most)}
         for name in factors:
             if name not in known:
@@ -312,6 +375,29 @@ class PredictConfig(BaseModel):
                     f'straggler: there is no "{name}": workers are worker0 to worker{most - 1}'
                 )
         return slowed(cluster, factors)
+
+    @cached_property
+    def job_profile(self) -> JobProfile:
+        """The profile, with its batch if that is given.
+
+        Raises:
+            InputError: it cannot be read, or has another batch.
+        """
+        from paracosm.prediction.parameter_servers.asked import asked_profile
+
+        return asked_profile(self)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What is imagined of the profiled job.
+
+        Raises:
+            InputError: files that cannot be read, a bandwidth that nobody knows, a cluster or an
+                option that does not fit the profile.
+        """
+        from paracosm.prediction.parameter_servers.asked import asked_settings
+
+        return asked_settings(self, self.job_profile)
 
     @cached_property
     def _given_cluster(self) -> Cluster:
@@ -334,6 +420,7 @@ class PredictConfig(BaseModel):
         )
 
 
+SUBJECTS = ("model", "graph", "op_latencies", "profile")
 CLUSTER = frozenset(
     {
         *("strategy", "workers", "cluster", "latency", "bandwidth", "servers"),

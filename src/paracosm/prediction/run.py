@@ -50,6 +50,11 @@ def run_prediction(
         from paracosm.prediction.op_latencies.summary import summarise_folder
 
         return PredictionRun(summarise_folder(config.op_latencies), None)
+    if config.profile is not None:
+        from paracosm.prediction.parameter_servers.run import run_throughput
+
+        done = progress if config.predictions else None
+        return PredictionRun(*run_throughput(config, seed, done))
     if config.is_on_cluster:
         from paracosm.prediction.jobs.run import run_on_cluster
 

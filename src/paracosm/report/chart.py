@@ -26,6 +26,7 @@ __all__ = [
     "Level",
     "Mark",
     "Symbol",
+    "color_of",
 ]
 
 Floats = NDArray[np.float64]
@@ -64,13 +65,17 @@ class Axis:
 
 @dataclass(frozen=True)
 class Curve:
-    """A line through the points (x, y), each of shape (n,); NaN leaves a gap."""
+    """A line through the points (x, y), each of shape (n,); NaN leaves a gap.
+
+    In a chart of one run it may have a `color` of its own.
+    """
 
     x: Floats
     y: Floats
     run: int
     series: str
     faint: bool = False
+    color: int | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,10 @@ class Area:
 
 @dataclass(frozen=True)
 class Dots:
-    """A symbol at every (x, y), each of shape (n,); `labels` describe them."""
+    """A symbol at every (x, y), each of shape (n,); `labels` describe them.
+
+    In a chart of one run it may have a `color` of its own.
+    """
 
     x: Floats
     y: Floats
@@ -94,6 +102,7 @@ class Dots:
     run: int
     series: str
     symbol: Symbol = "dot"
+    color: int | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +135,14 @@ class Boxes:
 
 
 Mark = Curve | Area | Dots | Level | Boxes
+
+
+def color_of(mark: Mark) -> str:
+    """Return the colour of a mark: that of its run, or its own; grey of what belongs to none."""
+    if isinstance(mark, Level):
+        return GREY
+    own = None if isinstance(mark, Area) else mark.color
+    return COLORS[(mark.run if own is None else own) % len(COLORS)]
 
 
 @dataclass(frozen=True)

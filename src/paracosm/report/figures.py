@@ -21,6 +21,7 @@ from paracosm.report.chart import (
     Floats,
     Level,
     Mark,
+    color_of,
 )
 
 __all__ = ["plotly_figure"]
@@ -58,7 +59,7 @@ def _visible(series: str, chart: Chart) -> dict[str, Any]:
 def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
     if isinstance(mark, Level):
         return _level(mark)
-    color = COLORS[(mark.color if isinstance(mark, Boxes) else mark.run) % len(COLORS)]
+    color = color_of(mark)
     base = {"name": names[mark.run], "meta": {"run": mark.run, "series": mark.series}}
     label = f"%{{text}}<extra>{names[mark.run] if len(names) > 1 else ''}</extra>"
     match mark:

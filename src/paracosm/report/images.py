@@ -22,6 +22,7 @@ from paracosm.report.chart import (
     Dots,
     Level,
     Mark,
+    color_of,
 )
 from paracosm.report.kinds import sections
 from paracosm.report.run import described
@@ -120,7 +121,7 @@ def _label(mark: Mark, names: Sequence[str], marks: Sequence[Mark]) -> str:
 
 
 def _draw_mark(mark: Mark, label: str | None, axes: Axes) -> None:
-    color = COLORS[(mark.color if isinstance(mark, Boxes) else mark.run) % len(COLORS)]
+    color = color_of(mark)
     match mark:
         case Level():
             ends = [mark.begin, mark.end]

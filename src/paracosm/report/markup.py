@@ -7,7 +7,18 @@ from html import escape
 from itertools import chain
 from typing import Any
 
-from paracosm.report.chart import COLORS, DASHES, Axis, Boxes, Chart, Dots, Level, Mark
+from paracosm.report.chart import (
+    COLORS,
+    DASHES,
+    Axis,
+    Boxes,
+    Chart,
+    Curve,
+    Dots,
+    Level,
+    Mark,
+    color_of,
+)
 from paracosm.report.run import Run
 from paracosm.report.section import Section
 from paracosm.report.table import Table
@@ -153,8 +164,12 @@ def _sample(mark: Mark) -> str:
     """Return a small picture of how a series is drawn."""
     match mark:
         case Boxes():
-            color = COLORS[mark.color % len(COLORS)]
+            color = color_of(mark)
             return f'<svg viewBox="0 0 18 10"><rect y=1 width=18 height=8 fill="{color}"/></svg>'
+        case Curve() | Dots() if mark.color is not None:
+            path = "M0 5h18" if isinstance(mark, Curve) else SYMBOLS[mark.symbol]
+            style = f'class=line style="stroke:{color_of(mark)}"'
+            return f'<svg viewBox="0 0 18 10"><path d="{path}" {style}/></svg>'
         case Dots():
             return f'<svg viewBox="0 0 18 10"><path d="{SYMBOLS[mark.symbol]}" class=line /></svg>'
         case Level():

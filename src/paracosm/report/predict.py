@@ -16,6 +16,7 @@ from paracosm.report.scaling_charts import scaling_charts
 from paracosm.report.section import Section
 from paracosm.report.size_unit import size_unit
 from paracosm.report.thinning import extremes
+from paracosm.report.throughput_charts import first_steps_chart, throughput_charts
 from paracosm.report.time_axis import time_unit
 from paracosm.units import format_duration
 
@@ -36,16 +37,18 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     parts: list[tuple[str, list[Chart | None]]] = [
         ("Predictions", compared(runs)),
         ("Scaling", scaling_charts(runs)),
+        ("Throughput", throughput_charts(runs)),
         ("Ranks", [rank_bars(runs)]),
         ("Where the time goes", [_bars(runs, "phase"), _bars(runs, "op"), _bars(runs, "place")]),
         ("How durations are known", [_coverage(runs)]),
         (
             "The iteration",
             [
-                *_timelines(runs),
+                *_first(runs, lambda *each: _timeline(*each) or rank_timeline(*each)),
                 _memory(runs),
             ],
         ),
+        ("The first steps", _first(runs, first_steps_chart)),
         ("Prediction against measurement", [_errors(runs)]),
     ]
     return [
@@ -140,16 +143,17 @@ def _coverage(runs: Sequence[Run]) -> Chart | None:
     )
 
 
-def _timelines(runs: Sequence[Run]) -> list[Chart]:
+def _first(
+    runs: Sequence[Run], timeline: Callable[[Run, bool], Chart | None]
+) -> list[Chart | None]:
     """Return the timelines of the first runs; the last one says if there are more."""
-    several = len(runs) > 1
-    found = (_timeline(run, several) or rank_timeline(run, several) for run in runs)
+    found = (timeline(run, len(runs) > 1) for run in runs)
     charts = [chart for chart in found if chart is not None]
     shown = charts[:TIMELINES]
     if len(charts) > TIMELINES:
         more = f"{len(charts) - TIMELINES} more runs have a timeline in their own report."
         shown[-1] = replace(shown[-1], caption=f"{shown[-1].caption} {more}".strip())
-    return shown
+    return [*shown]
 
 
 def _timeline(run: Run, of_several: bool) -> Chart | None:

@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING, Any
 from paracosm.report.figure import Ending, Figure, figure
 from paracosm.report.job_tables import job_tables
 from paracosm.report.table import Table
+from paracosm.report.throughput_words import (
+    THROUGHPUT_FIGURES,
+    is_throughput,
+    throughput_name,
+    throughput_remarks,
+    throughput_tables,
+)
 from paracosm.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -67,6 +74,7 @@ FIGURES: Mapping[str, Figure] = {
     "Batch": figure("batch", "{:,}".format),
     "Strategy": figure("strategy", str),
     "Workers": figure("workers", "{:,}".format),
+    **THROUGHPUT_FIGURES,
     "Iteration time": figure("iteration_time", format_duration),
     "Interval": _interval,
     "Measured": _measured,
@@ -93,7 +101,7 @@ def name(known: Mapping[str, Any]) -> str | None:
         return f"op latencies of {PurePath(str(folder)).name}"
     model, batch = known.get("model"), known.get("batch")
     if model is None:
-        return None
+        return throughput_name(known)
     parts = [PurePath(str(model)).stem if str(model).endswith(".graph") else str(model)]
     parts += [] if batch is None else [f"batch {batch}"]
     if isinstance(workers := known.get("workers"), int):
@@ -117,7 +125,7 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
         "bottleneck": summary.get("bottleneck") or "",
         "memory": " ".join((summary.get("misfits") or ())[1:3]),
         "one replica": _replica(summary),
-        "baselines": _baselines(summary),
+        "baselines": "" if is_throughput(summary) else _baselines(summary),
         "machine": _machine(summary.get("measured") or {}),
         "to measure": _to_measure(summary),
         "timings of": _environment(summary),
@@ -126,6 +134,7 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
         "profiled now": _profiled(summary),
         "not timed": _untimed(summary.get("untimed") or ()),
         "left out": _left_out(summary.get("left_out") or {}),
+        **throughput_remarks(summary),
     }
     return {what: line for what, line in lines.items() if line}
 
@@ -141,11 +150,15 @@ def tables(summary: Mapping[str, Any]) -> list[Table]:
     titles = {"phase": "Time by phase", "op": "Time by op type", "place": "Time by place"}
     if summary.get("scaling"):
         titles = {what: f"{title}, one replica" for what, title in titles.items()}
-    return job_tables(summary) + [
-        _times(title, what, breakdown[what])
-        for what, title in titles.items()
-        if len(breakdown.get(what) or ()) > 0
-    ]
+    return (
+        throughput_tables(summary)
+        + job_tables(summary)
+        + [
+            _times(title, what, breakdown[what])
+            for what, title in titles.items()
+            if len(breakdown.get(what) or ()) > 0
+        ]
+    )
 
 
 def _times(title: str, what: str, times: Mapping[str, float]) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from paracosm.report.run import Run
 from paracosm.report.time_axis import time_unit
 from paracosm.units import format_duration
 
-__all__ = ["rank_bars", "rank_timeline"]
+__all__ = ["lane_timeline", "rank_bars", "rank_timeline"]
 
 ROWS = 24  # of a chart of bars
 RANKS = 16  # of a timeline
@@ -54,12 +54,31 @@ LANES: Mapping[str, tuple[int, int]] = {
 
 def rank_timeline(run: Run, of_several: bool) -> Chart | None:
     """Return what each rank of the timeline does: what it computes above what it communicates."""
-    if run.timeline is None or run.numbers.get("scaling") is None:
+    if run.numbers.get("scaling") is None:
+        return None
+    return lane_timeline(run, of_several, LANES, lambda lane: lane if lane in LANES else "compute")
+
+
+def lane_timeline(
+    run: Run,
+    of_several: bool,
+    lanes: Mapping[str, tuple[int, int]],
+    lane_of: Callable[[str], str],
+) -> Chart | None:
+    """Return what each node of a run's timeline does, lane by lane; None without a timeline.
+
+    Args:
+        run: whose timeline it is.
+        of_several: the report has other runs besides.
+        lanes: lane -> which line of its node's row it is drawn on, and its colour.
+        lane_of: returns one of them for the resource of a span.
+    """
+    if run.timeline is None:
         return None
     nodes = node_order({span[0] for span in run.timeline.spans})[:RANKS]
     shown = set(nodes)
     spans = [
-        (span[0], span[1] if span[1] in LANES else "compute", *span[2:])
+        (span[0], lane_of(span[1]), *span[2:])
         for span in run.timeline.spans
         if span[0] in shown and not span[2].startswith("wait: ")
     ]
@@ -67,14 +86,17 @@ def rank_timeline(run: Run, of_several: bool) -> Chart | None:
         return None
     last = max(span[4] for span in spans)
     factor, unit = time_unit(last)
-    lanes = [lane for lane in LANES if any(span[1] == lane for span in spans)]
-    lines = sorted({LANES[lane][0] for lane in lanes})
+    shown_lanes = {lane: lanes[lane] for lane in lanes if any(span[1] == lane for span in spans)}
+    lines = sorted({line for line, _ in shown_lanes.values()})
     return Chart(
         name=f"timeline_{run.index + 1}" if of_several else "timeline",
         title=f"Timeline: {run.name}" if of_several else "Timeline",
         x=Axis(f"time ({unit})", limits=(0.0, last * factor)),
         y=Axis("", names=tuple(nodes)),
-        marks=tuple(_boxes(spans, lane, nodes, factor, last / PIXELS, lines) for lane in lanes),
+        marks=tuple(
+            _boxes(spans, lane, place, nodes, factor, last / PIXELS, lines)
+            for lane, place in shown_lanes.items()
+        ),
         caption="Spans that a screen cannot tell apart are drawn as one.",
         height=110 + 16 * (1 + len(lines)) * len(nodes),
         wide=True,
@@ -84,12 +106,13 @@ def rank_timeline(run: Run, of_several: bool) -> Chart | None:
 def _boxes(
     spans: Sequence[Span],
     lane: str,
+    place: tuple[int, int],
     nodes: Sequence[str],
     factor: float,
     gap: float,
     lines: Sequence[int],
 ) -> Boxes:
-    line, color = LANES[lane]
+    line, color = place
     offset = (lines.index(line) - (len(lines) - 1) / 2) * FILLED / len(lines)
     begins, ends, rows, labels = list[Floats](), list[Floats](), list[Floats](), list[str]()
     for row, node in enumerate(nodes):

@@ -168,12 +168,12 @@ KINDS: Mapping[str, Kind] = {
         run=_relax,
     ),
     "predict": Kind(
-        unit=lambda config: "predictions" if config.steps else "new ops",
+        unit=lambda config: "predictions" if config.predictions else "new ops",
         success="done",
         ends=frozenset({"done"}),
         model=_predict_model,
         check=_check_predict,
-        total=lambda config: config.steps,
+        total=lambda config: config.predictions,
         run=_predict,
     ),
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from paracosm.graphs.strategies import Replica, Strategy
 from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.interrupted import until_interrupted
 from paracosm.prediction.jobs.device_speeds import (
     device_of,
     device_speeds,
@@ -50,7 +50,7 @@ def run_on_cluster(
     jobs = config.jobs
     largest = config.resolve_cluster(*jobs[-1])
     tensor = jobs[-1][1].tensor
-    done = progress if config.steps else None
+    done = progress if config.predictions else None
     found = find_replica(
         *(config, seed, None if done else progress, announce),
         tensor=tensor,
@@ -82,7 +82,8 @@ def run_on_cluster(
     relative = tuple(end / time if time > 0 else 1.0 for end in alone.interval)
     ideal = ideal_throughput(replica, jobs[-1][1])
 
-    def predicted(workers: int, strategy: Strategy) -> JobPrediction:
+    def predicted(job: tuple[int, Strategy]) -> JobPrediction:
+        workers, strategy = job
         return predict_job(
             replica,
             with_devices(config.resolve_cluster(workers, strategy), speeds),
@@ -93,7 +94,7 @@ def run_on_cluster(
             ideal=ideal,
         )
 
-    predictions = _until_interrupted(jobs, predicted, done)
+    predictions = until_interrupted(jobs, predicted, done)
     complete = len(predictions) == len(jobs)
     summary: dict[str, Any] = {"status": "done" if complete else "interrupted"}
     summary |= summarise_jobs(predictions, alone, found.split)
@@ -109,25 +110,3 @@ def run_on_cluster(
     # The ranks that were wanted are those of the largest number.
     shown = shown_ranks(last, config.timeline_ranks if complete else None)
     return summary, job_timeline(last, shown)
-
-
-def _until_interrupted(
-    jobs: list[tuple[int, Strategy]],
-    predicted: Callable[[int, Strategy], JobPrediction],
-    progress: Progress | None,
-) -> list[JobPrediction]:
-    """Return the predictions of the jobs, or of those that were done when Ctrl-C came.
-
-    Raises:
-        KeyboardInterrupt: it came before the first was done.
-    """
-    found: list[JobPrediction] = []
-    try:
-        for workers, strategy in jobs:
-            found.append(predicted(workers, strategy))
-            if progress is not None:
-                progress(len(found), None)
-    except KeyboardInterrupt:
-        if not found:
-            raise
-    return found

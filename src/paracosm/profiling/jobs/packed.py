@@ -109,6 +109,6 @@ def _walls(found: Any, key: str, where: str) -> np.ndarray[Any, np.dtype[np.floa
 
 def _field(found: Any, key: str, kind: type, where: str) -> Any:
     if not isinstance(found, dict) or not isinstance(found.get(key), kind):
-        words = {dict: "mapping", list: "list"}[kind]
-        raise InputError(f'{where}: "{key}" is missing, or no {words}')
+        word = "mapping" if kind is dict else "list"
+        raise InputError(f'{where}: "{key}" is missing, or no {word}')
     return found[key]

@@ -1,0 +1,35 @@
+"""Workers that have the servers to themselves: the ideal that several are held against."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.prediction.parameter_servers.imagined import ImaginedJob
+from paracosm.prediction.parameter_servers.simulate import simulate
+from paracosm.prediction.parameter_servers.windows import rates_of_windows, steady_period
+
+__all__ = ["rates_alone"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def rates_alone(job: ImaginedJob, seed: int) -> Floats:
+    """Return the steps/s of each worker where it is the only one, (workers,).
+
+    Args:
+        job: what they do, on which cluster.
+        seed: of the steps that they draw.
+    """
+    ports = job.settings.ports
+    alike = np.stack([ports.worker, ports.speed, ports.latency], axis=1)
+    _, first, number = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+    one = replace(job, settings=replace(job.settings, backup=None))
+    drawn = one.drawn(1, one.steps(1), seed)
+    found = np.zeros(len(first))
+    for place, worker in enumerate(first.tolist()):
+        ended = simulate(one.workload, one.system(ports.only(worker)), drawn).step_end
+        found[place] = rates_of_windows(ended, *steady_period(ended), 1)[0]
+    return found[number.ravel()]

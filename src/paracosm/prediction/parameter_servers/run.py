@@ -1,0 +1,53 @@
+"""The throughput of a profiled job for one number of workers or several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from paracosm.prediction.interrupted import until_interrupted
+from paracosm.prediction.parameter_servers.alone import rates_alone
+from paracosm.prediction.parameter_servers.imagined import imagined_job
+from paracosm.prediction.parameter_servers.phases import phases_of
+from paracosm.prediction.parameter_servers.sensitivity import sensitivity
+from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
+from paracosm.prediction.parameter_servers.throughput import predict_throughput
+from paracosm.prediction.parameter_servers.timeline import first_steps
+from paracosm.prediction.replica import Progress
+from paracosm.timeline import Timeline
+
+if TYPE_CHECKING:
+    from paracosm.prediction.config import PredictConfig
+
+__all__ = ["run_throughput"]
+
+
+def run_throughput(
+    config: PredictConfig, seed: int, progress: Progress | None = None
+) -> tuple[dict[str, Any], Timeline]:
+    """Predict the throughput that a configuration asks for, and return summary and timeline.
+
+    The timeline has the first steps of the last number of workers. An interrupt (Ctrl-C) after the
+    first number ends the run with what it has.
+
+    Args:
+        config: with a job profile.
+        seed: of the steps that are drawn, and of a random order.
+        progress: called with how many numbers of workers are done.
+
+    Raises:
+        InputError: for what cannot be used, or does not fit together.
+    """
+    settings = config.settings
+    job = imagined_job(config.job_profile, settings, seed)
+    alone, phases = rates_alone(job, seed), phases_of(job)
+
+    def predicted(workers: int) -> Point:
+        return Point(predict_throughput(job, workers, seed), sensitivity(job, workers, seed))
+
+    numbers = config.profiled_workers
+    points = until_interrupted(numbers, predicted, progress)
+    complete = len(points) == len(numbers)
+    summary: dict[str, Any] = {"status": "done" if complete else "interrupted"}
+    summary |= {"profile": str(config.profile)}
+    summary |= summarise_throughput(points, config.job_profile, settings, alone, phases)
+    return summary, first_steps(job, points[-1].throughput.workers, seed)

@@ -1,0 +1,112 @@
+"""The steady state of a job: several long simulations from random starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.prediction.parameter_servers.imagined import ImaginedJob
+from paracosm.prediction.parameter_servers.simulate import simulate
+from paracosm.prediction.parameter_servers.system import System
+from paracosm.prediction.parameter_servers.windows import (
+    LEADING,
+    rates_of_windows,
+    steady_period,
+)
+from paracosm.prediction.parameter_servers.workload import Workload
+
+__all__ = ["REPLICAS", "Change", "Steady", "steady_state"]
+
+Floats = npt.NDArray[np.float64]
+
+Change = Callable[[Workload, System], tuple[Workload, System]]
+
+REPLICAS = 8
+"""Simulations that are taken together. Workers that are in step share the link all at once and stay
+so for long, others stay apart: one simulation sees too little of both."""
+
+STARTS = 1
+"""Of the random streams of a seed, that of the moments at which workers begin."""
+
+
+@dataclass(frozen=True)
+class Steady:
+    """A steady state.
+
+    Attributes:
+        rates: steps/s of each worker, (workers,).
+        error: standard error of their sum, steps/s.
+        measured: steps/s of all workers in stretches of `seconds`, (stretches,).
+        seconds: length of such a stretch.
+    """
+
+    rates: Floats
+    error: float
+    measured: Floats
+    seconds: float
+
+    @property
+    def steps_per_second(self) -> float:
+        """Steps/s of all workers together."""
+        return float(self.rates.sum())
+
+
+def steady_state(
+    job: ImaginedJob,
+    workers: int,
+    seed: int,
+    *,
+    steps: int,
+    seconds: float | None = None,
+    change: Change | None = None,
+) -> Steady:
+    """Simulate a job from `REPLICAS` random starts, and measure what comes after each.
+
+    Workers begin at random within the time of the longest possible step, as if they had been
+    started by hand, so that what is measured depends on no arrangement. The first `LEADING` steps
+    of each are left out (Li et al. 2020, section 4.1).
+
+    Args:
+        job: what the workers do, on which cluster.
+        workers: how many of the cluster's, the first ones.
+        seed: of the steps that they draw, and of their starts.
+        steps: that each worker does in all replicas together, beside those left out.
+        seconds: length of a measurement; None: as long as `LEADING` steps take.
+        change: makes another workload and system of the job's, of which the same is drawn.
+    """
+    ports = job.settings.ports.first(workers)
+    each = ceil(steps / REPLICAS) + LEADING
+    ended, periods = [], []
+    for replica in range(REPLICAS):
+        random = np.random.default_rng([seed, STARTS, replica])
+        start = random.uniform(0.0, job.longest_step(ports), workers)
+        system = job.with_shares(job.system(ports, start), each, [seed, replica])
+        workload = job.workload
+        if change is not None:
+            workload, system = change(workload, system)
+        simulated = simulate(workload, system, job.drawn(workers, each, [seed, replica]))
+        ended.append(np.where(simulated.accepted, simulated.step_end, np.nan))
+        periods.append(steady_period(simulated.step_end))
+    rates = np.array(
+        [
+            [rates_of_windows(row[None], begin, until, 1)[0] for row in ends]
+            for ends, (begin, until) in zip(ended, periods, strict=True)
+        ]
+    )
+    total = rates.sum(axis=1)
+    length = seconds or LEADING / float(total.mean())
+    measured = [
+        rates_of_windows(ends, begin, begin + windows * length, windows)
+        for ends, (begin, until) in zip(ended, periods, strict=True)
+        if (windows := int((until - begin) / length + 1e-9)) > 0
+    ]
+    return Steady(
+        rates=rates.mean(axis=0),
+        error=float(total.std(ddof=1) / np.sqrt(REPLICAS)),
+        measured=np.concatenate([np.zeros(0), *measured]),
+        seconds=length,
+    )

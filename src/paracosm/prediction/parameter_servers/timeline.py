@@ -1,0 +1,65 @@
+"""The synthetic trace: what simulated workers do in their first steps, chunk by chunk."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from paracosm.prediction.parameter_servers.imagined import ImaginedJob
+from paracosm.prediction.parameter_servers.simulate import simulate
+from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
+from paracosm.timeline import Timeline
+
+__all__ = ["first_steps"]
+
+STEPS = 5
+"""Of each worker that are shown at most."""
+
+WORKERS = 16
+"""That are shown at most, the first ones."""
+
+SPANS = 300_000
+"""That a trace has at most, or one step of each worker: a viewer holds some million."""
+
+CHUNKS = 5_000_000
+"""Of all workers, shown or not, that are kept at most, or one step of each worker."""
+
+LANES = {DOWNLINK: "downlink", WORKER: "compute", UPLINK: "uplink", SERVER: "server"}
+
+
+def first_steps(job: ImaginedJob, workers: int, seed: int) -> Timeline:
+    """Return the first steps of some workers of a job (Li et al. 2020, figure 7).
+
+    Each worker has a lane for each resource: downlink, compute, uplink and server; where there are
+    several servers, "downlink 0", "downlink 1", ... A stream that is sent in two turns is two
+    spans. What takes no time is left out.
+
+    Args:
+        job: what the workers do, on which cluster.
+        workers: how many work, all from the same time on.
+        seed: of the steps that they draw.
+    """
+    workload = job.workload
+    shown = min(workers, WORKERS)
+    ops = workload.ops
+    steps = max(1, min(STEPS, SPANS // (shown * ops), CHUNKS // (workers * ops)))
+    system = job.system(job.settings.ports.first(workers))
+    drawn = job.drawn(workers, steps, seed)
+    chunks = simulate(workload, system, drawn, keep_chunks=True).chunks
+    chunks = chunks[(chunks["worker"] < shown) & (chunks["end"] > chunks["begin"])]
+    chunks = chunks[np.lexsort((chunks["end"], chunks["begin"]))]
+    lanes = [
+        _lane(resource, server, system.servers)
+        for resource, server in zip(
+            workload.resource.tolist(), workload.server.tolist(), strict=True
+        )
+    ]
+    timeline = Timeline()
+    columns = (chunks[name].tolist() for name in ("worker", "op", "begin", "end"))
+    for worker, op, begin, end in zip(*columns, strict=True):
+        timeline.span(f"worker{worker}", lanes[op], job.names[op], begin, end)
+    return timeline
+
+
+def _lane(resource: int, server: int, servers: int) -> str:
+    several = servers > 1 and resource != WORKER
+    return f"{LANES[resource]} {server}" if several else LANES[resource]
