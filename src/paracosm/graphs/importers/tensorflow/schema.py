@@ -59,6 +59,17 @@ TENSORFLOW: Schema = {
         10: ("int64_val", "int*"),
     },
     "RunMetadata": {1: ("step_stats", "StepStats")},
+    # A RunMetadata again: its graphs without its times.
+    "PartitionedRun": {3: ("partition_graphs", "Partition*")},
+    "Partition": {1: ("node", "PartitionNode*")},
+    "PartitionNode": {
+        1: ("name", "string"),
+        2: ("op", "string"),
+        3: ("input", "string*"),
+        4: ("device", "string"),
+        5: ("attr", "map:PartitionAttr"),
+    },
+    "PartitionAttr": {2: ("s", "bytes"), 5: ("b", "bool")},
     "StepStats": {1: ("dev_stats", "DeviceStepStats*")},
     "DeviceStepStats": {1: ("device", "string"), 2: ("node_stats", "NodeExecStats*")},
     "NodeExecStats": {
@@ -71,7 +82,12 @@ TENSORFLOW: Schema = {
         16: ("all_end_rel_nanos", "int"),
     },
     "NodeOutput": {1: ("slot", "int"), 3: ("tensor_description", "TensorDescription")},
-    "TensorDescription": {1: ("dtype", "int"), 2: ("shape", "TensorShapeProto")},
+    "TensorDescription": {
+        1: ("dtype", "int"),
+        2: ("shape", "TensorShapeProto"),
+        4: ("allocation_description", "AllocationDescription"),
+    },
+    "AllocationDescription": {1: ("requested_bytes", "int")},
 }
 
 DTYPES = {

@@ -24,7 +24,7 @@ from paracosm.graphs.importers.tensorflow.meaning import (
 )
 from paracosm.graphs.op import TensorArgument
 
-__all__ = ["StepOp", "graph_of_step"]
+__all__ = ["StepOp", "graph_of_step", "is_stream", "kernel_node"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,9 @@ class StepOp:
         start: nanoseconds.
         duration: seconds.
         outputs: shapes and types, where they were traced.
+        allocated: bytes that were asked for, for its first output; None where nothing says so.
+        label: as it was traced; of a RecvTensor, the tensor and both devices.
+        ended: whether an end was traced; the duration is 0 where it was not.
     """
 
     name: str
@@ -48,6 +51,9 @@ class StepOp:
     start: int
     duration: float
     outputs: tuple[TensorArgument | None, ...] = ()
+    allocated: int | None = None
+    label: str = ""
+    ended: bool = True
 
 
 def graph_of_step(ops: Sequence[StepOp], where: str, provenance: Mapping[str, Any]) -> Graph:
@@ -57,7 +63,7 @@ def graph_of_step(ops: Sequence[StepOp], where: str, provenance: Mapping[str, An
         InputError: no op of an executor; a negative duration.
     """
     issued = sorted(
-        (op for op in ops if not _is_stream(op.device) and op.op != "_SOURCE"),
+        (op for op in ops if not is_stream(op.device) and op.op != "_SOURCE"),
         key=lambda op: (op.start, op.device, op.name),
     )
     if not issued:
@@ -92,8 +98,14 @@ def graph_of_step(ops: Sequence[StepOp], where: str, provenance: Mapping[str, An
     )
 
 
-def _is_stream(device: str) -> bool:
+def is_stream(device: str) -> bool:
+    """Whether a device is one of an accelerator's streams, which runs kernels and copies."""
     return "/stream:" in device or "/memcpy" in device.lower() or device == "/host:CPU"
+
+
+def kernel_node(name: str) -> str:
+    """Return the node that a kernel is of: "fc/MatMul" of "fc/MatMul:MatMul"."""
+    return re.split(r":|@@", name)[0]
 
 
 def _kernels(ops: Sequence[StepOp]) -> dict[str, float]:
@@ -102,7 +114,7 @@ def _kernels(ops: Sequence[StepOp]) -> dict[str, float]:
     whole = [op for op in every if op.device.endswith("stream:all")]
     seconds: dict[str, float] = {}
     for op in whole or every:
-        node = re.split(r":|@@", op.name)[0]
+        node = kernel_node(op.name)
         seconds[node] = seconds.get(node, 0.0) + max(op.duration, 0.0)
     return seconds
 

@@ -15,7 +15,7 @@ from paracosm.graphs.importers.tensors import shape_of
 from paracosm.graphs.importers.wire import Message, decode
 from paracosm.graphs.op import TensorArgument
 
-__all__ = ["read_run_metadata"]
+__all__ = ["read_run_metadata", "run_metadata_ops"]
 
 _LABEL = re.compile(r"(?P<name>.*?) = (?P<op>\w+)\((?P<inputs>.*)\)$", re.DOTALL)
 """What the executor writes: "fc/MatMul = MatMul(fc/Reshape, fc/kernel)"."""
@@ -32,7 +32,21 @@ def read_run_metadata(path: Path, *, step_stats: bool = False) -> Graph:
         InputError: damaged, no step was traced.
     """
     where = str(path)
-    data = contents(path)
+    ops = run_metadata_ops(contents(path), where, step_stats=step_stats)
+    return graph_of_step(ops, where, {"file": path.name, "form": "RunMetadata"})
+
+
+def run_metadata_ops(data: bytes, where: str, *, step_stats: bool = False) -> list[StepOp]:
+    """Return the ops that a RunMetadata has traced, of all devices, as they stand in it.
+
+    Args:
+        data: a RunMetadata in protobuf's binary form.
+        where: its file, for messages.
+        step_stats: the data are those of the field `step_stats` alone.
+
+    Raises:
+        InputError: damaged, no step was traced.
+    """
     if step_stats:
         found = decode(data, "StepStats", TENSORFLOW, where)
     else:
@@ -42,12 +56,11 @@ def read_run_metadata(path: Path, *, step_stats: bool = False) -> Graph:
             f"{where}: no step was traced: RunMetadata.step_stats is empty (run with "
             "trace_level FULL_TRACE)"
         )
-    ops = [
+    return [
         _op(node, device["device"])
         for device in found["dev_stats"]
         for node in device["node_stats"]
     ]
-    return graph_of_step(ops, where, {"file": path.name, "form": "RunMetadata"})
 
 
 def _op(found: Message, device: str) -> StepOp:
@@ -65,7 +78,16 @@ def _op(found: Message, device: str) -> StepOp:
         start=start,
         duration=length / 1e9,
         outputs=tuple(_tensor(each) for each in found["output"]),
+        allocated=_allocated(found["output"]),
+        label=found["timeline_label"],
+        ended=length != 0 or (not found["all_start_nanos"] and op != "RecvTensor"),
     )
+
+
+def _allocated(outputs: list[Message]) -> int | None:
+    described = outputs[0]["tensor_description"] if outputs else None
+    allocation = described and described["allocation_description"]
+    return allocation["requested_bytes"] if allocation else None
 
 
 def _tensor(found: Message) -> TensorArgument | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from paracosm.graphs.contents import contents
 from paracosm.graphs.graph import Graph
 from paracosm.graphs.importers.tensorflow.step_ops import StepOp, graph_of_step
 
-__all__ = ["read_timeline"]
+__all__ = ["Event", "read_timeline", "timeline_events", "timeline_ops"]
+
+Event = dict[str, Any]
 
 
 def read_timeline(path: Path) -> Graph:
@@ -19,6 +22,16 @@ def read_timeline(path: Path) -> Graph:
 
     Raises:
         InputError: no JSON, no such timeline, an op that lacks a field, with the field.
+    """
+    ops = timeline_ops(timeline_events(path), str(path))
+    return graph_of_step(ops, str(path), {"file": path.name, "form": "timeline"})
+
+
+def timeline_events(path: Path) -> list[Event]:
+    """Return the events of a Chrome trace.
+
+    Raises:
+        InputError: no JSON, no such trace.
     """
     where = str(path)
     data = contents(path)
@@ -31,6 +44,15 @@ def read_timeline(path: Path) -> Graph:
         raise InputError(f'{where}: no timeline: it lacks "traceEvents"') from None
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
         raise InputError(f'{where}: no timeline: "traceEvents" is no list of events')
+    return events
+
+
+def timeline_ops(events: Sequence[Event], where: str) -> list[StepOp]:
+    """Return the ops among a timeline's events.
+
+    Raises:
+        InputError: there are none; one lacks a field, which is named.
+    """
     devices = _devices(events)
     ops = [
         _op(event, position, devices, where)
@@ -42,10 +64,10 @@ def read_timeline(path: Path) -> Graph:
             f'{where}: no timeline of TensorFlow: no event has "cat": "Op" (a trace of PyTorch is '
             "read by paracosm replay)"
         )
-    return graph_of_step(ops, where, {"file": path.name, "form": "timeline"})
+    return ops
 
 
-def _devices(events: list[dict[str, Any]]) -> dict[Any, str]:
+def _devices(events: Sequence[Event]) -> dict[Any, str]:
     """Return the device of each process: "/job:.../gpu:0 Compute" without the last word."""
     found = {}
     for event in events:
@@ -55,7 +77,7 @@ def _devices(events: list[dict[str, Any]]) -> dict[Any, str]:
     return found
 
 
-def _op(event: dict[str, Any], position: int, devices: dict[Any, str], where: str) -> StepOp:
+def _op(event: Event, position: int, devices: dict[Any, str], where: str) -> StepOp:
     arguments = event.get("args")
     if not isinstance(arguments, dict):
         raise InputError(f'{where}: event {position} lacks "args"')

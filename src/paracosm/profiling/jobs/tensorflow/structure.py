@@ -1,0 +1,257 @@
+"""Which op of a step waits for which, and what is transferred between the worker and its servers.
+
+Where tensors leave a device TensorFlow puts a pair of nodes that it does not trace: `_Send` and
+`_Recv` ("w/read_S24", "w/read_S25" of the node "w/read"; "w/read/_7" in older versions). What it
+does trace is how long the tensor took ("edge_12_w/read"). The partitioned graph, where it was
+traced, says which pair has which tensor. Without it, tensors and receiving nodes of one sender are
+taken in the order of their numbers, which TensorFlow gives to both in the same pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from paracosm.profiling.jobs.tensorflow.places import Place, place_of
+from paracosm.profiling.jobs.tensorflow.records import Key, Records
+from paracosm.profiling.jobs.tensorflow.traced_step import Node
+
+__all__ = ["Structure", "Transfer", "structure_of"]
+
+Receiving = dict[tuple[Place, str], set[Key]]
+"""By place and name of a node that receives: the runs that get what it has received."""
+
+Named = dict[tuple[Place, str], tuple[Place, str, list[Key]]]
+"""By the same: where it comes from, the tensor's name, the runs that make it."""
+
+_TENSOR = re.compile(r"edge_(?P<number>\d+)_(?P<node>.+)", re.DOTALL)
+_RECEIVER = re.compile(r"(?P<node>.+?)(?:_S|/_)(?P<number>\d+)", re.DOTALL)
+_CONTROL = re.compile(r"(?P<node>.+)/ctrl_S\d+", re.DOTALL)
+"""What is made to be sent where one op only waits for another; its label does not say for which."""
+
+_DEEPEST = 1000
+"""Nodes that were not traced, one behind the other."""
+
+
+@dataclass(slots=True)
+class Transfer:
+    """A tensor that goes from one place to another, all its times in a step.
+
+    Attributes:
+        source, target: from where, to where.
+        tensor: "edge_12_w/read"; the receiving node's name where no receive was traced by name.
+        senders: runs that make it.
+        receivers: runs that wait for it.
+        orders: whether it has nothing in it, and only says that its sender has run.
+    """
+
+    source: Place
+    target: Place
+    tensor: str
+    senders: set[Key] = field(default_factory=set)
+    receivers: set[Key] = field(default_factory=set)
+    orders: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What all steps have in common.
+
+    Attributes:
+        waits: of each run, those at its own place that it waits for.
+        transfers: between places, each once, however many times it is made in a step.
+        exact: whether the partitioned graph has said what is sent where.
+        not_traced: how many inputs no record says anything about, and how many tensors a
+            partitioned graph sends that none receives, or receives that none sends.
+    """
+
+    waits: Mapping[Key, frozenset[Key]]
+    transfers: Sequence[Transfer]
+    exact: bool
+    not_traced: int
+
+
+def structure_of(records: Records, nodes: Mapping[str, Node]) -> Structure:
+    """Return the structure of a step that has everything.
+
+    Args:
+        records: of the step.
+        nodes: of the partitioned graph, from whichever step it was traced with; empty if none.
+    """
+    return _Finder(records, nodes).structure()
+
+
+class _Finder:
+    def __init__(self, records: Records, nodes: Mapping[str, Node]) -> None:
+        self.records, self.nodes = records, nodes
+        self.runs: dict[tuple[Place, str], list[Key]] = {}
+        for key in sorted(records.runs, key=lambda key: (*key[:2], key[2])):
+            self.runs.setdefault(key[:2], []).append(key)
+        self.places: dict[str, list[Place]] = {}
+        for place, name in self.runs:
+            self.places.setdefault(name, []).append(place)
+        self.sends = {
+            node.tensor: node for node in nodes.values() if node.tensor and node.op.endswith("Send")
+        }
+        self.transfers: dict[tuple[Place, Place, str], Transfer] = {}
+        self.received = {_node_of(tensor) for _, _, tensor, _ in records.receives}
+        self.missing = 0
+
+    def structure(self) -> Structure:
+        waits: dict[Key, set[Key]] = {key: set() for key in self.records.runs}
+        receiving: Receiving = {}
+        for key, run in self.records.runs.items():
+            place, name, _ = key
+            inputs = self.nodes[name].inputs if name in self.nodes else run.inputs
+            control = _CONTROL.fullmatch(name)
+            for value in inputs if control is None else (*inputs, control["node"]):
+                self.wait(key, place, value, waits[key], receiving)
+        named = self.named_by_graph(receiving) if self.nodes else self.named_by_number(receiving)
+        for (place, value), receivers in receiving.items():
+            source, tensor, senders = named[place, value]
+            for receiver in sorted(receivers) if source == place else ():
+                waits[receiver] |= self.last_before(senders, receiver)
+            if source != place:
+                found = self.transfer(source, place, tensor)
+                found.senders.update(senders)
+                found.receivers.update(receivers)
+                found.orders = _only_order(value, receivers)
+        for source, target, tensor, _ in self.records.receives:
+            self.transfer(source, target, tensor)
+        for found in self.transfers.values():
+            if not found.senders:
+                found.senders.update(self.senders_of(found))
+        return Structure(
+            {key: frozenset(found - {key}) for key, found in waits.items()},
+            sorted(self.transfers.values(), key=lambda t: (t.source, t.target, t.tensor)),
+            bool(self.nodes),
+            self.missing,
+        )
+
+    def wait(
+        self, key: Key, place: Place, value: str, waits: set[Key], receiving: Receiving
+    ) -> None:
+        """Enter what an input of a run stands for: runs at its place, or nodes that receive."""
+        name = value.removeprefix("^").partition(":")[0]
+        open_, seen = [name], {name}
+        while open_:
+            name = open_.pop()
+            if (place, name) in self.runs:
+                waits |= self.last_before(self.runs[place, name], key)
+            elif name in self.nodes and not self.nodes[name].tensor:
+                new = [each for each in self.nodes[name].inputs if each not in seen]
+                seen.update(new)
+                open_ += new if len(seen) < _DEEPEST else []
+            elif name in self.nodes or (not self.nodes and self.looks_received(name)):
+                receiving.setdefault((place, name), set()).add(key)
+            else:
+                self.missing += 1
+
+    def looks_received(self, name: str) -> bool:
+        found = _RECEIVER.fullmatch(name)
+        return found is not None and (
+            found["node"] in self.places or found["node"] in self.received
+        )
+
+    def last_before(self, keys: Iterable[Key], key: Key) -> set[Key]:
+        """Return of several runs of one node the last that began before a run of another."""
+        runs = self.records.runs
+        found = [each for each in keys if each != key]
+        if len(found) < 2 or len({each[:2] for each in found}) > 1:
+            return set(found)
+        earlier = [each for each in found if runs[each].begin < runs[key].begin]
+        return {max(earlier or found[:1], key=lambda each: (runs[each].begin, each))}
+
+    def transfer(self, source: Place, target: Place, tensor: str) -> Transfer:
+        return self.transfers.setdefault((source, target, tensor), Transfer(source, target, tensor))
+
+    def named_by_graph(self, receiving: Receiving) -> Named:
+        """Return sender, tensor and runs of the sender by the place and the node that receive."""
+        sources = {edge[1:3]: edge[0] for edge in self.records.receives}
+        named = {}
+        for place, value in receiving:
+            tensor = self.nodes[value].tensor
+            send = self.sends.get(tensor)
+            sender = place_of(send.device) if send is not None else None
+            source = sources.get((place, tensor), sender or place)
+            self.missing += send is None
+            named[place, value] = (source, tensor, self.runs_behind(send) if send else [])
+        received = {node.tensor for node in self.nodes.values() if node.op.endswith("Recv")}
+        self.missing += len(self.sends.keys() - received)
+        return named
+
+    def runs_behind(self, node: Node) -> list[Key]:
+        """Return the runs that make what a node gets, through nodes that were not traced."""
+        found: list[Key] = []
+        open_, seen = list(node.inputs), set(node.inputs)
+        while open_:
+            name = open_.pop()
+            if name in self.places:
+                found += [key for place in self.places[name] for key in self.runs[place, name]]
+            elif name in self.nodes and len(seen) < _DEEPEST:
+                new = [each for each in self.nodes[name].inputs if each not in seen]
+                seen.update(new)
+                open_ += new
+        return sorted(found)
+
+    def named_by_number(self, receiving: Receiving) -> Named:
+        """Return the same, without a graph, by names and the numbers in them."""
+        groups: dict[tuple[Place, str, bool], list[str]] = {}
+        for (place, value), receivers in receiving.items():
+            node = _receiver(value)[0]
+            groups.setdefault((place, node, _only_order(value, receivers)), []).append(value)
+        named = {}
+        for (place, node, orders), values in groups.items():
+            tensors = sorted(
+                {edge[:3] for edge, receive in self.records.receives.items()
+                 if edge[1] == place and _node_of(edge[2]) == node
+                 and ((receive.size == 0) == orders
+                      or (place, node, not orders) not in groups)},
+                key=lambda edge: (_number_of(edge[2]), edge),
+            )  # fmt: skip
+            values.sort(key=lambda value: (_receiver(value)[1], value))
+            for position, value in enumerate(values):
+                if position < len(tensors):
+                    source, _, tensor = tensors[position]
+                else:
+                    elsewhere = [each for each in self.places.get(node, ()) if each != place]
+                    source, tensor = (elsewhere or [place])[0], value
+                senders = self.runs.get((source, node), [])
+                named[place, value] = (source, tensor, [] if orders and tensors else senders)
+        return named
+
+    def senders_of(self, transfer: Transfer) -> list[Key]:
+        """Return the runs of the node by which a tensor is named, or of what orders its ops."""
+        node = _node_of(transfer.tensor)
+        controls = [
+            name for place, name in self.runs
+            if place == transfer.source
+            and (control := _CONTROL.fullmatch(name)) and control["node"] == node
+        ]  # fmt: skip
+        empty = all(receive.size == 0 for edge, receive in self.records.receives.items()
+                    if edge[:3] == (transfer.source, transfer.target, transfer.tensor))  # fmt: skip
+        names = sorted(controls) if controls and empty else [node]
+        return [key for name in names for key in self.runs.get((transfer.source, name), ())]
+
+
+def _only_order(value: str, receivers: Iterable[Key]) -> bool:
+    """Whether nobody gets what a node receives but one that is there to be waited for."""
+    node = _receiver(value)[0]
+    return all(_receiver(name) != (name, 0) and _receiver(name)[0] == node
+               for _, name, _ in receivers)  # fmt: skip
+
+
+def _node_of(tensor: str) -> str:
+    found = _TENSOR.fullmatch(tensor) or _RECEIVER.fullmatch(tensor)
+    return found["node"] if found else tensor
+
+
+def _number_of(tensor: str) -> int:
+    found = _TENSOR.fullmatch(tensor)
+    return int(found["number"]) if found else 0
+
+
+def _receiver(name: str) -> tuple[str, int]:
+    found = _RECEIVER.fullmatch(name)
+    return (found["node"], int(found["number"])) if found else (name, 0)

@@ -1,0 +1,139 @@
+"""Every training step of this process's TensorFlow sessions, traced and kept in a folder."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from paracosm.errors import require
+
+__all__ = ["trace_sessions"]
+
+_GRAPHS = 3  # steps whose partitioned graphs are asked for: all have the same, and they are large
+
+
+def trace_sessions(
+    folder: Path, steps: int, warmup: int, say: Callable[[dict[str, Any]], None]
+) -> None:
+    """Let every `Session.run` of this process be traced, and keep those that are training steps.
+
+    A training step has transfers in both directions. When there are enough, the process ends.
+
+    Args:
+        folder: gets `step-N.pb`, a RunMetadata, by the number N of the step.
+        steps: that are wanted.
+        warmup: steps before these, which are not kept.
+        say: told of each step: "step" its number, "span" nanoseconds at which it was asked for and
+            done, "pause" seconds that keeping it took; and "done" in the end.
+
+    Raises:
+        MissingExtraError: TensorFlow is not installed.
+    """
+    tensorflow = require("tensorflow", "tensorflow", "profiling a TensorFlow job")
+    sessions = importlib.import_module("tensorflow.python.client.session")
+    tracer = _Tracer(folder, steps, warmup, say, tensorflow)
+    original = sessions.BaseSession.run
+
+    def run(
+        self: Any,
+        fetches: Any,
+        feed_dict: Any = None,
+        options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:
+        return tracer.traced(original, self, fetches, feed_dict, options, run_metadata)
+
+    sessions.BaseSession.run = run
+    _refuse_coordinators(say)
+    say({"framework": f"TensorFlow {tensorflow.__version__}"})
+
+
+class _Tracer:
+    def __init__(
+        self,
+        folder: Path,
+        steps: int,
+        warmup: int,
+        say: Callable[[dict[str, Any]], None],
+        tensorflow: Any,
+    ) -> None:
+        self.folder, self.steps, self.say = folder, steps, say
+        self.left = warmup
+        self.config = tensorflow.compat.v1
+        self.lock = threading.Lock()
+        self.traced_steps = 0
+
+    def traced(
+        self, run: Any, session: Any, fetches: Any, feeds: Any, options: Any, wanted: Any
+    ) -> Any:
+        asked = self.config.RunOptions()
+        if options is not None:
+            asked.CopyFrom(options)
+        asked.trace_level = self.config.RunOptions.FULL_TRACE
+        asked.output_partition_graphs |= self.traced_steps < _GRAPHS
+        metadata = self.config.RunMetadata()
+        begin = time.time_ns()
+        result = run(session, fetches, feeds, asked, metadata)
+        end = time.time_ns()
+        if wanted is not None:
+            wanted.CopyFrom(metadata)
+        with self.lock:
+            self.keep(metadata, begin, end)
+        return result
+
+    def keep(self, metadata: Any, begin: int, end: int) -> None:
+        if not _is_training(metadata):
+            return
+        if self.left:
+            self.left -= 1
+            return
+        path = self.folder / f"step-{self.traced_steps}.pb"
+        path.write_bytes(metadata.SerializeToString())
+        pause = (time.time_ns() - end) / 1e9
+        self.say({"step": self.traced_steps, "span": [begin, end], "pause": pause})
+        self.traced_steps += 1
+        if self.traced_steps == self.steps:
+            self.say({"done": True})
+            _end()
+
+
+def _is_training(metadata: Any) -> bool:
+    """Whether the worker got a tensor and a server did."""
+    received = {
+        device.device.startswith("/job:ps/")
+        for device in metadata.step_stats.dev_stats
+        for node in device.node_stats
+        if node.node_name == "RecvTensor"
+    }
+    return len(received) == 2
+
+
+def _refuse_coordinators(say: Callable[[dict[str, Any]], None]) -> None:
+    strategies = importlib.import_module(
+        "tensorflow.python.distribute.parameter_server_strategy_v2"
+    )
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        say(
+            {
+                "refused": f"{sys.argv[0]}: ParameterServerStrategy runs no sessions, and "
+                "TensorFlow keeps step statistics of sessions only: profile a script with "
+                "tf.compat.v1.train.Server and a Session or MonitoredTrainingSession"
+            }
+        )
+        _end()
+
+    strategies.ParameterServerStrategyV2.__init__ = refuse
+
+
+def _end() -> NoReturn:
+    """End this process, with whatever its script and TensorFlow's threads are at."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
