@@ -1,0 +1,236 @@
+"""A running job: its processes, and what they can be told to do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from paracosm.errors import InputError, require
+from paracosm.profiling.jobs.job_profile import JobProfile
+from paracosm.profiling.jobs.pytorch.assemble import assemble
+from paracosm.profiling.jobs.pytorch.options import JobOptions, Node
+from paracosm.profiling.jobs.pytorch.setup import Setup
+from paracosm.profiling.processes import Processes
+
+__all__ = ["Goodput", "Job", "parameter_server_job"]
+
+WARM_UP = 3  # steps before those that are profiled
+
+_MESSAGE = 64 << 10  # bytes of those that the goodput is measured with
+_FEW, _MANY = 8, 4096
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """Bytes/s of payload between a server and a worker.
+
+    Attributes:
+        down, up: in one direction, while the other has nothing to carry.
+        both_down, both_up: in both at once.
+    """
+
+    down: float
+    up: float
+    both_down: float
+    both_up: float
+
+
+@contextlib.contextmanager
+def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
+    """Start servers and workers, and end them with the block, whatever happens in it.
+
+    All of them have to be on one machine, be it in network namespaces of their own: they find each
+    other by a file, and their times are those of its monotonic clock.
+
+    Args:
+        options: what to train, and how.
+        workers: how many there are; they do nothing until they are told to.
+
+    Raises:
+        InputError: the model cannot be made, or the nodes are not as many as the processes.
+        WorkerError: a process could not start.
+        MissingExtraError: PyTorch is not installed.
+    """
+    require("torch", "torch", "a PyTorch job")
+    processes = options.servers + workers
+    if workers < 1:
+        raise InputError(f"workers: {workers}, but at least 1 is needed")
+    if options.nodes and len(options.nodes) < processes:
+        raise InputError(
+            f"nodes: {len(options.nodes)}, but {processes} are needed: one for each server and "
+            "each worker"
+        )
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paracosm-")))
+        started = Processes("paracosm.profiling.jobs.pytorch.process", options.timeout)
+        stack.callback(started.end)
+        for rank in range(processes):
+            role = "server" if rank < options.servers else "worker"
+            index = rank if role == "server" else rank - options.servers
+            node = options.nodes[rank] if options.nodes else Node()
+            setup = Setup(
+                role=role,
+                index=index,
+                servers=options.servers,
+                workers=workers,
+                capture=asdict(options.capture()),
+                folder=options.folder,
+                rate=options.rate,
+                waiting=options.waiting,
+                threads=options.threads,
+                seed=options.seed,
+                interface=node.interface,
+                store=str(folder / "store"),
+            )
+            said = folder / f"{rank}.txt"
+            started.start(f"{role} {index}", asdict(setup), said, prefix=node.prefix)
+        yield Job(options, workers, started)
+
+
+class Job:
+    """Servers and workers that have met."""
+
+    def __init__(self, options: JobOptions, workers: int, processes: Processes) -> None:
+        self._options, self._processes = options, processes
+        self._first = options.servers
+        self._workers = workers
+        answers = processes.answers("start")
+        self._made = answers[self._first]
+        numbers = {name: i for i, (name, _) in enumerate(self._made["parameters"])}
+        ends = [segment["end"] for segment in self._made["segments"]]
+        pushed = [numbers[end["what"]] for end in ends if end["kind"] == "gradient"]
+        servers = range(self._first)
+        processes.order({server: {"pushed": pushed} for server in servers})
+        processes.answers("start", servers)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the servers, then of the workers."""
+        return self._processes.pids
+
+    def profile(self, steps: int, progress: Callable[[int, int], None] | None = None) -> JobProfile:
+        """Run steps of one worker, of which the first three are not profiled.
+
+        On Ctrl-C the profile has the steps that there are, and "interrupted" in its provenance; the
+        job can do nothing else then.
+
+        Args:
+            steps: that are profiled, 1 or more.
+            progress: called with steps done and in all.
+
+        Raises:
+            WorkerError: a process died, failed, or a step took longer than the timeout.
+        """
+        goodput = self.goodput()
+        self._processes.order({self._first: {"do": "steps", "steps": WARM_UP + steps}})
+        done: list[dict[str, Any]] = []
+        ended = "enough"
+        try:
+            for number in range(WARM_UP + steps):
+                done += self._processes.answers(f"step {number}", [self._first])
+                if progress is not None:
+                    progress(max(0, number + 1 - WARM_UP), steps)
+        except KeyboardInterrupt:
+            ended = "interrupted"
+            if len(done) <= WARM_UP:
+                raise
+        return assemble(
+            self._made,
+            done[WARM_UP:],
+            servers=self._first,
+            bandwidth=min(goodput.down, goodput.up),
+            provenance={**self._provenance(goodput), "ended": ended},
+        )
+
+    def window(self, workers: int, seconds: float, stagger: float = 0.0) -> dict[str, Any]:
+        """Let some of the workers train for a while, each as fast as it can.
+
+        Args:
+            workers: how many.
+            seconds: after which no step is begun; those that run then go on to their end.
+            stagger: worker i begins its first step i times so many seconds later.
+
+        Returns:
+            "W", "seconds", "stagger_s"; "start_ms", "end_ms": by worker, of each step, from the
+            first one's begin; "loss" of each step; "cpu_workers_s": processor time of each;
+            "load": the machine's before.
+
+        Raises:
+            InputError: there are not so many workers, or the last one would begin too late.
+            WorkerError: a process died, failed, or a step took longer than the timeout.
+        """
+        if not 1 <= workers <= self._workers:
+            raise InputError(f"workers: {workers}, but the job has {self._workers}")
+        if not 0 <= stagger * (workers - 1) < seconds:
+            raise InputError(
+                f"stagger: {stagger:g} s between {workers} workers do not fit in {seconds:g} s"
+            )
+        load = os.getloadavg()[0]
+        begin = time.monotonic() + 0.1
+        chosen = range(self._first, self._first + workers)
+        orders = {
+            each: {
+                "do": "window",
+                "begin": begin + stagger * (each - self._first),
+                "end": begin + seconds,
+            }
+            for each in chosen
+        }
+        self._processes.order(orders)
+        answers = self._processes.answers("training", chosen, seconds)
+        first = min(answer["begin"][0] for answer in answers)
+        return {
+            "W": workers,
+            "seconds": seconds,
+            "stagger_s": stagger,
+            "load": round(load, 2),
+            "cpu_workers_s": [round(answer["cpu"], 2) for answer in answers],
+            "start_ms": [_milliseconds(answer["begin"], first) for answer in answers],
+            "end_ms": [_milliseconds(answer["end"], first) for answer in answers],
+            "loss": [answer["loss"] for answer in answers],
+        }
+
+    def goodput(self, seconds: float = 0.5) -> Goodput:
+        """Measure what the job's own transport makes of the link between server 0 and worker 0.
+
+        Args:
+            seconds: of each of the three measurements, roughly.
+        """
+        down, _ = self._exchange(_FEW, 0)
+        count = max(_FEW, min(_MANY, round(seconds * down / _MESSAGE)))
+        alone_down, _ = self._exchange(count, 0)
+        _, alone_up = self._exchange(0, count)
+        both_down, both_up = self._exchange(count, count)
+        return Goodput(alone_down, alone_up, both_down, both_up)
+
+    def _exchange(self, down: int, up: int) -> tuple[float, float]:
+        order = {"do": "goodput", "down": down, "up": up, "size": _MESSAGE}
+        self._processes.order({self._first: order})
+        (answer,) = self._processes.answers("goodput", [self._first])
+        return float(answer["down"]), float(answer["up"])
+
+    def _provenance(self, goodput: Goodput) -> dict[str, Any]:
+        options = self._options
+        return {
+            "source": "PyTorch parameter-server job",
+            "environment": self._made["environment"],
+            "transport": "gloo, one message a tensor",
+            "clock": "monotonic, of one machine",
+            "model": Path(options.model).name,  # nobody else has the folder
+            "batch": options.batch,
+            "shape": options.shape,
+            "rate": options.rate,
+            "waiting": options.waiting,
+            "seed": options.seed,
+            "goodput": asdict(goodput),
+        }
+
+
+def _milliseconds(times: Sequence[float], first: float) -> list[float]:
+    return [round((each - first) * 1e3, 3) for each in times]

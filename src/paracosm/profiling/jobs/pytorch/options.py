@@ -1,0 +1,92 @@
+"""What a job with parameter servers is asked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from paracosm.errors import InputError
+from paracosm.graphs.capture import CaptureOptions
+
+__all__ = ["JobOptions", "Node"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where a process runs.
+
+    Attributes:
+        prefix: a command that runs it as the rest of its own command line, and becomes it, such as
+            ("nsenter", "--net=/run/netns/worker0", "--").
+        interface: of the network, such as "eth0"; None for the loopback.
+    """
+
+    prefix: tuple[str, ...] = ()
+    interface: str | None = None
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """A job of asynchronous SGD.
+
+    Attributes:
+        model: one of `graphs.models.MODELS`, or the user's own `package.module:factory` or
+            `folder/file.py:factory`, which returns what `paracosm graph capture` takes.
+        batch: examples of a step.
+        shape: of one example; None for the model's default.
+        classes: to tell apart; None for the model's default.
+        servers: parameter servers; parameter i is on server i modulo their number.
+        rate: learning rate.
+        waiting: seconds that the forward and the backward pass take at least, shared among the
+            layers by their floating-point operations; None for no waiting.
+        threads: of PyTorch, in each process.
+        seed: of parameters and examples, the same in all processes.
+        nodes: of the servers, then of the workers; empty for this machine's loopback.
+        timeout: seconds without a sign of life after which a process is given up.
+
+    Raises:
+        InputError: a value that cannot be.
+    """
+
+    model: str
+    batch: int = 8
+    shape: tuple[int, ...] | None = None
+    classes: int | None = None
+    servers: int = 1
+    rate: float = 0.01
+    waiting: tuple[float, float] | None = None
+    threads: int = 1
+    seed: int = 0
+    nodes: tuple[Node, ...] = ()
+    timeout: float = 120.0
+
+    def __post_init__(self) -> None:
+        file, colon, _ = self.model.rpartition(":")
+        if file.endswith(".py") and not Path(file).is_file():
+            raise InputError(f'model "{self.model}": there is no file {file}')
+        if self.model.endswith(".py") and not colon:
+            raise InputError(
+                f"{self.model}: which function makes the model? {self.model}:make_model"
+            )
+        for name, value in (("servers", self.servers), ("threads", self.threads)):
+            if value < 1:
+                raise InputError(f"{name}: {value}, but at least 1 is needed")
+        for name, number in (("rate", self.rate), ("timeout", self.timeout)):
+            if not 0 < number < math.inf:
+                raise InputError(f"{name}: {number:g}, not above 0")
+        if self.waiting is not None and not all(0 <= each < math.inf for each in self.waiting):
+            raise InputError("waiting: give the seconds of the forward and of the backward pass")
+        self.capture()
+
+    def capture(self) -> CaptureOptions:
+        """Return how the model and its examples are made, once its file can be imported."""
+        file, _, factory = self.model.rpartition(":")
+        model = f"{Path(file).stem}:{factory}" if file.endswith(".py") else self.model
+        return CaptureOptions(model, self.batch, self.shape, self.classes, dropout=True)
+
+    @property
+    def folder(self) -> str | None:
+        """Where the model's file is, if it is one."""
+        file = self.model.rpartition(":")[0]
+        return str(Path(file).resolve().parent) if file.endswith(".py") else None

@@ -1,0 +1,189 @@
+"""Processes that stand by for orders, and what is said when one of them dies or hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from paracosm.errors import InputError
+
+__all__ = ["Processes", "WorkerError"]
+
+_GRACE = 1.0  # seconds in which the process that died first is told from those that then complain
+
+
+class WorkerError(RuntimeError):
+    """A process failed; the message is one line."""
+
+
+class Processes:
+    """Python processes, each running one module, that get orders and answer, a line of JSON each.
+
+    An answer with an `error` is a failure, and one with `refused` is an `InputError`.
+    """
+
+    def __init__(self, module: str, timeout: float) -> None:
+        """Start none yet.
+
+        Args:
+            module: whose main program they run; its argument is a JSON object.
+            timeout: seconds for any one answer.
+        """
+        self._module = module
+        self._timeout = timeout
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._names: list[str] = []
+        self._said: list[Path] = []
+        self._heard: list[bytes] = []
+
+    def start(
+        self,
+        name: str,
+        setup: Mapping[str, Any],
+        said: Path,
+        *,
+        inherited: Sequence[int] = (),
+        prefix: Sequence[str] = (),
+    ) -> None:
+        """Start one more; what it prints goes to the file `said`.
+
+        Args:
+            name: what errors call it.
+            setup: its argument.
+            said: a file.
+            inherited: descriptors that it is given.
+            prefix: a command that runs it as the rest of its own command line, and becomes it.
+        """
+        command = [*prefix, sys.executable, "-m", self._module, json.dumps(setup)]
+        with said.open("wb") as errors:
+            worker = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                pass_fds=inherited,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,  # Ctrl-C is for us; we end them
+            )
+        self._workers.append(worker)
+        self._names.append(name)
+        self._said.append(said)
+        self._heard.append(b"")
+
+    @property
+    def pids(self) -> list[int]:
+        """Their process ids, in the order of their start."""
+        return [worker.pid for worker in self._workers]
+
+    def order(self, orders: Mapping[int, Mapping[str, Any]]) -> None:
+        """Give orders, by the number of the process in the order of their start."""
+        for number, order in orders.items():
+            with contextlib.suppress(BrokenPipeError):  # `answers` finds out why
+                pipe = _pipe(self._workers[number].stdin)
+                pipe.write((json.dumps(order) + "\n").encode())
+                pipe.flush()
+
+    def answers(
+        self, what: str, of: Sequence[int] | None = None, seconds: float = 0.0
+    ) -> list[dict[str, Any]]:
+        """Return one answer of each process, or of those that are numbered.
+
+        The others may not fail meanwhile.
+
+        Args:
+            what: they were asked for, in words.
+            of: numbers of processes.
+            seconds: that it takes in any case.
+
+        Raises:
+            WorkerError: a process died, failed, or did not answer in time.
+            InputError: one was given what cannot be used.
+        """
+        deadline = time.monotonic() + seconds + self._timeout
+        awaited = range(len(self._workers)) if of is None else of
+        found: dict[int, dict[str, Any]] = {}
+        with selectors.DefaultSelector() as selector:
+            for number, worker in enumerate(self._workers):
+                selector.register(_pipe(worker.stdout), selectors.EVENT_READ, number)
+            while True:
+                for number in awaited:
+                    if number not in found and (answer := self._heard_whole(number)) is not None:
+                        found[number] = answer
+                if len(found) == len(awaited):
+                    return [found[number] for number in awaited]
+                ready = selector.select(deadline - time.monotonic())
+                if not ready:
+                    late = next(each for each in awaited if each not in found)
+                    raise WorkerError(
+                        f"{self._names[late]} did not answer within "
+                        f"{seconds + self._timeout:g} s ({what})"
+                    )
+                for key, _ in ready:
+                    self._hear(key.data)
+
+    def end(self) -> None:
+        """End all of them at once."""
+        for worker in self._workers:
+            worker.kill()
+        for worker in self._workers:
+            worker.wait()
+            _pipe(worker.stdout).close()
+            with contextlib.suppress(BrokenPipeError):
+                _pipe(worker.stdin).close()
+
+    def _hear(self, number: int) -> None:
+        """Read what there is from a process, and fail if it did."""
+        more = os.read(_pipe(self._workers[number].stdout).fileno(), 1 << 16)
+        self._heard[number] += more
+        if not more:
+            raise WorkerError(self._why(number, "ended"))
+        # One that nobody waits for says nothing but that it failed.
+        if self._heard[number].startswith((b'{"error"', b'{"refused"')):
+            self._heard_whole(number)
+
+    def _heard_whole(self, number: int) -> dict[str, Any] | None:
+        """Take the next answer out of what was heard, if all of it was."""
+        line, newline, rest = self._heard[number].partition(b"\n")
+        if not newline:
+            return None
+        self._heard[number] = rest
+        answer: dict[str, Any] = json.loads(line)
+        if "refused" in answer:
+            raise InputError(str(answer["refused"]))
+        if "error" in answer:
+            raise WorkerError(self._why(number, str(answer["error"])))
+        return answer
+
+    def _why(self, number: int, reason: str) -> str:
+        """Say who failed first: the others complain that a connection is closed."""
+        deadline = time.monotonic() + _GRACE
+        while time.monotonic() < deadline:
+            for each, worker in enumerate(self._workers):
+                if (code := worker.poll()) not in (None, 0):
+                    return f"{self._names[each]} {_ending(code or 0)}{self._last_words(each)}"
+            time.sleep(0.02)
+        return f"{self._names[number]}: {reason}"
+
+    def _last_words(self, number: int) -> str:
+        lines = self._said[number].read_text(errors="replace").strip().splitlines()
+        return f": {lines[-1].strip()}" if lines else ""
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe

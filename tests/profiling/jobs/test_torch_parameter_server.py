@@ -1,0 +1,274 @@
+"""Jobs that really run, on the loopback: what is profiled, what is learnt, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from paracosm.errors import InputError
+from paracosm.graphs.capture.load import load_workload
+from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, check_job_profile
+from paracosm.profiling.jobs.pytorch import Job, JobOptions, parameter_server_job, profile_module
+from paracosm.profiling.jobs.pytorch.setup import Setup
+from paracosm.profiling.processes import WorkerError
+
+TINY = """
+import torch
+from torch import nn
+
+def make(batch):
+    module = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.Linear(4, 3))
+    return module, torch.randn(batch, 6)
+
+def fail():
+    raise OSError("no data here")
+"""
+SIZES = {"0.weight": 120, "0.bias": 20, "2.weight": 80, "2.bias": 16, "3.weight": 48, "3.bias": 12}
+LAYERS = ("0", "2", "3")
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory) -> JobOptions:
+    file = tmp_path_factory.mktemp("model") / "tiny_for_servers.py"
+    file.write_text(TINY)
+    return JobOptions(f"{file}:make", batch=4, rate=0.1, waiting=(0.006, 0.012), timeout=60)
+
+
+@pytest.fixture(scope="module")
+def two_servers(options: JobOptions) -> Iterator[tuple[Job, JobProfile]]:
+    def interrupt(done: int, _: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with parameter_server_job(replace(options, servers=2), 1) as job:
+        yield job, job.profile(1000, interrupt)
+
+
+@pytest.fixture(scope="module")
+def two_workers(options: JobOptions) -> Iterator[Job]:
+    with parameter_server_job(options, 2) as job:
+        yield job
+
+
+def test_a_profile_has_every_op_with_its_bytes_and_what_it_waits_for(
+    two_servers: tuple[Job, JobProfile],
+) -> None:
+    profile = two_servers[1]
+    assert check_job_profile(profile, "own") is profile
+    assert (profile.steps, profile.batch, profile.servers) == (3, 4, 2)
+    place = {name: op for op, name in enumerate(profile.names)}
+    resource = {"pull": DOWNLINK, "forward": WORKER, "backward": WORKER}
+    resource |= {"push": UPLINK, "update": SERVER}
+    assert profile.resource.tolist() == [resource[n.split("/")[0]] for n in profile.names]
+    for number, (name, size) in enumerate(SIZES.items()):
+        for what, carried in (("pull", size), ("push", size), ("update", 0)):
+            assert profile.size[place[f"{what}/{name}"]] == carried
+            assert profile.server[place[f"{what}/{name}"]] == number % 2
+    waits = {
+        name: {profile.names[other] for other in profile.waits_for(op)}
+        for name, op in place.items()
+    }
+    before = "forward/inputs"
+    for layer in LAYERS:
+        pulls = {f"pull/{layer}.weight", f"pull/{layer}.bias"}
+        assert waits[f"forward/{layer}"] == {before, *pulls}
+        before = f"forward/{layer}"
+    backward = [name for name in profile.names if name.startswith("backward/")]
+    assert {name.split("/")[1] for name in backward} == set(SIZES)
+    for name in backward:  # one line after the other
+        assert waits[name] == {before}
+        before = name
+    for name in SIZES:
+        assert waits[f"push/{name}"] == {f"backward/{name}"}
+        assert waits[f"update/{name}"] == {f"push/{name}"}
+        assert waits[f"pull/{name}"] == set()
+
+
+def test_no_op_of_a_profile_begins_before_what_it_waits_for_has_ended(
+    two_servers: tuple[Job, JobProfile],
+) -> None:
+    profile = two_servers[1]
+    for op in range(profile.ops):
+        for other in profile.waits_for(op):
+            assert (profile.begin[:, op] >= profile.end[:, other]).all()
+    assert (profile.end >= profile.begin).all()
+    assert (profile.end <= (profile.step_end - profile.step_begin)[:, None]).all()
+    assert (profile.step_begin[1:] >= profile.step_end[:-1]).all()
+
+
+def test_the_passes_take_the_seconds_that_are_waited_shared_by_their_flops(
+    two_servers: tuple[Job, JobProfile],
+) -> None:
+    profile = two_servers[1]
+    seconds = (profile.end - profile.begin).min(axis=0)
+    taken = dict(zip(profile.names, seconds, strict=True))
+    # The layers multiply with 30, 20 and 12 numbers for each of the examples.
+    for layer, share in zip(LAYERS, (30 / 62, 20 / 62, 12 / 62), strict=True):
+        assert taken[f"forward/{layer}"] >= 0.006 * share
+    backward = [name for name in taken if name.startswith("backward/")]
+    assert sum(taken[name] for name in backward) >= 0.012
+
+
+def test_one_worker_does_plain_gradient_descent_to_the_bit(
+    two_workers: Job, options: JobOptions
+) -> None:
+    (losses,) = two_workers.window(1, 0.3)["loss"]
+    torch.manual_seed(options.seed)
+    sys.path.insert(0, str(options.folder))
+    workload = load_workload(options.capture())
+    descent = torch.optim.SGD(workload.module.parameters(), options.rate)
+    expected = []
+    for _ in losses:
+        descent.zero_grad()
+        loss = workload.loss(workload.module(*workload.inputs))
+        loss.backward()
+        expected.append(float(loss.detach()))
+        descent.step()
+    assert len(losses) > 2
+    assert losses == expected
+    assert losses[-1] < losses[0]
+
+
+def test_a_window_tells_when_each_worker_began_and_ended_its_steps(two_workers: Job) -> None:
+    run = two_workers.window(2, 0.5, stagger=0.2)
+    assert (run["W"], run["seconds"], run["stagger_s"]) == (2, 0.5, 0.2)
+    for begins, ends in zip(run["start_ms"], run["end_ms"], strict=True):
+        assert len(begins) == len(ends) > 2
+        assert (np.array(ends) - begins >= 18).all()  # milliseconds that are waited
+        assert (np.array(begins[1:]) >= ends[:-1]).all()
+        assert max(begins) < 500
+    assert run["start_ms"][0][0] == 0
+    assert run["start_ms"][1][0] >= 199
+    with pytest.raises(InputError, match="workers: 3, but the job has 2"):
+        two_workers.window(3, 0.5)
+    with pytest.raises(InputError, match=r"stagger: 0.6 s between 2 workers do not fit in 0.5 s"):
+        two_workers.window(2, 0.5, stagger=0.6)
+
+
+def test_the_goodput_is_measured_in_each_direction_and_in_both(two_workers: Job) -> None:
+    goodput = two_workers.goodput(0.05)
+    assert min(asdict(goodput).values()) > 1e6
+
+
+def test_ctrl_c_keeps_the_steps_that_there_are(two_servers: tuple[Job, JobProfile]) -> None:
+    profile = two_servers[1]
+    assert profile.steps == 3
+    assert profile.provenance["ended"] == "interrupted"
+
+
+@contextmanager
+def death_of(job: Job, number: int) -> Iterator[None]:
+    """End a process of the job a little later."""
+    killing = threading.Timer(0.3, os.kill, (job.pids[number], signal.SIGKILL))
+    killing.start()
+    yield
+    killing.join()
+
+
+# These two end the jobs of the fixtures: they come after all that use them.
+def test_a_worker_that_dies_is_named_in_one_line(two_workers: Job) -> None:
+    with (
+        death_of(two_workers, 2),
+        pytest.raises(WorkerError, match=r"^worker 1 was ended by SIGKILL$"),
+    ):
+        two_workers.window(2, 30)
+
+
+def test_a_server_that_dies_is_named_in_one_line(two_servers: tuple[Job, JobProfile]) -> None:
+    job = two_servers[0]
+
+    def go_on() -> None:  # with the steps that nobody waits for since the interruption
+        for step in range(1000):
+            job._processes.answers(f"step {step}", [2])
+
+    with death_of(job, 1), pytest.raises(WorkerError, match=r"^server 1 was ended by SIGKILL$"):
+        go_on()
+
+
+def test_a_failing_model_ends_all_processes_with_its_own_message(options: JobOptions) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def noted(*arguments: object, **settings: object) -> subprocess.Popen[bytes]:
+        started.append(popen(*arguments, **settings))  # type: ignore[call-overload]
+        return started[-1]
+
+    failing = replace(options, model=options.model.replace(":make", ":fail"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", noted)
+        with pytest.raises(InputError, match="failed: OSError: no data here"):
+            profile_module(failing, 3)
+    assert len(started) == 2
+    assert all(process.poll() is not None for process in started)
+
+
+def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path) -> None:
+    """It waits for others that never come; its input ends when the one that it serves does."""
+    setup = Setup(
+        role="worker",
+        index=0,
+        servers=1,
+        workers=1,
+        capture=asdict(options.capture()),
+        folder=options.folder,
+        rate=0.1,
+        waiting=None,
+        threads=1,
+        seed=0,
+        interface=None,
+        store=str(tmp_path / "store"),
+    )
+    module = "paracosm.profiling.jobs.pytorch.process"
+    command = [sys.executable, "-m", module, json.dumps(asdict(setup))]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(4)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"model": "resnet19"}, 'unknown model "resnet19": did you mean "resnet18"?'),
+        ({"model": "nowhere/train.py:make"}, "there is no file nowhere/train.py"),
+        ({"model": "train.py"}, "which function makes the model? train.py:make_model"),
+        ({"servers": 0}, "servers: 0, but at least 1 is needed"),
+        ({"rate": float("nan")}, "rate: nan, not above 0"),
+        ({"waiting": (0.1, -1.0)}, "waiting: give the seconds"),
+        ({"batch": 0}, "batch: 0, but at least 1 is needed"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        JobOptions(**{"model": "mlp", **changed})  # type: ignore[arg-type]
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_too_few_nodes_and_steps_are_refused_before_anything_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from paracosm.profiling.jobs.pytorch import Node
+
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("something was started"))
+    options = JobOptions("mlp", nodes=(Node(), Node()))
+    with (
+        pytest.raises(InputError, match="nodes: 2, but 3 are needed"),
+        parameter_server_job(options, 2),
+    ):
+        pass
+    with pytest.raises(InputError, match="steps: 0, but at least 1 is needed"):
+        profile_module(options, 0)
