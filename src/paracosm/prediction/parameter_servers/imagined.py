@@ -25,9 +25,9 @@ __all__ = ["ImaginedJob", "imagined_job"]
 SHARES = 2
 """Of the random streams of a seed, that of uneven shares."""
 
-FEWEST, MOST, OPS = 1000, 8000, 40_000_000
+FEWEST, MOST, OPS = 1000, 4000, 10_000_000
 """Steps of each worker that are simulated if nobody says how many: Li et al. (2020, section 4.1)
-found 1,000 to be enough; more where that costs less than so many ops, a second, in all."""
+found 1,000 to be enough; more where that costs less than so many ops, half a second, in all."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
