@@ -1,0 +1,79 @@
+"""Findings and figures as Markdown, to stand between two marks of a page."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from finding import Finding, counts
+
+from paracosm.errors import InputError
+
+__all__ = ["BEGIN", "END", "Picture", "Table", "put_into", "write_markdown"]
+
+BEGIN = "<!-- results: begin (reproduce.py --document writes what follows) -->"
+END = "<!-- results: end -->"
+IMAGES = "figures"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure: its name, a sentence, its file."""
+
+    name: str
+    caption: str
+    file: Path
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: its title, the names of its columns, its rows."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def write_markdown(
+    findings: Sequence[Finding], pictures: Sequence[Picture], tables: Sequence[Table], setting: str
+) -> str:
+    """Return findings, figures and tables, pictures named as `put_into` copies them."""
+    rows = [[each.verdict, each.where, each.what, each.expected, each.found] for each in findings]
+    parts = [
+        setting,
+        f"{counts(findings).capitalize()}.",
+        _table(["", "where", "what", "paper", "here"], rows),
+        *(f"![{p.name}]({IMAGES}/{p.file.name})\n\n**{p.name}.** {p.caption}." for p in pictures),
+        *(f"**{each.title}**\n\n{_table(each.header, each.rows)}" for each in tables),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def put_into(document: Path, text: str, pictures: Sequence[Picture]) -> None:
+    """Replace what is between the marks of a page; copy the figures beside it.
+
+    Raises:
+        InputError: the page cannot be read or lacks the marks.
+    """
+    try:
+        page = document.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f'--document: "{document}": {error.strerror}') from None
+    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(END) < page.index(BEGIN):
+        raise InputError(
+            f'--document: "{document}" needs the lines "{BEGIN}" and "{END}", in this order'
+        )
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    document.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+    images = document.parent / IMAGES
+    images.mkdir(exist_ok=True)
+    for picture in pictures:
+        shutil.copyfile(picture.file, images / picture.file.name)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
