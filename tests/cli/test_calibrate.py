@@ -7,14 +7,17 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from paracosm.cli import main
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER, JobProfile, save_job_profile
-from paracosm.profiling.nodes import BandwidthSettings, load_calibration
+from paracosm.profiling.nodes import BandwidthSettings, Shares, ShareSettings, load_calibration
 from paracosm.profiling.nodes.bandwidth import Goodput
 from paracosm.profiling.nodes.parsing import fit_parsing
 
@@ -23,23 +26,36 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Measure nothing: 100 MB/s each way, 150 at once; 1 us and 1 ns a byte. Returns the calls."""
+    """Measure nothing: 100 MB/s each way, 150 at once, the first connection gets twice what the
+    other does out and as much in; 1 us and 1 ns a byte. Returns the calls."""
     asked: list[object] = []
     found = Goodput((9e7, 1e8, 1.1e8), (1e8,) * 3, ((5e7, 1e8),) * 3, 2e-4)
 
-    def loopback(settings: BandwidthSettings, progress: object) -> Goodput:
+    @contextmanager
+    def here(timeout: float) -> Iterator[object]:
+        asked.append(timeout)
+        yield SimpleNamespace(loopback=True)
+
+    @contextmanager
+    def there(host: str, port: int, timeout: float) -> Iterator[object]:
+        asked.append((host, port))
+        yield SimpleNamespace(loopback=False)
+
+    def goodput(peer: object, settings: BandwidthSettings, progress: object) -> Goodput:
         asked.append(settings)
         return found
 
-    def goodput(host: str, port: int, settings: BandwidthSettings, progress: object) -> Goodput:
-        asked.append((host, port))
-        return found
+    def shares(peer: object, settings: ShareSettings, progress: object) -> Shares:
+        asked.append(settings)
+        return Shares(settings.interval, ((2_000_000, 1_000_000),) * 2, ((1_000_000,) * 2,) * 2)
 
     def parsing(parser: str, progress: object) -> object:
         asked.append(parser)
         return fit_parsing({size: 1e-6 + 1e-9 * size for size in (1000, 100_000, 10_000_000)})
 
-    monkeypatch.setattr("paracosm.profiling.nodes.measure_loopback", loopback)
+    monkeypatch.setattr("paracosm.profiling.nodes.connected_here", here)
+    monkeypatch.setattr("paracosm.profiling.nodes.connected", there)
+    monkeypatch.setattr("paracosm.profiling.nodes.measure_shares", shares)
     monkeypatch.setattr("paracosm.profiling.nodes.measure_goodput", goodput)
     monkeypatch.setattr("paracosm.profiling.nodes.measure_parsing", parsing)
     return asked
@@ -78,8 +94,10 @@ def test_what_is_measured_is_printed_and_written(
 ) -> None:
     out = tmp_path / "node.yaml"
     assert main(["calibrate", "--seconds", "1s", "--rounds", "2", "--out", str(out)]) == 0
-    assert pretended == [BandwidthSettings(1.0, 2, 10.0), "numpy"]
+    assert pretended == [10.0, BandwidthSettings(1.0, 2), ShareSettings(4, 1.0, 10), "numpy"]
     printed = capsys.readouterr().out
+    assert "two processes on loopback, no network, 2 connections, 2 intervals of 1 s" in printed
+    assert "Correlation is that of a connection's shares in consecutive intervals of 1 s" in printed
     assert "800 Mbit/s" in printed
     assert "two processes on loopback, no network, 2 rounds of 1 s" in printed
     found = load_calibration(out)
@@ -87,6 +105,9 @@ def test_what_is_measured_is_printed_and_written(
     assert found.alpha == pytest.approx(1e-9, rel=1e-3)
     assert found.beta == pytest.approx(1e-6, rel=1e-2)
     assert found.window is None
+    assert found.uneven == pytest.approx(np.log(2) / 2)  # root mean square of ln(2) / sqrt(2) and 0
+    assert found.over_loopback("uneven")
+    assert found.bandwidth is None  # of a link
     assert found.found["bandwidth_out"].spread == pytest.approx(0.2)
     assert "numpy" in found.environment
 
@@ -107,13 +128,31 @@ def test_a_file_is_kept_unless_told_otherwise_and_added_to(
     assert pretended == []
     flags = ["--peer", "10.0.0.2:5201", "--parsing", "none", "--out", str(out), "--quiet"]
     assert main(["calibrate", *flags, "--update"]) == 0
-    assert pretended == [("10.0.0.2", 5201)]
+    assert pretended == [("10.0.0.2", 5201), BandwidthSettings(3.0, 3), ShareSettings(4, 1.0, 10)]
     both = load_calibration(out)
     assert (both.bandwidth_in, both.window) == (1e8, estimated.window)
     assert both.found["alpha"] == estimated.found["alpha"]
     assert both.found["bandwidth_in"].how == "measured"
     assert main(["calibrate", *flags, "--force"]) == 0
     assert load_calibration(out).window is None
+
+
+def test_connections_that_share_can_be_chosen_or_left_out(
+    pretended: list[object], capsys: Capture
+) -> None:
+    flags = ["--peer", "a:1", "--parsing", "none", "--json"]
+    chosen = ["--connections", "8", "--interval", "200ms", "--intervals", "20"]
+    assert main(["calibrate", *flags, *chosen]) == 0
+    assert pretended[-1] == ShareSettings(8, 0.2, 20)
+    summary = json.loads(capsys.readouterr().out)
+    shares = summary["details"]["shares"]
+    assert shares["uneven"] == {"out": pytest.approx(np.log(2) / 2**0.5), "in": 0}
+    assert shares["correlation"] == {"out": pytest.approx(1), "in": None}
+    assert shares["bytes"]["out"] == [[2_000_000, 1_000_000]] * 2
+    assert summary["found"]["uneven"]["loopback"] is False
+    assert main(["calibrate", *flags, "--connections", "1"]) == 0
+    assert isinstance(pretended[-1], BandwidthSettings)
+    assert json.loads(capsys.readouterr().out)["uneven"] is None
 
 
 def test_a_profile_tells_its_link_and_how_well_the_model_fits(
@@ -144,6 +183,8 @@ def test_a_profile_tells_its_link_and_how_well_the_model_fits(
         (["--bandwidth", "1Gbit/s"], "--bandwidth is that of a profile's link"),
         (["--seconds", "soon"], '--seconds: cannot read "soon" as a duration'),
         (["--seconds", "1h"], "a round lasts 50 ms to 60 s"),
+        (["--connections", "65"], "2 to 64 connections share a link, not 65"),
+        (["--interval", "10s"], "60 s at most, not 10 of 10 s"),
         (["--json", "--quiet"], "give one of them"),
         (["--force"], "--force is about the file that --out names"),
         (["--update"], "--update is about the file that --out names"),
@@ -184,17 +225,20 @@ def test_serve_and_peer_measure_with_each_other(tmp_path: Path, capsys: Capture)
     thread.start()
     flags = ["--peer", f"127.0.0.1:{port}", "--parsing", "none", "--out", str(out), "--quiet"]
     until = time.monotonic() + 20
-    while main(["calibrate", *flags, "--seconds", "0.1s", "--rounds", "1"]) != 0:
+    quick = ["--seconds", "0.1s", "--rounds", "1", "--interval", "50ms", "--intervals", "2"]
+    while main(["calibrate", *flags, *quick]) != 0:
         assert time.monotonic() < until
         time.sleep(0.05)  # it does not listen yet
     thread.join(timeout=10)
     assert codes == [0]
     printed = capsys.readouterr().out
     assert f"listening on 127.0.0.1:{port}: paracosm calibrate --peer HOST:{port}" in printed
-    assert printed.endswith("3 rounds\n")
+    assert printed.endswith("5 rounds\n")
     found = load_calibration(out)
-    assert found.bandwidth is not None
-    assert found.bandwidth > 1e6
+    assert found.bandwidth_in is not None
+    assert found.bandwidth_in > 1e6
+    assert found.over_loopback("bandwidth_in")
+    assert found.uneven is not None
     assert found.alpha is None
 
 

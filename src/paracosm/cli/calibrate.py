@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paracosm.cli import calibration_file
+from paracosm.cli.calibrate_link import measured_link, show_shares
 from paracosm.cli.calibration_file import Out, Update
 from paracosm.cli.capture_flags import duration, named
 from paracosm.cli.options import Json, Quiet
@@ -21,7 +22,12 @@ from paracosm.units import format_duration, format_size, parse_bandwidth
 
 if TYPE_CHECKING:
     from paracosm.prediction.parameter_servers.stream_fit import StreamFit
-    from paracosm.profiling.nodes import BandwidthSettings, NodeCalibration, Parsing
+    from paracosm.profiling.nodes import (
+        BandwidthSettings,
+        NodeCalibration,
+        Parsing,
+        ShareSettings,
+    )
     from paracosm.profiling.nodes.tensorflow import Transfers
 
 __all__ = ["calibrate"]
@@ -62,25 +68,33 @@ def calibrate(
     ] = None,
     seconds: Annotated[str, typer.Option(help="of sending in a round")] = "3s",
     rounds: Annotated[int, typer.Option(min=1, help="out, in, and both ways at once")] = 3,
+    connections: Annotated[
+        int, typer.Option(min=1, help="that share the link, to see how evenly; 1: not measured")
+    ] = 4,
+    interval: Annotated[
+        str, typer.Option(help="in which shares are compared, about as long as a step of a job")
+    ] = "1s",
+    intervals: Annotated[int, typer.Option(min=1, help="of them, each way")] = 10,
     timeout: Annotated[str, typer.Option(help="after which a silent peer is given up")] = "10s",
     update: Update = False,
     force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Measure bandwidth, parsing overhead and flow-control window of a node.
+    """Measure bandwidth and its sharing, parsing overhead and flow-control window of a node.
 
     Example: paracosm calibrate --peer 10.0.0.2:5201 --out node.yaml
     """
-    from paracosm.profiling.nodes import BandwidthSettings
+    from paracosm.profiling.nodes import BandwidthSettings, ShareSettings
     from paracosm.profiling.processes import WorkerError
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
     known = calibration_file.check(out, update, force)
-    settings = BandwidthSettings(
-        duration("--seconds", seconds), rounds, duration("--timeout", timeout)
-    )
+    settings = BandwidthSettings(duration("--seconds", seconds), rounds)
+    each = duration("--interval", interval)
+    sharing = None if connections == 1 else ShareSettings(connections, each, intervals)
+    wait = duration("--timeout", timeout)
     try:
         if profile is not None:
             _only("a profile is estimated from, and nothing measured", peer, parsing)
@@ -88,7 +102,9 @@ def calibrate(
         else:
             if bandwidth is not None:
                 raise InputError("--bandwidth is that of a profile's link: give a profile as well")
-            found, details = _measured(peer, parsing or "numpy", settings, json or quiet)
+            found, details = _measured(
+                peer, parsing or "numpy", settings, sharing, wait, json or quiet
+            )
     except WorkerError as error:
         raise typer.Abort(str(error)) from None
     whole = found.over(known)
@@ -128,42 +144,20 @@ def _stream_details(fit: StreamFit) -> dict[str, Any]:
 
 
 def _measured(
-    peer: str | None, parsing: str, settings: BandwidthSettings, hidden: bool
+    peer: str | None,
+    parsing: str,
+    settings: BandwidthSettings,
+    sharing: ShareSettings | None,
+    timeout: float,
+    hidden: bool,
 ) -> tuple[NodeCalibration, dict[str, Any]]:
-    from paracosm.profiling.nodes import (
-        calibration_of_goodput,
-        measure_goodput,
-        measure_loopback,
-    )
-
     if parsing not in _PARSING:
         raise unknown("parser", parsing, _PARSING)
-    address = None if peer is None else _address(peer)
-    with progress_bar(3 * settings.rounds, hidden=hidden, unit="rounds") as shown:
-
-        def progress(done: int) -> None:
-            shown(done, None)
-
-        if address is None:
-            goodput = measure_loopback(settings, progress)
-        else:
-            goodput = measure_goodput(*address, settings, progress)
-    where = "two processes on loopback, no network" if peer is None else f"to {peer}"
-    times = "1 round" if settings.rounds == 1 else f"{settings.rounds} rounds"
-    by = f"{where}, {times} of {format_duration(settings.seconds)}"
-    found = calibration_of_goodput(goodput, by)
-    details: dict[str, Any] = {"goodput": asdict(goodput)}
+    found, details = measured_link(peer, settings, sharing, timeout, hidden)
     if parsing == "none":
         return found, details
     more, parsed = _tensorflow(hidden) if parsing == "tensorflow" else _parsed(parsing, hidden)
     return more.over(found), details | parsed
-
-
-def _address(peer: str) -> tuple[str, int]:
-    host, colon, port = peer.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise InputError(f'--peer: write HOST:PORT, such as 10.0.0.2:5201, not "{peer}"')
-    return host.strip("[]"), int(port)
 
 
 def _parsed(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
@@ -244,6 +238,7 @@ def _show_streams(details: Mapping[str, Any]) -> None:
 
 
 _SHOWN: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+    "shares": show_shares,
     "parsing": _show_parsing,
     "windows": _show_windows,
     "streams": _show_streams,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,10 +86,7 @@ def as_json(calibration: NodeCalibration) -> dict[str, Any]:
     """Return quantities (SI units; null: unknown, and an infinite window is "inf") and sources."""
     return {
         **{name: _plain(getattr(calibration, name)) for name in QUANTITIES},
-        "found": {
-            name: {"how": found.how, "by": found.by, "when": found.when, "spread": found.spread}
-            for name, found in calibration.found.items()
-        },
+        "found": {name: asdict(found) for name, found in calibration.found.items()},
     }
 
 
@@ -106,6 +103,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
     "bandwidth_in": format_bandwidth,
     "duplex": lambda value: f"{value:.2f}",
     "round_trip": format_duration,
+    "uneven": lambda value: f"{value:.3f}",
     "burst": format_size,
     "alpha": lambda value: f"{format_duration(value)}/B",
     "beta": format_duration,

@@ -18,6 +18,7 @@ PAPER = NodeCalibration(
     bandwidth_in=23.8e6,
     duplex=0.97,
     round_trip=0.3e-3,
+    uneven=0.45,
     burst=2e5,
     alpha=1e-9,
     beta=0.2e-3,
@@ -25,6 +26,7 @@ PAPER = NodeCalibration(
     found={
         "alpha": Found("measured", "PyTorch", "2020-04-20T00:00:00+00:00", 0.02),
         "window": Found("estimated", "a profile", "2020-04-20T00:00:00+00:00"),
+        "uneven": Found("measured", "here", "2020-04-20T00:00:00+00:00", 0.1, loopback=True),
     },
     environment={"processor": "a chip"},
 )
@@ -35,7 +37,13 @@ def test_a_calibration_is_read_back_equal_and_written_with_units(tmp_path: Path)
     save_calibration(PAPER, path)
     assert load_calibration(path) == PAPER
     text = path.read_text()
-    for line in ("bandwidth_out: 191.2Mbit/s", "alpha: 1ns/B", "beta: 200us", "window: 28MB"):
+    for line in (
+        "bandwidth_out: 191.2Mbit/s",
+        "alpha: 1ns/B",
+        "beta: 200us",
+        "window: 28MB",
+        "uneven: 0.45",
+    ):
         assert line in text
 
 
@@ -85,6 +93,24 @@ def test_what_is_new_takes_the_place_of_what_is_old_and_the_rest_stays() -> None
     assert same == PAPER
 
 
+def test_loopback_does_not_take_the_place_of_a_network() -> None:
+    def measured(loopback: bool, **values: float) -> NodeCalibration:
+        found = Found("measured", "4 rounds", "2021-01-01T00:00:00+00:00", loopback=loopback)
+        return NodeCalibration(**values, found=dict.fromkeys(values, found))  # type: ignore[arg-type]
+
+    link = measured(False, bandwidth_out=1e8, bandwidth_in=2e8, uneven=0.0)
+    here = measured(True, bandwidth_out=1e10, bandwidth_in=1e10, uneven=0.1, round_trip=1e-5)
+    both = here.over(link)
+    assert (both.bandwidth_out, both.bandwidth_in, both.uneven) == (1e8, 2e8, 0.0)
+    assert both.round_trip == 1e-5
+    assert [name for name in both.found if both.over_loopback(name)] == ["round_trip"]
+    assert link.over(here).bandwidth == 1e8
+    assert here.bandwidth is None
+    by_hand = here.over(NodeCalibration(bandwidth_out=5.0))
+    assert by_hand.bandwidth == by_hand.bandwidth_out == 5.0
+    assert "bandwidth_out" not in by_hand.found
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -99,6 +125,8 @@ def test_what_is_new_takes_the_place_of_what_is_old_and_the_rest_stays() -> None
         ("window: 0", "window: "),
         ("window: 3 furlongs", 'window: unknown size unit "furlongs"'),
         ("duplex: .nan", "duplex: "),
+        ("uneven: -0.1", "uneven: "),
+        ("uneven: .inf", "uneven: "),
         ("found: {alpha: {how: guessed, by: me, when: now}}", "found.alpha.how: "),
         (
             "found: {alpha: {how: measured, by: me, when: now}}",

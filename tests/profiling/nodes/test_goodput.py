@@ -15,19 +15,20 @@ from paracosm.errors import InputError
 from paracosm.profiling.nodes import (
     BandwidthSettings,
     calibration_of_goodput,
+    connected,
+    connected_here,
     listen,
     measure_goodput,
-    measure_loopback,
     serve_one,
 )
 from paracosm.profiling.nodes.bandwidth import Goodput
 from paracosm.profiling.nodes.exchange import Exchange
 
 BLOCK = 1 << 14
-QUICK = BandwidthSettings(seconds=0.1, rounds=1, timeout=2)
+QUICK = BandwidthSettings(seconds=0.1, rounds=1)
 
 
-def order(kind: int, number: float = 0.0, *, magic: bytes = b"PCLK", version: int = 1) -> bytes:
+def order(kind: int, number: float = 0.0, *, magic: bytes = b"PCLK", version: int = 2) -> bytes:
     return struct.pack(">4sBBHd", magic, version, kind, 0, number)
 
 
@@ -76,9 +77,10 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 
 def test_both_ways_and_both_at_once_are_measured() -> None:
     done: list[int] = []
-    settings = BandwidthSettings(seconds=0.1, rounds=2, timeout=5)
-    with served() as (address, outcome):
-        found = measure_goodput(*address, settings, done.append)
+    settings = BandwidthSettings(seconds=0.1, rounds=2)
+    with served() as (address, outcome), connected(*address) as peer:
+        found = measure_goodput(peer, settings, done.append)
+        assert peer.loopback
     assert outcome == [6]
     assert done == [1, 2, 3, 4, 5, 6]
     rates = [*found.sent, *found.received, *(rate for pair in found.both for rate in pair)]
@@ -88,7 +90,8 @@ def test_both_ways_and_both_at_once_are_measured() -> None:
 
 
 def test_two_processes_measure_loopback() -> None:
-    found = measure_loopback(QUICK)
+    with connected_here() as peer:
+        found = measure_goodput(peer, QUICK)
     assert len(found.sent) == len(found.received) == len(found.both) == 1
     assert found.sent[0] > 1e6
 
@@ -134,12 +137,12 @@ def test_a_report_that_comes_with_the_last_block_is_heard() -> None:
     ("sent", "why"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "is no paracosm calibrate: it said b'GET / HTTP"),
-        (order(1, version=2), "speaks version 2 of the protocol, this is 1"),
+        (order(1, version=1), "speaks version 1 of the protocol, this is 2"),
         (order(99), "said nothing that there is"),
         (order(2, -1.0), "said nothing that there is"),
         (order(2, float("nan")), "said nothing that there is"),
         (order(3, 1e9), "asks for 1e+09 s of data, and 60 is the most"),
-        (order(5, 1.0), "reports what it was not asked for"),
+        (order(5, 1.0), "says what it was not asked for: 5"),
         (order(1)[:7], "closed the connection early"),
         (b"", "closed the connection early"),
         (order(2, 0.1) + b"\7" * BLOCK, "sent something else than blocks of data"),
@@ -183,23 +186,34 @@ def test_a_bad_server_is_one_line_and_no_hang(answer: bytes, why: str) -> None:
             while connection.recv(1 << 16):
                 pass
 
-    with answering(serve) as address, pytest.raises(InputError) as caught:
-        measure_goodput(*address, QUICK)
+    with (
+        answering(serve) as address,
+        pytest.raises(InputError) as caught,
+        connected(*address, 2) as peer,
+    ):
+        measure_goodput(peer, QUICK)
     assert why in str(caught.value)
     assert f"127.0.0.1:{address[1]}" in str(caught.value)
 
 
 def test_a_server_that_says_nothing_is_given_up() -> None:
     silent = socket.create_server(("127.0.0.1", 0))
-    with silent, pytest.raises(InputError, match=r"did nothing for 0\.1 s"):
-        measure_goodput(*silent.getsockname()[:2], BandwidthSettings(0.1, 1, 0.1))
+    with (
+        silent,
+        pytest.raises(InputError, match=r"did nothing for 0\.1 s"),
+        connected(*silent.getsockname()[:2], 0.1) as peer,
+    ):
+        measure_goodput(peer, QUICK)
 
 
 def test_nobody_there_is_answered_with_what_to_start() -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    with pytest.raises(InputError, match=f"does paracosm calibrate serve --port {port} run there"):
-        measure_goodput("127.0.0.1", port, QUICK)
+    with (
+        pytest.raises(InputError, match=f"does paracosm calibrate serve --port {port} run there"),
+        connected("127.0.0.1", port),
+    ):
+        raise AssertionError
 
 
 def test_the_calibration_has_medians_and_spreads() -> None:
@@ -220,12 +234,16 @@ def test_the_calibration_has_medians_and_spreads() -> None:
         ({"seconds": 0.01}, "a round lasts 50 ms to 60 s"),
         ({"seconds": 1e4}, "a round lasts 50 ms to 60 s"),
         ({"rounds": 0}, "at least one round"),
-        ({"timeout": 0}, "a timeout must be above 0"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, float], why: str) -> None:
     with pytest.raises(InputError, match=why):
         BandwidthSettings(**settings)  # type: ignore[arg-type]
+
+
+def test_a_timeout_of_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="a timeout must be above 0"), connected("here", 1, 0):
+        raise AssertionError
 
 
 def test_a_port_that_is_taken_is_refused() -> None:

@@ -10,16 +10,24 @@ from typing import Any
 from paracosm.profiling.nodes.bandwidth import Goodput
 from paracosm.profiling.nodes.calibration import Found, NodeCalibration
 from paracosm.profiling.nodes.parsing import Parsing
+from paracosm.profiling.nodes.shares import Shares, unevenness
 
-__all__ = ["calibration_of_goodput", "calibration_of_parsing", "calibration_of_window", "found_by"]
+__all__ = [
+    "calibration_of_goodput",
+    "calibration_of_parsing",
+    "calibration_of_shares",
+    "calibration_of_window",
+    "found_by",
+]
 
 
-def calibration_of_goodput(goodput: Goodput, by: str) -> NodeCalibration:
+def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False) -> NodeCalibration:
     """Return the medians of all rounds.
 
     Args:
         goodput: as measured.
         by: how, in words.
+        loopback: there was no network in it.
     """
     both = [sum(pair) for pair in goodput.both]
     values = {
@@ -28,7 +36,23 @@ def calibration_of_goodput(goodput: Goodput, by: str) -> NodeCalibration:
         "duplex": (goodput.duplex, _spread(both)),
         "round_trip": (goodput.round_trip, None),
     }
-    return found_by("measured", by, values)
+    return found_by("measured", by, values, loopback=loopback)
+
+
+def calibration_of_shares(shares: Shares, by: str, *, loopback: bool = False) -> NodeCalibration:
+    """Return how unevenly connections share.
+
+    Args:
+        shares: as measured.
+        by: how, in words.
+        loopback: there was no network in it.
+
+    Raises:
+        InputError: nothing came over any connection.
+    """
+    apart = abs(unevenness(shares.sent) - unevenness(shares.received))
+    spread = apart / shares.uneven if shares.uneven > 0 else None
+    return found_by("measured", by, {"uneven": (shares.uneven, spread)}, loopback=loopback)
 
 
 def calibration_of_parsing(parsing: Parsing, by: str) -> NodeCalibration:
@@ -55,16 +79,19 @@ def calibration_of_window(window: float, by: str) -> NodeCalibration:
     return found_by("measured", by, {"window": (window, None)})
 
 
-def found_by(how: str, by: str, values: dict[str, tuple[float, float | None]]) -> NodeCalibration:
+def found_by(
+    how: str, by: str, values: dict[str, tuple[float, float | None]], *, loopback: bool = False
+) -> NodeCalibration:
     """Return a calibration of quantities that were found in one way, now.
 
     Args:
         how: "measured" or "estimated".
         by: in words.
         values: by the names of quantities: value and spread.
+        loopback: there was no network in it.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    found = {name: Found(how, by, now, spread) for name, (_, spread) in values.items()}
+    found = {name: Found(how, by, now, spread, loopback) for name, (_, spread) in values.items()}
     known: dict[str, Any] = {name: value for name, (value, _) in values.items()}
     return NodeCalibration(**known, found=found)
 

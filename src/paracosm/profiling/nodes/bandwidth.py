@@ -1,33 +1,29 @@
-"""Goodput and round trip to another host, as iperf measures them, or between two processes here."""
+"""Goodput and round trip to a peer, as iperf measures them."""
 
 from __future__ import annotations
 
-import socket
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from paracosm.errors import InputError
 from paracosm.profiling.nodes.exchange import (
     BOTH,
-    END,
     LONGEST,
     PING,
     RECEIVE,
     REPORT,
     SEND,
+    SHORTEST,
     Exchange,
+    warm_up,
 )
-from paracosm.profiling.nodes.serve import warm_up
-from paracosm.profiling.processes import Processes
+from paracosm.profiling.nodes.peer import Peer
 
-__all__ = ["BandwidthSettings", "Goodput", "measure_goodput", "measure_loopback"]
+__all__ = ["BandwidthSettings", "Goodput", "measure_goodput"]
 
 _PINGS = 50
-_START = 60.0  # seconds that starting Python takes at most, on a machine that is busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +33,6 @@ class BandwidthSettings:
     Attributes:
         seconds: of sending in a round; the first quarter, at most 1 s, does not count.
         rounds: of each of three: out, in, both at once.
-        timeout: seconds after which a peer that says nothing is given up.
 
     Raises:
         InputError: a value that is out of range.
@@ -45,17 +40,14 @@ class BandwidthSettings:
 
     seconds: float = 3.0
     rounds: int = 3
-    timeout: float = 10.0
 
     def __post_init__(self) -> None:
-        if not 0.05 <= self.seconds <= LONGEST:
+        if not SHORTEST <= self.seconds <= LONGEST:
             raise InputError(
                 f"a round lasts 50 ms to {LONGEST:g} s, not {self.seconds:g} s: 3 s tell enough"
             )
         if self.rounds < 1:
             raise InputError(f"there is at least one round, not {self.rounds}")
-        if not 0 < self.timeout < float("inf"):
-            raise InputError(f"a timeout must be above 0 and finite, not {self.timeout:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,75 +74,40 @@ class Goodput:
 
 
 def measure_goodput(
-    host: str,
-    port: int,
+    peer: Peer,
     settings: BandwidthSettings | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Goodput:
-    """Return the goodput to a peer that runs `paracosm calibrate serve`.
+    """Return the goodput to a peer.
 
     Args:
-        host, port: of the peer.
+        peer: runs `paracosm calibrate serve`.
         settings: how long.
         progress: called with the number of rounds that are done, of three times `rounds`.
 
     Raises:
-        InputError: nobody is there, or something else than a peer; or it left early.
+        InputError: the peer left early, or does not keep to the protocol.
     """
     settings = settings or BandwidthSettings()
     seconds, warm = settings.seconds, warm_up(settings.seconds)
     sent: list[float] = []
     received: list[float] = []
     both: list[tuple[float, float]] = []
-    with _connected(host, port, settings.timeout) as connection:
-        exchange = Exchange(connection, f"{host}:{port}", settings.timeout)
-        round_trip = _round_trip(exchange)
-        for turn in range(settings.rounds):
-            _order(exchange, SEND, seconds)
-            exchange.send_data(seconds)
-            sent.append(exchange.expect(REPORT))
-            progress(3 * turn + 1)
-            _order(exchange, RECEIVE, seconds)
-            received.append(exchange.receive_data(seconds, warm))
-            progress(3 * turn + 2)
-            _order(exchange, BOTH, seconds)
-            came = exchange.both(seconds, warm)
-            both.append((exchange.expect(REPORT), came))
-            progress(3 * turn + 3)
-        exchange.say(END)
+    exchange = peer.exchange
+    round_trip = _round_trip(exchange)
+    for turn in range(settings.rounds):
+        _order(exchange, SEND, seconds)
+        exchange.send_data(seconds)
+        sent.append(exchange.expect(REPORT))
+        progress(3 * turn + 1)
+        _order(exchange, RECEIVE, seconds)
+        received.append(exchange.receive_data(seconds, warm))
+        progress(3 * turn + 2)
+        _order(exchange, BOTH, seconds)
+        came = exchange.both(seconds, warm)
+        both.append((exchange.expect(REPORT), came))
+        progress(3 * turn + 3)
     return Goodput(tuple(sent), tuple(received), tuple(both), round_trip)
-
-
-def measure_loopback(
-    settings: BandwidthSettings | None = None,
-    progress: Callable[[int], None] = lambda done: None,
-) -> Goodput:
-    """Return the goodput between two processes of this machine: no network is in it.
-
-    Raises:
-        InputError, WorkerError: the other process failed.
-    """
-    settings = settings or BandwidthSettings()
-    with tempfile.TemporaryDirectory() as folder:
-        others = Processes("paracosm.profiling.nodes.serve", settings.timeout)
-        try:
-            others.start(
-                "the other process", {"timeout": settings.timeout}, Path(folder) / "said.txt"
-            )
-            (answer,) = others.answers("to listen", seconds=_START)
-            return measure_goodput("127.0.0.1", answer["port"], settings, progress)
-        finally:
-            others.end()
-
-
-def _connected(host: str, port: int, timeout: float) -> socket.socket:
-    try:
-        return socket.create_connection((host, port), timeout)
-    except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"{host}:{port}: {reason}: does paracosm calibrate serve --port {port} run there?"
-        ) from None
 
 
 def _order(exchange: Exchange, kind: int, seconds: float) -> None:

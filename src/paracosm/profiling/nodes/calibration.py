@@ -18,13 +18,15 @@ class Found:
         when: date and time, ISO 8601.
         spread: relative: (largest - smallest) / median of rounds; of alpha and beta the mean error
             of their line; of what is estimated the mean error of the ends of streams; None where
-            nobody knows.
+            nobody knows; of `uneven` (larger - smaller) / value of the two ways.
+        loopback: there was no network in it.
     """
 
     how: str
     by: str
     when: str
     spread: float | None = None
+    loopback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class NodeCalibration:
         duplex: what both ways carry at once, relative to the sum of what each carries alone: 1 of
             a full-duplex link, 0.5 of a half-duplex one.
         round_trip: seconds of a small message there and back.
+        uneven: how unevenly connections that send at once share the link: standard deviation of
+            ln(share / equal share); 0 of fair queueing.
         burst: bytes that the link lets through at once after a pause.
         alpha: seconds a byte of parsing what was received (section 3.2.1).
         beta: seconds of parsing anything received.
@@ -52,6 +56,7 @@ class NodeCalibration:
     bandwidth_in: float | None = None
     duplex: float | None = None
     round_trip: float | None = None
+    uneven: float | None = None
     burst: float | None = None
     alpha: float | None = None
     beta: float | None = None
@@ -61,18 +66,40 @@ class NodeCalibration:
 
     @property
     def bandwidth(self) -> float | None:
-        """The smaller bandwidth of the two ways, bytes/s; None if neither is known."""
-        known = [each for each in (self.bandwidth_out, self.bandwidth_in) if each is not None]
-        return min(known, default=None)
+        """That of a link: the smaller one of the two ways, bytes/s; None if neither is known.
+
+        What was found over loopback is none of a link.
+        """
+        ways = {"bandwidth_out": self.bandwidth_out, "bandwidth_in": self.bandwidth_in}
+        known = (value for name, value in ways.items() if not self.over_loopback(name))
+        return min((value for value in known if value is not None), default=None)
+
+    def over_loopback(self, name: str) -> bool:
+        """Return whether a quantity was found without a network."""
+        found = self.found.get(name)
+        return found is not None and found.loopback
 
     def over(self, older: NodeCalibration) -> NodeCalibration:
-        """Return what this one knows, and where it does not, what the older one does."""
-        missing = [name for name in QUANTITIES if getattr(self, name) is None]
+        """Return what this one knows, and where it does not, what the older one does.
+
+        What was found over loopback does not take the place of what was found over a network.
+        """
+        missing = [
+            name
+            for name in QUANTITIES
+            if getattr(self, name) is None
+            or (
+                self.over_loopback(name)
+                and not older.over_loopback(name)
+                and getattr(older, name) is not None
+            )
+        ]
         kept = {name: older.found[name] for name in missing if name in older.found}
+        own = {name: each for name, each in self.found.items() if name not in missing}
         return replace(
             self,
             **{name: getattr(older, name) for name in missing},
-            found={**kept, **self.found},
+            found={**kept, **own},
             environment={**older.environment, **self.environment},
         )
 

@@ -1,10 +1,16 @@
-"""What the two ends of a bandwidth measurement say to each other, over one TCP connection.
+"""What the two ends of a bandwidth measurement say to each other over a TCP connection.
 
 Orders and answers have 16 bytes each: "PCLK", version, kind, two zeros, a number (float64, big
 endian). Whoever opened the connection orders: PING is sent back as it is; SEND, RECEIVE and BOTH
 (the number is seconds) are sent back, too, and then the one who orders sends data, or the other
 one, or both. Data are blocks of 16 KiB of which the first byte is 0, or 1 in the last. Who was told
 to receive then says in a REPORT how many bytes/s came. END ends it all.
+
+SEND_ALL and RECEIVE_ALL (seconds) are followed by INTERVAL (seconds) and JOIN (a number of
+connections). The other end answers JOIN with a random number, the one who orders opens as many
+connections to the same port and says JOIN with that number over each, and the order is sent
+back. Zeros go over all of them until their receiver closes them. After SEND_ALL there is a
+REPORT of bytes for each connection in each interval, those of the first interval first.
 """
 
 from __future__ import annotations
@@ -17,14 +23,36 @@ from concurrent.futures import ThreadPoolExecutor
 
 from paracosm.errors import InputError
 
-__all__ = ["BOTH", "END", "LONGEST", "PING", "RECEIVE", "REPORT", "SEND", "Exchange"]
+__all__ = [
+    "BOTH",
+    "END",
+    "INTERVAL",
+    "JOIN",
+    "LONGEST",
+    "MOST_CONNECTIONS",
+    "PING",
+    "RECEIVE",
+    "RECEIVE_ALL",
+    "REPORT",
+    "SEND",
+    "SEND_ALL",
+    "SHORTEST",
+    "Exchange",
+    "warm_up",
+]
 
-PING, SEND, RECEIVE, BOTH, REPORT, END = range(1, 7)
+PING, SEND, RECEIVE, BOTH, REPORT, END, SEND_ALL, RECEIVE_ALL, INTERVAL, JOIN = range(1, 11)
 
 LONGEST = 60.0
 """Seconds that data may be asked for in one order."""
 
-_VERSION = 1
+SHORTEST = 0.05
+"""Seconds of a round or an interval at least."""
+
+MOST_CONNECTIONS = 64
+"""That may be asked for beside the first one."""
+
+_VERSION = 2
 _MAGIC = b"PCLK"
 _ORDER = struct.Struct(">4sBBHd")
 _BLOCK = 1 << 14
@@ -45,7 +73,8 @@ class Exchange:
     def __init__(self, connection: socket.socket, peer: str, timeout: float) -> None:
         connection.settimeout(timeout)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection, self._peer, self._timeout = connection, peer, timeout
+        self.peer, self.timeout = peer, timeout
+        self._connection = connection
         self._ahead = b""  # read beyond the end of data
 
     def say(self, kind: int, number: float = 0.0) -> None:
@@ -68,14 +97,14 @@ class Exchange:
         said = self._read(_ORDER.size)
         magic, version, kind, zero, number = _ORDER.unpack(said)
         if magic != _MAGIC:
-            raise InputError(f"{self._peer} is no paracosm calibrate: it said {said!r}")
+            raise InputError(f"{self.peer} is no paracosm calibrate: it said {said!r}")
         if version != _VERSION:
             raise InputError(
-                f"{self._peer} speaks version {version} of the protocol, this is {_VERSION}: use "
+                f"{self.peer} speaks version {version} of the protocol, this is {_VERSION}: use "
                 "the same version of Paracosm at both ends"
             )
-        if not PING <= kind <= END or zero or not (math.isfinite(number) and number >= 0):
-            raise InputError(f"{self._peer} said nothing that there is: {said!r}")
+        if not PING <= kind <= JOIN or zero or not (math.isfinite(number) and number >= 0):
+            raise InputError(f"{self.peer} said nothing that there is: {said!r}")
         return kind, number
 
     def expect(self, kind: int) -> float:
@@ -86,7 +115,7 @@ class Exchange:
         """
         found, number = self.hear()
         if found != kind:
-            raise InputError(f"{self._peer} answered {found} where {kind} was expected")
+            raise InputError(f"{self.peer} answered {found} where {kind} was expected")
         return number
 
     def send_data(self, seconds: float) -> None:
@@ -120,12 +149,12 @@ class Exchange:
             size = self._receive(buffer)
             now = time.monotonic()
             if now - begun > seconds + _DRAIN:
-                raise InputError(f"{self._peer} sends for longer than the {seconds:g} s it may")
+                raise InputError(f"{self.peer} sends for longer than the {seconds:g} s it may")
             boundary = -total % _BLOCK
             flags = bytes(buffer[boundary:size:_BLOCK])
             ended = flags.find(_LAST)
             if flags[: ended + 1 or None].strip(bytes([_MORE, _LAST])):
-                raise InputError(f"{self._peer} sent something else than blocks of data")
+                raise InputError(f"{self.peer} sent something else than blocks of data")
             total += size
             if not seen:
                 seen = now
@@ -138,7 +167,7 @@ class Exchange:
                 self._read(max(end - size, 0))
                 break
         if last[1] == first[1]:
-            raise InputError(f"too few data came from {self._peer} in {seconds:g} s to tell a rate")
+            raise InputError(f"too few data came from {self.peer} in {seconds:g} s to tell a rate")
         return (last[1] - first[1]) / (last[0] - first[0])
 
     def both(self, seconds: float, warm: float) -> float:
@@ -153,9 +182,35 @@ class Exchange:
             sending.result()
         return rate
 
+    def listen_again(self) -> socket.socket:
+        """Return a socket that listens where the other end reached this one.
+
+        Raises:
+            InputError: it cannot.
+        """
+        address, family = self._connection.getsockname(), self._connection.family
+        try:
+            return socket.create_server(address, family=family)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(f"cannot listen on {address[0]}:{address[1]}: {reason}") from None
+
+    def connect_again(self) -> socket.socket:
+        """Return another connection to where this one leads.
+
+        Raises:
+            InputError: the other end does not take it.
+        """
+        try:
+            return socket.create_connection(self._connection.getpeername()[:2], self.timeout)
+        except OSError as error:
+            raise InputError(
+                f"{self.peer} takes no further connection: {error.strerror or error}"
+            ) from None
+
     def _read(self, size: int) -> bytes:
         found, self._ahead = self._ahead[:size], self._ahead[size:]
-        until = time.monotonic() + self._timeout
+        until = time.monotonic() + self.timeout
         while len(found) < size:
             if time.monotonic() > until:
                 raise self._broken(TimeoutError())
@@ -173,10 +228,15 @@ class Exchange:
         except OSError as error:
             raise self._broken(error) from None
         if not size:
-            raise InputError(f"{self._peer} closed the connection early")
+            raise InputError(f"{self.peer} closed the connection early")
         return size
 
     def _broken(self, error: OSError) -> InputError:
         if isinstance(error, TimeoutError):
-            return InputError(f"{self._peer} did nothing for {self._timeout:g} s")
-        return InputError(f"{self._peer}: {error.strerror or error}")
+            return InputError(f"{self.peer} did nothing for {self.timeout:g} s")
+        return InputError(f"{self.peer}: {error.strerror or error}")
+
+
+def warm_up(seconds: float) -> float:
+    """Return how much of so many seconds of data is left out: TCP starts slowly."""
+    return min(seconds / 4, 1.0)

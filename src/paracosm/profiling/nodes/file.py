@@ -57,6 +57,7 @@ class _Found(BaseModel):
     by: str
     when: str
     spread: float | None = None
+    loopback: bool = False
 
 
 class _File(BaseModel):
@@ -65,6 +66,7 @@ class _File(BaseModel):
     bandwidth_in: Bandwidth | None = None
     duplex: float | None = Field(None, gt=0, allow_inf_nan=False)
     round_trip: Duration | None = None
+    uneven: float | None = Field(None, ge=0, allow_inf_nan=False)
     burst: Size | None = None
     alpha: SecondsAByte | None = None
     beta: Duration | None = None
@@ -98,7 +100,7 @@ def load_calibration(path: str | Path) -> NodeCalibration:
     return NodeCalibration(
         **{name: getattr(file, name) for name in QUANTITIES},
         found={
-            name: Found(each.how, each.by, each.when, each.spread)
+            name: Found(each.how, each.by, each.when, each.spread, each.loopback)
             for name, each in file.found.items()
         },
         environment=file.environment,
@@ -123,6 +125,7 @@ def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
                 "by": found.by,
                 "when": found.when,
                 **({} if found.spread is None else {"spread": found.spread}),
+                **({"loopback": True} if found.loopback else {}),
             }
             for name, found in calibration.found.items()
         }
@@ -151,6 +154,7 @@ _WRITTEN: Mapping[str, Callable[[float], Any]] = {
     "bandwidth_in": _bandwidth,
     "duplex": float,
     "round_trip": _duration,
+    "uneven": float,
     "burst": _size,
     "alpha": lambda value: _duration(value) + _PER_BYTE,
     "beta": _duration,

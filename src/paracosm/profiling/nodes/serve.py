@@ -1,4 +1,4 @@
-"""The end of a bandwidth measurement that waits to be asked."""
+"""The end of a measurement that waits to be asked."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ import sys
 from collections.abc import Callable
 
 from paracosm.errors import InputError
+from paracosm.profiling.nodes.connections import accepted, receive_over, send_over
 from paracosm.profiling.nodes.exchange import (
     BOTH,
     END,
+    INTERVAL,
+    JOIN,
     LONGEST,
+    MOST_CONNECTIONS,
     PING,
     RECEIVE,
+    RECEIVE_ALL,
     REPORT,
     SEND,
+    SEND_ALL,
+    SHORTEST,
     Exchange,
+    warm_up,
 )
 
-__all__ = ["listen", "main", "serve_one", "warm_up"]
+__all__ = ["listen", "main", "serve_one"]
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -62,19 +70,23 @@ def serve_one(
     with connection:
         exchange, rounds = Exchange(connection, peer, timeout), 0
         while (order := exchange.hear())[0] != END:
-            _carry_out(exchange, peer, *order)
+            _carry_out(exchange, *order)
             rounds += order[0] != PING
     return rounds
 
 
-def _carry_out(exchange: Exchange, peer: str, kind: int, number: float) -> None:
+def _carry_out(exchange: Exchange, kind: int, number: float) -> None:
+    peer = exchange.peer
     if kind == PING:
         exchange.say(PING, number)
         return
-    if kind == REPORT:
-        raise InputError(f"{peer} reports what it was not asked for")
+    if kind in (REPORT, INTERVAL, JOIN):
+        raise InputError(f"{peer} says what it was not asked for: {kind}")
     if number > LONGEST:
         raise InputError(f"{peer} asks for {number:g} s of data, and {LONGEST:g} is the most")
+    if kind in (SEND_ALL, RECEIVE_ALL):
+        _compete(exchange, kind, number)
+        return
     exchange.say(kind, number)
     warm = warm_up(number)
     if kind == RECEIVE:
@@ -85,9 +97,23 @@ def _carry_out(exchange: Exchange, peer: str, kind: int, number: float) -> None:
         exchange.say(REPORT, exchange.both(number, warm))
 
 
-def warm_up(seconds: float) -> float:
-    """Return how much of a round is left out: TCP starts slowly."""
-    return min(seconds / 4, 1.0)
+def _compete(exchange: Exchange, kind: int, seconds: float) -> None:
+    interval, count = exchange.expect(INTERVAL), exchange.expect(JOIN)
+    if interval < SHORTEST or not 1 <= count <= MOST_CONNECTIONS:
+        raise InputError(
+            f"{exchange.peer} asks for intervals of {interval:g} s over {count:g} connections; "
+            f"{SHORTEST:g} s is the least and {MOST_CONNECTIONS} is the most"
+        )
+    counts: list[list[int]] = []
+    with accepted(exchange, int(count)) as connections:
+        exchange.say(kind, seconds)
+        if kind == SEND_ALL:
+            counts = receive_over(connections, exchange, seconds, interval)
+        else:
+            send_over(connections, seconds + exchange.timeout)
+    for row in counts:
+        for size in row:
+            exchange.say(REPORT, float(size))
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paracosm.factory import one_line
+from paracosm.profiling.answers import answering
 
 __all__ = ["main"]
 
@@ -25,13 +26,7 @@ _EDGE = re.compile(r"(edge_\S+) from ")
 def main() -> None:
     """Serve, or carry out orders until the input ends."""
     setup = json.loads(sys.argv[1])
-    # What TensorFlow prints must not get between the answers.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-
-    def answer(**content: Any) -> None:
-        answers.write(json.dumps(content) + "\n")
-
+    answer = answering()
     try:
         fetch = _begin(setup)
         answer(ready=True)

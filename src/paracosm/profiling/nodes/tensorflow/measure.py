@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import socket
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from paracosm.errors import InputError, MissingExtraError
 from paracosm.graphs.importers.wire import Schema, decode
+from paracosm.profiling.free_ports import free_ports
 from paracosm.profiling.nodes.parsing import Parsing, fit_parsing
 from paracosm.profiling.nodes.proxy import Proxy
 from paracosm.profiling.nodes.streams import Stream, StreamWatch
@@ -81,7 +81,7 @@ def measure_transfers(
         watches.append(StreamWatch())
         return watches[-1]
 
-    server, worker = _free_ports(2)
+    server, worker = free_ports(2)
     with (
         tempfile.TemporaryDirectory() as folder,
         Proxy(("127.0.0.1", server), watch) as proxy,
@@ -176,13 +176,3 @@ def _version() -> str:
         with contextlib.suppress(PackageNotFoundError):
             return version(name)
     raise MissingExtraError("measuring TensorFlow's transfers needs it: pip install tensorflow")
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports of loopback that were free just now: TensorFlow's servers do not say theirs."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
