@@ -29,6 +29,7 @@ from paracosm.prediction.parameter_servers.simulate import simulate
 from paracosm.prediction.parameter_servers.system import System, plain_system
 from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
+from paracosm.profiling.jobs.dependencies import dependencies_of, dependents_of
 
 OPS, TENSORS, BYTES = 3000, 196, 95e6
 STEPS = 100  # to draw from
@@ -68,10 +69,8 @@ def inception(seed: int = 0) -> Workload:
     for layer, op in pushed.items():
         size[op] = size[layer]
     resources = np.array(kinds, np.int8)
-    waits = np.array([len(each) for each in before])
-    waiting = np.repeat(np.arange(len(kinds)), waits)
-    makers = np.array([op for each in before for op in each])
-    order = np.lexsort((waiting, makers))
+    first_dependency, dependencies = dependencies_of(before)
+    first_dependent, dependents = dependents_of(first_dependency, dependencies)
     seconds = rng.gamma(4.0, 0.25, (STEPS, len(kinds)))
     seconds *= np.where(resources == WORKER, COMPUTING / (resources == WORKER).sum(), 20e-6)
     seconds[:, np.isin(resources, (DOWNLINK, UPLINK))] = 0.0
@@ -80,9 +79,9 @@ def inception(seed: int = 0) -> Workload:
         server=np.zeros(len(kinds), np.int64),
         size=size,
         seconds=seconds,
-        waits=waits,
-        first_dependent=np.searchsorted(makers[order], np.arange(len(kinds) + 1)),
-        dependents=waiting[order],
+        waits=np.diff(first_dependency),
+        first_dependent=first_dependent,
+        dependents=dependents,
         roots=np.stack([rng.permutation(TENSORS) for _ in range(STEPS)]),
         release=np.sort(rng.uniform(1e-3, 3e-3, (STEPS, TENSORS)), axis=1),
         gap=np.full(STEPS, 1e-3),

@@ -6,6 +6,7 @@ import numpy as np
 
 from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
+from paracosm.profiling.jobs.dependencies import dependencies_of, dependents_of
 
 
 def layered_workload(
@@ -51,19 +52,17 @@ def layered_workload(
         add(SERVER, layer % servers, 0.0, [push])
     kinds = np.array(resource, np.int8)
     total = len(kinds)
-    waits = np.array([len(each) for each in before])
-    waiting = np.repeat(np.arange(total), waits)
-    makers = np.array([op for each in before for op in each])
-    order = np.lexsort((waiting, makers))
+    first_dependency, dependencies = dependencies_of(before)
+    first_dependent, dependents = dependents_of(first_dependency, dependencies)
     computes = np.isin(kinds, (WORKER, SERVER))
     return Workload(
         resource=kinds,
         server=np.array(server),
         size=np.array(size),
         seconds=np.where(computes, rng.gamma(4.0, 1.0, (steps, total)), 0.0),
-        waits=waits,
-        first_dependent=np.searchsorted(makers[order], np.arange(total + 1)),
-        dependents=waiting[order],
+        waits=np.diff(first_dependency),
+        first_dependent=first_dependent,
+        dependents=dependents,
         roots=np.stack([rng.permutation(pulls) for _ in range(steps)]),
         release=np.sort(rng.random((steps, layers)), axis=1),
         gap=rng.random(steps),

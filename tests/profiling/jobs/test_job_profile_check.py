@@ -75,6 +75,15 @@ def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
         check_job_profile(small_job_profile(**changes), "job")
 
 
+@pytest.mark.parametrize("which", ["step_begin", "step_end"])
+def test_steps_without_times_of_their_own_are_left_out(which: str) -> None:
+    times = getattr(small_job_profile(), which).copy()
+    times[1] = np.nan
+    kept = check_job_profile(small_job_profile(**{which: times}), "job")
+    assert kept.steps == 1
+    assert kept.dropped == {"its step has no begin or no end": 1}
+
+
 def test_interrupted_steps_are_left_out() -> None:
     profile = many_steps([1.0, 1.01, 0.99, 1.02, 1.0, 0.98, 1.01, 4.0])
     kept = without_interrupted(profile)

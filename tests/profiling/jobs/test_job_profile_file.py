@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 from small_job_profile import small_job_profile
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import is_job_profile, load_job_profile, save_job_profile
+from paracosm.profiling.jobs.file import METADATA
 
 PACKED: dict[str, Any] = {
     "columns": {
@@ -101,15 +104,61 @@ def test_a_computation_without_times_drops_its_step(tmp_path: Path) -> None:
     [
         ({"types": None}, '"types" is missing, or no list'),
         ({"columns": {**PACKED["columns"], "deps": [[]]}}, "columns.deps has 1 values for 4 ops"),
+        ({"columns": {**PACKED["columns"], "deps": [[], 0, [1], [2]]}}, "not iterable"),
         ({"resources": ["downlink", "worker", "uplnk", "ps"]}, 'did you mean "uplink"'),
         ({"start_us": [[100, 200, 400, 700], [1]]}, r"start_us\[1\] has 1 values for 4 ops"),
         ({"dur_us": [[100, 200, 300, 100]]}, "dur_us has 1 steps, step_start_us 2"),
         ({"types": ["RecvTensor"]}, "columns: list index out of range"),
+        ({"columns": {**PACKED["columns"], "res": [0, -3, 2, 3]}}, r"columns.res\[1\] is -3"),
+        ({"columns": {**PACKED["columns"], "ps": [0, 0, 0, 0.5]}}, r"columns.ps\[3\] is 0.5"),
+        ({"columns": {**PACKED["columns"], "ps": [0, 0, 0, 9]}}, "update belongs to a server that"),
+        (
+            {"start_us": [[100, 200, 400, 700], [1, 2, "x", 4]]},
+            r"start_us\[1\]\[2\] is no number: x",
+        ),
+        ({"columns": {**PACKED["columns"], "ps": [0, 0, 10**30, 0]}}, "columns: .*too large"),
     ],
 )
 def test_damaged_packed_files(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         load_job_profile(packed(tmp_path / "profile.json.gz", **changes))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda said: said.pop("ops"), "a damaged job profile: KeyError: 'ops'"),
+        (lambda said: said.update(dropped="many"), "a damaged job profile: AttributeError"),
+        (lambda said: said.update(batch="many"), "batch is many, not above 0"),
+    ],
+)
+def test_damaged_metadata(tmp_path: Path, change: Callable[[Any], None], message: str) -> None:
+    path = tmp_path / "job.profile"
+    save_job_profile(small_job_profile(), path)
+    table = parquet.read_table(path)
+    said = json.loads(table.schema.metadata[METADATA])
+    change(said)
+    parquet.write_table(table.replace_schema_metadata({METADATA: json.dumps(said)}), path)
+    with pytest.raises(InputError, match=message):
+        load_job_profile(path)
+    parquet.write_table(table.replace_schema_metadata({METADATA: "{"}), path)
+    with pytest.raises(InputError, match="a damaged job profile: its metadata"):
+        load_job_profile(path)
+
+
+def test_rows_that_somebody_changed(tmp_path: Path) -> None:
+    path = tmp_path / "job.profile"
+    save_job_profile(small_job_profile(), path)
+    table = parquet.read_table(path)
+    parquet.write_table(table.take(list(range(9, -1, -1))), path)
+    with pytest.raises(InputError, match="the rows are not in the order of steps and ops"):
+        load_job_profile(path)
+    sizes = table.column("bytes").to_pylist()
+    sizes[8] = 999
+    place = table.schema.get_field_index("bytes")
+    parquet.write_table(table.set_column(place, "bytes", [sizes]), path)
+    with pytest.raises(InputError, match="step 1, op 3: bytes is not that of the first step"):
+        load_job_profile(path)
 
 
 def test_files_that_are_cut_off(tmp_path: Path) -> None:

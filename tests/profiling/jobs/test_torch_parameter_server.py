@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -20,7 +21,13 @@ import torch
 from paracosm.errors import InputError
 from paracosm.graphs.capture.load import load_workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, check_job_profile
-from paracosm.profiling.jobs.pytorch import Job, JobOptions, parameter_server_job, profile_module
+from paracosm.profiling.jobs.pytorch import (
+    Job,
+    JobOptions,
+    measure_throughput,
+    parameter_server_job,
+    profile_module,
+)
 from paracosm.profiling.jobs.pytorch.setup import Setup
 from paracosm.profiling.processes import WorkerError
 
@@ -233,10 +240,34 @@ def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path)
     module = "paracosm.profiling.jobs.pytorch.process"
     command = [sys.executable, "-m", module, json.dumps(asdict(setup))]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    until = time.monotonic() + 60
+    while not Path(setup.store).exists() and time.monotonic() < until:
+        time.sleep(0.02)
     with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(4)
+        process.wait(0.2)
     process.communicate(timeout=20)
     assert process.returncode == 0
+
+
+def test_a_measurement_that_fails_says_of_what_it_was(
+    options: JobOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    class Dying:
+        def window(self, *how: object) -> dict[str, object]:
+            asked.append(how)
+            raise WorkerError("worker 1 was ended by SIGKILL")
+
+    @contextmanager
+    def job(options: JobOptions, workers: int) -> Iterator[Dying]:
+        asked.append(workers)
+        yield Dying()
+
+    monkeypatch.setattr("paracosm.profiling.jobs.pytorch.profile.parameter_server_job", job)
+    with pytest.raises(InputError, match=r"tiny.*:make with 2 workers: worker 1 was ended by SIG"):
+        measure_throughput(options, 2, 1.0, 0.5)
+    assert asked == [2, (2, 1.0, 0.5)]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER, JobProfile
+from paracosm.profiling.jobs.dependencies import dependents_of, in_order
+from paracosm.profiling.jobs.smallest_first import smallest_first
 
-__all__ = ["shared_by", "smallest_first"]
+__all__ = ["shared_by"]
 
 Ints = npt.NDArray[np.int64]
 Labels = list[frozenset[int]]
@@ -50,23 +52,6 @@ def shared_by(profile: JobProfile, servers: int) -> JobProfile:
     return replace(profile, server=server)
 
 
-def smallest_first(sizes: Sequence[float], servers: int) -> list[int]:
-    """Return the server of each parameter: the one that holds least so far (Li et al. 2020,
-    section 5); of several, the first.
-
-    Args:
-        sizes: bytes, in the order in which parameters were made.
-        servers: how many.
-    """
-    held = [0.0] * servers
-    found = []
-    for size in sizes:
-        server = held.index(min(held))
-        held[server] += size
-        found.append(server)
-    return found
-
-
 def _labels(profile: JobProfile, parameters: Ints) -> Labels:
     """Return the parameters that each op concerns, by their downlinks; none of a worker's op."""
     elsewhere = profile.resource != WORKER
@@ -74,7 +59,8 @@ def _labels(profile: JobProfile, parameters: Ints) -> Labels:
         [op for op in profile.waits_for(each).tolist() if elsewhere[op]] if elsewhere[each] else []
         for each in range(profile.ops)
     ]
-    order = _in_order(waits)
+    dependents = dependents_of(profile.first_dependency, profile.dependencies)
+    order = in_order(np.diff(profile.first_dependency), *dependents)
     labels: Labels = [NONE] * profile.ops
     for parameter in parameters.tolist():
         labels[parameter] = frozenset([parameter])
@@ -108,19 +94,3 @@ def _match_by_size(
     for op in uplinks:
         if same := left.get(int(profile.size[op])):
             labels[op] = frozenset([same.pop()])
-
-
-def _in_order(waits: Sequence[Sequence[int]]) -> list[int]:
-    """Return all ops, each behind those that it waits for."""
-    after: list[list[int]] = [[] for _ in waits]
-    left = [len(each) for each in waits]
-    for op, each in enumerate(waits):
-        for before in each:
-            after[before].append(op)
-    order = [op for op, count in enumerate(left) if not count]
-    for op in order:
-        for follower in after[op]:
-            left[follower] -= 1
-            if not left[follower]:
-                order.append(follower)
-    return order

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
+from paracosm.profiling.jobs.dependencies import dependents_of, in_order
 from paracosm.profiling.jobs.job_profile import DOWNLINK, RESOURCES, UPLINK, JobProfile
 
 __all__ = ["check_job_profile"]
@@ -47,14 +48,7 @@ def check_job_profile(profile: JobProfile, where: str) -> JobProfile:
         raise InputError(f"{where}: no step is left of {profile.steps}: {first}")
     if kept.all():
         return profile
-    return replace(
-        profile,
-        begin=profile.begin[kept],
-        end=profile.end[kept],
-        step_begin=profile.step_begin[kept],
-        step_end=profile.step_end[kept],
-        dropped=dropped,
-    )
+    return replace(profile.of_steps(kept), dropped=dropped)
 
 
 def _check_shapes(profile: JobProfile, where: str) -> None:
@@ -78,7 +72,7 @@ def _check_shapes(profile: JobProfile, where: str) -> None:
         raise InputError(f"{where}: {len(profile.step_end)} ends of {steps} steps")
     for name in ("batch", "bandwidth"):
         value = getattr(profile, name)
-        if value is not None and not value > 0:
+        if value is not None and not (isinstance(value, int | float) and value > 0):
             raise InputError(f"{where}: {name} is {value}, not above 0")
 
 
@@ -91,6 +85,7 @@ def _check_ops(profile: JobProfile, where: str) -> None:
     for bad, what in (
         ((profile.resource < 0) | (profile.resource >= len(RESOURCES)), "has no known resource"),
         (profile.server < 0, "has a negative number of a server"),
+        (profile.server >= profile.ops, "belongs to a server that has no op"),
         (profile.size < 0, "transfers a negative number of bytes"),
         ((profile.size > 0) & ~transfers, "computes, and yet transfers bytes"),
     ):
@@ -116,23 +111,12 @@ def _check_dependencies(profile: JobProfile, where: str) -> None:
 
 
 def _check_no_cycle(profile: JobProfile, where: str) -> None:
-    """Refuse ops that wait for each other, by Kahn's algorithm."""
-    waits = np.diff(profile.first_dependency)
-    waiting = np.repeat(np.arange(profile.ops), waits)
-    order = np.argsort(profile.dependencies, kind="stable")
-    first = np.searchsorted(profile.dependencies[order], np.arange(profile.ops + 1))
-    left = waits.copy()
-    ready = list(np.flatnonzero(left == 0))
-    done = 0
-    while ready:
-        op = ready.pop()
-        done += 1
-        for other in waiting[order[first[op] : first[op + 1]]]:
-            left[other] -= 1
-            if left[other] == 0:
-                ready.append(other)
-    if done < profile.ops:
-        names = [profile.names[op] for op in np.flatnonzero(left > 0)[:3]]
+    """Refuse ops that wait for each other."""
+    first, waiting = dependents_of(profile.first_dependency, profile.dependencies)
+    done = in_order(np.diff(profile.first_dependency), first, waiting)
+    if len(done) < profile.ops:
+        left = sorted(set(range(profile.ops)).difference(done))
+        names = [profile.names[op] for op in left[:3]]
         raise InputError(f"{where}: ops wait for each other: {', '.join(names)}")
 
 
@@ -147,6 +131,7 @@ def _faults(profile: JobProfile) -> list[tuple[str, npt.NDArray[np.bool_]]]:
     length = (profile.step_end - profile.step_begin)[:, None]
     with np.errstate(invalid="ignore"):
         return [
+            ("its step has no begin or no end", ~np.isfinite(length) & np.ones(profile.ops, bool)),
             ("no begin", ~np.isfinite(begin)),
             ("no end", ~np.isfinite(end)),
             ("ends before it begins", end < begin),

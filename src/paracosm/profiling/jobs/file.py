@@ -8,6 +8,7 @@ ends of steps, provenance) stands in the file's metadata as JSON, under the key 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,13 +83,14 @@ def load_job_profile(path: str | Path) -> JobProfile:
     if is_packed(path):
         return load_packed(path)
     table, said = _read(path)
-    names, steps = said["ops"], len(said["step_begin"])
     try:
+        names, steps = said["ops"], len(said["step_begin"])
         shape = (steps, len(names))
         rows = {name: table.column(name).combine_chunks() for name in _COLUMNS}
         code = {name: number for number, name in enumerate(RESOURCES)}
         kinds = np.array([code[name] for name in rows["resource"].dictionary.to_pylist()], np.int8)
         resource = kinds[rows["resource"].indices.to_numpy()]
+        _check_rows(rows, shape)
         one = slice(0, len(names))
         profile = JobProfile(
             names=tuple(names),
@@ -104,7 +106,7 @@ def load_job_profile(path: str | Path) -> JobProfile:
             step_end=np.array(said["step_end"], float),
             batch=said["batch"],
             bandwidth=said["bandwidth"],
-            dropped=said["dropped"],
+            dropped={str(why): int(count) for why, count in said["dropped"].items()},
             provenance=said["provenance"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -112,6 +114,24 @@ def load_job_profile(path: str | Path) -> JobProfile:
             f"{path}: a damaged job profile: {type(error).__name__}: {error}"
         ) from None
     return check_job_profile(profile, str(path))
+
+
+def _check_rows(rows: Mapping[str, pyarrow.Array], shape: tuple[int, int]) -> None:
+    """Refuse rows in another order, and ops that are not the same in all steps.
+
+    Raises:
+        ValueError: which column shows it.
+    """
+    step, op = np.indices(shape)
+    for name, expected in (("step", step), ("op", op)):
+        if not np.array_equal(rows[name].to_numpy().reshape(shape), expected):
+            raise ValueError(f"{name}: the rows are not in the order of steps and ops")
+    for name in ("resource", "server", "bytes"):
+        column = rows[name].indices if name == "resource" else rows[name]
+        values = column.to_numpy().reshape(shape)
+        if (values != values[:1]).any():
+            at = tuple(int(index) for index in np.argwhere(values != values[:1])[0])
+            raise ValueError(f"step {at[0]}, op {at[1]}: {name} is not that of the first step")
 
 
 def is_job_profile(path: str | Path) -> bool:
@@ -156,7 +176,12 @@ def _read(path: Path) -> tuple[pyarrow.Table, dict[str, Any]]:
     metadata = table.schema.metadata or {}
     if METADATA not in metadata:
         raise InputError(f"{path}: a Parquet file, but no job profile")
-    said = json.loads(metadata[METADATA])
+    try:
+        said = json.loads(metadata[METADATA])
+    except ValueError as error:
+        raise InputError(f"{path}: a damaged job profile: its metadata: {error}") from None
+    if not isinstance(said, dict):
+        raise InputError(f"{path}: a damaged job profile: its metadata are no mapping")
     if said.get("version") != VERSION:
         raise InputError(
             f"{path}: a job profile of version {said.get('version')}, not {VERSION}: write it again"

@@ -38,11 +38,5 @@ def without_interrupted(profile: JobProfile) -> JobProfile:
     kept: npt.NDArray[np.bool_] = computing <= max(high + FAR * (high - low), LONGER * median)
     if kept.all():
         return profile
-    return replace(
-        profile,
-        begin=profile.begin[kept],
-        end=profile.end[kept],
-        step_begin=profile.step_begin[kept],
-        step_end=profile.step_end[kept],
-        dropped={**profile.dropped, INTERRUPTED: int((~kept).sum())},
-    )
+    dropped = {**profile.dropped, INTERRUPTED: int((~kept).sum())}
+    return replace(profile.of_steps(kept), dropped=dropped)

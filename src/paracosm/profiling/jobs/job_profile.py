@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -81,3 +81,13 @@ class JobProfile:
     def waits_for(self, op: int) -> Ints:
         """Return the ops that an op waits for."""
         return self.dependencies[self.first_dependency[op] : self.first_dependency[op + 1]]
+
+    def of_steps(self, kept: npt.NDArray[np.bool_]) -> JobProfile:
+        """Return the profile of some of its steps, (steps,); `dropped` stays as it is."""
+        return replace(
+            self,
+            begin=self.begin[kept],
+            end=self.end[kept],
+            step_begin=self.step_begin[kept],
+            step_end=self.step_end[kept],
+        )

@@ -16,6 +16,7 @@ import numpy as np
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.contents import contents
 from paracosm.profiling.jobs.check import check_job_profile
+from paracosm.profiling.jobs.dependencies import dependencies_of
 from paracosm.profiling.jobs.job_profile import RESOURCES, JobProfile
 
 __all__ = ["is_packed", "load_packed"]
@@ -54,6 +55,12 @@ def load_packed(path: Path) -> JobProfile:
     for name, values in lists.items():
         if len(values) != ops:
             raise InputError(f"{where}: columns.{name} has {len(values)} values for {ops} ops")
+    for name in ("type", "res", "ps", "size"):
+        for op, value in enumerate(lists[name]):
+            if not isinstance(value, int) or value < 0:
+                raise InputError(
+                    f"{where}: columns.{name}[{op}] is {str(value)[:40]}, no number >= 0"
+                )
     types = _field(found, "types", list, where)
     steps = len(_field(found, "step_start_us", list, where))
     for key in ("step_wall_us", "start_us", "dur_us"):
@@ -61,8 +68,8 @@ def load_packed(path: Path) -> JobProfile:
             raise InputError(f"{where}: {key} has {len(found[key])} steps, step_start_us {steps}")
     begin = _times(found, "start_us", ops, where)
     begin[(begin == ABSENT) & (_times(found, "dur_us", ops, where) == ABSENT)] = np.nan
-    first = np.cumsum([0, *(len(each) for each in lists["deps"])])
     try:
+        first, dependencies = dependencies_of(lists["deps"])
         profile = JobProfile(
             names=tuple(map(str, lists["name"])),
             kinds=tuple(str(types[index]) for index in lists["type"]),
@@ -70,14 +77,14 @@ def load_packed(path: Path) -> JobProfile:
             server=np.array(lists["ps"], np.int64),
             size=np.array(lists["size"], np.int64),
             first_dependency=first,
-            dependencies=np.array([op for each in lists["deps"] for op in each], np.int64),
+            dependencies=dependencies,
             begin=begin,
             end=begin + _times(found, "dur_us", ops, where),
             step_begin=_walls(found, "step_start_us", where),
             step_end=_walls(found, "step_start_us", where) + _walls(found, "step_wall_us", where),
             provenance={"source": "TensorFlow step statistics", "file": path.name},
         )
-    except (IndexError, TypeError, ValueError) as error:
+    except (IndexError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{where}: columns: {error}") from None
     return check_job_profile(profile, where)
 
@@ -100,6 +107,9 @@ def _times(found: Any, key: str, ops: int, where: str) -> np.ndarray[Any, np.dty
         if not isinstance(row, list) or len(row) != ops:
             length = len(row) if isinstance(row, list) else "no"
             raise InputError(f"{where}: {key}[{step}] has {length} values for {ops} ops")
+        for op, value in enumerate(row):
+            if not isinstance(value, int | float | None):
+                raise InputError(f"{where}: {key}[{step}][{op}] is no number: {str(value)[:40]}")
     return np.array(rows, float) / 1e6
 
 

@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,7 @@ from torch._C._distributed_c10d import FileStore
 
 from paracosm.factory import one_line
 from paracosm.profiling.allocator import keep_memory
+from paracosm.profiling.answers import answering
 from paracosm.profiling.links.scenario import Scenario
 from paracosm.profiling.links.transfers import Place, Transfer, transfer
 
@@ -30,16 +31,14 @@ def main() -> None:
     """Serve orders until the input ends."""
     setup = json.loads(sys.argv[1])
     place = Place(setup["rank"], setup["ranks"], setup["memory"], tuple(setup["signals"]))
-    # What libraries print must not get between the answers.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
+    answer = answering()
     try:
         _begin(setup, place)
-        _answer(answers, ready=True)
+        answer(ready=True)
         for order in _orders():
-            _answer(answers, seconds=_carry_out(order, place))
+            answer(seconds=_carry_out(order, place))
     except Exception as error:
-        _answer(answers, error=one_line(error))
+        answer(error=one_line(error))
     # Not an orderly end: a group whose other ranks are gone would wait for them.
     os._exit(0)
 
@@ -88,11 +87,6 @@ def _row(found: Transfer, times: int, place: Place) -> float:
         dist.barrier()
     found.clock.wait()
     return found.clock.seconds(found.call, times) / (times * found.messages)
-
-
-def _answer(answers: IO[str], **content: Any) -> None:
-    answers.write(json.dumps(content) + "\n")
-    answers.flush()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Communication Scheduling", SysML 2019, section 4.1 and Algorithm 1.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, WORKER
+from paracosm.profiling.jobs.dependencies import in_order
 
 __all__ = ["Needed", "Properties", "needed_by_computations", "properties"]
 
@@ -56,7 +56,7 @@ def needed_by_computations(workload: Workload) -> Needed:
     """Return which transfers to the worker its computations need, and the least time these took."""
     transfers = np.flatnonzero(workload.resource == DOWNLINK)
     needs = np.zeros((workload.ops, len(transfers)), bool)
-    for op in _in_order(workload):
+    for op in in_order(workload.waits, workload.first_dependent, workload.dependents):
         if workload.resource[op] == DOWNLINK:
             needs[op] = transfers == op
         first, last = workload.first_dependent[op : op + 2]
@@ -87,19 +87,3 @@ def properties(needed: Needed, outstanding: Bools, seconds: Floats) -> Propertie
             axis=0, initial=np.inf
         ),
     )
-
-
-def _in_order(workload: Workload) -> list[int]:
-    """Return all ops, each after those that it waits for."""
-    waits = workload.waits.copy()
-    ready = deque(np.flatnonzero(waits == 0).tolist())
-    order = []
-    while ready:
-        op = ready.popleft()
-        order.append(op)
-        first, last = workload.first_dependent[op : op + 2]
-        for dependent in workload.dependents[first:last].tolist():
-            waits[dependent] -= 1
-            if waits[dependent] == 0:
-                ready.append(dependent)
-    return order

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.profiling.jobs.dependencies import dependencies_of
 from paracosm.profiling.jobs.job_profile import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.kineto.parameters import Parameter
 from paracosm.profiling.jobs.kineto.pieces import WorkerStep
 from paracosm.profiling.jobs.kineto.places import Places
+from paracosm.profiling.jobs.smallest_first import smallest_first
 
 __all__ = ["Timed", "assemble"]
 
@@ -58,14 +60,15 @@ def assemble(
     """
     plan = _plan(steps[0].step, places, parameters)
     sizes = np.array([parameter.size for parameter in parameters], np.int64)
-    on = _spread(sizes, plan.pulled, servers)
+    on = np.zeros(len(sizes), np.int64)
+    on[plan.pulled] = smallest_first(sizes[plan.pulled].tolist(), servers)
     ends = [_times(plan, each.step, sizes, on, servers) for each in steps]
     length = np.array([each.length for each in ends])
     begin = np.concatenate([[0.0], np.cumsum(length + [each.gap for each in steps])[:-1]])
     count, work = len(parameters), plan.work
     pushed, pulled = np.arange(count), plan.pulled
     zeros = np.zeros(work, np.int64)
-    first, flat = _flat(plan.waits)
+    first, flat = dependencies_of(plan.waits)
     labels = _once(parameter.name for parameter in parameters)
     return JobProfile(
         names=(
@@ -194,21 +197,6 @@ def _times(plan: _Plan, step: WorkerStep, sizes: Ints, on: Ints, servers: int) -
         np.concatenate([asked, ends, ready, begun + update]),
         float(max(ends[-1], free.max())),
     )
-
-
-def _spread(sizes: Ints, order: Ints, servers: int) -> Ints:
-    """Return the server of each parameter: in this order, the one with the fewest bytes so far."""
-    held = np.zeros(servers, np.int64)
-    found = np.zeros(len(sizes), np.int64)
-    for at in order.tolist():
-        found[at] = int(np.argmin(held))
-        held[found[at]] += sizes[at]
-    return found
-
-
-def _flat(waits: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    first = np.concatenate([[0], np.cumsum([len(each) for each in waits])]).astype(np.int64)
-    return first, np.array([op for each in waits for op in each], np.int64)
 
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.profiling.jobs.dependencies import dependencies_of
 from paracosm.profiling.jobs.job_profile import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 
 __all__ = ["assemble"]
@@ -49,6 +50,7 @@ def assemble(
         *([first_segment + i] for i in makers),
         *([first_push + i] for i in range(len(pushed))),
     ]
+    first_dependency, dependencies = dependencies_of(waits)
     counts = (len(parameters), len(segments), len(pushed), len(pushed))
     times = np.array([_times(step) for step in steps])
     step_begin = np.array([step["begin"] for step in steps])
@@ -74,8 +76,8 @@ def assemble(
         size=np.array(
             [*(size for _, size in parameters), *(0 for _ in segments), *size, *(0 for _ in pushed)]
         ),
-        first_dependency=np.cumsum([0, *(len(each) for each in waits)]),
-        dependencies=np.array([i for each in waits for i in each], np.int64),
+        first_dependency=first_dependency,
+        dependencies=dependencies,
         begin=relative[:, :, 0],
         end=relative[:, :, 1],
         step_begin=step_begin - step_begin[0],

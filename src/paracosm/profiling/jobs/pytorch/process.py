@@ -14,12 +14,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from typing import IO, Any
+from typing import Any
 
 import torch
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
+from paracosm.profiling.answers import Answer, answering
 from paracosm.profiling.here import environment_here
 from paracosm.profiling.jobs.pytorch.messages import join
 from paracosm.profiling.jobs.pytorch.server import serve
@@ -34,49 +35,46 @@ Order = dict[str, Any]
 def main() -> None:
     """Carry out orders until the input ends."""
     setup = Setup(**json.loads(sys.argv[1]))
-    # What libraries print must not get between the answers.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
+    answer = answering()
     orders = _orders()
     try:
         torch.set_num_threads(setup.threads)
-        (_be_server if setup.role == "server" else _be_worker)(setup, orders, answers)
+        (_be_server if setup.role == "server" else _be_worker)(setup, orders, answer)
     except InputError as error:
-        _answer(answers, refused=str(error))
+        answer(refused=str(error))
     except Exception as error:
-        _answer(answers, error=one_line(error))
+        answer(error=one_line(error))
     # Not an orderly end: gloo would wait for processes that are gone.
     os._exit(0)
 
 
-def _be_server(setup: Setup, orders: Iterator[Order], answers: IO[str]) -> None:
+def _be_server(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
     every = [parameter.detach() for _, parameter in trained(load(setup))]
     own = {i: each for i, each in enumerate(every) if i % setup.servers == setup.index}
     join(setup)
-    _answer(answers, ready=True)
+    answer(ready=True)
     for order in orders:
         pushed = [i for i in order["pushed"] if i in own]
         for worker in range(setup.servers, setup.servers + setup.workers):
-            arguments = (answers, worker, own, pushed, setup.rate)
+            arguments = (answer, worker, own, pushed, setup.rate)
             threading.Thread(target=_serve, args=arguments, daemon=True).start()
-        _answer(answers, ready=True)
+        answer(ready=True)
 
 
-def _serve(answers: IO[str], *arguments: Any) -> None:
+def _serve(answer: Answer, *arguments: Any) -> None:
     try:
         serve(*arguments)
     except Exception as error:
-        _answer(answers, error=one_line(error))
+        answer(error=one_line(error))
         os._exit(0)
 
 
-def _be_worker(setup: Setup, orders: Iterator[Order], answers: IO[str]) -> None:
+def _be_worker(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
     workload = load(setup)
     worker = Worker(workload, setup.servers, setup.waiting)
     environment = environment_here(threads=setup.threads, pinned=False)
     join(setup)
-    _answer(
-        answers,
+    answer(
         segments=[asdict(segment) for segment in worker.segments],
         parameters=[(name, p.numel() * p.element_size()) for name, p in worker.parameters],
         environment=str(environment),
@@ -85,17 +83,17 @@ def _be_worker(setup: Setup, orders: Iterator[Order], answers: IO[str]) -> None:
     for order in orders:
         if order["do"] == "goodput":
             down, up = worker.goodput(order["down"], order["up"], order["size"])
-            _answer(answers, down=down, up=up)
+            answer(down=down, up=up)
         elif order["do"] == "steps":
-            _steps(worker, order, answers)
+            _steps(worker, order, answer)
         else:
-            _answer(answers, **_window(worker, order))
+            answer(**_window(worker, order))
 
 
-def _steps(worker: Worker, order: Order, answers: IO[str]) -> None:
+def _steps(worker: Worker, order: Order, answer: Answer) -> None:
     with ThreadPoolExecutor(1) as telling:  # of a step while the next one runs
         for _ in range(order["steps"]):
-            telling.submit(_answer, answers, **vars(worker.step()))
+            telling.submit(answer, **vars(worker.step()))
 
 
 def _window(worker: Worker, order: Order) -> dict[str, Any]:
@@ -121,11 +119,6 @@ def _orders() -> Iterator[Order]:
 
     threading.Thread(target=listen, daemon=True).start()
     return iter(waiting.get, None)
-
-
-def _answer(answers: IO[str], **content: Any) -> None:
-    answers.write(json.dumps(content) + "\n")
-    answers.flush()
 
 
 if __name__ == "__main__":

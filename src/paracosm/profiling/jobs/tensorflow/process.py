@@ -14,25 +14,22 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from paracosm.profiling.answers import answering
+
 __all__ = ["main"]
 
 
 def main(setup: dict[str, Any]) -> None:
     """Run the script as the task of its cluster that `setup` names."""
-    own_output = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
+    answer = answering()
     os.environ["TF_CONFIG"] = json.dumps(setup["tf_config"])
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
-    def say(what: dict[str, Any]) -> None:
-        own_output.write(json.dumps(what) + "\n")
-        own_output.flush()
-
     if setup["tf_config"]["task"]["type"] == "worker":
         from paracosm.profiling.jobs.tensorflow.tracing import trace_sessions
 
-        trace_sessions(Path(setup["folder"]), setup["steps"], setup["warmup"], say)
+        trace_sessions(Path(setup["folder"]), setup["steps"], setup["warmup"], answer)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a server would take the worker's accelerator
     sys.argv = [setup["script"], *setup["arguments"]]
@@ -42,7 +39,7 @@ def main(setup: dict[str, Any]) -> None:
     except SystemExit as end:
         if end.code not in (None, 0):
             raise
-    say({"ended": True})
+    answer(ended=True)
     threading.Event().wait()
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs.check import check_job_profile
+from paracosm.profiling.jobs.dependencies import dependencies_of
 from paracosm.profiling.jobs.job_profile import JobProfile
 from paracosm.profiling.jobs.tensorflow.columns import Columns, columns_of
 from paracosm.profiling.jobs.tensorflow.records import Key, Records, records_of
@@ -162,7 +163,9 @@ def _profile(
     from_first = np.array([(step.base - steps[0].base) / 1e9 for step in steps])
     order = np.argsort(times.begin[np.argmax(kept)], kind="stable")
     place = np.argsort(order, kind="stable")
-    waits = [np.sort(place[sorted(columns.waits[column])]) for column in order]
+    first, dependencies = dependencies_of(
+        [np.sort(place[sorted(columns.waits[column])]).tolist() for column in order]
+    )
     names, kinds = columns.names(), [*columns.kinds, *["RecvTensor"] * len(columns.sent)]
     profile = check_job_profile(
         JobProfile(
@@ -171,8 +174,8 @@ def _profile(
             resource=np.array(columns.resources(), np.int8)[order],
             server=np.array(columns.servers(), np.int64)[order],
             size=np.array(columns.sizes(), np.int64)[order],
-            first_dependency=np.cumsum([0, *map(len, waits)]),
-            dependencies=np.concatenate([np.zeros(0, np.int64), *waits]).astype(np.int64),
+            first_dependency=first,
+            dependencies=dependencies,
             begin=(times.begin - begin[:, None])[kept][:, order],
             end=(times.end - begin[:, None])[kept][:, order],
             step_begin=(from_first + begin)[kept],

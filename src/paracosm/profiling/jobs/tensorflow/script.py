@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError, require
+from paracosm.profiling.free_ports import free_ports
 from paracosm.profiling.jobs.job_profile import JobProfile
 from paracosm.profiling.jobs.tensorflow.read import profile_of_steps
 from paracosm.profiling.jobs.tensorflow.traced_step import traced_step
@@ -104,7 +104,7 @@ def _running(
     script: Path, arguments: Sequence[str], steps: int, settings: ScriptSettings, folder: Path
 ) -> Iterator[Iterator[dict[str, Any]]]:
     """Start servers and worker, and yield what the worker says."""
-    ports = _free_ports(settings.servers + 1)
+    ports = free_ports(settings.servers + 1)
     addresses = [f"localhost:{port}" for port in ports]
     cluster = {"ps": addresses[:-1], "worker": addresses[-1:]}
     processes = Processes("paracosm.profiling.jobs.tensorflow.process", settings.timeout)
@@ -145,15 +145,6 @@ def _filled(argument: str, words: dict[str, str]) -> str:
     for word, value in words.items():
         argument = argument.replace(word, value)
     return argument
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("localhost", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def _profile(script: Path, said: Sequence[dict[str, Any]], ended: str, folder: Path) -> JobProfile:

@@ -7,20 +7,18 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from paracosm.errors import require
+from paracosm.profiling.answers import Answer
 
 __all__ = ["trace_sessions"]
 
 _GRAPHS = 3  # steps whose partitioned graphs are asked for: all have the same, and they are large
 
 
-def trace_sessions(
-    folder: Path, steps: int, warmup: int, say: Callable[[dict[str, Any]], None]
-) -> None:
+def trace_sessions(folder: Path, steps: int, warmup: int, answer: Answer) -> None:
     """Let every `Session.run` of this process be traced, and keep those that are training steps.
 
     A training step has transfers in both directions. When there are enough, the process ends.
@@ -29,15 +27,15 @@ def trace_sessions(
         folder: gets `step-N.pb`, a RunMetadata, by the number N of the step.
         steps: that are wanted.
         warmup: steps before these, which are not kept.
-        say: told of each step: "step" its number, "span" nanoseconds at which it was asked for and
-            done, "pause" seconds that keeping it took; and "done" in the end.
+        answer: told of each step: "step" its number, "span" nanoseconds at which it was asked for
+            and done, "pause" seconds that keeping it took; and "done" in the end.
 
     Raises:
         MissingExtraError: TensorFlow is not installed.
     """
     tensorflow = require("tensorflow", "tensorflow", "profiling a TensorFlow job")
     sessions = importlib.import_module("tensorflow.python.client.session")
-    tracer = _Tracer(folder, steps, warmup, say, tensorflow)
+    tracer = _Tracer(folder, steps, warmup, answer, tensorflow)
     original = sessions.BaseSession.run
 
     def run(
@@ -50,8 +48,8 @@ def trace_sessions(
         return tracer.traced(original, self, fetches, feed_dict, options, run_metadata)
 
     sessions.BaseSession.run = run
-    _refuse_coordinators(say)
-    say({"framework": f"TensorFlow {tensorflow.__version__}"})
+    _refuse_coordinators(answer)
+    answer(framework=f"TensorFlow {tensorflow.__version__}")
 
 
 class _Tracer:
@@ -60,10 +58,10 @@ class _Tracer:
         folder: Path,
         steps: int,
         warmup: int,
-        say: Callable[[dict[str, Any]], None],
+        answer: Answer,
         tensorflow: Any,
     ) -> None:
-        self.folder, self.steps, self.say = folder, steps, say
+        self.folder, self.steps, self.answer = folder, steps, answer
         self.left = warmup
         self.config = tensorflow.compat.v1
         self.lock = threading.Lock()
@@ -96,10 +94,10 @@ class _Tracer:
         path = self.folder / f"step-{self.traced_steps}.pb"
         path.write_bytes(metadata.SerializeToString())
         pause = (time.time_ns() - end) / 1e9
-        self.say({"step": self.traced_steps, "span": [begin, end], "pause": pause})
+        self.answer(step=self.traced_steps, span=[begin, end], pause=pause)
         self.traced_steps += 1
         if self.traced_steps == self.steps:
-            self.say({"done": True})
+            self.answer(done=True)
             _end()
 
 
@@ -114,18 +112,16 @@ def _is_training(metadata: Any) -> bool:
     return len(received) == 2
 
 
-def _refuse_coordinators(say: Callable[[dict[str, Any]], None]) -> None:
+def _refuse_coordinators(answer: Answer) -> None:
     strategies = importlib.import_module(
         "tensorflow.python.distribute.parameter_server_strategy_v2"
     )
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
-        say(
-            {
-                "refused": f"{sys.argv[0]}: ParameterServerStrategy runs no sessions, and "
-                "TensorFlow keeps step statistics of sessions only: profile a script with "
-                "tf.compat.v1.train.Server and a Session or MonitoredTrainingSession"
-            }
+        answer(
+            refused=f"{sys.argv[0]}: ParameterServerStrategy runs no sessions, and TensorFlow "
+            "keeps step statistics of sessions only: profile a script with "
+            "tf.compat.v1.train.Server and a Session or MonitoredTrainingSession"
         )
         _end()
 
