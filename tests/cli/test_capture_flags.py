@@ -8,7 +8,8 @@ import pytest
 
 from paracosm.cli.verbs import _command
 from paracosm.graphs.capture.options import OPTIMIZERS
-from paracosm.prediction.config import CAPTURE, PredictConfig
+from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.fields import CAPTURE
 
 FLAGS = sorted(CAPTURE)
 

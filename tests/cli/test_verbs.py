@@ -28,6 +28,15 @@ def test_the_help_of_the_program_names_every_verb(capsys: Capture) -> None:
     assert all(f" {verb} " in printed for verb in VERBS)
 
 
+def test_the_list_of_verbs_needs_none_of_them() -> None:
+    listed = "from paracosm.cli import main; main(['--help'])"
+    program = f"import sys; {listed}; print(*sys.modules, sep='\\n', file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    loaded = set(done.stderr.splitlines())
+    assert "paracosm.cli.verbs" in loaded
+    assert not loaded & {*VERBS.values(), "numba", "torch", "pyarrow", "scipy", "pydantic"}
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_a_help(verb: str, capsys: Capture) -> None:
     assert main([*verb.split(), "--help"]) == 0

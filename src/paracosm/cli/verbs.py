@@ -1,14 +1,17 @@
 """The verbs of the program: what each is called, and the module that has it.
 
-A module is imported when its verb is called, or its help is asked for: no verb pays for what
-help names it.
+A module is imported when its verb is called, or its help is asked for; the list of all verbs is
+read from the modules' sources.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
+from importlib.util import find_spec
 from keyword import iskeyword
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -62,11 +65,28 @@ class _Verb(TyperCommand):
 
 def _command(verb: str) -> Any:
     """Import a verb and return its command."""
-    last = verb.split()[-1]
-    function = getattr(import_module(VERBS[verb]), f"{last}_" if iskeyword(last) else last)
+    function = getattr(import_module(VERBS[verb]), _function(verb))
     app = typer.Typer(add_completion=False, context_settings=SETTINGS)
     app.command(verb, cls=_Verb)(function)
     return typer.main.get_command(app)
+
+
+def _function(verb: str) -> str:
+    last = verb.split()[-1]
+    return f"{last}_" if iskeyword(last) else last
+
+
+def _listed(verb: str) -> TyperCommand:
+    """Return a command that is good for a list of verbs: importing all of them takes a second."""
+    spec = find_spec(VERBS[verb])
+    assert spec is not None
+    assert spec.origin is not None
+    source = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    name = _function(verb)
+    function = next(
+        node for node in source.body if isinstance(node, ast.FunctionDef) and node.name == name
+    )
+    return TyperCommand(verb, help=ast.get_docstring(function))
 
 
 class _Commands(MutableMapping[str, Any]):
@@ -101,6 +121,14 @@ class Program(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = _Commands()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help with the list of all verbs."""
+        whole, self.commands = self.commands, {verb: _listed(verb) for verb in VERBS}
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = whole
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the verb that the arguments begin with, one of two words before one of one."""

@@ -1,0 +1,44 @@
+"""Fields of configurations that are quantities: numbers in SI units, or texts with a unit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from paracosm.errors import InputError
+from paracosm.units import parse_bandwidth, parse_duration, parse_number, parse_size
+
+__all__ = ["Bandwidth", "Duration", "Size"]
+
+
+def _with_unit(parse: Callable[[Any], float], what: str, example: str) -> Callable[[Any], float]:
+    """Return `parse` without plain numbers in texts: nobody means 25 bytes/s by --bandwidth 25."""
+
+    def read(value: Any) -> float:
+        found = parse(value)
+        if isinstance(value, str) and found and math.isfinite(found) and _is_plain(value):
+            raise InputError(f"{value} of what? write a {what} with its unit, such as {example}")
+        return found
+
+    return read
+
+
+def _is_plain(text: str) -> bool:
+    try:
+        parse_number(text)
+    except InputError:
+        return False
+    return True
+
+
+Duration = Annotated[float, BeforeValidator(_with_unit(parse_duration, "duration", "20us"))]
+"""Seconds."""
+
+Bandwidth = Annotated[float, BeforeValidator(_with_unit(parse_bandwidth, "bandwidth", "25Gbit/s"))]
+"""Bytes/s."""
+
+Size = Annotated[float, BeforeValidator(_with_unit(parse_size, "size", "16MiB"))]
+"""Bytes."""
