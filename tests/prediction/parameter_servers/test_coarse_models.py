@@ -82,3 +82,14 @@ def test_what_is_sent_ahead_of_gradients_begins_no_uplink() -> None:
     assert found.worker == pytest.approx(1.0)
     assert found.uplink == pytest.approx(1.0)
     assert found.carried == pytest.approx([1001.0])
+
+
+def test_one_worker_alone_waits_for_nobody() -> None:
+    found = phases_of(job_of(serial_profile(), backup=1))
+    assert found.step == pytest.approx(5.0)
+
+
+def test_a_direction_without_bytes_takes_no_time() -> None:
+    found = phases_of(job_of(serial_profile(size=np.array([0, 0, 1000, 0]))))
+    assert (found.downlink, found.worker, found.uplink) == pytest.approx((0.0, 2.0, 1.0))
+    assert found.step == pytest.approx(4.0)

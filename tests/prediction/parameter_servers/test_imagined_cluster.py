@@ -89,8 +89,15 @@ def test_background_traffic_comes_and_goes() -> None:
 def test_bounds_of_steps_hold() -> None:
     job = job_of(serial_profile(), workers=4)
     ports = job.settings.ports
-    # All share one link in both directions, and compute one after the other.
-    assert job.longest_step(ports) == pytest.approx(4 * 2 + 4 * 3)
+    # All share one link in both directions; each computes for 2 s, and a core of its own for 1.
+    assert job.longest_steps(ports) == pytest.approx([4 * 2 + 2 + 1] * 4)
+    # A slow one keeps the others from nothing; one core for all does.
+    slow = replace(ports, speed=np.array([1.0, 1.0, 1.0, 0.01]))
+    assert job.longest_steps(slow) == pytest.approx([11, 11, 11, 8 + 200 + 1])
+    one_core = job_of(serial_profile(), workers=4, cores=1)
+    assert one_core.longest_steps(ports) == pytest.approx([8 + 2 + 4] * 4)
+    # Pull and push are one after the other: two delays.
+    assert job.longest_steps(replace(ports, latency=np.full(4, 0.5))) == pytest.approx([12] * 4)
     # A step takes 2 s of computing at least: 35 of them in 70 s.
     assert job.most_steps(ports, 70.0) == 36
 
@@ -112,6 +119,35 @@ def test_the_first_workers_draw_the_same_steps_whatever_their_number() -> None:
             step_end=5.0 * np.arange(9) + 5.0,
         )
     )
-    few, many = several.drawn(2, 100, 3), several.drawn(4, 100, 3)
-    assert (few == many[:2]).all()
+    few, many = several.drawn(2, 100, 3), several.drawn(4, 60, 3)
+    assert (few[:, :60] == many[:2]).all()
+    assert (many[0] != many[1]).any()
     assert set(np.unique(few)) == set(range(9))
+
+
+def test_uneven_shares_of_the_first_workers_do_not_depend_on_the_others() -> None:
+    job = job_of(serial_profile(), uneven=0.5)
+    ports = job.settings.ports
+    few = job.with_shares(job.system(ports.first(2)), 100, [1, 2]).weight
+    many = job.with_shares(job.system(ports), 60, [1, 2]).weight
+    assert few is not None
+    assert many is not None
+    assert (few[:, :60] == many[:2]).all()
+    assert np.log(few).std() == pytest.approx(0.5, rel=0.2)
+
+
+def test_background_traffic_lasts_as_long_as_the_simulation() -> None:
+    job = job_of(serial_profile(), workers=1, background=Background(1, 3.0, 10.0))
+    ports = job.settings.ports
+    assert job.system(ports, until=26.0).background_times.tolist() == [0, 3, 13, 16]
+    # 250 steps of 4 s of transfers and 3 of computing at most.
+    assert job.system(ports).background_times[-1] == pytest.approx(250 * 7, abs=13)
+
+
+def test_a_profile_that_takes_no_time_is_refused() -> None:
+    nothing = np.zeros((1, 4))
+    profile = serial_profile(
+        size=np.zeros(4, np.int64), begin=nothing, end=nothing, step_end=np.zeros(1)
+    )
+    with pytest.raises(InputError, match="its steps take no time"):
+        job_of(profile)

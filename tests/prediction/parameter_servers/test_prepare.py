@@ -55,6 +55,18 @@ def test_requests_that_no_transfer_decides_on_come_when_they_came() -> None:
     assert workload.waits.tolist() == [0, 0, 0, 0, 1, 2, 1, 1, 2]
 
 
+def test_requests_that_computing_decides_on_wait_for_it() -> None:
+    profile = two_layers()
+    # The server makes what the first pull carries for 0.03 of the 0.04 s until it is asked for.
+    begin = profile.begin.copy()
+    begin[0, 0] = 0.0
+    end = profile.end.copy()
+    end[0, 0] = 0.03
+    workload = prepare(replace(profile, begin=begin, end=end))
+    assert workload.roots[0].tolist() == [0, 1, 3]
+    assert workload.waits.tolist() == [0, 0, 1, 0, 1, 2, 1, 1, 2]
+
+
 def test_pushes_go_in_the_order_in_which_they_were_asked_for() -> None:
     workload = prepare(two_layers())
     after = workload.dependents[workload.first_dependent[5] : workload.first_dependent[6]]
@@ -91,6 +103,43 @@ def test_transfers_that_were_not_traced_take_their_usual_place() -> None:
     workload = prepare(twice)
     assert workload.roots[1].tolist() == [0, 1, 3, 2]
     assert workload.gap == pytest.approx([0.6, 0.6])
+
+
+def test_what_was_not_traced_is_parsed_all_the_same() -> None:
+    profile = two_layers()
+    begin, end = profile.begin.copy(), profile.end.copy()
+    begin[0, 3] = end[0, 3] = begin[0, 7] = end[0, 7] = np.nan
+    workload = prepare(replace(profile, begin=begin, end=end), alpha=1e-3, beta=0.01)
+    assert workload.seconds[0, 9:] == pytest.approx([0.11, 0.21, 0.21, 0.11])
+    assert workload.gap == pytest.approx([0.1])
+    assert np.isfinite(
+        simulate(workload, plain_system(1, 1, 1e3), np.zeros((1, 2), int)).step_end
+    ).all()
+
+
+def test_steps_that_were_left_out_are_no_pause() -> None:
+    profile = two_layers()
+
+    def pauses(step_begin: list[float], dropped: int) -> list[float]:
+        steps = len(step_begin)
+        several = replace(
+            profile,
+            begin=np.repeat(profile.begin, steps, axis=0),
+            end=np.repeat(profile.end, steps, axis=0),
+            step_begin=np.array(step_begin),
+            step_end=np.array(step_begin) + 1.4,
+            dropped={"no end": dropped},
+        )
+        return prepare(several).gap.tolist()
+
+    assert pauses([0.0, 1.5, 3.0], 0) == pytest.approx([0.1] * 3)
+    # The second of three, and the second and fourth of five: what is between is no pause.
+    assert pauses([0.0, 3.0], 1) == pytest.approx([0.0] * 2, abs=1e-9)
+    assert pauses([0.0, 3.0, 6.0, 7.5], 2) == pytest.approx([0.1] * 4)
+    # There is no step in a pause that is shorter: those that were left out ran before.
+    assert pauses([0.0, 1.5, 3.0], 2) == pytest.approx([0.1] * 3)
+    # A pause that is as long as a step is one where nothing was left out.
+    assert pauses([0.0, 3.0, 6.0], 0) == pytest.approx([1.6] * 3)
 
 
 def test_a_measured_worker_is_as_fast_as_its_profile_says() -> None:

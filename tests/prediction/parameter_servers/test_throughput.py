@@ -17,6 +17,7 @@ from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.prediction.parameter_servers.timeline import first_steps
 from paracosm.prediction.parameter_servers.windows import (
     rate_after_start,
+    rates_in_period,
     rates_of_windows,
     steady_period,
 )
@@ -124,6 +125,52 @@ def test_synchronous_steps_wait_for_the_slowest_or_not_for_it() -> None:
     assert 1 / 7 < rate(1) <= 1 / 5 + 1e-9
 
 
+def test_a_worker_that_no_iteration_waits_for_may_never_get_far() -> None:
+    job = job_of(PROFILE, workers=3, backup=1)
+    slow = replace(job.settings.ports, speed=np.array([1.0, 1.0, 0.001]))
+    job = replace(job, settings=replace(job.settings, ports=slow))
+    # The two others go in lock-step: 2 s of pulls, 2 of computing, 2 of pushes, 1 of an update.
+    found = predict_throughput(job, 3, 0)
+    assert found.steps_per_second == pytest.approx(2 / 7, rel=0.02)
+
+
+def test_links_carry_steps_that_came_too_late_as_well() -> None:
+    job = job_of(PROFILE, workers=3, backup=1)
+    found = predict_throughput(job, 3, 0)
+    carried = found.utilisation["downlink"][0]
+    # Of three workers alike, two a time are accepted, and the third one's bytes were sent, too.
+    assert carried == pytest.approx(1.5 * found.steps_per_second, rel=0.02)
+
+
+def test_many_workers_that_need_no_link_are_all_at_work() -> None:
+    # Each computes for 2 s, updates for 1, and needs 1 ms of either link: 100 of them, a tenth.
+    small = serial_profile(size=np.array([1, 0, 1, 0]), end=np.array([[1.0, 3.0, 4.0, 5.0]]))
+    job = job_of(small, workers=100, steps=100)
+    found = predict_throughput(job, 100, 0)
+    assert 0.97 * 100 / 3 < found.steps_per_second < 100 / 3
+    # 14 % would be gone if their starts were spread over the time of all of them.
+    assert sensitivity(job, 100, 0)["worker"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_no_number_of_workers_is_above_the_bound_of_the_link() -> None:
+    for workers in (30, 100, 300):
+        job = job_of(PROFILE, workers=workers, steps=100)
+        assert predict_throughput(job, workers, 0).steps_per_second <= 1 + 1e-9
+    # Where some get next to nothing of the link for a while, rates of workers differ widely.
+    uneven = predict_throughput(job_of(PROFILE, workers=40, uneven=2.5), 40, 0)
+    assert 0.8 < uneven.steps_per_second < 1.02
+
+
+def test_a_measurement_after_a_start_has_steps_of_each_worker() -> None:
+    found = predict_throughput(job_of(PROFILE, workers=40, start="together", repeats=2), 40, 0)
+    assert found.after_start is not None
+    assert found.after_start.steps_per_second == pytest.approx(40 / 83)
+    assert found.spread is not None
+    # In 20 s each of two workers ends two steps of 7 s, which are left out.
+    short = predict_throughput(job_of(PROFILE, start="together", measure=20.0), 2, 0)
+    assert short.after_start is None
+
+
 def test_each_worker_alone_at_its_own_speed() -> None:
     job = job_of(PROFILE, workers=3)
     ports = replace(job.settings.ports, speed=np.array([1.0, 0.5, 1.0]))
@@ -136,13 +183,19 @@ def test_what_would_help_most_limits() -> None:
     # A step of 5 s would take 4.5 with a faster link or server, 4 with a faster worker.
     expected = {"downlink": 1 / 9, "worker": 1 / 4, "uplink": 1 / 9, "server": 1 / 9}
     assert gains == pytest.approx(expected, rel=1e-9)
-    assert limiting(gains) == "worker"
+    assert limiting(gains, dict.fromkeys(gains, 0.5)) == "worker"
     # Of a dozen workers whose pulls take twice as long as their pushes, the downlink is full.
     slow = serial_profile(size=np.array([1000, 0, 500, 0]))
     gains = sensitivity(job_of(slow, workers=12), 12, 0)
     assert gains["downlink"] > 0.6
     assert max(gains[other] for other in ("worker", "uplink", "server")) < 0.05
-    assert limiting(gains) == "downlink"
+    assert limiting(gains, dict.fromkeys(gains, 0.5)) == "downlink"
+
+
+def test_where_both_directions_are_full_no_other_resource_limits() -> None:
+    gains = {"downlink": 0.001, "worker": 0.002, "uplink": 0.001, "server": 0.0}
+    busy = {"downlink": 0.998, "worker": 0.01, "uplink": 0.999, "server": 0.0}
+    assert limiting(gains, busy) == "uplink"
 
 
 def test_saturation_is_where_more_workers_bring_less_than_a_tenth_each() -> None:
@@ -167,6 +220,25 @@ def test_rates_of_windows_count_ends_but_one() -> None:
     # After the first two: (10 - 3) / 7 s and (10 - 6) / 4 s at half the pace.
     assert rate_after_start(ended, 10.0) == pytest.approx(1.5)
     assert rate_after_start(ended, 3.0) == 0.0
+
+
+def test_rates_in_a_period_count_shares_of_steps() -> None:
+    # One that always takes 2 s; one whose steps take 1 and 9 s by turns; one that begins late.
+    start = np.array([0.0, 0.0, 10.0])
+    even = np.arange(2.0, 62.0, 2.0)
+    by_turns = np.cumsum(np.tile([1.0, 9.0], 15))
+    late = np.full(30, np.nan)
+    late[:3] = (15.0, 20.0, 25.0)
+    ended = np.stack([even, by_turns, late])
+    assert rates_in_period(start, ended, 10.0, 20.0) == pytest.approx([1 / 2, 2 / 10, 1 / 5])
+    # From 10.5 to 15.5: half of the short step, and 4.5 s of the long one.
+    assert rates_in_period(start, ended, 10.5, 15.5) == pytest.approx([1 / 2, 1 / 5, 1 / 5])
+    # From 12 to 17 nothing but a long one, of which it takes 5 s.
+    assert rates_in_period(start, ended, 12.0, 17.0) == pytest.approx([1 / 2, 1 / 9, 1 / 5])
+    # In the mean over all begins of a stretch it is as fast as it is.
+    begins = np.arange(10.0, 20.0, 0.05)
+    found = [rates_in_period(start, ended, begin, begin + 13)[1] for begin in begins]
+    assert np.mean(found) == pytest.approx(2 / 10, rel=1e-3)
 
 
 def test_the_steady_period_ends_with_the_first_worker() -> None:

@@ -113,6 +113,38 @@ def test_a_node_says_bandwidth_parsing_and_window(
     assert whole["imagined"]["window"] is None
 
 
+def test_a_node_that_only_knows_loopback_says_nothing_about_links(
+    profile: str, tmp_path: Path, capsys: Capture
+) -> None:
+    from paracosm.profiling.nodes.calibration import Found, NodeCalibration
+    from paracosm.profiling.nodes.file import save_calibration
+
+    def saved(loopback: bool, uneven: float) -> list[str]:
+        found = Found("measured", "by hand", "2020-04-20T00:00:00+00:00", loopback=loopback)
+        both = {"bandwidth_in": found, "uneven": found}
+        node = NodeCalibration(bandwidth_in=1000.0, uneven=uneven, found=both)
+        save_calibration(node, tmp_path / "node.yaml")
+        return [profile, "--workers", "2", "--node", str(tmp_path / "node.yaml")]
+
+    flags = saved(True, 0.4)
+    assert main(["predict", *flags]) == 2
+    error = capsys.readouterr().err
+    assert "node.yaml has that of loopback, which says nothing about links" in error
+    assert "--bandwidth 10Gbit/s, or measure it between two hosts" in error
+    assert "paracosm calibrate --peer" in error
+    assert error.count("\n") == 1
+    assert summary_of(capsys, *flags, *LINK)["imagined"]["uneven"] == 0
+    flags = saved(False, 0.4)
+    assert summary_of(capsys, *flags)["imagined"]["uneven"] == 0.4
+    assert summary_of(capsys, *flags, "--uneven", "0")["imagined"]["uneven"] == 0
+    flags = saved(False, 4.2)
+    assert main(["predict", *flags]) == 2
+    assert "node.yaml has 4.2, which is connections that starve; 3 at most" in (
+        capsys.readouterr().err
+    )
+    assert summary_of(capsys, *flags, "--uneven", "3")["imagined"]["uneven"] == 3
+
+
 def test_more_servers_divide_the_parameters(divisible: str, capsys: Capture) -> None:
     summary = summary_of(capsys, divisible, "--workers", "4", "--servers", "2", *LINK)
     row = summary["throughput"]["4"]

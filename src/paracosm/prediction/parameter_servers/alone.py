@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
@@ -26,7 +24,7 @@ def rates_alone(job: ImaginedJob, seed: int) -> Floats:
     ports = job.settings.ports
     alike = np.stack([ports.worker, ports.speed, ports.latency], axis=1)
     _, first, number = np.unique(alike, axis=0, return_index=True, return_inverse=True)
-    one = replace(job, settings=replace(job.settings, backup=None))
+    one = job.asynchronous()
     drawn = one.drawn(1, one.steps(1), seed)
     found = np.zeros(len(first))
     for place, worker in enumerate(first.tolist()):

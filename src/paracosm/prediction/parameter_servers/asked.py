@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from paracosm.errors import InputError, unknown
 from paracosm.prediction.parameter_servers.background import parse_background
 from paracosm.prediction.parameter_servers.cluster_ports import ports_of
+from paracosm.prediction.parameter_servers.config import MOST_UNEVEN
 from paracosm.prediction.parameter_servers.orders import ORDERS
 from paracosm.prediction.parameter_servers.settings import Settings
 from paracosm.profiling.jobs import JobProfile
@@ -87,7 +88,7 @@ def asked_settings(config: PredictConfig, profile: JobProfile) -> Settings:
         order=_order(config.order),
         cores=config.cores or 0,
         background=None if config.background is None else parse_background(config.background),
-        uneven=config.uneven,
+        uneven=_uneven(config, node),
         backup=(config.backup or 0) if config.synchronous else None,
         start=config.start,
         stagger=config.stagger,
@@ -105,6 +106,11 @@ def _workers(config: PredictConfig) -> Sequence[int]:
 
 
 def _bandwidth(config: PredictConfig, profile: JobProfile, node: NodeCalibration) -> float:
+    if config.bandwidth is None and node.bandwidth is None and _on_loopback(node):
+        raise InputError(
+            f"bandwidth: {config.node} has that of loopback, which says nothing about links: give "
+            "--bandwidth 10Gbit/s, or measure it between two hosts with paracosm calibrate --peer"
+        )
     bandwidth = config.bandwidth or node.bandwidth or profile.bandwidth
     if bandwidth is None:
         raise InputError(
@@ -114,6 +120,24 @@ def _bandwidth(config: PredictConfig, profile: JobProfile, node: NodeCalibration
     if not isfinite(bandwidth):
         raise InputError("bandwidth: throughput is predicted on links of a finite bandwidth")
     return bandwidth
+
+
+def _on_loopback(node: NodeCalibration) -> bool:
+    return node.over_loopback("bandwidth_out") or node.over_loopback("bandwidth_in")
+
+
+def _uneven(config: PredictConfig, node: NodeCalibration) -> float:
+    """Return what was asked for, or what was measured over a network, or fair queueing."""
+    if config.uneven is not None:
+        return config.uneven
+    if node.uneven is None or node.over_loopback("uneven"):
+        return 0.0
+    if node.uneven > MOST_UNEVEN:
+        raise InputError(
+            f"uneven: {config.node} has {node.uneven:.3g}, which is connections that starve; "
+            f"{MOST_UNEVEN:g} at most is predicted: give --uneven"
+        )
+    return node.uneven
 
 
 def _order(asked: str | list[str] | None) -> str | Sequence[str]:

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from paracosm.errors import InputError
 from paracosm.prediction.parameter_servers.background import parse_background
-from paracosm.units import parse_duration, parse_size
+from paracosm.prediction.quantities import Duration, Size
 
-__all__ = ["THROUGHPUT", "ThroughputFields"]
+__all__ = ["MOST_UNEVEN", "THROUGHPUT", "ThroughputFields"]
 
-
-def _with_unit(parse: Callable[[Any], float], example: str) -> Callable[[Any], float]:
-    """Return `parse` without plain numbers in texts: nobody means 25 bytes by 25."""
-
-    def read(value: Any) -> float:
-        found = parse(value)
-        if isinstance(value, str) and value.strip()[-1:].isdigit():
-            raise InputError(f"{value} of what? write its unit too, such as {example}")
-        return found
-
-    return read
-
-
-Size = Annotated[float, BeforeValidator(_with_unit(parse_size, "16MiB"))]
-Seconds = Annotated[float, BeforeValidator(_with_unit(parse_duration, "75s"))]
+MOST_UNEVEN = 3.0
+"""Standard deviation of ln(share): at 3 every third flow gets 20 times what is typical, or more, or
+a 20th or less."""
 
 
 class ThroughputFields(BaseModel):
@@ -63,12 +50,12 @@ class ThroughputFields(BaseModel):
     background: str | None = Field(
         None, description='other traffic at the servers: "2 flows", or "2 flows, 3s on, 10s off"'
     )
-    uneven: float = Field(
-        0.0,
+    uneven: float | None = Field(
+        None,
         ge=0,
-        le=3,
+        le=MOST_UNEVEN,
         description="how unevenly TCP connections share one queue: standard deviation of "
-        "ln(share), which paracosm calibrate measures (0: fair queueing)",
+        "ln(share), 0 of fair queueing (what the node's calibration measured, or 0)",
     )
     synchronous: bool = Field(False, description="workers wait for each other after every step")
     backup: int | None = Field(
@@ -79,12 +66,12 @@ class ThroughputFields(BaseModel):
         description="what is predicted beside the steady state: nothing, or the time after workers "
         "began together, or one after the other",
     )
-    stagger: Seconds | None = Field(
+    stagger: Duration | None = Field(
         None,
         ge=0,
         description="time between the begins of workers (a step of one worker, spread over all)",
     )
-    measure: Seconds | None = Field(
+    measure: Duration | None = Field(
         None,
         gt=0,
         description="length of a measurement, 75s: the spread is that between such (50 steps)",

@@ -9,21 +9,24 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.errors import InputError
 from paracosm.prediction.parameter_servers.background import background_changes
 from paracosm.prediction.parameter_servers.cluster_ports import Ports
 from paracosm.prediction.parameter_servers.orders import transfer_order
 from paracosm.prediction.parameter_servers.partition import shared_by
-from paracosm.prediction.parameter_servers.prepare import prepare
+from paracosm.prediction.parameter_servers.prepare import prepare, with_parsing
 from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.streams import worker_streams
 from paracosm.prediction.parameter_servers.system import System
 from paracosm.prediction.parameter_servers.windows import LEADING
 from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
+from paracosm.profiling.jobs.dependencies import in_order
 
 __all__ = ["ImaginedJob", "imagined_job"]
 
-SHARES = 2
-"""Of the random streams of a seed, that of uneven shares."""
+DRAWN, SHARES = range(2)
+"""Of the random streams of a seed: those of the steps that workers draw, those of uneven shares."""
 
 FEWEST, MOST, OPS = 1000, 4000, 10_000_000
 """Steps of each worker that are simulated if nobody says how many: Li et al. (2020, section 4.1)
@@ -49,12 +52,16 @@ class ImaginedJob:
     priority: Floats | None
     settings: Settings
 
-    def system(self, ports: Ports, start: Floats | None = None) -> System:
+    def system(
+        self, ports: Ports, start: Floats | None = None, until: float | None = None
+    ) -> System:
         """Return the system of all workers that have ports.
 
         Args:
             ports: of servers and workers.
             start: seconds at which each worker begins; all at once if not given.
+            until: seconds for which background traffic is needed; as long as the simulated steps,
+                or all profiled ones, may take if not given.
         """
         settings = self.settings
         system = System(
@@ -72,10 +79,15 @@ class ImaginedJob:
         )
         if settings.background is None:
             return system
-        steps = self.steps(ports.workers) + LEADING
-        horizon = float(system.start.max()) + steps * self.longest_step(ports)
-        times, flows = background_changes(settings.background, horizon)
+        if until is None:
+            steps = max(self.steps(ports.workers) + LEADING, self.workload.steps)
+            until = float(system.start.max()) + steps * float(self.longest_steps(ports).max())
+        times, flows = background_changes(settings.background, until)
         return replace(system, background_times=times, background_down=flows, background_up=flows)
+
+    def asynchronous(self) -> ImaginedJob:
+        """Return the same job of workers that do not wait for each other, as one alone does not."""
+        return replace(self, settings=replace(self.settings, backup=None))
 
     def with_shares(self, system: System, steps: int, seed: Sequence[int]) -> System:
         """Return the system with the shares that each worker's flows get where they are uneven.
@@ -89,9 +101,9 @@ class ImaginedJob:
         """
         if self.settings.uneven == 0:
             return system
-        random = np.random.default_rng([*seed, SHARES])
-        drawn = random.normal(0.0, self.settings.uneven, (system.workers, steps))
-        return replace(system, weight=np.exp(drawn))
+        streams = worker_streams(seed, SHARES, system.workers)
+        drawn = [each.normal(0.0, self.settings.uneven, steps) for each in streams]
+        return replace(system, weight=np.exp(np.stack(drawn)))
 
     def steps(self, workers: int) -> int:
         """Return how many steps of each worker are simulated."""
@@ -103,22 +115,28 @@ class ImaginedJob:
     def drawn(self, workers: int, steps: int, seed: int | Sequence[int]) -> Ints:
         """Return which profiled step each simulated one is, (workers, steps).
 
-        Those of the first workers are the same whatever the number of workers.
+        The first steps of the first workers are the same whatever the number of either.
         """
-        return np.random.default_rng(seed).integers(self.workload.steps, size=(workers, steps))
+        streams = worker_streams(seed, DRAWN, workers)
+        return np.stack([each.integers(self.workload.steps, size=steps) for each in streams])
 
-    def longest_step(self, ports: Ports) -> float:
-        """Return seconds that no step takes longer than: nothing overlaps, and all share all."""
+    def longest_steps(self, ports: Ports) -> Floats:
+        """Return seconds that no step of each worker takes longer than, (workers,).
+
+        Nothing overlaps, and all share evenly with all. Only where servers have so many cores do
+        workers wait for each other's updates.
+        """
         workload, background = self.workload, self.settings.background
         flows = ports.workers + (0 if background is None else background.flows)
-        rate = min(float(ports.server.min()) / flows, float(ports.worker.min()) / len(ports.server))
-        computing = float(workload.seconds.sum(axis=1).max()) * ports.workers
-        return (
-            float(workload.size.sum()) / rate
-            + computing / min(1.0, float(ports.speed.min()))
-            + float(workload.gap.max())
-            + float(ports.latency.max()) * workload.ops
-        )
+        rate = np.minimum(ports.server.min() / flows, ports.worker / len(ports.server))
+        on = [
+            workload.seconds[:, workload.resource == each].sum(axis=1) for each in (WORKER, SERVER)
+        ]
+        turns = ports.workers if self.settings.cores else 1
+        rest = workload.gap.max() + workload.release.max(initial=0.0)
+        delays = ports.latency * _transfers_in_a_row(workload) if ports.latency.any() else 0.0
+        longest = workload.size.sum() / rate + on[0].max() / ports.speed + delays + rest
+        return np.asarray(longest + on[1].max() * turns)
 
     def most_steps(self, ports: Ports, seconds: float) -> int:
         """Return a number of steps that no worker can exceed in so many seconds.
@@ -147,23 +165,31 @@ def imagined_job(profile: JobProfile, settings: Settings, seed: int) -> Imagined
 
     Raises:
         InputError: the order names what is no transfer; the profile cannot be shared by as many
-            servers.
+            servers, or takes no time.
     """
     servers = len(settings.ports.server)
     if servers != profile.servers:
         profile = shared_by(profile, servers)
-    workload = prepare(profile, alpha=settings.alpha, beta=settings.beta)
+    profile = with_parsing(profile, settings.alpha, settings.beta)
+    workload = prepare(profile)
+    if not any(each.any() for each in (workload.size, workload.seconds, workload.gap)):
+        raise InputError("profile: its steps take no time: no byte, no computing, no pause")
     updates = workload.resource == SERVER
     speed = np.where(updates, settings.ports.server_speed[workload.server], 1.0)
     workload = replace(workload, seconds=workload.seconds / speed)
-    names = _names(profile, workload.ops)
     bandwidth = float(settings.ports.server.min())
-    priority = transfer_order(settings.order, workload, names, bandwidth=bandwidth, seed=seed)
-    return ImaginedJob(names, workload, priority, settings)
+    priority = transfer_order(
+        settings.order, workload, profile.names, bandwidth=bandwidth, seed=seed
+    )
+    return ImaginedJob(profile.names, workload, priority, settings)
 
 
-def _names(profile: JobProfile, ops: int) -> tuple[str, ...]:
-    """Return the names of a workload's ops: those of the profile, then of what parses transfers."""
-    transfers = np.flatnonzero(np.isin(profile.resource, (DOWNLINK, UPLINK)))
-    parsed = (f"{profile.names[op]} parsed" for op in transfers)
-    return (*profile.names, *parsed)[:ops]
+def _transfers_in_a_row(workload: Workload) -> int:
+    """Return of how many transfers each waits for the one before it, at most."""
+    own = np.isin(workload.resource, (DOWNLINK, UPLINK)).astype(np.int64)
+    most = own.copy()
+    for op in in_order(workload.waits, workload.first_dependent, workload.dependents):
+        first, last = workload.first_dependent[op : op + 2]
+        after = workload.dependents[first:last]
+        most[after] = np.maximum(most[after], most[op] + own[after])
+    return int(most.max())

@@ -61,7 +61,8 @@ def phases_of(job: ImaginedJob) -> Phases:
     """
     workload = job.workload
     drawn = np.arange(workload.steps)[None]
-    simulated = simulate(workload, job.system(job.settings.ports.only(0)), drawn, keep_chunks=True)
+    system = job.asynchronous().system(job.settings.ports.only(0))
+    simulated = simulate(workload, system, drawn, keep_chunks=True)
     down = _intervals(job, simulated, DOWNLINK)
     up = _intervals(job, simulated, UPLINK)
     begin, end = simulated.step_begin[0], simulated.step_end[0]
@@ -90,7 +91,7 @@ def _intervals(job: ImaginedJob, simulated: Simulated, way: int) -> tuple[Floats
     whole = workload.size[workload.resource == way].sum()
     sizes = workload.size[chosen["op"]]
     before = np.repeat(passed[starts] - sizes[starts], np.diff([*starts, len(step)]))
-    visible = np.where(passed - before > FIRST * whole, chosen["begin"], np.inf)
+    visible = np.where((passed - before > FIRST * whole) | (whole == 0), chosen["begin"], np.inf)
     return np.minimum.reduceat(visible, starts), np.maximum.reduceat(chosen["end"], starts)
 
 

@@ -9,11 +9,16 @@ import numpy.typing as npt
 
 from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
+from paracosm.profiling.jobs.dependencies import dependents_of, in_order
 
-__all__ = ["prepare"]
+__all__ = ["prepare", "with_parsing"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+DECIDES = 0.5
+"""Share of the time until a transfer is asked for: where what it waits for computes for more, that
+decides."""
 
 
 def prepare(profile: JobProfile, *, alpha: float = 0.0, beta: float = 0.0) -> Workload:
@@ -29,9 +34,8 @@ def prepare(profile: JobProfile, *, alpha: float = 0.0, beta: float = 0.0) -> Wo
         alpha: seconds a byte of parsing what was received.
         beta: seconds of parsing anything received.
     """
-    if alpha or beta:
-        profile = _with_parsing(profile, alpha, beta)
-    profile = _without_requests(profile)
+    gap = _gaps(profile)
+    profile = _without_requests(with_parsing(profile, alpha, beta))
     transfers = np.isin(profile.resource, (DOWNLINK, UPLINK))
     seconds = np.where(transfers, 0.0, profile.end - profile.begin)
     waits = np.diff(profile.first_dependency)
@@ -51,59 +55,27 @@ def prepare(profile: JobProfile, *, alpha: float = 0.0, beta: float = 0.0) -> Wo
         dependents=waiting[order],
         roots=roots[first],
         release=np.maximum(np.take_along_axis(asked[:, roots], first, axis=1), 0.0),
-        gap=_gaps(profile),
+        gap=gap,
     )
 
 
-def _without_requests(profile: JobProfile) -> JobProfile:
-    """Return the profile with transfers that wait for nothing, where no other transfer decides when
-    they are asked for: they are at the same moment of the step on any link."""
-    transfer = np.isin(profile.resource, (DOWNLINK, UPLINK))
-    moved = transfer.copy()
-    waiting = np.repeat(np.arange(profile.ops), np.diff(profile.first_dependency))
-    while True:
-        before = moved.sum()
-        moved[waiting[moved[profile.dependencies]]] = True
-        if moved.sum() == before:
-            break
-    # Every transfer is in `moved`: it is free if none of what it waits for is.
-    bound = np.zeros(profile.ops, bool)
-    bound[waiting[moved[profile.dependencies]]] = True
-    kept = ~(transfer & ~bound)[waiting]
-    waits = np.bincount(waiting[kept], minlength=profile.ops)
-    return replace(
-        profile,
-        first_dependency=np.concatenate([[0], np.cumsum(waits)]),
-        dependencies=profile.dependencies[kept],
-    )
+def with_parsing(profile: JobProfile, alpha: float, beta: float) -> JobProfile:
+    """Return the profile with an op behind each transfer in which the receiver parses its data.
 
+    These ops, at the end, are called "w/read parsed"; there are none if both numbers are 0.
 
-def _asked(profile: JobProfile) -> Floats:
-    """Return when each op of each step was begun; of transfers not traced in a step, the mean."""
-    traced = ~np.isnan(profile.begin)
-    mean = np.where(traced, profile.begin, 0.0).sum(axis=0) / np.maximum(traced.sum(axis=0), 1)
-    return np.where(traced, profile.begin, mean)
-
-
-def _gaps(profile: JobProfile) -> Floats:
-    """Return the seconds between the last op of each step and the begin of the next one."""
-    last = np.nanmax(profile.end, axis=1)
-    lengths = profile.step_end - profile.step_begin
-    between = profile.step_begin[1:] - profile.step_end[:-1]
-    # Steps that were left out stand between some of the others.
-    pause = np.median(between[between >= 0]) if (between >= 0).any() else 0.0
-    return np.asarray(np.maximum(lengths - last, 0.0) + pause)
-
-
-def _with_parsing(profile: JobProfile, alpha: float, beta: float) -> JobProfile:
-    """Return the profile with an op behind each transfer in which the receiver parses its data."""
+    Args:
+        profile: of one worker.
+        alpha, beta: as `prepare` has them.
+    """
+    if not (alpha or beta):
+        return profile
     transfers = np.flatnonzero(np.isin(profile.resource, (DOWNLINK, UPLINK)))
     ops, extra = profile.ops, len(transfers)
     parser = np.arange(ops)
     parser[transfers] = ops + np.arange(extra)
     receiver = np.where(profile.resource[transfers] == DOWNLINK, WORKER, SERVER)
-    steps = profile.steps
-    begin, end = profile.end[:, transfers], np.zeros((steps, extra))
+    begin = _asked(profile)[:, transfers]  # known of transfers that were not traced, too
     end = begin + alpha * profile.size[transfers] + beta
     return replace(
         profile,
@@ -121,3 +93,59 @@ def _with_parsing(profile: JobProfile, alpha: float, beta: float) -> JobProfile:
         begin=np.concatenate([profile.begin, begin], axis=1),
         end=np.concatenate([profile.end, end], axis=1),
     )
+
+
+def _without_requests(profile: JobProfile) -> JobProfile:
+    """Return the profile with transfers that wait for nothing, where neither another transfer nor
+    computing decides when they are asked for: they are at the same moment of the step on any link,
+    and of any worker and server."""
+    transfer = np.isin(profile.resource, (DOWNLINK, UPLINK))
+    moved = transfer.copy()
+    waiting = np.repeat(np.arange(profile.ops), np.diff(profile.first_dependency))
+    while True:
+        before = moved.sum()
+        moved[waiting[moved[profile.dependencies]]] = True
+        if moved.sum() == before:
+            break
+    # Every transfer is in `moved`: it is free if none of what it waits for is.
+    bound = np.zeros(profile.ops, bool)
+    bound[waiting[moved[profile.dependencies]]] = True
+    bound |= _computed_for(profile) > DECIDES * _asked(profile).mean(axis=0)
+    kept = ~(transfer & ~bound)[waiting]
+    waits = np.bincount(waiting[kept], minlength=profile.ops)
+    return replace(
+        profile,
+        first_dependency=np.concatenate([[0], np.cumsum(waits)]),
+        dependencies=profile.dependencies[kept],
+    )
+
+
+def _computed_for(profile: JobProfile) -> Floats:
+    """Return the mean seconds of computing, one op behind the other, that each op waits for."""
+    took = np.nan_to_num(profile.end - profile.begin).mean(axis=0)
+    first, waiting = dependents_of(profile.first_dependency, profile.dependencies)
+    before = np.zeros(profile.ops)
+    for op in in_order(np.diff(profile.first_dependency), first, waiting):
+        after = waiting[first[op] : first[op + 1]]
+        before[after] = np.maximum(before[after], before[op] + took[op])
+    return before
+
+
+def _asked(profile: JobProfile) -> Floats:
+    """Return when each op of each step was begun; of transfers not traced in a step, the mean."""
+    traced = ~np.isnan(profile.begin)
+    mean = np.where(traced, profile.begin, 0.0).sum(axis=0) / np.maximum(traced.sum(axis=0), 1)
+    return np.where(traced, profile.begin, mean)
+
+
+def _gaps(profile: JobProfile) -> Floats:
+    """Return the seconds between the last op of each step and the begin of the next one."""
+    last = np.nanmax(profile.end, axis=1)
+    lengths = profile.step_end - profile.step_begin
+    between = profile.step_begin[1:] - profile.step_end[:-1]
+    near = np.sort(between[between >= 0])
+    # Steps that were left out ran in as many of the pauses, the longest ones.
+    with_steps = min(sum(profile.dropped.values()), int((near >= lengths.min()).sum()))
+    near = near[: len(near) - with_steps]
+    pause = np.median(near) if len(near) else 0.0
+    return np.asarray(np.maximum(lengths - last, 0.0) + pause)

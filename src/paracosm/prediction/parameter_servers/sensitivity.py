@@ -14,10 +14,14 @@ from paracosm.prediction.parameter_servers.system import System
 from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
 
-__all__ = ["limiting", "sensitivity"]
+__all__ = ["NOTHING", "limiting", "sensitivity"]
 
 SHARE = 4
 """Steps that are simulated to see what a faster resource brings: one of so many."""
+
+
+NOTHING = 0.01
+"""Relative gain of throughput that is no more than noise."""
 
 
 def sensitivity(job: ImaginedJob, workers: int, seed: int) -> dict[str, float]:
@@ -43,9 +47,18 @@ def sensitivity(job: ImaginedJob, workers: int, seed: int) -> dict[str, float]:
     }
 
 
-def limiting(gains: Mapping[str, float]) -> str:
-    """Return the resource that would bring most; of several, the first of `RESOURCES`."""
-    return max(gains, key=lambda resource: gains[resource])
+def limiting(gains: Mapping[str, float], busy: Mapping[str, float]) -> str:
+    """Return the resource that would bring most; of several, the first of `RESOURCES`.
+
+    Where none would bring more than simulations differ by, as where both directions are full, it is
+    the busiest one.
+
+    Args:
+        gains: as `sensitivity` returns them.
+        busy: shares of time, by resource.
+    """
+    most = gains if max(gains.values()) > NOTHING else busy
+    return max(gains, key=lambda resource: most[resource])
 
 
 def _twice_as_fast(resource: int, workload: Workload, system: System) -> tuple[Workload, System]:

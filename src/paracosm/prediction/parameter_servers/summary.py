@@ -13,7 +13,7 @@ from paracosm.prediction.parameter_servers.cynthia import cynthia
 from paracosm.prediction.parameter_servers.lin import lin
 from paracosm.prediction.parameter_servers.phases import Phases
 from paracosm.prediction.parameter_servers.saturation import saturates_at
-from paracosm.prediction.parameter_servers.sensitivity import limiting
+from paracosm.prediction.parameter_servers.sensitivity import NOTHING, limiting
 from paracosm.prediction.parameter_servers.settings import Settings
 from paracosm.prediction.parameter_servers.throughput import Throughput
 from paracosm.profiling.jobs import JobProfile
@@ -80,6 +80,7 @@ def summarise_throughput(
 def _row(point: Point, batch: int | None, alone: Floats) -> dict[str, Any]:
     found = point.throughput
     ideal = float(alone[: found.workers].sum())
+    busy = {name: float(shares.max()) for name, shares in found.utilisation.items()}
     after = found.after_start
     return {
         **_rates(found.steps_per_second, batch),
@@ -91,11 +92,11 @@ def _row(point: Point, batch: int | None, alone: Floats) -> dict[str, Any]:
         else {**_rates(after.steps_per_second, batch), "spread": after.spread},
         "ideal": ideal,
         "efficiency": found.steps_per_second / ideal,
-        "bottleneck": limiting(point.gains),
+        "bottleneck": limiting(point.gains, busy),
         "if_twice_as_fast": dict(point.gains),
-        "utilisation": {name: float(busy.max()) for name, busy in found.utilisation.items()},
+        "utilisation": busy,
         "utilisation_by_server": {
-            name: busy.tolist() for name, busy in found.utilisation.items() if name != "worker"
+            name: each.tolist() for name, each in found.utilisation.items() if name != "worker"
         },
     }
 
@@ -136,6 +137,11 @@ def _sentence(said: Mapping[str, Any], at: int | None, rows: Mapping[str, Any]) 
 
 def _limit(row: Mapping[str, Any]) -> str:
     name = row["bottleneck"]
+    if row["if_twice_as_fast"][name] <= NOTHING:
+        return (
+            f"the {_WORDS[name]} is busiest, {row['utilisation'][name]:.0%} of the time, and no "
+            "resource alone would bring more than 1% if twice as fast"
+        )
     return (
         f"the {_WORDS[name]} would bring most if faster (twice as fast: "
         f"{row['if_twice_as_fast'][name]:+.0%}), busy {row['utilisation'][name]:.0%} of the time"

@@ -46,7 +46,8 @@ class Throughput:
         spread: standard deviation between measurements of the steady state, steps/s; None where
             the simulated time has room for one measurement only.
         seconds: length of a measurement.
-        after_start: of measurements that begin with the workers; None where nobody asked.
+        after_start: of measurements that begin with the workers; None where nobody asked, or where
+            one is too short for the steps of any worker.
         utilisation: share of time for which each of `RESOURCES` is busy, by server; of all workers
             in the mean.
     """
@@ -80,18 +81,18 @@ def predict_throughput(job: ImaginedJob, workers: int, seed: int) -> Throughput:
         if job.settings.start == "steady"
         else _after_start(job, workers, seed, steady.seconds),
         utilisation=utilisation(
-            job.workload, job.system(job.settings.ports.first(workers)), steady.rates
+            job.workload, job.system(job.settings.ports.first(workers)), steady.all_rates
         ),
     )
 
 
-def _after_start(job: ImaginedJob, workers: int, seed: int, seconds: float) -> AfterStart:
+def _after_start(job: ImaginedJob, workers: int, seed: int, seconds: float) -> AfterStart | None:
     settings = job.settings
     ports = settings.ports.first(workers)
     apart = settings.stagger if settings.start == "staggered" else 0.0
     if apart is None:
         apart = 1 / float(rates_alone(job, seed)[:workers].mean()) / workers
-    system = job.system(ports, apart * np.arange(workers, dtype=np.float64))
+    system = job.system(ports, apart * np.arange(workers, dtype=np.float64), seconds)
     steps = job.most_steps(ports, seconds)
     rates = []
     for repeat in range(settings.repeats):
@@ -100,4 +101,6 @@ def _after_start(job: ImaginedJob, workers: int, seed: int, seconds: float) -> A
         simulated = simulate(job.workload, shared, drawn, until=seconds)
         ended = np.where(simulated.accepted, simulated.step_end, np.nan)
         rates.append(rate_after_start(ended, seconds))
+    if not all(rates):
+        return None
     return AfterStart(float(np.mean(rates)), float(np.std(rates, ddof=1)), seconds)

@@ -42,7 +42,7 @@ def first_steps(job: ImaginedJob, workers: int, seed: int) -> Timeline:
     shown = min(workers, WORKERS)
     ops = workload.ops
     steps = max(1, min(STEPS, SPANS // (shown * ops), CHUNKS // (workers * ops)))
-    system = job.system(job.settings.ports.first(workers))
+    system = job.with_shares(job.system(job.settings.ports.first(workers)), steps, [seed])
     drawn = job.drawn(workers, steps, seed)
     chunks = simulate(workload, system, drawn, keep_chunks=True).chunks
     chunks = chunks[(chunks["worker"] < shown) & (chunks["end"] > chunks["begin"])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["rate_after_start", "rates_of_windows", "steady_period"]
+__all__ = ["rate_after_start", "rates_in_period", "rates_of_windows", "steady_period"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,8 +26,30 @@ def steady_period(step_end: Floats) -> tuple[float, float]:
         step_end: seconds, (workers, steps).
     """
     until = float(np.nanmax(step_end, axis=1).min())
-    leading = min(LEADING, step_end.shape[1] // 4)
-    return min(float(step_end[:, leading - 1].max()), until / 2), until
+    leading = min(LEADING, step_end.shape[1] // 2)
+    ended = step_end[:, leading - 1]
+    # Backup workers may never get that far: the others end without them.
+    return min(float(np.where(np.isnan(ended), np.inf, ended).max()), until / 2), until
+
+
+def rates_in_period(start: Floats, ended: Floats, begin: float, until: float) -> Floats:
+    """Return the steps/s of each worker in a stretch of a steady state, (workers,).
+
+    A step that is under way at the stretch's begin or end counts by the share of it that is within,
+    so that rates are right in the mean, however unequally steps last. (Steps that end within over
+    the time that they took are not: it is the long steps that a stretch begins and ends in.)
+
+    Args:
+        start: seconds at which each worker began, (workers,).
+        ended: seconds at which steps ended that count, (workers, steps); NaN for others.
+        begin, until: seconds.
+    """
+    found = np.zeros(len(ended))
+    for worker, row in enumerate(ended):
+        ends = np.concatenate([start[worker : worker + 1], row[~np.isnan(row)]])
+        first, last = np.interp([begin, until], ends, np.arange(len(ends)))
+        found[worker] = (last - first) / (until - begin)
+    return found
 
 
 def rates_of_windows(ended: Floats, begin: float, until: float, windows: int) -> Floats:
