@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 # Benchmarks of accuracy on what others measured; they look into the folder that PARACOSM_DATA names.
-OTHERS := neusight sailor pollux vtrain nccl param hta kineto
+OTHERS := neusight sailor pollux vtrain nccl param hta kineto psthroughput
 
 .PHONY: demo test test-all lint types format bench clean browser
 
@@ -36,6 +36,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/relaxation_accuracy.py
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/replay_events.py
+	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/accuracy/iterations.py
 	@if [ -n "$$PARACOSM_DATA" ]; then \
 	  for each in $(OTHERS); do $(BIN)/python benchmarks/accuracy/$$each.py || exit 1; done; \

@@ -13,6 +13,9 @@ Nothing is fitted to any measured run: profile and goodput of the link go in. Tw
 2. every run beside simulations of the same window after the same start: their mean and standard
    deviation, and how many of these the run is away from the mean.
 
+Of `LONG` there are runs of five minutes as well, made with the same set-up on another day: in them
+the start is forgotten, and the steady state is what they measure.
+
 *best possible* is the mean error of a model that knows the distribution of the windows exactly: one
 run is one draw of it.
 """
@@ -45,6 +48,8 @@ from paracosm.profiling.jobs import load_job_profile
 from paracosm.profiling.jobs.interrupted import without_interrupted
 
 SEED = 1
+LONG = "alex200_c09"
+LONG_RUNS = Path("examples/papers/throughput_prediction/measured/long_runs.json")
 NORMAL = 0.7979  # mean distance from the mean, in standard deviations
 
 
@@ -82,11 +87,18 @@ def main() -> int:
     windows: list[Run] = []
     for about in json.loads((folder / "index.json").read_text()):
         job = job_of(folder / about["name"], about, asked.uneven)
-        runs = list(runs_of(folder / about["name"], job, asked.repeats))
+        with gzip.open(folder / about["name"] / "runs.json.gz", "rt") as file:
+            runs = list(runs_of(json.load(file)["runs"], job, asked.repeats))
         print(f"\n{about['name']}: {about['share']} queue, {job.workload.steps} profiled steps")
         steady += print_steady(job, runs)
         print_windows(runs)
         windows += runs
+        if about["name"] == LONG:
+            print("\nruns of five minutes, another day")
+            found = json.loads((Path(__file__).parents[2] / LONG_RUNS).read_text())["runs"]
+            long = list(runs_of(found, job, asked.repeats))
+            print_steady(job, long)
+            print_windows(long)
     print("\nall configurations")
     columns = ("steady state", "Lin et al.", "Cynthia", "Cynthia, half T_C")
     rows = [
@@ -117,10 +129,8 @@ def job_of(folder: Path, about: dict[str, Any], uneven: float) -> ImaginedJob:
     return imagined_job(profile, settings, SEED)
 
 
-def runs_of(folder: Path, job: ImaginedJob, repeats: int) -> Iterator[Run]:
+def runs_of(found: list[dict[str, Any]], job: ImaginedJob, repeats: int) -> Iterator[Run]:
     """Yield the measured runs, each with what simulations of the same window say."""
-    with gzip.open(folder / "runs.json.gz", "rt") as file:
-        found = json.load(file)["runs"]
     for run in sorted(found, key=lambda run: (run["W"], run["stagger_s"])):
         ends = [np.array(each, float) / 1e3 for each in run["end_ms"]]
         longest = max(len(each) for each in ends)
@@ -133,7 +143,7 @@ def runs_of(folder: Path, job: ImaginedJob, repeats: int) -> Iterator[Run]:
             stagger=run["stagger_s"],
             measure=float(run["seconds"]),
             repeats=repeats,
-            steps=100,
+            steps=400,
         )
         predicted = predict_throughput(replace(job, settings=same), run["W"], SEED).after_start
         assert predicted is not None

@@ -235,16 +235,15 @@ def _windows(
     """Simulate a run's window from its own start, some seconds longer at will."""
     imagined = job.imagined(run.workers, uneven=variant.uneven)
     ports = imagined.settings.ports
-    workload = variant.steps(imagined.workload)
+    imagined = replace(imagined, workload=variant.steps(imagined.workload))
     seconds = run.seconds + beyond
     steps = imagined.most_steps(ports, seconds)
     base = imagined.system(ports, run.stagger * np.arange(run.workers, dtype=float))
     found = []
     for repeat in range(repeats):
-        rng = np.random.default_rng([repeat, run.workers])
-        drawn = rng.integers(workload.steps, size=(run.workers, steps))
-        system = imagined.with_shares(base, steps, [repeat, run.workers])
-        played = simulate(workload, system, drawn, until=seconds)
+        drawn = imagined.drawn(run.workers, steps, [repeat])
+        system = imagined.with_shares(base, steps, [repeat])
+        played = simulate(imagined.workload, system, drawn, until=seconds)
         found.append(Simulation(played.step_begin, played.step_end))
     return found
 
