@@ -150,7 +150,7 @@ def _order(asked: str | list[str] | None) -> str | Sequence[str]:
         return asked
     path = Path(asked)
     if not path.is_file():
-        raise InputError(f"order: {unknown('order', asked, ORDERS)}, or name a file of ops")
+        raise InputError(f"order: {unknown('order', asked, ORDERS)} (a file of ops is one, too)")
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -45,8 +45,9 @@ def load_packed(path: Path) -> JobProfile:
         InputError: damaged, a field is missing or has the wrong length; it is named.
     """
     where = str(path)
+    packed = contents(path)
     try:
-        found = json.loads(contents(path))
+        found = json.loads(packed)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
     columns = _field(found, "columns", dict, where)
@@ -68,12 +69,13 @@ def load_packed(path: Path) -> JobProfile:
             raise InputError(f"{where}: {key} has {len(found[key])} steps, step_start_us {steps}")
     begin = _times(found, "start_us", ops, where)
     begin[(begin == ABSENT) & (_times(found, "dur_us", ops, where) == ABSENT)] = np.nan
+    resources = _codes(_field(found, "resources", list, where), where)
     try:
         first, dependencies = dependencies_of(lists["deps"])
         profile = JobProfile(
             names=tuple(map(str, lists["name"])),
             kinds=tuple(str(types[index]) for index in lists["type"]),
-            resource=_codes(_field(found, "resources", list, where), where)[lists["res"]],
+            resource=resources[lists["res"]],
             server=np.array(lists["ps"], np.int64),
             size=np.array(lists["size"], np.int64),
             first_dependency=first,
