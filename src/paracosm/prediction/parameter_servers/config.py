@@ -74,7 +74,8 @@ class ThroughputFields(BaseModel):
     measure: Duration | None = Field(
         None,
         gt=0,
-        description="length of a measurement, 75s: the spread is that between such (50 steps)",
+        description="length of a measurement, 75s: the spread is that between such (50 "
+        "steps, but 10 of each worker)",
     )
     steps: int | None = Field(
         None,

@@ -31,7 +31,7 @@ class Settings:
         start: what is predicted beside the steady state.
         stagger: seconds between the begins of workers that start staggered; None: a step of one
             worker spread over all.
-        measure: seconds of a measurement; None: as long as 50 steps of a worker take.
+        measure: seconds of a measurement; None: as long as 50 steps take, but 10 of each worker.
         steps: simulated steps of each worker; None: as many as take a second or so.
         repeats: simulated measurements after a start.
     """

@@ -31,6 +31,10 @@ REPLICAS = 8
 """Simulations that are taken together. Workers that are in step share the link all at once and stay
 so for long, others stay apart: one simulation sees too little of both."""
 
+MEASURED, OF_EACH = 50, 10
+"""Steps of all workers, and of each in the mean, that a measurement has: a minute or so of the jobs
+that were measured, 50 steps in the paper (section 4.1)."""
+
 STARTS = 2
 """Of the random streams of a seed, those of the moments at which workers begin."""
 
@@ -79,8 +83,8 @@ def steady_state(
         workers: how many of the cluster's, the first ones.
         seed: of the steps that they draw, and of their starts.
         steps: that each worker does in all replicas together, beside those left out.
-        seconds: length of a measurement; None: as long as `LEADING` steps of a worker take, or all
-            that are simulated after those left out.
+        seconds: length of a measurement; None: as long as `MEASURED` steps of all and `OF_EACH` of
+            a worker take, or all that are simulated after those left out.
         change: makes another workload and system of the job's, of which the same is drawn.
     """
     ports = job.settings.ports.first(workers)
@@ -101,7 +105,7 @@ def steady_state(
     rates = _rates(starts, accepted, periods)
     total = rates.sum(axis=1)
     most = min(until - begin for begin, until in periods)
-    length = seconds or min(LEADING * workers / float(total.mean()), most)
+    length = seconds or min(max(MEASURED, OF_EACH * workers) / float(total.mean()), most)
     measured = [
         rates_of_windows(ends, begin, begin + windows * length, windows)
         for ends, (begin, until) in zip(accepted, periods, strict=True)
