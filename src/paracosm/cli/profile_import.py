@@ -43,7 +43,7 @@ def import_(
     model: Annotated[
         str | None,
         typer.Option(
-            help="that a profiler's trace is of, built-in or package.module:factory: names and "
+            help="that a profiler's trace is of, built-in or package.module:factory, for names and "
             "bytes of parameters that the trace does not tell"
         ),
     ] = None,

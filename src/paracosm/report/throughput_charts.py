@@ -89,7 +89,10 @@ def _throughput(rows: Mapping[Run, Rows], x: Axis, log: bool) -> Chart:
             "The band is the standard deviation between measurements. Ideal: as many workers that "
             "each have the servers to themselves; drawn as far as there is room."
         ),
-        hidden=frozenset({MODELS["cynthia"], MODELS["cynthia_half"]}),
+        # Bands and ideals of several runs cover each other.
+        hidden=frozenset(
+            {MODELS["cynthia"], MODELS["cynthia_half"]} if alone else {"ideal", "spread"}
+        ),
         height=380,
         wide=True,
     )

@@ -53,7 +53,7 @@ def parse_background(text: str) -> Background:
     on, off = parse_duration(match[2]), parse_duration(match[3])
     for what, seconds in (("on", on), ("off", off)):
         if not (seconds > 0 and np.isfinite(seconds)):
-            raise InputError(f"background: the time {what} is above 0 and finite: {EXAMPLE}")
+            raise InputError(f"the time {what} is above 0 and finite: {EXAMPLE}")
     return Background(int(match[1]), on, off)
 
 

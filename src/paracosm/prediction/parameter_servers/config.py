@@ -81,7 +81,7 @@ class ThroughputFields(BaseModel):
         None,
         ge=100,
         le=1_000_000,
-        description="simulated steps of each worker (1000 to 4000, the fewer the more ops)",
+        description="simulated steps of each worker (a thousand or more; of many workers, 160)",
     )
     repeats: int = Field(20, ge=2, description="simulated measurements after a start")
 

@@ -32,6 +32,9 @@ FEWEST, MOST, OPS = 1000, 4000, 10_000_000
 """Steps of each worker that are simulated if nobody says how many: Li et al. (2020, section 4.1)
 found 1,000 to be enough; more where that costs less than so many ops, half a second, in all."""
 
+OF_ALL, OF_EACH = 20_000, 160
+"""Steps that are enough of all workers together where they are many, and of each of these."""
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -110,7 +113,8 @@ class ImaginedJob:
         if self.settings.steps is not None:
             return self.settings.steps
         affordable = OPS // (workers * self.workload.ops)
-        return min(max(affordable, FEWEST), MOST)
+        enough = min(FEWEST, max(OF_ALL // workers, OF_EACH))
+        return min(max(affordable, enough), MOST)
 
     def drawn(self, workers: int, steps: int, seed: int | Sequence[int]) -> Ints:
         """Return which profiled step each simulated one is, (workers, steps).

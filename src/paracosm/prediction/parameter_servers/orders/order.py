@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 import numpy as np
 import numpy.typing as npt
@@ -85,4 +86,9 @@ def _listed(order: Sequence[str], workload: Workload, names: Sequence[str]) -> F
 def _not_a_transfer(name: str, names: Sequence[str], transfers: dict[str, int]) -> InputError:
     if name in names:
         return InputError(f'order of transfers: "{name}" computes and has no place in the list')
-    return unknown("transfer", name, transfers)
+    if not get_close_matches(name, transfers, n=1, cutoff=0.5):
+        return InputError(
+            f'order of transfers: unknown transfer "{name}": paracosm trace of a run shows their '
+            f"names, such as {next(iter(transfers))}"
+        )
+    return InputError(f"order of transfers: {unknown('transfer', name, transfers)}")
