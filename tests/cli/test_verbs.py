@@ -95,3 +95,10 @@ def test_half_a_verb_is_answered_with_the_verbs_that_begin_so(capsys: Capture) -
     assert '"graph shwo" is no verb: choose from graph capture' in capsys.readouterr().err
     assert main(["profile", "--help"]) == 0
     assert "paracosm profile grid: Time families of ops" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_word_of_a_help_turns_into_a_picture(verb: str, capsys: Capture) -> None:
+    """Rich draws `:factory:` as one."""
+    assert main([*verb.split(), "--help"]) == 0
+    assert all(ord(letter) < 1 << 16 for letter in capsys.readouterr().out)

@@ -91,14 +91,14 @@ def test_the_page_says_how_fast_it_is_where_it_saturates_and_what_was_assumed(
 ) -> None:
     text = text_of(page_of(tmp_path, make_run(tmp_path / "run")))
     assert "alexnet, 4 workers" in text
-    assert "Steps/s 0.95 Spread ± 0.125 steps/s Saturates at 2 workers (downlink)" in text
+    assert "Steps/s 0.95 Spread ± 0.12 steps/s Saturates at 2 workers (downlink)" in text
     assert "97 steps of 183 ops; left out: 3 no end" in text
     assert (
         "links of 1 Gbit/s, latency 1 ms, streams that take turns after 16 MB, order tic, "
         "parsing 0.3 ns/byte + 200 us, 8 cores of each server, synchronous, 1 backup" in text
     )
     assert "Lin et al. 0.855 steps/s, Cynthia 0.475 steps/s" in text
-    assert "4 0.95 0.125 30.4 47.5% downlink 0.855 0.475" in text
+    assert "4 0.95 0.12 30.4 47.5% downlink 0.855 0.475" in text
     assert "4 88% / +25% 50% / +0% 50% / +0% 50% / +0%" in text
 
 
@@ -158,7 +158,7 @@ def test_measurements_after_a_start_stand_beside_the_steady_state(
     show_summary("predict", {**SUMMARY, "throughput": rows}, None, json=False)
     printed = capsys.readouterr().out
     assert re.search(r"Throughput +steps/s +spread +examples/s +after start +its spread", printed)
-    assert re.search(r"4 +0\.95 +0\.125 +30\.4 +0\.7 +0\.0625 +47\.5%", printed)
+    assert re.search(r"4 +0\.95 +0\.12 +30\.4 +0\.7 +0\.062 +47\.5%", printed)
 
 
 def test_runs_lie_over_each_other_without_coarse_models(tmp_path: Path) -> None:
@@ -168,6 +168,12 @@ def test_runs_lie_over_each_other_without_coarse_models(tmp_path: Path) -> None:
     assert "busy_by_workers" not in figures
     series = {each["meta"]["series"] for each in figures["throughput_by_workers"]["data"]}
     assert series == {"ideal", "spread", "throughput"}
+    shown = {
+        each["meta"]["series"]
+        for each in figures["throughput_by_workers"]["data"]
+        if each.get("visible", True) is True
+    }
+    assert shown == {"throughput"}
 
 
 def test_one_number_of_workers_has_no_curve_and_no_spread_is_left_out(tmp_path: Path) -> None:

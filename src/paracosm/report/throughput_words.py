@@ -37,7 +37,7 @@ def is_throughput(summary: Mapping[str, Any]) -> bool:
 
 def _spread(summary: Mapping[str, Any]) -> str | None:
     spread = summary.get("spread")
-    return None if spread is None else f"± {_rate(spread)} steps/s"
+    return None if spread is None else f"± {spread:.2g} steps/s"
 
 
 def _saturation(summary: Mapping[str, Any]) -> str | None:
@@ -107,7 +107,7 @@ def _throughput(summary: Mapping[str, Any]) -> Table:
             (
                 f"{int(workers):,}",
                 _rate(row["steps_per_second"]),
-                _optional(row["spread"]),
+                "" if row["spread"] is None else f"{row['spread']:.2g}",
                 *([_optional(row["examples_per_second"])] if examples else []),
                 *(_after_start(row) if started else []),
                 f"{row['efficiency']:.1%}",
@@ -181,7 +181,7 @@ def _profiled(found: Mapping[str, Any]) -> str:
 
 def _after_start(row: Mapping[str, Any]) -> list[str]:
     after = row["after_start"]
-    return [_rate(after["steps_per_second"]), _rate(after["spread"])] if after else ["", ""]
+    return [_rate(after["steps_per_second"]), f"{after['spread']:.2g}"] if after else ["", ""]
 
 
 def _optional(value: float | None) -> str:

@@ -275,3 +275,19 @@ def test_what_is_no_profile_is_refused(tmp_path: Path, capsys: Capture) -> None:
 def test_without_a_profile_its_options_have_no_effect(capsys: Capture) -> None:
     assert main(["predict", "--model", "gpt2", "--order", "tic"]) == 2
     assert "order: no effect here, leave out: only a job profile" in capsys.readouterr().err
+
+
+def test_a_measurement_shorter_than_a_step_is_refused(profile: str, capsys: Capture) -> None:
+    flags = [profile, "--workers", "1..3", "--measure", "4s", *LINK, *FEW]
+    assert main(["predict", *flags]) == 2
+    error = capsys.readouterr().err
+    assert error == (
+        "paracosm: measure: no worker ends a step in 4 s: one takes 5 s alone, and a measurement "
+        "many of them\n"
+    )
+
+
+def test_of_one_number_of_workers_no_growth_is_said(profile: str, capsys: Capture) -> None:
+    said = summary_of(capsys, profile, "--workers", "2", *LINK)["bottleneck"]
+    assert said.startswith("With 2 workers, the ")
+    assert "grows" not in said

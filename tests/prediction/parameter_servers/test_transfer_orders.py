@@ -159,7 +159,14 @@ def test_an_order_by_a_list() -> None:
     ("order", "message"),
     [
         ("tick", 'unknown order of transfers "tick": did you mean "tic"?'),
-        (["w1", "w33"], 'unknown transfer "w33": did you mean "w3"?'),
+        (["w1", "w33"], 'order of transfers: unknown transfer "w33": did you mean "w3"?'),
+        (
+            ["nothing"],
+            (
+                'order of transfers: unknown transfer "nothing": paracosm trace of a run shows '
+                "their names, such as w3"
+            ),
+        ),
         (["f0"], 'order of transfers: "f0" computes and has no place in the list'),
         (["w1", "w0", "w1"], 'order of transfers: "w1" is in the list twice'),
     ],

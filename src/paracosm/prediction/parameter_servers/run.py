@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
 from paracosm.prediction.interrupted import until_interrupted
 from paracosm.prediction.parameter_servers.alone import rates_alone
 from paracosm.prediction.parameter_servers.imagined import imagined_job
@@ -14,11 +18,14 @@ from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.prediction.parameter_servers.timeline import first_steps
 from paracosm.prediction.replica import Progress
 from paracosm.timeline import Timeline
+from paracosm.units import format_duration
 
 if TYPE_CHECKING:
     from paracosm.prediction.config import PredictConfig
 
 __all__ = ["run_throughput"]
+
+Floats = npt.NDArray[np.float64]
 
 
 def run_throughput(
@@ -40,6 +47,7 @@ def run_throughput(
     settings = config.settings
     job = imagined_job(config.job_profile, settings, seed)
     alone, phases = rates_alone(job, seed), phases_of(job)
+    _check_measure(settings.measure, alone)
 
     def predicted(workers: int) -> Point:
         return Point(predict_throughput(job, workers, seed), sensitivity(job, workers, seed))
@@ -51,3 +59,12 @@ def run_throughput(
     summary |= {"profile": str(config.profile)}
     summary |= summarise_throughput(points, config.job_profile, settings, alone, phases)
     return summary, first_steps(job, points[-1].throughput.workers, seed)
+
+
+def _check_measure(measure: float | None, alone: Floats) -> None:
+    """Refuse a measurement in which one step would be rare: its rate is 0 or far above any."""
+    if measure is not None and measure * alone.max() < 1:
+        raise InputError(
+            f"measure: no worker ends a step in {format_duration(measure)}: one takes "
+            f"{format_duration(1 / alone.max())} alone, and a measurement many of them"
+        )

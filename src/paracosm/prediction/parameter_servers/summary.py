@@ -118,8 +118,9 @@ def _baselines(
         "cynthia": lambda workers: cynthia(phases, bandwidth, workers),
         "cynthia_half": lambda workers: cynthia(phases, bandwidth, workers, duplex=True),
     }
+    unsaid = {"spread": None, "bottleneck": None}  # the shape of our own rows
     return {
-        name: {str(workers): _rates(model(workers), batch) for workers in numbers}
+        name: {str(workers): _rates(model(workers), batch) | unsaid for workers in numbers}
         for name, model in models.items()
     }
 
@@ -132,6 +133,9 @@ def _sentence(said: Mapping[str, Any], at: int | None, rows: Mapping[str, Any]) 
             f"Saturates at {at:,} workers: {_limit(row)}. More of them bring less than a tenth of "
             "one alone, each."
         )
+    if len(rows) == 1:
+        workers = int(next(iter(rows)))
+        return f"With {workers:,} worker{'s' if workers > 1 else ''}, {_limit(said)}."
     return f"Throughput grows up to the largest number of workers; there, {_limit(said)}."
 
 

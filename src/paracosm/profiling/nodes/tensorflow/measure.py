@@ -175,4 +175,6 @@ def _version() -> str:
     for name in ("tensorflow", "tensorflow-cpu"):
         with contextlib.suppress(PackageNotFoundError):
             return version(name)
-    raise MissingExtraError("measuring TensorFlow's transfers needs it: pip install tensorflow")
+    raise MissingExtraError(
+        'measuring transfers needs tensorflow: pip install "paracosm[tensorflow]"'
+    )
