@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from paracosm.cli.host_port import host_and_port
 from paracosm.cli.progress import progress_bar
 from paracosm.cli.tables import grid, printer
-from paracosm.errors import InputError
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
@@ -51,7 +51,11 @@ def measured_link(
         measure_shares,
     )
 
-    reached = connected_here(timeout) if peer is None else connected(*_address(peer), timeout)
+    reached = (
+        connected_here(timeout)
+        if peer is None
+        else connected(*host_and_port("--peer", peer, "10.0.0.2:5201"), timeout)
+    )
     before, ways = 3 * settings.rounds, 0 if sharing is None else 2
     with progress_bar(before + ways, hidden=hidden, unit="rounds") as shown, reached as other:
         goodput = measure_goodput(other, settings, lambda done: shown(done, None))
@@ -87,13 +91,6 @@ def show_shares(details: Mapping[str, Any]) -> None:
         f"Correlation is that of a connection's shares in consecutive intervals of "
         f"{format_duration(details['interval'])}: 1 keeps its share, 0 draws it anew each time."
     )
-
-
-def _address(peer: str) -> tuple[str, int]:
-    host, colon, port = peer.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise InputError(f'--peer: write HOST:PORT, such as 10.0.0.2:5201, not "{peer}"')
-    return host.strip("[]"), int(port)
 
 
 def _share_details(shares: Shares) -> dict[str, Any]:

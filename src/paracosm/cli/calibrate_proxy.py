@@ -10,6 +10,7 @@ import typer
 from paracosm.cli import calibration_file
 from paracosm.cli.calibration_file import Out, Update
 from paracosm.cli.capture_flags import duration
+from paracosm.cli.host_port import host_and_port
 from paracosm.cli.options import Json, Quiet
 from paracosm.cli.tables import printer
 from paracosm.errors import InputError
@@ -48,7 +49,9 @@ def proxy(
         watches.append(StreamWatch())
         return watches[-1]
 
-    with Proxy(_target(to), watch, host=host, port=listen) as handing:
+    with Proxy(
+        host_and_port("--to", to, "10.0.0.2:2222"), watch, host=host, port=listen
+    ) as handing:
         if not (json or quiet):
             end = "Ctrl-C ends it" if limit is None else f"for {format_duration(limit)}"
             typer.echo(f"handing on {host}:{handing.address[1]} to {to}: {end}")
@@ -66,13 +69,6 @@ def proxy(
         if out is not None:
             printer()(str(out))
     return 0
-
-
-def _target(to: str) -> tuple[str, int]:
-    name, colon, port = to.rpartition(":")
-    if not colon or not name or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise InputError(f'--to: write HOST:PORT, such as 10.0.0.2:2222, not "{to}"')
-    return name.strip("[]"), int(port)
 
 
 def _wait(limit: float | None) -> None:
