@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paracosm.prediction.parameter_servers.prepare import prepare
+from paracosm.prediction.parameter_servers.prepare import prepare, with_parsing
 from paracosm.prediction.parameter_servers.simulate import simulate
 from paracosm.prediction.parameter_servers.system import plain_system
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, load_job_profile
@@ -80,7 +80,7 @@ def test_pushes_go_in_the_order_in_which_they_were_asked_for() -> None:
 
 
 def test_parsing_is_the_receivers() -> None:
-    workload = prepare(two_layers(), alpha=1e-3, beta=0.01)
+    workload = prepare(with_parsing(two_layers(), alpha=1e-3, beta=0.01))
     assert workload.ops == 9 + 4
     assert workload.resource[9:].tolist() == [WORKER, WORKER, SERVER, SERVER]
     assert workload.seconds[0, 9:] == pytest.approx([0.11, 0.21, 0.21, 0.11])
@@ -109,7 +109,8 @@ def test_what_was_not_traced_is_parsed_all_the_same() -> None:
     profile = two_layers()
     begin, end = profile.begin.copy(), profile.end.copy()
     begin[0, 3] = end[0, 3] = begin[0, 7] = end[0, 7] = np.nan
-    workload = prepare(replace(profile, begin=begin, end=end), alpha=1e-3, beta=0.01)
+    untraced = replace(profile, begin=begin, end=end)
+    workload = prepare(with_parsing(untraced, alpha=1e-3, beta=0.01))
     assert workload.seconds[0, 9:] == pytest.approx([0.11, 0.21, 0.21, 0.11])
     assert workload.gap == pytest.approx([0.1])
     assert np.isfinite(

@@ -53,7 +53,7 @@ def test_the_last_step_cannot_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"names": ("pull", "f", "f", "push", "update")}, "two ops are called f"),
+        ({"names": ("pull", "f", "f", "push", "update")}, "2 ops are called f"),
         ({"kinds": ("RecvTensor",)}, "kinds has 1 values for 5 ops"),
         ({"resource": np.array([0, 1, 1, 2, 7], np.int8)}, "update has no known resource"),
         ({"resource": np.array([0, 1, 1, 1, 3], np.int8)}, "push computes, and yet transfers"),

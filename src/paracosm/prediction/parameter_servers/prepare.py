@@ -21,21 +21,18 @@ DECIDES = 0.5
 decides."""
 
 
-def prepare(profile: JobProfile, *, alpha: float = 0.0, beta: float = 0.0) -> Workload:
+def prepare(profile: JobProfile) -> Workload:
     """Return what a worker's steps are made of, whatever link carries them.
 
     A recorded transfer lasts from its request until its data is parsed, and says little of when it
     was on its way (Li et al. 2020, section 2); all that is kept of it are its bytes, and its place
-    among those that were asked for. Its parsing, alpha * size + beta (section 3.2.1), becomes a
-    computation of the receiver, which those that waited for the transfer wait for.
+    among those that were asked for.
 
     Args:
-        profile: of one worker.
-        alpha: seconds a byte of parsing what was received.
-        beta: seconds of parsing anything received.
+        profile: of one worker; what parsing costs is added before, by `with_parsing`.
     """
     gap = _gaps(profile)
-    profile = _without_requests(with_parsing(profile, alpha, beta))
+    profile = _without_requests(profile)
     transfers = np.isin(profile.resource, (DOWNLINK, UPLINK))
     seconds = np.where(transfers, 0.0, profile.end - profile.begin)
     waits = np.diff(profile.first_dependency)
@@ -62,11 +59,14 @@ def prepare(profile: JobProfile, *, alpha: float = 0.0, beta: float = 0.0) -> Wo
 def with_parsing(profile: JobProfile, alpha: float, beta: float) -> JobProfile:
     """Return the profile with an op behind each transfer in which the receiver parses its data.
 
-    These ops, at the end, are called "w/read parsed"; there are none if both numbers are 0.
+    It takes alpha * size + beta (Li et al. 2020, section 3.2.1), and those that waited for the
+    transfer wait for it. These ops, at the end, are called "w/read parsed"; there are none if both
+    numbers are 0.
 
     Args:
         profile: of one worker.
-        alpha, beta: as `prepare` has them.
+        alpha: seconds a byte of parsing what was received.
+        beta: seconds of parsing anything received.
     """
     if not (alpha or beta):
         return profile

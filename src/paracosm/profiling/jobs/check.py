@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -77,10 +78,9 @@ def _check_shapes(profile: JobProfile, where: str) -> None:
 
 
 def _check_ops(profile: JobProfile, where: str) -> None:
-    if len(set(profile.names)) < profile.ops:
-        seen: set[str] = set()
-        twice = next(name for name in profile.names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InputError(f"{where}: two ops are called {twice}")
+    (most, times), *_ = Counter(profile.names).most_common(1)
+    if times > 1:
+        raise InputError(f"{where}: {times} ops are called {most}")
     transfers = (profile.resource == DOWNLINK) | (profile.resource == UPLINK)
     for bad, what in (
         ((profile.resource < 0) | (profile.resource >= len(RESOURCES)), "has no known resource"),
