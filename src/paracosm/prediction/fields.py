@@ -13,7 +13,7 @@ from paracosm.prediction.jobs.shown_ranks import parse_ranks
 from paracosm.prediction.jobs.stragglers import parse_stragglers
 from paracosm.prediction.jobs.workers_range import parse_workers
 from paracosm.prediction.parameter_servers.config import THROUGHPUT, ThroughputFields
-from paracosm.prediction.quantities import Bandwidth, Duration
+from paracosm.quantities import Bandwidth, Duration
 
 __all__ = ["CAPTURE", "PredictFields"]
 

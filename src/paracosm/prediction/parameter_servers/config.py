@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from paracosm.errors import InputError
 from paracosm.prediction.parameter_servers.background import parse_background
-from paracosm.prediction.quantities import Duration, Size
+from paracosm.quantities import Duration, Size
 
 __all__ = ["MOST_UNEVEN", "THROUGHPUT", "ThroughputFields"]
 
