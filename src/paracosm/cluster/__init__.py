@@ -9,13 +9,20 @@ from paracosm.cluster.builders import (
 )
 from paracosm.cluster.cluster import Cluster, Node
 from paracosm.cluster.collectives import (
+    dissemination_barrier,
     halving_doubling_all_reduce,
     hierarchical_all_reduce,
+    linear_gather,
+    linear_scatter,
     ring_all_gather,
     ring_all_reduce,
+    ring_reduce,
     ring_reduce_scatter,
     tree_all_reduce,
     tree_broadcast,
+    tree_gather,
+    tree_reduce,
+    tree_scatter,
 )
 from paracosm.cluster.link import Link
 from paracosm.cluster.mapping import cluster_from_mapping, cluster_to_mapping, load_cluster
@@ -27,16 +34,23 @@ __all__ = [
     "cluster_from_mapping",
     "cluster_from_shorthand",
     "cluster_to_mapping",
+    "dissemination_barrier",
     "halving_doubling_all_reduce",
     "hierarchical",
     "hierarchical_all_reduce",
+    "linear_gather",
+    "linear_scatter",
     "load_cluster",
     "ring",
     "ring_all_gather",
     "ring_all_reduce",
+    "ring_reduce",
     "ring_reduce_scatter",
     "star",
     "switch",
     "tree_all_reduce",
     "tree_broadcast",
+    "tree_gather",
+    "tree_reduce",
+    "tree_scatter",
 ]

@@ -10,7 +10,9 @@ a constant link, `Link.constant(seconds)`, every function returns its number of 
 
 Sources: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
 MPICH", 2005 (below: TRG); Patarasuk, Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of
-Workstations", 2009.
+Workstations", 2009; Chan, Heimlich, Purkayastha, van de Geijn, "Collective communication: theory,
+practice, and experience", 2007 (CHPG); Hensgen, Finkel, Manber, "Two Algorithms for Barrier
+Synchronization", 1988.
 """
 
 from __future__ import annotations
@@ -21,13 +23,20 @@ from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 
 __all__ = [
+    "dissemination_barrier",
     "halving_doubling_all_reduce",
     "hierarchical_all_reduce",
+    "linear_gather",
+    "linear_scatter",
     "ring_all_gather",
     "ring_all_reduce",
+    "ring_reduce",
     "ring_reduce_scatter",
     "tree_all_reduce",
     "tree_broadcast",
+    "tree_gather",
+    "tree_reduce",
+    "tree_scatter",
 ]
 
 Links = Link | Sequence[Link]
@@ -63,6 +72,68 @@ def tree_broadcast(ranks: int, size: float, link: Links) -> float:
     """
     _check(ranks, size)
     return (ranks - 1).bit_length() * _step(link, size)
+
+
+def tree_reduce(ranks: int, size: float, link: Links) -> float:
+    """Return the seconds of a binomial-tree reduction: a broadcast backwards (TRG, section 4.5)."""
+    return tree_broadcast(ranks, size, link)
+
+
+def ring_reduce(ranks: int, size: float, link: Links, into_root: Sequence[Link]) -> float:
+    """Return the seconds of a ring reduce-scatter over `link`, then a linear gather `into_root`.
+
+    So gloo reduces.
+    """
+    return ring_reduce_scatter(ranks, size, link) + linear_gather(size, into_root)
+
+
+def tree_scatter(ranks: int, size: float, link: Links) -> float:
+    """Return the seconds of a binomial-tree scatter of `size` bytes in all.
+
+    The root sends ceil(log2 p) messages, to a rank at distance 2^k the shares of as many ranks as
+    there are in that rank's subtree; they are p - 1 shares of `size` / p (CHPG, section 4.1,
+    minimum-spanning-tree scatter). No other rank is busy for longer.
+    """
+    _check(ranks, size)
+    distances = (1 << power for power in range((ranks - 1).bit_length()))
+    shares = (min(distance, ranks - distance) for distance in distances)
+    return sum(_step(link, size * share / ranks) for share in shares)
+
+
+def tree_gather(ranks: int, size: float, link: Links) -> float:
+    """Return the seconds of a binomial-tree gather of `size` bytes in all: a scatter backwards."""
+    return tree_scatter(ranks, size, link)
+
+
+def linear_scatter(size: float, links: Sequence[Link]) -> float:
+    """Return the seconds in which a root sends each other rank its share, one after the other.
+
+    `links` are those to the p - 1 others, in turn; a share is `size` / p bytes. A message leaves as
+    soon as the root's port is free: the latencies of pipelined links overlap. So gloo and NCCL
+    scatter and gather.
+    """
+    _check(len(links) + 1, size)
+    share = size / (len(links) + 1)
+    free = there = 0.0
+    for link in links:
+        free += link.occupancy(share)
+        there = max(there, free + link.propagation(share))
+    return there
+
+
+def linear_gather(size: float, links: Sequence[Link]) -> float:
+    """Return the seconds in which each other rank sends a root its share: a scatter backwards."""
+    return linear_scatter(size, links)
+
+
+def dissemination_barrier(ranks: int, link: Links) -> float:
+    """Return the seconds of a dissemination barrier: ceil(log2 p) exchanges of empty messages.
+
+    In step k rank i signals to rank i + 2^k and waits for rank i - 2^k (Hensgen, Finkel and Manber
+    1988).
+    """
+    _check(ranks, 0.0)
+    return (ranks - 1).bit_length() * _exchange(link, 0.0)
 
 
 def tree_all_reduce(ranks: int, size: float, link: Links) -> float:
