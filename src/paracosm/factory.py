@@ -1,17 +1,23 @@
-"""Things of the user's own, named `package.module:factory` where a built-in name could stand."""
+"""Things of the user's own, named `package.module:factory` where a built-in name could stand.
+
+The module may be a file instead: `folder/file.py:factory`.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from paracosm.errors import InputError
 
-__all__ = ["call_factory", "is_reference", "one_line"]
+__all__ = ["call_factory", "is_reference", "named_function", "one_line"]
 
 
 def is_reference(name: str) -> bool:
@@ -36,7 +42,7 @@ def call_factory(
     Raises:
         InputError: it cannot be found, or it fails; with the type and message of its own error.
     """
-    factory = _find(kind, reference)
+    factory = named_function(kind, reference)
     positional, named = _arguments(kind, reference, factory, offered)
     if required and len(positional) + len(named) < len(offered):
         raise InputError(f'{kind} "{reference}" takes no {", ".join(offered)}')
@@ -48,30 +54,65 @@ def call_factory(
         raise InputError(f'{kind} "{reference}" failed: {one_line(error)}') from error
 
 
+def named_function(kind: str, reference: str) -> Callable[..., Any]:
+    """Return what `reference` names; a module is looked for in the current folder too.
+
+    Args:
+        kind: "model" or "data set", for messages.
+        reference: `package.module:function` or `file.py:function`.
+
+    Raises:
+        InputError: it cannot be found, or its module fails; with the module's own error.
+    """
+    module_name, _, attribute = reference.partition(":")
+    if not module_name or not attribute:
+        raise InputError(f'{kind} "{reference}": expected package.module:factory')
+    try:
+        load = _load_file if module_name.endswith(".py") else _load_module
+        module = load(module_name)
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f'{kind} "{reference}": cannot import {module_name}: {one_line(error)}'
+        ) from error
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        what = "has no" if function is None else "has a variable, not a function,"
+        raise InputError(f'{kind} "{reference}": {module_name} {what} "{attribute}"')
+    return function  # type: ignore[no-any-return]  # callable() says no more than that
+
+
 def one_line(error: BaseException) -> str:
     """Return the type and the message of an error on one line."""
     message = " ".join(str(error).split())
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _find(kind: str, reference: str) -> Callable[..., Any]:
-    module_name, _, attribute = reference.partition(":")
-    if not module_name or not attribute:
-        raise InputError(f'{kind} "{reference}": expected package.module:factory')
+def _load_module(name: str) -> ModuleType:
     # A console script does not search the current folder, where the user's own module lies.
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())
+    return importlib.import_module(name)
+
+
+def _load_file(name: str) -> ModuleType:
+    """Run a file as a module, once; it may import its neighbours, as a script may."""
+    path = Path(name).resolve()
+    known = sys.modules.get(str(path))
+    if known is not None:
+        return known
+    spec = importlib.util.spec_from_file_location(str(path), path)
+    assert spec is not None  # the name ends with .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    sys.modules[str(path)] = module  # before it runs: dataclasses look their module up
     try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        raise InputError(
-            f'{kind} "{reference}": cannot import {module_name}: {one_line(error)}'
-        ) from error
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        what = "has no" if factory is None else "has a variable, not a function,"
-        raise InputError(f'{kind} "{reference}": {module_name} {what} "{attribute}"')
-    return factory  # type: ignore[no-any-return]  # callable() says no more than that
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[str(path)]
+        raise
+    return module
 
 
 def _arguments(
