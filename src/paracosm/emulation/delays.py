@@ -1,0 +1,250 @@
+"""How much added delay hides under computing: figure 4 of the paper, read by a fit.
+
+The paper (section 3.3) adds a delay to every all-reduce and finds the iteration time to grow in
+proportion to it above some delay, and less below, where the delay hides under the backward pass. A
+line with one knee is fitted to the medians: its slope is how many delays of an iteration one comm
+worker cannot hide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paracosm.emulation.broken_line import fit_broken_line, fit_line, line_suffices
+from paracosm.emulation.exposure import Floats
+from paracosm.emulation.iterations import error_of_median
+from paracosm.emulation.records import COLLECTIVES
+from paracosm.errors import InputError, unknown
+from paracosm.units import format_duration, parse_duration, parse_number
+
+__all__ = ["Delays", "Knee", "find_knee", "parse_delays", "summarise_delays"]
+
+FEWEST_DELAYS = 3
+FEWEST_FOR_KNEE = 5  # a line with a knee has four numbers of its own
+LEAST_ERROR = 1e-4  # of a median: no clock and no scheduler is better
+HIDDEN = 0.5  # of a delay per iteration: a line less steep shows none that is exposed
+UNKNOWN = 0.25  # of a slope: an error beyond says that it is not known
+DRAWS = 200  # of the bootstrap
+SEED = 4
+
+_FORM = re.compile(r"(?P<kind>\S+)\s+(?P<first>[^.].*?)\.\.(?P<last>.+?)/(?P<count>\d+)")
+_EXAMPLE = 'write "all_reduce 0ms..8ms/9" for nine delays from 0 ms to 8 ms'
+
+
+@dataclass(frozen=True)
+class Delays:
+    """Delays to try one after the other.
+
+    Attributes:
+        kind: of the collectives that are delayed, one of `COLLECTIVES`.
+        delays: rising, seconds.
+    """
+
+    kind: str
+    delays: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Knee:
+    """Up to which delay it hides under computing.
+
+    Attributes:
+        knee: that delay, seconds; None where the iteration time grows alike over all delays.
+        low, high: the knee's 90 % interval; None without a knee.
+        slope: seconds per iteration and second of delay, beyond the knee; without one, everywhere.
+        slope_error: its standard error.
+        flat_slope: the same below the knee; None without a knee.
+        base: iteration time without any delay, as fitted, seconds.
+        reason: why there is no knee; empty where there is one.
+    """
+
+    knee: float | None
+    low: float | None
+    high: float | None
+    slope: float
+    slope_error: float
+    flat_slope: float | None
+    base: float
+    reason: str = ""
+
+
+def parse_delays(text: str) -> Delays:
+    """Read "all_reduce 0ms..8ms/9": a kind, the first and the last delay, how many.
+
+    Raises:
+        InputError: it has another form, no such kind (the nearest is named), no unit, or fewer
+            than 3 delays that rise.
+    """
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        raise InputError(f'delays: cannot read "{text}": {_EXAMPLE}')
+    if found["kind"] not in COLLECTIVES:
+        raise unknown("collective", found["kind"], COLLECTIVES)
+    first, last = (_delay(found[which].strip(), text) for which in ("first", "last"))
+    count = int(found["count"])
+    if not first < last < np.inf:
+        raise InputError(
+            f'delays: the last delay of "{text}" must be finite and above the first: {_EXAMPLE}'
+        )
+    if count < FEWEST_DELAYS:
+        raise InputError(
+            f'delays: "{text}" are {count}: {FEWEST_DELAYS} at least, and {FEWEST_FOR_KNEE} to '
+            "find a knee"
+        )
+    # Rounded, so that a delay of 3 ms is written so.
+    steps = np.linspace(first, last, count).tolist()
+    return Delays(found["kind"], tuple(float(f"{each:.12g}") for each in steps))
+
+
+def find_knee(delays: Sequence[float], iteration_times: Sequence[Floats]) -> Knee:
+    """Return the knee of iteration time against added delay.
+
+    Args:
+        delays: rising, seconds.
+        iteration_times: the measured iterations of each, one or more, seconds.
+
+    Raises:
+        InputError: fewer than 3 delays have iteration times.
+    """
+    pairs = zip(delays, iteration_times, strict=True)
+    known = [(delay, np.asarray(times)) for delay, times in pairs if len(times)]
+    medians = np.array([float(np.median(times)) for _, times in known])
+    errors = np.array([error_of_median(times) for _, times in known])
+    return _knee(np.array([delay for delay, _ in known]), medians, errors)
+
+
+def summarise_delays(
+    kind: str, delays: Sequence[float], summaries: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what runs with different delays came to: `delays`, a list, and `knee`.
+
+    Args:
+        kind: of the delayed collectives.
+        delays: rising, seconds.
+        summaries: of one run for each, as `summary.summarise` returns them.
+    """
+    listed = [
+        {
+            "delay": delay,
+            "status": summary["status"],
+            "iteration_time": summary["iteration_time"],
+            "breakdown": summary["breakdown"],
+        }
+        for delay, summary in zip(delays, summaries, strict=True)
+    ]
+    known = [(each["delay"], each["iteration_time"]) for each in listed if each["iteration_time"]]
+    if len(known) < FEWEST_DELAYS:
+        reason = f"only {len(known)} of {len(listed)} runs have iteration times"
+        return {"delays": listed, "knee": {"kind": kind, "knee": None, "reason": reason}}
+    knee = _knee(
+        np.array([delay for delay, _ in known]),
+        np.array([time["median"] for _, time in known]),
+        np.array([time["error"] for _, time in known]),
+    )
+    counts = [_count(summary, kind) for summary in summaries if summary["iteration_time"]]
+    per_iteration = float(np.median(counts))
+    return {
+        "delays": listed,
+        "knee": {
+            "kind": kind,
+            "knee": knee.knee,
+            "low": knee.low,
+            "high": knee.high,
+            "slope": knee.slope,
+            "slope_error": knee.slope_error,
+            "flat_slope": knee.flat_slope,
+            "base": knee.base,
+            "per_iteration": per_iteration,
+            "reason": knee.reason,
+            "sentence": _sentence(kind, knee, per_iteration),
+        },
+    }
+
+
+def _delay(text: str, whole: str) -> float:
+    seconds = parse_duration(text)
+    try:
+        parse_number(text)
+    except InputError:
+        return seconds
+    if 0 < seconds < np.inf:
+        raise InputError(f'delays: {text} of what in "{whole}"? write {text}ms or {text}us')
+    return seconds
+
+
+def _count(summary: Mapping[str, Any], kind: str) -> float:
+    return float(summary["collectives"].get(kind, {}).get("per_iteration", {}).get("count", 0.0))
+
+
+def _knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
+    """Return the knee from the median of each delay and its standard error, shapes (n,)."""
+    if len(delays) < FEWEST_DELAYS:
+        raise InputError(f"delays: {FEWEST_DELAYS} with iteration times are needed at least")
+    errors = np.maximum(errors, LEAST_ERROR * medians)
+    # A delay that happened to scatter little is not to decide everything.
+    errors = np.maximum(errors, 0.5 * np.median(errors))
+    if len(delays) < FEWEST_FOR_KNEE:
+        return _straight(delays, medians, errors, f"{len(delays)} delays are too few for a knee")
+    fit = fit_broken_line(delays, medians, errors)
+    if line_suffices(fit, delays, medians, errors):
+        return _straight(delays, medians, errors, "")
+    scale = _scale(fit.chi_squared, len(delays) - 4)
+    shifts = np.random.default_rng(SEED).standard_normal((DRAWS, len(delays)))
+    drawn = [fit_broken_line(delays, medians + scale * errors * each, errors) for each in shifts]
+    low, high = np.quantile([each.knee for each in drawn], [0.05, 0.95]).tolist()
+    return Knee(
+        fit.knee,
+        min(low, fit.knee),
+        max(high, fit.knee),
+        fit.after,
+        float(np.std([each.after for each in drawn])),
+        fit.before,
+        fit.base,
+    )
+
+
+def _straight(delays: Floats, medians: Floats, errors: Floats, reason: str) -> Knee:
+    """Return the line without a knee; a `reason` of its own goes before what the line says."""
+    base, slope, error, chi_squared = fit_line(delays, medians, errors)
+    error *= _scale(chi_squared, len(delays) - 2)
+    alike = f"all delays up to {format_duration(float(delays[-1]))}"
+    if error > UNKNOWN * max(1.0, slope):
+        said = "iteration times scatter too much from run to run"
+    elif slope < HIDDEN:
+        said = f"{alike} hide"
+    else:
+        said = f"{alike} cost alike, so that none hides"
+    return Knee(None, None, None, slope, error, None, base, reason or said)
+
+
+def _scale(chi_squared: float, free: int) -> float:
+    """Return how much larger errors are than the iterations of each run let them seem.
+
+    Runs differ by more than their iterations do: it is what the fit leaves over (Birge ratio).
+    """
+    return max(1.0, float(np.sqrt(chi_squared / max(free, 1))))
+
+
+def _sentence(kind: str, knee: Knee, per_iteration: float) -> str:
+    """Say what figure 4 says of this job."""
+    of = f" ({per_iteration:.4g} {kind} an iteration)" if per_iteration else ""
+    if knee.knee is None or knee.low is None or knee.high is None:
+        return (
+            f"No knee: {knee.reason}; an iteration takes {knee.slope:.2f} ± {knee.slope_error:.2f} "
+            f"times the delay longer{of}."
+        )
+    interval = f"{format_duration(_digits(knee.low))} to {format_duration(_digits(knee.high))}"
+    return (
+        f"Up to {format_duration(_digits(knee.knee))} ({interval}) the delay of each {kind} hides "
+        f"under computing: an iteration takes {knee.flat_slope:.2f} times the delay longer, beyond "
+        f"{knee.slope:.2f} times{of}."
+    )
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.3g}")

@@ -1,0 +1,239 @@
+"""What an emulated job leaves behind while it runs: a file of records for every process.
+
+A line is a JSON array: the letter of the record's kind, then its fields. Lines are whole and are
+flushed twice a second, so that a process that is killed leaves all but its last instants.
+
+Times are seconds of `time.monotonic`, which all processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+__all__ = [
+    "COLLECTIVES",
+    "Collective",
+    "Exchange",
+    "Group",
+    "Iteration",
+    "Note",
+    "Record",
+    "RecordReader",
+    "RecordWriter",
+    "Wait",
+]
+
+COLLECTIVES = (
+    *("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "gather", "scatter"),
+    *("all_to_all", "barrier", "send", "recv"),
+)
+"""Kinds of `Collective`: also what a what-if names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective, or one message of a pair, as a real rank saw it.
+
+    Attributes:
+        rank: the real rank.
+        group: name of the process group.
+        number: counts the collectives of this rank in this group, from 0.
+        kind: one of `COLLECTIVES`.
+        size: bytes of the whole vector: what each rank has before an all-reduce or reduce-scatter,
+            what each has after an all-gather or broadcast, what each sends in an all-to-all, what
+            the root has before a scatter or after a gather; of the message.
+        peer: global rank of the root or of the other end; -1 where there is none.
+        asked: when the rank asked for it.
+        entered: when the last of the other members had come to it.
+        begun: when a comm worker took it up.
+        done: when the rank had its result.
+        worker: which comm worker of the group: 0, 1.
+        site: "train.py:42", the line of the script that asked; empty where nobody knows.
+    """
+
+    rank: int
+    group: str
+    number: int
+    kind: str
+    size: int
+    peer: int
+    asked: float
+    entered: float
+    begun: float
+    done: float
+    worker: int = 0
+    site: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A stretch of time in which a rank did nothing but wait for collectives."""
+
+    rank: int
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """The end of an iteration: of a step of the optimizer that stepped first.
+
+    Attributes:
+        rank: the real rank.
+        number: from 0; number 0 began before the first collective and is no good as a measurement.
+        end: when it ended.
+        cpu: seconds of processor time that the rank's process had used by then.
+        peak_memory: largest resident set so far, or of the accelerator's allocator, in bytes.
+    """
+
+    rank: int
+    number: int
+    end: float
+    cpu: float
+    peak_memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group that a rank is a member of.
+
+    Attributes:
+        rank: the real rank.
+        name: of the group.
+        size: how many members.
+        members: their global ranks, in the order of the group; empty where nobody knows.
+        backend: what the script asked for: "gloo", "nccl".
+    """
+
+    rank: int
+    name: str
+    size: int
+    members: tuple[int, ...]
+    backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What the emulator moved in all: bytes and messages to and from a real rank, and its cost.
+
+    Attributes:
+        rank: the real rank.
+        sent, received: bytes of payload, as the emulator sees it.
+        messages: in both directions.
+        cpu: seconds of processor time of the emulator's process.
+    """
+
+    rank: int
+    sent: int
+    received: int
+    messages: int
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence for the user: what was not as expected, and what was done about it.
+
+    Attributes:
+        rank: the real rank; -1 for the emulator.
+        grave: whether the run failed for it.
+        text: one line.
+    """
+
+    rank: int
+    grave: bool
+    text: str
+
+
+Record = Collective | Wait | Iteration | Group | Exchange | Note
+
+_LETTERS: dict[str, type[Record]] = {
+    "c": Collective,
+    "w": Wait,
+    "i": Iteration,
+    "g": Group,
+    "x": Exchange,
+    "n": Note,
+}
+_LETTER_OF = {kind: letter for letter, kind in _LETTERS.items()}
+_NAMES = {kind: [f.name for f in dataclasses.fields(kind)] for kind in _LETTER_OF}
+
+
+class RecordWriter:
+    """Appends records to a file; any thread may."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[str] = path.open("w", encoding="utf-8", buffering=1 << 16)
+        self._lock = threading.Lock()
+        self._flushed = time.monotonic()
+        self._forsaken = False
+
+    def append(self, record: Record) -> None:
+        """Write one record; grave notes reach the disk at once."""
+        if self._forsaken:
+            return
+        kind = type(record)
+        line = json.dumps([_LETTER_OF[kind], *(getattr(record, name) for name in _NAMES[kind])])
+        now = time.monotonic()
+        with self._lock:
+            if self._file.closed:
+                return
+            self._file.write(line + "\n")
+            if now - self._flushed > _EVERY or isinstance(record, Note):
+                self._file.flush()
+                self._flushed = now
+
+    def flush(self) -> None:
+        """Have everything on the disk."""
+        with self._lock:
+            if not self._file.closed:
+                self._file.flush()
+
+    def forsake(self) -> None:
+        """Leave the file, and what is still to be written, to the parent: for a forked child."""
+        self._forsaken = True
+        if not self._file.closed:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._file.fileno())  # takes what the child's copy of the buffer holds
+            os.close(nowhere)
+
+    def close(self) -> None:
+        """Write what is left; later records are dropped."""
+        with self._lock:
+            self._file.close()
+
+
+_EVERY = 0.5  # seconds
+
+
+class RecordReader:
+    """Reads the records of a file that may still grow."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+
+    def more(self) -> list[Record]:
+        """Return what was added since the last call; nothing while there is no file."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                text = file.read()
+        except FileNotFoundError:
+            return []
+        whole = text.rfind(b"\n") + 1  # a line that is cut off is read when it is complete
+        self._at += whole
+        return [_read(json.loads(line)) for line in text[:whole].splitlines()]
+
+
+def _read(fields: list[Any]) -> Record:
+    letter, *values = fields
+    values = [tuple(value) if isinstance(value, list) else value for value in values]
+    return _LETTERS[letter](*values)

@@ -1,0 +1,255 @@
+"""The key numbers of an emulated job, from what its processes recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from paracosm.emulation.by_rank import RankRecords, by_rank, spans_of
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.exposure import Floats, parts_between
+from paracosm.emulation.iterations import Iterations, measured_iterations, spread
+from paracosm.emulation.origins import origins
+from paracosm.emulation.records import COLLECTIVES, Collective, Exchange, Note, Record
+
+__all__ = ["summarise"]
+
+MEGABYTE = 1e6
+
+
+def summarise(
+    config: EmulateConfig, records: Sequence[Record], exit_code: int | None
+) -> dict[str, Any]:
+    """Return the summary of a run, made of what JSON holds.
+
+    Seconds and bytes throughout. Where several ranks are real, the numbers at the top are those
+    of the slowest one, and `ranks` has those of each.
+
+    Args:
+        config: what was emulated.
+        records: of all processes.
+        exit_code: of the script; None where it was interrupted.
+    """
+    found = by_rank(records, config.rank)
+    numbers = [_numbers(each) for each in found]
+    top = max(range(len(found)), key=lambda place: _slowness(numbers[place]))
+    notes = _notes(records)
+    seconds = max(each.last for each in found) - min(each.first for each in found)
+    summary = {
+        "status": _status(notes, exit_code),
+        "exit_code": exit_code,
+        "world_size": config.world,
+        "mode": config.mode,
+        "rank": list(config.rank),
+        **numbers[top],
+        "modelled": origins(config),
+        "notes": notes,
+        "virtual_time": max(seconds, 0.0),
+        "wall_time": max(seconds, 0.0),
+    }
+    if config.mode == "backend":
+        summary["lateness"] = _lateness(found[top])
+    else:
+        summary["emulator"] = _emulator(records)
+    if len(found) > 1:
+        summary["slowest_rank"] = found[top].rank
+        summary["ranks"] = [
+            {"rank": each.rank, **_of_each_rank(own)}
+            for each, own in zip(found, numbers, strict=True)
+        ]
+    return summary
+
+
+def _numbers(own: RankRecords) -> dict[str, Any]:
+    """Return the numbers of one real rank."""
+    iterations = measured_iterations(own.iterations)
+    known = len(iterations) > 0
+    breakdown = _breakdown(own, iterations) if known else None
+    kinds = [kind for kind in COLLECTIVES if any(each.kind == kind for each in own.collectives)]
+    return {
+        "iterations": len(own.iterations),
+        "iteration_time": spread(iterations.time) if known else None,
+        **({} if known else {"no_iteration_time": _why_none(own)}),
+        "typical_iteration": iterations.typical if known else None,
+        "breakdown": breakdown,
+        "utilisation": {
+            "compute": breakdown["compute"] / sum(_whole(breakdown)) if breakdown else None,
+            "cpu": _cpu(own),
+        },
+        "peak_memory": max((each.peak_memory for each in own.iterations), default=None),
+        "collectives": {
+            kind: _communication(
+                [each for each in own.collectives if each.kind == kind], own.waits, iterations
+            )
+            for kind in kinds
+        },
+        "all_collectives": _communication(own.collectives, own.waits, iterations),
+        "groups": _groups(own),
+    }
+
+
+def _of_each_rank(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    shown = ("iterations", "iteration_time", "breakdown", "utilisation", "peak_memory")
+    return {key: numbers[key] for key in (*shown, "all_collectives")}
+
+
+def _slowness(numbers: Mapping[str, Any]) -> float:
+    time = numbers["iteration_time"]
+    return -1.0 if time is None else time["median"]
+
+
+def _why_none(own: RankRecords) -> str:
+    if not own.iterations:
+        return "the script made no step of an optimizer"
+    return "the script made one step of an optimizer: the first iteration holds the start-up"
+
+
+def _breakdown(own: RankRecords, iterations: Iterations) -> dict[str, float]:
+    """Return the seconds of an iteration, in the mean over the middle half of them.
+
+    `waiting` is what was waited with no collective under way, `late_peers` that part of
+    `exposed_communication` in which not all members had come to any collective under way.
+    """
+    middle = iterations.middle
+    ends = iterations.begin[middle], iterations.end[middle]
+    parts = parts_between(*ends, own.spans, own.waits)
+    moving = parts_between(*ends, _with_all_members(own), own.waits)
+    exposed, waiting = float(parts.exposed.mean()), float(parts.other.mean())
+    return {
+        "compute": max(float(iterations.time[middle].mean()) - exposed - waiting, 0.0),
+        "exposed_communication": exposed,
+        "waiting": waiting,
+        "late_peers": max(exposed - float(moving.exposed.mean()), 0.0),
+    }
+
+
+def _with_all_members(own: RankRecords) -> Floats:
+    """Return from when all members had come to each collective until it was done, shape (n, 2)."""
+    entered = np.array([each.entered for each in own.collectives], dtype=np.float64)
+    asked, done = own.spans.T
+    return np.column_stack([np.clip(entered, asked, done), done])
+
+
+def _whole(breakdown: Mapping[str, float]) -> list[float]:
+    return [breakdown[part] for part in ("compute", "exposed_communication", "waiting")]
+
+
+def _communication(
+    collectives: Sequence[Collective], waits: Floats, iterations: Iterations
+) -> dict[str, Any]:
+    """Return what collectives came to: in the whole run, and per iteration.
+
+    `time` counts the seconds in which at least one was under way: the exposed and the hidden ones.
+    """
+    spans = spans_of(collectives)
+    sizes = np.array([each.size for each in collectives], dtype=np.float64)
+    whole = np.array([-np.inf]), np.array([np.inf])
+    return {
+        **_sums(*whole, spans, sizes, waits),
+        "duration": float(np.median(spans[:, 1] - spans[:, 0])) if len(spans) else None,
+        "per_iteration": (
+            _sums(
+                *(iterations.begin[iterations.middle], iterations.end[iterations.middle]),
+                *(spans, sizes, waits),
+            )
+            if len(iterations)
+            else None
+        ),
+    }
+
+
+def _sums(
+    begin: Floats, end: Floats, spans: Floats, sizes: Floats, waits: Floats
+) -> dict[str, float]:
+    """Return the means over stretches of time; collectives count where they were asked for."""
+    asked = spans[:, 0]  # in order
+    first, last = np.searchsorted(asked, begin, "right"), np.searchsorted(asked, end, "right")
+    reached = np.concatenate([[0.0], np.cumsum(sizes)])
+    parts = parts_between(begin, end, spans, waits)
+    exposed, hidden = float(parts.exposed.mean()), float(parts.hidden.mean())
+    return {
+        "count": _number((last - first).mean()),
+        "bytes": _number((reached[last] - reached[first]).mean()),
+        "time": exposed + hidden,
+        "exposed": exposed,
+        "hidden": hidden,
+    }
+
+
+def _number(value: float) -> float:
+    """Return a whole number as one."""
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def _cpu(own: RankRecords) -> float | None:
+    """Return the processor seconds per second from the first iteration's end to the last's."""
+    if len(own.iterations) < 2:
+        return None
+    first, last = own.iterations[0], own.iterations[-1]
+    return (last.cpu - first.cpu) / (last.end - first.end) if last.end > first.end else None
+
+
+def _groups(own: RankRecords) -> list[dict[str, Any]]:
+    listed = []
+    for group in own.groups:
+        collectives = [each for each in own.collectives if each.group == group.name]
+        listed.append(
+            {
+                "name": group.name,
+                "size": group.size,
+                "backend": group.backend,
+                "collectives": len(collectives),
+                "bytes": sum(each.size for each in collectives),
+            }
+        )
+    return listed
+
+
+def _lateness(own: RankRecords) -> dict[str, Any] | None:
+    """Return how long after the last result that came in a wait the rank went on.
+
+    That is how much later than modelled the machine let it go on, and what the script's framework
+    does with the result before the wait ends.
+    """
+    done = np.sort(own.spans[:, 1])
+    if not len(done) or not len(own.waits):
+        return None
+    begin, end = own.waits.T
+    newest = done[np.maximum(np.searchsorted(done, end, "right") - 1, 0)]
+    came = (newest >= begin) & (newest <= end)
+    if not came.any():
+        return None
+    late = (end - newest)[came]
+    p90 = float(np.quantile(late, 0.9))
+    return {"median": float(np.median(late)), "p90": p90, "waits": len(late)}
+
+
+def _emulator(records: Sequence[Record]) -> dict[str, Any] | None:
+    """Return what the emulator moved, and what it cost: the last word on each real rank."""
+    newest = {each.rank: each for each in records if isinstance(each, Exchange)}
+    if not newest:
+        return None
+    sent = sum(each.sent for each in newest.values())
+    received = sum(each.received for each in newest.values())
+    cpu = max(each.cpu for each in newest.values())
+    return {
+        "cpu": cpu,
+        "sent": sent,
+        "received": received,
+        "messages": sum(each.messages for each in newest.values()),
+        "cpu_per_MB": cpu / ((sent + received) / MEGABYTE) if sent + received else None,
+    }
+
+
+def _notes(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Return the notes, each once."""
+    notes = dict.fromkeys(each for each in records if isinstance(each, Note))
+    return [{"rank": each.rank, "grave": each.grave, "text": each.text} for each in notes]
+
+
+def _status(notes: Sequence[Mapping[str, Any]], exit_code: int | None) -> str:
+    if exit_code is None:
+        return "interrupted"
+    return "failed" if exit_code or any(note["grave"] for note in notes) else "done"

@@ -1,0 +1,229 @@
+"""How much added delay hides: on exact data, on noisy data, on a simulated data-parallel job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_records import made_up_records
+
+from paracosm.emulation.broken_line import fit_broken_line
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.delays import Delays, find_knee, parse_delays, summarise_delays
+from paracosm.emulation.summary import summarise
+from paracosm.errors import InputError
+
+DELAYS = np.linspace(0.0, 8e-3, 9)
+
+
+def broken(delay: float, base: float, knee: float, before: float, after: float) -> float:
+    return base + before * min(delay, knee) + after * max(delay - knee, 0.0)
+
+
+def data_parallel(delay: float, buckets: int, workers: int) -> float:
+    """Return the iteration time of a backward pass with a bucket every 3 ms, each reduced in 1 ms.
+
+    Forward takes 20 ms, the optimizer 2 ms. Buckets go to the comm worker that is free first.
+    """
+    free, ready = [0.0] * workers, 0.020
+    for _ in range(buckets):
+        ready += 0.003
+        worker = min(range(workers), key=lambda each: free[each])
+        free[worker] = max(free[worker], ready) + 0.001 + delay
+    return max(free) + 0.002
+
+
+@pytest.mark.parametrize(
+    ("text", "delays"),
+    [
+        ("all_reduce 0ms..8ms/9", Delays("all_reduce", tuple(n / 1000 for n in range(9)))),
+        ("all_gather 0..10us/3", Delays("all_gather", (0.0, 5e-6, 1e-5))),
+        ("barrier  0.5 ms .. 1.5 ms/3", Delays("barrier", (5e-4, 1e-3, 1.5e-3))),
+    ],
+)
+def test_delays_are_read(text: str, delays: Delays) -> None:
+    assert parse_delays(text) == delays
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("all_reduc 0ms..8ms/9", 'did you mean "all_reduce"?'),
+        ("all_reduce 0..8/9", "8 of what"),
+        ("all_reduce 1..8ms/9", "1 of what"),
+        ("all_reduce 8ms..2ms/9", "above the first"),
+        ("all_reduce 8ms..8ms/9", "above the first"),
+        ("all_reduce 0ms..inf/9", "finite"),
+        ("all_reduce 0ms..8ms/2", "3 at least"),
+        ("all_reduce 0ms..8mm/9", 'did you mean "ms"?'),
+        ("all_reduce -1ms..8ms/9", "must be 0 or more"),
+        ("all_reduce 0ms..8ms", 'write "all_reduce 0ms..8ms/9"'),
+        ("all_reduce 0ms..8ms/many", 'write "all_reduce 0ms..8ms/9"'),
+        ("", 'write "all_reduce 0ms..8ms/9"'),
+    ],
+)
+def test_delays_that_cannot_be_read_are_refused_in_one_line(text: str, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        parse_delays(text)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@given(
+    knee=st.floats(1.2e-3, 6.8e-3),
+    before=st.floats(-0.2, 2.0),
+    bend=st.floats(1.0, 30.0),
+    base=st.floats(0.01, 0.5),
+)
+def test_exact_data_give_back_knee_and_slopes(
+    knee: float, before: float, bend: float, base: float
+) -> None:
+    times = np.array([broken(delay, base, knee, before, before + bend) for delay in DELAYS])
+    fit = fit_broken_line(DELAYS, times, np.full(len(times), 1e-5))
+    assert fit.knee == pytest.approx(knee, rel=1e-6)
+    assert fit.before == pytest.approx(before, abs=1e-6)
+    assert fit.after == pytest.approx(before + bend, rel=1e-6)
+    assert fit.base == pytest.approx(base, rel=1e-6)
+
+
+@given(st.lists(st.floats(0.09, 0.13), min_size=9, max_size=9))
+def test_no_knee_on_a_fine_grid_fits_better(times: list[float]) -> None:
+    y, errors = np.array(times), np.full(9, 1e-3)
+    best = fit_broken_line(DELAYS, y, errors).chi_squared
+    for knee in np.linspace(1e-3, 7e-3, 61):
+        columns = np.column_stack([np.ones(9), DELAYS, np.maximum(DELAYS - knee, 0.0)])
+        left = columns @ np.linalg.lstsq(columns, y, rcond=None)[0] - y
+        assert best <= float(left @ left) / 1e-6 * (1 + 1e-9) + 1e-9
+
+
+def test_noise_moves_the_knee_within_its_interval() -> None:
+    rng = np.random.default_rng(0)
+    held, off = 0, []
+    for _ in range(20):
+        times = [
+            broken(delay, 0.1, 2.5e-3, 1.0, 8.0) + rng.normal(0, 2e-4) + rng.exponential(1e-3, 40)
+            for delay in DELAYS
+        ]
+        found = find_knee(DELAYS.tolist(), times)
+        assert found.knee is not None
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 2.5e-3 <= found.high
+        off.append(found.knee - 2.5e-3)
+        assert found.slope == pytest.approx(8.0, abs=0.5)
+    assert held >= 15  # of 20, for an interval of 90 %
+    assert np.abs(off).max() < 3e-4
+
+
+def test_a_straight_line_with_noise_has_no_knee() -> None:
+    rng = np.random.default_rng(1)
+    found = [
+        find_knee(
+            DELAYS.tolist(),
+            [0.1 + 3 * delay + rng.normal(0, 5e-4) + rng.normal(0, 2e-3, 40) for delay in DELAYS],
+        )
+        for _ in range(20)
+    ]
+    assert sum(each.knee is not None for each in found) <= 2
+    straight = next(each for each in found if each.knee is None)
+    assert straight.slope == pytest.approx(3.0, abs=0.3)
+    assert straight.flat_slope is None
+    assert straight.reason == "all delays up to 8 ms cost alike, so that none hides"
+
+
+def test_one_slow_iteration_in_ten_does_not_move_the_knee() -> None:
+    times = [
+        broken(delay, 0.1, 3e-3, 0.0, 4.0) + np.array([0.0] * 9 + [0.5]) + 1e-5 * np.arange(10)
+        for delay in DELAYS
+    ]
+    found = find_knee(DELAYS.tolist(), times)
+    assert found.knee == pytest.approx(3e-3, abs=2e-5)
+
+
+def test_delays_that_all_hide() -> None:
+    found = find_knee(DELAYS.tolist(), [np.array([0.1, 0.1001, 0.1002])] * 9)
+    assert found.knee is None
+    assert found.slope == pytest.approx(0.0, abs=1e-9)
+    assert found.reason == "all delays up to 8 ms hide"
+
+
+def test_runs_that_scatter_more_than_delays_cost_say_nothing() -> None:
+    rng = np.random.default_rng(2)
+    times = [0.03 + delay + rng.normal(0, 0.01) + rng.normal(0, 1e-3, 20) for delay in DELAYS]
+    found = find_knee(DELAYS.tolist(), times)
+    assert found.knee is None
+    assert found.reason == "iteration times scatter too much from run to run"
+    assert found.slope_error > 0.5
+    assert abs(found.slope - 1.0) < 3 * found.slope_error
+
+
+def test_an_exact_straight_line_has_no_knee() -> None:
+    assert find_knee(DELAYS.tolist(), [np.array([0.1 + 8 * d]) for d in DELAYS]).knee is None
+
+
+def test_the_same_data_give_the_same_interval() -> None:
+    times = [np.array([broken(d, 0.1, 2e-3, 1.0, 8.0), 0.1 + 8 * d]) for d in DELAYS]
+    assert find_knee(DELAYS.tolist(), times) == find_knee(DELAYS.tolist(), times)
+
+
+@pytest.mark.parametrize(("buckets", "workers"), [(8, 1), (8, 2), (4, 1), (2, 1)])
+def test_a_data_parallel_job_has_its_knee_where_a_worker_is_never_idle(
+    buckets: int, workers: int
+) -> None:
+    # A worker has a bucket every 3 ms * workers, which takes 1 ms and the delay.
+    knee = 0.003 * workers - 0.001
+    times = [np.array([data_parallel(delay, buckets, workers)]) for delay in DELAYS]
+    found = find_knee(DELAYS.tolist(), times)
+    assert found.knee == pytest.approx(knee, rel=1e-6)
+    assert found.flat_slope == pytest.approx(1.0)  # the last bucket hides under nothing
+    assert found.slope == pytest.approx(buckets / workers)
+    assert found.base == pytest.approx(0.020 + 0.003 * buckets + 0.001 + 0.002)
+
+
+def test_three_delays_give_a_line_and_two_nothing() -> None:
+    found = find_knee([0.0, 1e-3, 2e-3], [np.array([0.1 + 4 * n * 1e-3]) for n in range(3)])
+    assert found.knee is None
+    assert found.slope == pytest.approx(4.0)
+    assert found.reason == "3 delays are too few for a knee"
+    with pytest.raises(InputError, match="3 with iteration times"):
+        find_knee([0.0, 1e-3, 2e-3], [np.array([0.1]), np.array([]), np.array([0.1])])
+
+
+def summaries(delays: list[float]) -> list[dict[str, Any]]:
+    config = EmulateConfig(script=Path("train.py"), world_size=4)
+    late = [broken(delay, 0.0, 2.5e-3, 1.0, 2.0) for delay in delays]
+    return [summarise(config, made_up_records(slower=each), 0) for each in late]
+
+
+def test_the_summary_of_several_runs_names_the_knee() -> None:
+    found = summarise_delays("all_reduce", DELAYS.tolist(), summaries(DELAYS.tolist()))
+    assert [each["delay"] for each in found["delays"]] == DELAYS.tolist()
+    assert found["delays"][0]["iteration_time"]["median"] == pytest.approx(0.1)
+    assert found["delays"][0]["status"] == "done"
+    knee = found["knee"]
+    assert knee["knee"] == pytest.approx(2.5e-3, rel=1e-4)
+    assert (knee["flat_slope"], knee["slope"]) == (pytest.approx(1.0), pytest.approx(2.0))
+    assert knee["per_iteration"] == 2
+    assert knee["sentence"].startswith("Up to 2.5 ms (")
+    assert "1.00 times the delay longer, beyond 2.00 times (2 all_reduce an" in knee["sentence"]
+
+
+def test_runs_that_failed_are_listed_and_left_out_of_the_fit() -> None:
+    runs = summaries(DELAYS.tolist())
+    config = EmulateConfig(script=Path("train.py"), world_size=4)
+    runs[3] = summarise(config, [], 1)
+    found = summarise_delays("all_reduce", DELAYS.tolist(), runs)
+    assert found["delays"][3] == {
+        "delay": DELAYS[3],
+        "status": "failed",
+        "iteration_time": None,
+        "breakdown": None,
+    }
+    assert found["knee"]["knee"] == pytest.approx(2.5e-3, rel=1e-3)
+    none = summarise_delays("all_reduce", [0.0, 1e-3, 2e-3], [summarise(config, [], 1)] * 3)
+    assert none["knee"]["knee"] is None
+    assert none["knee"]["reason"] == "only 0 of 3 runs have iteration times"
