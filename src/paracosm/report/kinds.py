@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paracosm.errors import InputError
-from paracosm.report import predict, relax, train
+from paracosm.report import emulate, predict, relax, train
 from paracosm.report.run import Run
 from paracosm.report.section import Section
 
 __all__ = ["sections"]
 
-KINDS = {"train": train.sections, "relax": relax.sections, "predict": predict.sections}
+KINDS = {
+    "train": train.sections,
+    "relax": relax.sections,
+    "predict": predict.sections,
+    "emulate": emulate.sections,
+}
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from paracosm.report import predict_words, relax_words, replay_words, train_words
+from paracosm.report import (
+    emulate_words,
+    predict_words,
+    relax_words,
+    replay_words,
+    train_words,
+)
 from paracosm.report.figure import Ending, Figure
 from paracosm.report.table import Table
 
@@ -52,6 +58,7 @@ WORDS: Mapping[str, Words] = {
     "train": train_words,
     "relax": relax_words,
     "predict": predict_words,
+    "emulate": emulate_words,
     "replay": replay_words,
 }
 

@@ -1,0 +1,215 @@
+"""What is said of an emulated job."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paracosm.report.emulate_tables import emulate_tables
+from paracosm.report.figure import Ending, Figure, figure
+from paracosm.report.table import Table
+from paracosm.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from paracosm.study.series import Series
+
+NOTES = 8  # of a run that has many
+
+
+def _iteration_time(summary: Mapping[str, Any]) -> str | None:
+    time = summary.get("iteration_time")
+    if not time:
+        return None
+    spread = f"{format_duration(time['p10'])} to {format_duration(time['p90'])}"
+    return f"{format_duration(time['median'])} ({spread})"
+
+
+def _part(summary: Mapping[str, Any], part: str) -> str | None:
+    """Return the seconds of a part of an iteration, and its share."""
+    breakdown = summary.get("breakdown")
+    if not breakdown:
+        return None
+    parts = ("compute", "exposed_communication", "waiting")
+    whole = sum(breakdown[each] for each in parts) or 1.0
+    return f"{format_duration(breakdown[part])} ({breakdown[part] / whole:.1%})"
+
+
+def _hidden(summary: Mapping[str, Any]) -> str | None:
+    found = (summary.get("all_collectives") or {}).get("per_iteration")
+    if not found or not found["time"]:
+        return None
+    return f"{format_duration(found['hidden'])} ({found['hidden'] / found['time']:.1%} of it)"
+
+
+def _knee(summary: Mapping[str, Any]) -> str | None:
+    knee = summary.get("knee")
+    if not knee:
+        return None
+    return "none" if knee["knee"] is None else format_duration(float(f"{knee['knee']:.3g}"))
+
+
+def _predicted(summary: Mapping[str, Any]) -> str | None:
+    time, beside = summary.get("iteration_time"), summary.get("beside")
+    if not time or not beside or beside.get("iteration_time") is None:
+        return None
+    predicted = beside["iteration_time"]
+    return f"{format_duration(predicted)} ({predicted / time['median'] - 1:+.1%})"
+
+
+def _cpu(summary: Mapping[str, Any]) -> str | None:
+    cpu = (summary.get("utilisation") or {}).get("cpu")
+    return None if cpu is None else f"{cpu:.0%}"
+
+
+FIGURES: Mapping[str, Figure] = {
+    "World size": figure("world_size", "{:,}".format),
+    "Mode": figure("mode", str),
+    "Iterations": figure("iterations", "{:,}".format),
+    "Iteration time": _iteration_time,
+    "Predicted": _predicted,
+    "Computing": lambda summary: _part(summary, "compute"),
+    "Exposed communication": lambda summary: _part(summary, "exposed_communication"),
+    "Hidden communication": _hidden,
+    "Delay that hides": _knee,
+    "Processor use": _cpu,
+    "Peak memory": figure("peak_memory", format_size),
+    "Wall time": figure("wall_time", format_duration),
+}
+
+
+def subject(known: Mapping[str, Any]) -> str | None:
+    """Say which rank is real, and how it is made to believe in the others."""
+    world, rank, mode = known.get("world_size"), known.get("rank"), known.get("mode")
+    if world is None or rank is None or mode is None:
+        return None
+    ranks = list(rank) if isinstance(rank, list | tuple) else [rank]
+    several = "s" if len(ranks) > 1 else ""
+    return f"rank{several} {', '.join(map(str, ranks))} of {world:,}, mode {mode}"
+
+
+def name(known: Mapping[str, Any]) -> str | None:
+    """Name the run by script, world and what is otherwise than it is."""
+    if (script := known.get("script")) is None:
+        return None
+    parts = [PurePath(str(script)).name]
+    if (world := known.get("world_size")) is not None:
+        parts.append(f"{world:,} rank{'' if world == 1 else 's'}")
+    changes = known.get("what_if") or ()
+    return ", ".join([*parts, *([changes] if isinstance(changes, str) else changes)])
+
+
+def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
+    """Return what the metrics of an unfinished run say."""
+    times = series("iteration_time")
+    if not len(times):
+        return {}
+    found: dict[str, Any] = {
+        "iterations": int(times.step.max()) + 1,
+        "wall_time": float(times.wall_time.max()),
+    }
+    measured = times.value[times.step > 0]
+    if len(measured):
+        p10, median, p90 = np.quantile(measured, [0.1, 0.5, 0.9]).tolist()
+        found["iteration_time"] = {"median": median, "p10": p10, "p90": p90}
+    return found
+
+
+def _failed(summary: Mapping[str, Any]) -> str:
+    said = [note["text"] for note in summary.get("notes") or () if note["grave"]]
+    code = summary.get("exit_code")
+    if code is not None and code < 0:
+        known = {int(each): each.name for each in signal.Signals}
+        said.append(f"the script was killed by {known.get(-code, f'signal {-code}')}")
+    elif code:
+        said.append(f"the script ended with exit code {code}")
+    return f"The run failed: {'; '.join(said) or 'nobody said why'}."
+
+
+ENDINGS: Mapping[str, Ending] = {"failed": _failed}
+
+
+def origins(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Say what was measured, modelled and assumed."""
+    return dict(summary.get("modelled") or {})
+
+
+def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Return what else is worth a line: what a delay costs, who came late, what was noted."""
+    lines = {
+        "iteration time": summary.get("no_iteration_time") or "",
+        "measured": _measured(summary.get("iteration_time") or {}),
+        "waiting for others": _late_peers(summary.get("breakdown") or {}),
+        "added delay": _added_delay(summary.get("knee") or {}),
+        "prediction": str((summary.get("beside") or {}).get("run") or ""),
+        "lateness": _lateness(summary.get("lateness") or {}),
+        "emulator": _emulator(summary.get("emulator") or {}),
+        **_notes(summary),
+    }
+    return {what: line for what, line in lines.items() if line}
+
+
+def tables(summary: Mapping[str, Any]) -> list[Table]:
+    """Return the collectives by kind, and groups, ranks and delays where there are several."""
+    return emulate_tables(summary)
+
+
+def _measured(time: Mapping[str, Any]) -> str:
+    if (count := time.get("measured")) is None:
+        return ""
+    plural = "" if count == 1 else "s"
+    return f"{count:,} iteration{plural} after the first, which holds the start-up"
+
+
+def _added_delay(knee: Mapping[str, Any]) -> str:
+    return str(knee.get("sentence") or knee.get("reason") or "")
+
+
+def _late_peers(breakdown: Mapping[str, Any]) -> str:
+    late = breakdown.get("late_peers") or 0.0
+    exposed = breakdown.get("exposed_communication") or 0.0
+    if late < 0.001 * exposed or not late:
+        return ""
+    return f"{format_duration(late)} of the exposed communication, until the last rank came"
+
+
+def _lateness(late: Mapping[str, Any]) -> str:
+    if not late:
+        return ""
+    median, p90 = (format_duration(float(f"{late[key]:.3g}")) for key in ("median", "p90"))
+    return f"the rank went on {median} after a result was due, in 90 % of waits within {p90}"
+
+
+def _emulator(cost: Mapping[str, Any]) -> str:
+    if not cost:
+        return ""
+    each = cost.get("cpu_per_MB")
+    per_megabyte = "" if each is None else f", {format_duration(each)} per MB"
+    moved = format_size(cost["sent"] + cost["received"])
+    return (
+        f"{format_duration(cost['cpu'])} of processor time for {moved} in "
+        f"{cost['messages']:,} messages{per_megabyte}"
+    )
+
+
+def _notes(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Return the notes that `_failed` does not say, one to a line."""
+    notes = [note for note in summary.get("notes") or () if not note["grave"]]
+    several = len({note["rank"] for note in notes}) > 1
+    lines = {
+        f"note {number}" if len(notes) > 1 else "note": (
+            f"{_who(note['rank'])}: {note['text']}" if several else note["text"]
+        )
+        for number, note in enumerate(islice(notes, NOTES), start=1)
+    }
+    if len(notes) > NOTES:
+        lines["more notes"] = f"{len(notes) - NOTES:,}, in summary.json"
+    return lines
+
+
+def _who(rank: int) -> str:
+    return "emulator" if rank < 0 else f"rank {rank}"
