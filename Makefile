@@ -37,6 +37,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/replay_events.py
 	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/emulation.py
 	$(BIN)/python benchmarks/accuracy/iterations.py
 	@if [ -n "$$PARACOSM_DATA" ]; then \
 	  for each in $(OTHERS); do $(BIN)/python benchmarks/accuracy/$$each.py || exit 1; done; \

@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "units": set(),
     "expression": set(),
     "factory": set(),
+    "quantities": {"units"},
     "cluster": {"units", "validation"},
     "timing": {"units", "validation"},
     "timeline": {"units"},
@@ -35,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "prediction": {
         *("profiling", "replay", "graphs", "cluster", "timeline"),
-        *("units", "validation", "factory"),
+        *("units", "quantities", "validation", "factory"),
     },
     "training": {
         *("engine", "cluster", "timing", "timeline", "faults"),
@@ -45,6 +46,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("cluster", "timing", "timeline", "faults"),
         *("units", "validation", "expression"),
     },
+    "emulation": {
+        *("cluster", "timing", "timeline"),
+        *("units", "quantities", "validation", "factory"),
+    },
+    "autoload": {"emulation", "cli"},
     "study": BELOW_STUDY | {"validation"},
     "report": {"study", "timeline", "units"},
     "cli": BELOW_STUDY | {"study", "report", "validation"},

@@ -76,7 +76,7 @@ def _asked(kind: str, file: Path | None) -> Study:
 
 def _one(point: Point, out: Path | None, force: bool, json: bool, quiet: bool, log: bool) -> int:
     kind = KINDS[point.kind]
-    hidden = quiet or json or log
+    hidden = quiet or json or log or kind.prints(point.config)
     said: list[str] = []
 
     def announce(sentence: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -31,11 +31,18 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="print nothing but errors")
 Command = Callable[..., Any]
 
 
-def with_fields_of(model: type[BaseModel]) -> Callable[[Command], Command]:
+def with_fields_of(
+    model: type[BaseModel], positional: Collection[str] = ()
+) -> Callable[[Command], Command]:
     """Let a command's `**arguments` be the fields of `model`, as flags.
 
     A flag that is not given is None. What is given goes to the model as the string that was typed,
-    as a study file would say it; the model reads and checks it.
+    as a study file would say it; the model reads and checks it. The flag of a field that holds
+    several texts may be given several times.
+
+    Args:
+        model: the fields' own.
+        positional: fields that the command takes in another way.
     """
 
     def decorate(command: Command) -> Command:
@@ -44,10 +51,14 @@ def with_fields_of(model: type[BaseModel]) -> Callable[[Command], Command]:
             for parameter in inspect.signature(command, eval_str=True).parameters.values()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
-        flags = [_flag(name, field) for name, field in model.model_fields.items()]
-        positional = [p for p in own if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        flags = [
+            _flag(name, field)
+            for name, field in model.model_fields.items()
+            if name not in positional
+        ]
+        first = [p for p in own if p.kind is not inspect.Parameter.KEYWORD_ONLY]
         keyword = [p for p in own if p.kind is inspect.Parameter.KEYWORD_ONLY]
-        parameters = [*positional, *flags, *keyword]
+        parameters = [*first, *flags, *keyword]
         # Typer reads the signature and the annotations, not the code.
         vars(command)["__signature__"] = inspect.Signature(parameters)
         command.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -58,9 +69,9 @@ def with_fields_of(model: type[BaseModel]) -> Callable[[Command], Command]:
 
 def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
     switch = field.annotation is bool or bool in get_args(field.annotation)
-    kind = bool if switch else str
+    kind: Any = bool if switch else list[str] if _holds_texts(field) else str
     default = field.get_default(call_default_factory=True)
-    shown = f" [{default}]" if default is not None and not switch else ""
+    shown = "" if switch or default in (None, ()) else f" [{_written(default)}]"
     option = typer.Option(
         f"--{name.replace('_', '-')}" + (f"/--no-{name.replace('_', '-')}" if switch else ""),
         help=escape(f"{field.description}{shown}"),  # the terminal's help reads [sgd] as markup
@@ -73,6 +84,14 @@ def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
         default=None,
         annotation=Annotated[kind | None, option],
     )
+
+
+def _holds_texts(field: FieldInfo) -> bool:
+    return field.annotation == tuple[str, ...]
+
+
+def _written(default: Any) -> str:
+    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
 def _metavar(field: FieldInfo) -> str:

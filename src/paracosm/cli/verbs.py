@@ -41,12 +41,15 @@ VERBS: Mapping[str, str] = {
     "calibrate": "paracosm.cli.calibrate",
     "calibrate serve": "paracosm.cli.calibrate_serve",
     "calibrate proxy": "paracosm.cli.calibrate_proxy",
+    "emulate": "paracosm.cli.emulate",
+    "emulate serve": "paracosm.cli.emulate_serve",
     "report": "paracosm.cli.report",
     "trace": "paracosm.cli.trace",
 }
 """Verb -> module; the function has the name of the verb's last word (`import_` for import)."""
 
-SETTINGS = {"help_option_names": ["--help", "-h"]}
+SETTINGS: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
+"""Of every verb; a module's own `CONTEXT` is added."""
 
 
 class _Verb(TyperCommand):
@@ -65,8 +68,10 @@ class _Verb(TyperCommand):
 
 def _command(verb: str) -> Any:
     """Import a verb and return its command."""
-    function = getattr(import_module(VERBS[verb]), _function(verb))
-    app = typer.Typer(add_completion=False, context_settings=SETTINGS)
+    module = import_module(VERBS[verb])
+    function = getattr(module, _function(verb))
+    settings = SETTINGS | getattr(module, "CONTEXT", {})
+    app = typer.Typer(add_completion=False, context_settings=settings)
     app.command(verb, cls=_Verb)(function)
     return typer.main.get_command(app)
 

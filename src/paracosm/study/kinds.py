@@ -54,6 +54,7 @@ class Kind:
         check: raises InputError for arguments that cannot be run.
         total: how many units a run will take; None where nobody knows.
         run: carries out (arguments, seed, metrics, progress, announce, log).
+        prints: whether a run writes to the terminal itself, where a progress bar would be in its way.
     """
 
     unit: Callable[[Any], str]
@@ -63,6 +64,7 @@ class Kind:
     check: Callable[[Any], None]
     total: Callable[[Any], int | None]
     run: Callable[[Any, int, Any, Progress | None, Announce | None, bool], Outcome]
+    prints: Callable[[Any], bool] = lambda config: False
 
 
 def _train_model() -> type[BaseModel]:
@@ -148,6 +150,32 @@ def _predict(
     return Outcome(result.summary, result.timeline)
 
 
+def _emulate_model() -> type[BaseModel]:
+    from paracosm.emulation.config import EmulateConfig
+
+    return EmulateConfig
+
+
+def _check_emulate(config: Any) -> None:
+    config.check()
+
+
+def _emulate(
+    config: Any,
+    seed: int,
+    metrics: Any,
+    progress: Progress | None,
+    announce: Announce | None,
+    log: bool,
+) -> Outcome:
+    from paracosm.emulation.run import run_emulation
+
+    if log:
+        raise InputError("an emulation prints no line for every event: leave the log out")
+    result = run_emulation(config, seed, metrics, progress, announce)
+    return Outcome(result.summary, result.timeline, result.files)
+
+
 KINDS: Mapping[str, Kind] = {
     "train": Kind(
         unit=lambda config: "updates",
@@ -175,6 +203,16 @@ KINDS: Mapping[str, Kind] = {
         check=_check_predict,
         total=lambda config: config.predictions,
         run=_predict,
+    ),
+    "emulate": Kind(
+        unit=lambda config: "iterations",
+        success="done",
+        ends=frozenset({"done"}),
+        model=_emulate_model,
+        check=_check_emulate,
+        total=lambda config: None,
+        run=_emulate,
+        prints=lambda config: config.output == "terminal",
     ),
 }
 """By the key of the study, which is the verb of the command line too."""

@@ -6,6 +6,8 @@
     metrics.parquet    the metrics of a finished run
     timeline.parquet   the spans of a finished run that recorded them
     recording.json     the durations that a run measured, to be replayed
+    collectives.parquet  every collective of an emulated job
+    plan.npz           what the real rank of an emulated job communicated, to be replayed
     summary.json       the key numbers; its presence says that the run is finished
     report.html        written by `paracosm.report`
 
@@ -61,6 +63,8 @@ FILES = (
     "metrics.parquet",
     "timeline.parquet",
     "recording.json",
+    "collectives.parquet",
+    "plan.npz",
     "sweep.json",
     "report.html",
 )

@@ -1,7 +1,7 @@
 """A study: one question with its arguments and a seed, or a grid of them.
 
     seed: 0
-    train:                      # or relax, predict: the kind of run, with its arguments
+    train:                      # or relax, predict, emulate: the kind of run, with its arguments
       model: mlp
       algorithm: asgd
     over:                       # every combination; a list of such grids is their union
@@ -42,6 +42,7 @@ class Study(BaseModel):
     train: Asked = Field(None, description="the arguments of `paracosm train`")
     relax: Asked = Field(None, description="the arguments of `paracosm relax`")
     predict: Asked = Field(None, description="the arguments of `paracosm predict`")
+    emulate: Asked = Field(None, description="the arguments of `paracosm emulate`")
     over: Grid | list[Grid] = Field(
         default_factory=list, description="arguments to vary: a grid, or a list of grids"
     )
@@ -68,7 +69,7 @@ class Study(BaseModel):
 
     @property
     def kind(self) -> str:
-        """Which kind of run it asks for: "train", "relax"."""
+        """Which kind of run it asks for: "train", "emulate"."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @property
@@ -171,10 +172,10 @@ class Point:
     """One run of a study.
 
     Attributes:
-        kind: what kind of run it is: "train", "relax", "predict".
+        kind: what kind of run it is: "train", "relax", "predict", "emulate".
         name: says what it varies, fit for a folder's name; empty when nothing is varied.
         seed: its seed.
-        config: its arguments, checked and complete: a TrainConfig, a RelaxConfig, a PredictConfig.
+        config: its arguments, checked and complete: a TrainConfig, ..., an EmulateConfig.
         varied: the arguments that the study varies, as written.
     """
 

@@ -1,0 +1,60 @@
+"""`paracosm emulate`: an unmodified training script as one rank of any world."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from paracosm.cli.carry_out import carry_out
+from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, with_fields_of
+from paracosm.emulation.config import EmulateConfig
+
+__all__ = ["CONTEXT", "emulate"]
+
+CONTEXT = {"allow_interspersed_args": False}
+"""What comes behind the script is the script's."""
+
+_STUDIES = (".yaml", ".yml")
+
+Script = Annotated[
+    Path,
+    typer.Argument(
+        help="the training script, module:NAME as python -m takes it, or a study file (.yaml), "
+        "which flags take the place of"
+    ),
+]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(help="of the script: everything behind it", show_default=False),
+]
+
+
+@with_fields_of(EmulateConfig, positional=("script", "arguments"))
+def emulate(
+    script: Script,
+    arguments: Arguments = None,
+    *,
+    seed: Seed = None,
+    out: Out = None,
+    force: Force = False,
+    jobs: Jobs = 1,
+    json: Json = False,
+    quiet: Quiet = False,
+    **fields: Any,
+) -> int:
+    """Run an unmodified training script as one rank of a world whose other ranks are emulated.
+
+    Example: paracosm emulate --world-size 16 --bandwidth 10Gbit/s examples/emulation/ddp.py
+    """
+    is_study = script.suffix in _STUDIES
+    given = {name: value for name, value in fields.items() if value not in (None, [])}
+    if not is_study:
+        given["script"] = str(script)
+    if arguments:
+        given["arguments"] = arguments
+    if json or quiet:
+        given.setdefault("output", "stderr" if json else "none")
+    study = script if is_study else None
+    return carry_out("emulate", study, given, seed, out, force, jobs, json, quiet)

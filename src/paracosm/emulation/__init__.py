@@ -1,0 +1,1 @@
+"""One rank is real, all others are emulated: an unmodified training script in any world."""

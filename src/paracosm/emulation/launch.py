@@ -1,0 +1,226 @@
+"""Start the processes of an emulated job, watch them, and end them in good order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.records import Record, RecordReader
+from paracosm.emulation.setting import VARIABLE, Setting
+from paracosm.errors import InputError, require
+
+__all__ = ["PLAN", "Ended", "run_job"]
+
+PLAN = "plan.npz"
+"""The file of a backend run that says what the real rank communicated."""
+
+_STEP = 0.1  # seconds between two looks
+_GRACE = 5.0  # seconds in which a process that was asked to end may do so
+_EMULATOR = "emulator"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended.
+
+    Attributes:
+        exit_code: of the first real rank that failed, else 0; -N where signal N killed it.
+        emulator: exit code of the emulator; None in backend mode.
+        interrupted: whether the user ended it.
+    """
+
+    exit_code: int
+    emulator: int | None
+    interrupted: bool
+
+
+@dataclass
+class _Job:
+    """The processes of a job, by name, and their records."""
+
+    ranks: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    emulator: subprocess.Popen[bytes] | None = None
+    readers: list[RecordReader] = field(default_factory=list)
+
+    @property
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        """All that were started."""
+        return [*self.ranks.values(), *([self.emulator] if self.emulator else [])]
+
+    def records(self) -> list[Record]:
+        """Return what was recorded since the last call."""
+        return [record for reader in self.readers for record in reader.more()]
+
+
+def run_job(
+    config: EmulateConfig, seed: int, folder: Path, heard: Callable[[list[Record]], None]
+) -> Ended:
+    """Run the script as the real ranks of the job until they end.
+
+    Ctrl-C is passed on to the script; what has been recorded until then is heard.
+
+    Args:
+        config: what is emulated.
+        seed: of all that is random.
+        folder: where the processes write records, and in backend mode the plan.
+        heard: is told the records as they come.
+
+    Raises:
+        InputError: PyTorch is missing; the port is in use.
+    """
+    require("torch", "torch", "emulation")
+    port = _free_port(config.port)
+    job = _Job()
+    interrupted = False
+    try:
+        if config.mode == "wire":
+            job.emulator = _start_emulator(config, seed, folder, port, job)
+        for rank in config.rank:
+            job.ranks[rank] = _start_rank(config, seed, rank, folder, port, job)
+        try:
+            _watch(job, heard)
+        except KeyboardInterrupt:
+            interrupted = True
+            _interrupt(job)
+        emulator = _end_emulator(job)
+    finally:
+        for process in job.processes:
+            process.kill()
+            process.wait()
+    heard(job.records())
+    codes = [process.returncode for process in job.ranks.values()]
+    return Ended(next((code for code in codes if code), 0), emulator, interrupted)
+
+
+def _start_rank(
+    config: EmulateConfig, seed: int, rank: int, folder: Path, port: int, job: _Job
+) -> subprocess.Popen[bytes]:
+    records = folder / f"rank{rank}.records"
+    job.readers.append(RecordReader(records))
+    plan = folder / PLAN if config.mode == "backend" else None
+    told = Setting(config, seed, rank, records, plan)
+    local = config.ranks_per_machine
+    environment = {
+        "RANK": rank,
+        "WORLD_SIZE": config.world,
+        "LOCAL_RANK": config.rank.index(rank),  # which device: this machine has no more of them
+        "LOCAL_WORLD_SIZE": local,
+        "GROUP_RANK": rank // local,
+        "GROUP_WORLD_SIZE": -(-config.world // local),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        VARIABLE: told.to_text(),
+    }
+    script = str(config.script)
+    command = [sys.executable, "-m", "paracosm.emulation.rank.main", script, *config.arguments]
+    with _output(config.output) as out:
+        return _start(command, environment, out)
+
+
+def _start_emulator(
+    config: EmulateConfig, seed: int, folder: Path, port: int, job: _Job
+) -> subprocess.Popen[bytes]:
+    records = folder / f"{_EMULATOR}.records"
+    job.readers.append(RecordReader(records))
+    environment = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        VARIABLE: Setting(config, seed, -1, records).to_text(),
+    }
+    command = [sys.executable, "-m", "paracosm.emulation.wire.main"]
+    return _start(command, environment, None)
+
+
+def _start(
+    command: list[str], environment: dict[str, object], out: IO[bytes] | int | None
+) -> subprocess.Popen[bytes]:
+    """Start a process in a process group of its own, so that Ctrl-C is ours to pass on."""
+    inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    return subprocess.Popen(
+        command,
+        env=inherited | {name: str(value) for name, value in environment.items()},
+        stdout=out,
+        process_group=0,
+    )
+
+
+# They speak to processes that the user starts.
+_NOT_INHERITED = ("PARACOSM_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE")
+
+
+@contextlib.contextmanager
+def _output(where: str) -> Iterator[IO[bytes] | int | None]:
+    """Give the standard output of a script."""
+    if where == "none":
+        yield subprocess.DEVNULL
+    elif where == "stderr":
+        yield sys.stderr.fileno()
+    else:
+        sys.stdout.flush()
+        yield None
+
+
+def _watch(job: _Job, heard: Callable[[list[Record]], None]) -> None:
+    """Hear records until every rank has ended, or one has failed and the others do not."""
+    failed_at = None
+    while any(process.poll() is None for process in job.ranks.values()):
+        time.sleep(_STEP)
+        heard(job.records())
+        if failed_at is None and any(process.poll() for process in job.ranks.values()):
+            failed_at = time.monotonic()
+        if failed_at is not None and time.monotonic() - failed_at > _GRACE:
+            return
+
+
+def _interrupt(job: _Job) -> None:
+    """Pass Ctrl-C on to the script, and end it if it does not end itself."""
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        for process in job.ranks.values():
+            if process.poll() is None:
+                process.send_signal(sign)
+        deadline = time.monotonic() + _GRACE
+        with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+            for process in job.ranks.values():
+                process.wait(max(0.0, deadline - time.monotonic()))
+            return
+
+
+def _end_emulator(job: _Job) -> int | None:
+    """Let the emulator write what it has, and return its exit code."""
+    if job.emulator is None:
+        return None
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        # It notices by itself that the last real rank has gone.
+        job.emulator.wait(1.0)
+    if job.emulator.poll() is None:
+        job.emulator.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.emulator.wait(_GRACE)
+    return job.emulator.poll()
+
+
+def _free_port(asked: int | None) -> int:
+    """Return a port that nobody listens on.
+
+    Raises:
+        InputError: the one that was asked for is in use.
+    """
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", asked or 0))
+        except OSError as error:
+            raise InputError(
+                f"port {asked}: {error.strerror}; leave --port out for a free one"
+            ) from None
+        return int(trial.getsockname()[1])

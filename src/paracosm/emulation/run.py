@@ -1,0 +1,118 @@
+"""Run an emulated job: once, or once for each of several delays."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.delays import Delays, parse_delays, summarise_delays
+from paracosm.emulation.launch import PLAN, Ended, run_job
+from paracosm.emulation.metrics import Metrics, Sink
+from paracosm.emulation.records import Record
+from paracosm.emulation.result import EmulationResult, result_of
+from paracosm.emulation.what_if import with_world
+
+__all__ = ["run_emulation"]
+
+Progress = Callable[[int, float | None], None]
+Announce = Callable[[str], None]
+
+
+def run_emulation(
+    config: EmulateConfig,
+    seed: int = 0,
+    metrics: Sink | None = None,
+    progress: Progress | None = None,
+    announce: Announce | None = None,
+) -> EmulationResult:
+    """Run the script as the real ranks of the job, and return what came of it.
+
+    Args:
+        config: what is emulated.
+        seed: of all that is random about the emulated ranks.
+        metrics: gets iteration times as they are made.
+        progress: is told how many iterations have ended.
+        announce: is told what is real and what is assumed before the script starts.
+
+    Raises:
+        InputError: PyTorch is missing; the port is in use.
+    """
+    config = with_world(config)
+    if announce is not None:
+        announce(_expectation(config))
+    heard = Metrics(metrics, progress)
+    if config.delays is not None:
+        return _run_delays(config, parse_delays(config.delays), seed, heard)
+    result, _ = _run_once(config, seed, heard)
+    return result
+
+
+def _run_delays(
+    config: EmulateConfig, delays: Delays, seed: int, heard: Metrics
+) -> EmulationResult:
+    """Run the script once for each delay, and find what hides under computing.
+
+    They are run in a drawn order, so that a machine that changes its speed does not look like a
+    slope. The result is that of the least delay, with what was found; or of the run that failed.
+    """
+    results: dict[float, EmulationResult] = {}
+    order = np.random.default_rng(np.random.SeedSequence(seed)).permutation(len(delays.delays))
+    for place in order.tolist():
+        delay = delays.delays[place]
+        added = f"{delays.kind} +{delay!r}s"
+        update = {"what_if": (*config.what_if, added), "delays": None}
+        results[delay], ended = _run_once(config.model_copy(update=update), seed, heard)
+        if ended.exit_code or ended.interrupted:
+            shown = results[delay]
+            break
+    else:
+        shown = results[min(results)]
+    done = tuple(sorted(results))
+    found = summarise_delays(delays.kind, done, [results[delay].summary for delay in done])
+    return replace(shown, summary=shown.summary | found)
+
+
+def _run_once(config: EmulateConfig, seed: int, heard: Metrics) -> tuple[EmulationResult, Ended]:
+    """Run the script once; what it left in the scratch folder is read before that is removed."""
+    with tempfile.TemporaryDirectory(prefix="paracosm-emulate-") as name:
+        records: list[Record] = []
+
+        def hear(more: list[Record]) -> None:
+            records.extend(more)
+            heard.hear(more)
+
+        heard.restart()
+        ended = run_job(config, seed, Path(name), hear)
+        heard.exposure(records)
+        result = result_of(config, records, ended.exit_code, ended.emulator, ended.interrupted)
+        written = Path(name) / PLAN
+        if written.is_file():
+            plan = written.read_bytes()
+            files = {**result.files, PLAN: lambda path: _write(plan, path)}
+            result = replace(result, files=files)
+        return result, ended
+
+
+def _expectation(config: EmulateConfig) -> str:
+    """Say in a sentence what is real and what is assumed."""
+    ranks = ", ".join(map(str, config.rank))
+    real = f"rank {ranks} of {config.world:,} is real"
+    if len(config.rank) > 1:
+        real = f"ranks {ranks} of {config.world:,} are real"
+    if config.mode == "wire":
+        return f"{real}, the others are emulated; gloo talks to them over TCP on this machine"
+    if not config.has_links and config.communication is None:
+        return (
+            f"{real}, the others are emulated; no links are given, so collectives take no time of "
+            "their own (--cluster, or --latency and --bandwidth)"
+        )
+    return f"{real}, the others are emulated; collectives take modelled time"
+
+
+def _write(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
