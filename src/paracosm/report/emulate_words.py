@@ -39,6 +39,12 @@ def _part(summary: Mapping[str, Any], part: str) -> str | None:
     return f"{format_duration(breakdown[part])} ({breakdown[part] / whole:.1%})"
 
 
+def _handling(summary: Mapping[str, Any]) -> str | None:
+    """Return what passes in waits after the results: DDP copies them into gradients, for one."""
+    breakdown = summary.get("breakdown")
+    return _part(summary, "waiting") if breakdown and breakdown["waiting"] > 0 else None
+
+
 def _hidden(summary: Mapping[str, Any]) -> str | None:
     found = (summary.get("all_collectives") or {}).get("per_iteration")
     if not found or not found["time"]:
@@ -74,6 +80,7 @@ FIGURES: Mapping[str, Figure] = {
     "Predicted": _predicted,
     "Computing": lambda summary: _part(summary, "compute"),
     "Exposed communication": lambda summary: _part(summary, "exposed_communication"),
+    "Handling results": _handling,
     "Hidden communication": _hidden,
     "Delay that hides": _knee,
     "Processor use": _cpu,
@@ -181,7 +188,10 @@ def _lateness(late: Mapping[str, Any]) -> str:
     if not late:
         return ""
     median, p90 = (format_duration(float(f"{late[key]:.3g}")) for key in ("median", "p90"))
-    return f"the rank went on {median} after a result was due, in 90 % of waits within {p90}"
+    return (
+        f"the rank went on {median} after the last result of a wait was due, in 90 % within {p90}: "
+        "this machine, and what PyTorch does before"
+    )
 
 
 def _emulator(cost: Mapping[str, Any]) -> str:
