@@ -1,0 +1,1 @@
+"""Backend mode: a torch.distributed backend whose collectives take modelled time."""

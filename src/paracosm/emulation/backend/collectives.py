@@ -1,0 +1,288 @@
+"""The collectives of an emulated group, under every name by which PyTorch calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import ReduceOp, Work
+
+from paracosm.emulation.backend import values
+from paracosm.emulation.backend.member import Member
+from paracosm.emulation.backend.runtime import Runtime
+from paracosm.emulation.backend.work import AllOf
+
+__all__ = ["Collectives"]
+
+
+class Collectives:
+    """What `torch.distributed`, DistributedDataParallel and functional collectives call.
+
+    Arguments are those of `torch.distributed.ProcessGroup`, with tensors or lists of them and with
+    options or what would be in them, as its overloads have it. PyTorch 2.13 gave some methods other
+    names; both are here. Outputs are those of `values`.
+
+    Raises:
+        NotImplementedError: what is not supported is asked for; names the line of the script.
+    """
+
+    def __init__(self, runtime: Runtime, member: Member) -> None:
+        """Take what says how long collectives take, and in which group."""
+        self._runtime = runtime
+        self._member = member
+        self._coalesced: list[Work] | None = None
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
+        """Reduce tensors in place."""
+        return self._reduced("all_reduce", _listed(tensors), _op(opts))
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
+        """Reduce tensors in place, as one."""
+        return self._reduced("all_reduce", _listed(tensors), _op(opts))
+
+    def allreduce_sparse(self, tensors: Any, opts: Any = None) -> Work:
+        """Refuse."""
+        raise self._runtime.refuse("all_reduce of a sparse tensor")
+
+    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Work:
+        """Reduce tensors in place at the root; elsewhere they stay as they are."""
+        return self._reduced(
+            "reduce", _listed(tensors), _op(opts if op is None else op), _root(opts)
+        )
+
+    def reduce_scatter(
+        self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
+    ) -> Work:
+        """Reduce lists of a tensor for each rank, and keep one's own."""
+        lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
+        inputs = [tensor for each in lists for tensor in each]
+        own = [each[self._member.rank] for each in lists]
+        return self._reduced_parts(_listed(output_tensors), inputs, own, _op(opts))
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+    ) -> Work:
+        """Reduce tensors, as one, and keep one's own part of each."""
+        own = [
+            values.part(source, self._member.rank, output.numel())
+            for output, source in zip(outputs, inputs, strict=True)
+        ]
+        return self._reduced_parts(outputs, inputs, own, _op(opts))
+
+    def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
+        """Reduce a tensor, and keep one's own part."""
+        return self.reduce_scatter_single_coalesced([output], [source], opts)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
+        """Leave tensors as they are: the root's are the same."""
+        tensors = _listed(tensors)
+        return self._ask("broadcast", tensors, tensors, None, _root(opts))
+
+    def allgather(
+        self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
+    ) -> Work:
+        """Fill lists of a tensor for each rank."""
+        lists = output_tensors if isinstance(input_tensors, list) else [output_tensors]
+        return self._gathered("all_gather", lists, _listed(input_tensors))
+
+    def allgather_coalesced(
+        self, output_lists: list[list[Tensor]], input_list: list[Tensor], opts: Any = None
+    ) -> Work:
+        """Fill lists, one for each rank, of the tensors of that rank."""
+        lists = [list(of_all) for of_all in zip(*output_lists, strict=True)]
+        return self._gathered("all_gather", lists, input_list)
+
+    def all_gather_single_coalesced(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+    ) -> Work:
+        """Fill tensors, as one, with the parts of all ranks."""
+        ranks = len(self._member.members)
+
+        def fill() -> None:
+            for output, source in zip(outputs, inputs, strict=True):
+                values.repeat(output, source, ranks)
+
+        return self._ask("all_gather", outputs, inputs, fill, size=_bytes(outputs))
+
+    def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
+        """Fill a tensor with the parts of all ranks."""
+        return self.all_gather_single_coalesced([output], [source], opts)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _allgather_base = all_gather_single
+
+    def gather(
+        self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
+    ) -> Work:
+        """Fill lists of a tensor for each rank at the root."""
+        lists = output_tensors if isinstance(input_tensors, list) else [output_tensors]
+        root = _root(opts)
+        at_root = lists if root == self._member.rank else []
+        return self._gathered("gather", at_root, _listed(input_tensors), root)
+
+    def scatter(
+        self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
+    ) -> Work:
+        """Keep one's own of lists of a tensor for each rank; what others send is like a message."""
+        outputs = _listed(output_tensors)
+        lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
+        root, rank = _root(opts), self._member.rank
+        inputs = [tensor for each in lists for tensor in each] if root == rank else []
+
+        def fill() -> None:
+            for i, output in enumerate(outputs):
+                if root == rank:
+                    values.copy(output, lists[i][rank])
+                else:
+                    self._runtime.sent.receive(output, self._member.members[root])
+
+        size = len(self._member.members) * _bytes(outputs)
+        return self._ask("scatter", outputs, inputs, fill, root, size)
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        source: Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        opts: Any = None,
+        timeout: Any = None,
+    ) -> Work:
+        """Exchange chunks of two tensors."""
+        ranks = len(self._member.members)
+
+        def fill() -> None:
+            values.all_to_all_single(output, source, output_splits, input_splits, ranks)
+
+        return self._ask("all_to_all", [output], [source], fill)
+
+    alltoall_base = all_to_all_single
+
+    def alltoall(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None, timeout: Any = None
+    ) -> Work:
+        """Exchange tensors."""
+        return self._ask("all_to_all", outputs, inputs, lambda: values.all_to_all(outputs, inputs))
+
+    def send(self, tensors: list[Tensor], peer: int, tag: int) -> Work:
+        """Send to a rank of the group."""
+        to = self._member.members[peer]
+
+        def fill() -> None:
+            for tensor in tensors:
+                self._runtime.sent.keep(tensor, to)
+
+        return self._ask("send", [], tensors, fill, peer)
+
+    def recv(self, tensors: list[Tensor], peer: int, tag: int) -> Work:
+        """Receive from a rank of the group."""
+        source = self._member.members[peer]
+
+        def fill() -> None:
+            for tensor in tensors:
+                self._runtime.sent.receive(tensor, source)
+
+        return self._ask("recv", tensors, [], fill, peer, _bytes(tensors))
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int) -> Work:
+        """Receive from the rank before, where a ring gets its data from."""
+        return self.recv(tensors, (self._member.rank - 1) % len(self._member.members), tag)
+
+    def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
+        """Meet all ranks; on CUDA when the device has done what it was given, as in NCCL."""
+        if getattr(getattr(opts, "device", None), "type", "cpu") == "cuda":
+            torch.cuda.current_stream().synchronize()
+        return self._ask("barrier", [], [], None)
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """Meet all ranks, none of which is ever missing."""
+        self._ask("barrier", [], [], None).wait()
+
+    def _start_coalescing(self, device: torch.device) -> None:
+        self._coalesced = []
+
+    def _end_coalescing(self, device: torch.device) -> Work:
+        works, self._coalesced = self._coalesced or [], None
+        return AllOf(works)
+
+    def _reduced(self, kind: str, tensors: list[Tensor], op: Any, root: int = -1) -> Work:
+        for tensor in tensors:
+            if tensor.layout != torch.strided:
+                raise self._runtime.refuse(f"{kind} of a sparse tensor")
+        ranks = len(self._member.members)
+
+        def fill() -> None:
+            for tensor in tensors:
+                values.reduce(tensor, op, ranks)
+
+        gets = root in (-1, self._member.rank)
+        return self._ask(kind, tensors, tensors, fill if gets else None, root)
+
+    def _reduced_parts(
+        self, outputs: list[Tensor], inputs: list[Tensor], own: list[Tensor], op: Any
+    ) -> Work:
+        ranks = len(self._member.members)
+
+        def fill() -> None:
+            for output, part in zip(outputs, own, strict=True):
+                values.copy(output, part)
+                values.reduce(output, op, ranks)
+
+        return self._ask("reduce_scatter", outputs, inputs, fill)
+
+    def _gathered(
+        self, kind: str, lists: list[list[Tensor]], inputs: list[Tensor], root: int = -1
+    ) -> Work:
+        def fill() -> None:
+            for each, source in zip(lists, inputs, strict=True):
+                values.copy_to_all(each, source)
+
+        outputs = [tensor for each in lists for tensor in each]
+        size = _bytes(outputs) if lists else len(self._member.members) * _bytes(inputs)
+        return self._ask(kind, outputs, inputs, fill if lists else None, root, size)
+
+    def _ask(
+        self,
+        kind: str,
+        outputs: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        fill: Callable[[], None] | None,
+        peer: int = -1,
+        size: int = -1,
+    ) -> Work:
+        work = self._runtime.ask(
+            self._member,
+            kind,
+            _bytes(inputs) if size < 0 else size,
+            peer=peer,
+            inputs=inputs,
+            outputs=outputs,
+            fill=fill,
+        )
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+
+def _listed(tensors: Any) -> list[Tensor]:
+    """Return what may be one tensor or a list of them as a list."""
+    return [tensors] if isinstance(tensors, Tensor) else tensors
+
+
+def _op(opts: Any) -> Any:
+    """Return the reduce operation of options, or of itself."""
+    return ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
+
+
+def _root(opts: Any) -> int:
+    """Return the root of options, or of itself."""
+    return 0 if opts is None else getattr(opts, "rootRank", opts)
+
+
+def _bytes(tensors: Sequence[Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)

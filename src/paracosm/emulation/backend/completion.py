@@ -1,0 +1,124 @@
+"""Calling functions at their deadlines, from a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import statistics
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import torch
+
+from paracosm.emulation.backend.sleep import Sleeper, precise_timer
+
+__all__ = ["Completion"]
+
+_LATENESSES = 16_384  # that are kept
+_SOON, _ROUNDS_SOON = 0.3e-3, 15  # of the measurement: seconds, how often
+_LATE, _ROUNDS_LATE = 10e-3, 4
+_MOST_LEAD = 0.5e-3  # a machine that takes longer is busy: calling earlier would be too early
+_NEVER = float("inf")
+_NICENESS = -10
+
+
+class Completion:
+    """A thread that calls functions at their deadlines; functions must be short.
+
+    A function is called a little before its deadline: by the time from the completion of a future
+    until whoever waits for it is running again. That is measured at the start, for short waits and,
+    since cores that were idle for long take longer to wake, for long ones.
+
+    Attributes:
+        lateness: by how much the last calls were late, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.lateness: deque[float] = deque(maxlen=_LATENESSES)
+        self._lead_soon = self._lead_late = 0.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []  # a heap
+        self._count = 0
+        self._lock = threading.Lock()
+        self._alarm = threading.Lock()  # held but for when something earlier has come up
+        self._alarm.acquire()
+        self._awake = True
+        self._asleep_until = _NEVER
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread and measure how much before a deadline to call; takes 60 ms."""
+        self._thread = threading.Thread(target=self._run, name="paracosm-done", daemon=True)
+        self._thread.start()
+        soon = statistics.median(_wake_up(self, _SOON) for _ in range(_ROUNDS_SOON))
+        late = statistics.median(_wake_up(self, _LATE) for _ in range(_ROUNDS_LATE))
+        self._lead_soon = min(max(soon, 0.0), _MOST_LEAD)
+        self._lead_late = min(max(soon, late, 0.0), _MOST_LEAD)
+        self.lateness.clear()
+
+    def at(self, deadline: float, call: Callable[[], None]) -> None:
+        """Call a function at a deadline of `time.monotonic`; those of one deadline in order."""
+        left = deadline - time.monotonic()
+        instant = deadline - (self._lead_late if left > _LATE / 2 else self._lead_soon)
+        with self._lock:
+            heapq.heappush(self._due, (instant, self._count, call))
+            self._count += 1
+            if not self._awake and instant < self._asleep_until:
+                self._ring()
+
+    def close(self) -> None:
+        """End the thread; what is due later is dropped."""
+        with self._lock:
+            self._closed = True
+            if not self._awake:
+                self._ring()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(1.0)
+
+    def _ring(self) -> None:
+        self._awake = True
+        self._alarm.release()
+
+    def _run(self) -> None:
+        precise_timer()
+        _hurry()
+        sleeper = Sleeper()
+        while True:
+            with self._lock:
+                if self._closed:
+                    break
+                instant = self._due[0][0] if self._due else _NEVER
+                self._awake, self._asleep_until = False, instant
+            if instant == _NEVER:
+                self._alarm.acquire()
+                continue
+            if sleeper.until(instant, self._sleep):
+                continue
+            with self._lock:
+                if self._awake:  # it rang in the last instant
+                    self._alarm.acquire()
+                self._awake = True
+                instant, _, call = heapq.heappop(self._due)
+            self.lateness.append(time.monotonic() - instant)
+            call()
+
+    def _sleep(self, seconds: float) -> bool:
+        return self._alarm.acquire(timeout=seconds)
+
+
+def _wake_up(completion: Completion, wait: float) -> float:
+    """Return the seconds from the completion of a future until whoever waits for it runs."""
+    future: torch.futures.Future[None] = torch.futures.Future()
+    deadline = time.monotonic() + wait
+    completion.at(deadline, lambda: future.set_result(None))
+    future.wait()
+    return time.monotonic() - deadline
+
+
+def _hurry() -> None:
+    """Go before threads that compute, where the rights are there."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

@@ -1,0 +1,269 @@
+"""Collectives of CUDA tensors: their time passes on streams, so that overlap is real there too.
+
+A comm worker is a stream. A collective waits there for what the script's stream had been given when
+it was asked for, and lasts as long as kernels of one thread that spin: one on a stream of the comm
+worker for the fixed part of its cost, one on a stream of the link for the busy part. Outputs are
+filled on the comm worker's stream meanwhile. The host never blocks; when things began and ended is
+read from events afterwards.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import Work
+
+from paracosm.emulation.cost import Cost
+
+__all__ = ["CudaStreams", "CudaWork", "Lane", "Stamps"]
+
+_WARM_UP, _MEASURED = 50_000_000, 20_000_000  # cycles
+_LEAST_SPIN = 100e-6  # seconds of a spin from which the clock rate is learnt
+_LEARN = 0.05
+_REBASE = 1.0  # seconds: events tell milliseconds in 32 bits
+_LEAST_WAIT = 5e-6  # seconds: what two events with nothing in between may be apart
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """When a collective was asked for, begun and done, in seconds of `time.monotonic`."""
+
+    asked: float
+    begun: float
+    done: float
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The streams of a comm worker."""
+
+    number: int
+    stream: Any
+    timer: Any
+
+
+@dataclass(frozen=True)
+class _Pending:
+    asked: Any  # events
+    begun: Any
+    done: Any
+    spin: tuple[Any, Any, float] | None  # begin, end, seconds that it should take
+    tell: Callable[[Stamps], None]
+
+
+class CudaStreams:
+    """The streams of one device, and what is under way on them.
+
+    Attributes:
+        device: which one.
+    """
+
+    def __init__(self, device: torch.device, on_wait: Callable[[float, float], None]) -> None:
+        """Measure the device's clock; takes 50 ms.
+
+        Args:
+            device: which one.
+            on_wait: told of each stretch in which the script's stream only waited.
+        """
+        self.device = device
+        self._on_wait = on_wait
+        self._lanes: dict[object, list[Lane]] = {}
+        self._turn: dict[object, int] = {}
+        self._links: dict[str, Any] = {}
+        self._pending: deque[_Pending] = deque()
+        self._waits: deque[tuple[Any, Any]] = deque()
+        self._lock = threading.RLock()  # backward passes run in other threads than the script
+        with torch.cuda.device(device):
+            self._rate = self._clock_rate()
+            self._base = _event()
+            self._base.record()
+            self._base.synchronize()
+            self._base_time = time.monotonic()
+
+    def run(
+        self,
+        pool: object,
+        count: int,
+        late: float,
+        cost: Cost,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        fill: Callable[[], None] | None,
+        tell: Callable[[Stamps, int], None],
+    ) -> Work:
+        """Give a collective to the next comm worker, and return its handle.
+
+        Args:
+            pool: which comm workers: of a group, or of the messages with a peer of it.
+            count: how many the pool has.
+            late: seconds by which the last of the other members comes later.
+            cost: from then on.
+            inputs, outputs: of the collective, which must live until it is done.
+            fill: writes the outputs.
+            tell: told when it is done, and which comm worker had it.
+        """
+        self.collect()
+        with self._lock, torch.cuda.device(self.device):
+            current = torch.cuda.current_stream()
+            lane = self._next_lane(pool, count)
+            asked = current.record_event(_event())
+            lane.stream.wait_event(asked)
+            begun = lane.stream.record_event(_event())
+            over, spin = self._pass_time(lane, begun, late + cost.fixed, cost)
+            with torch.cuda.stream(lane.stream), torch.inference_mode():
+                if fill is not None:
+                    fill()
+                for tensor in (*inputs, *outputs):
+                    tensor.record_stream(lane.stream)
+                lane.stream.wait_event(over)
+                done = lane.stream.record_event(_event())
+                future: torch.futures.Future[Any] = torch.futures.Future(devices=[self.device])
+                future.set_result(list(outputs))  # done when the events that it records here are
+            number = lane.number
+            self._pending.append(
+                _Pending(asked, begun, done, spin, lambda stamps: tell(stamps, number))
+            )
+        return CudaWork(self, done, future, outputs)
+
+    def waited(self, begin: Any, end: Any) -> None:
+        """Remember two events of the script's stream between which it did nothing but wait."""
+        self._waits.append((begin, end))
+
+    def collect(self, *, all_of_them: bool = False) -> None:
+        """Tell what is done by now; or wait for all and tell that."""
+        if all_of_them:
+            torch.cuda.synchronize(self.device)
+        with self._lock:
+            while self._pending and self._pending[0].done.query():
+                self._tell(self._pending.popleft())
+            while self._waits and self._waits[0][1].query():
+                begin, end = (self._time_of(event) for event in self._waits.popleft())
+                if end - begin > _LEAST_WAIT:
+                    self._on_wait(begin, end)
+
+    def _tell(self, done: _Pending) -> None:
+        asked = self._time_of(done.asked)
+        if done.spin is not None:
+            self._learn(*done.spin)
+        done.tell(Stamps(asked, self._time_of(done.begun), self._time_of(done.done)))
+        if asked - self._base_time > _REBASE:
+            self._base, self._base_time = done.asked, asked
+
+    def _next_lane(self, pool: object, count: int) -> Lane:
+        lanes = self._lanes.get(pool)
+        if lanes is None:
+            first = sum(len(others) for others in self._lanes.values())
+            lanes = [Lane(first + i, _stream(), _stream()) for i in range(count)]
+            self._lanes[pool] = lanes
+        turn = self._turn[pool] = self._turn.get(pool, -1) + 1
+        return lanes[turn % count]
+
+    def _pass_time(
+        self, lane: Lane, begun: Any, fixed: float, cost: Cost
+    ) -> tuple[Any, tuple[Any, Any, float] | None]:
+        """Return the event at which the time is over, and the spin to learn the clock rate from."""
+        over, spin = begun, None
+        if fixed > 0:
+            over, spin = self._spin(lane.timer, over, fixed)
+        if cost.busy > 0:
+            link = self._links.get(cost.link)
+            if link is None:
+                link = self._links[cost.link] = _stream()
+            over, spin = self._spin(link, over, cost.busy)
+        return over, spin
+
+    def _spin(self, stream: Any, after: Any, seconds: float) -> tuple[Any, tuple[Any, Any, float]]:
+        stream.wait_event(after)
+        with torch.cuda.stream(stream):
+            begin = stream.record_event(_event())
+            _spin(int(seconds * self._rate))
+            end = stream.record_event(_event())
+        return end, (begin, end, seconds)
+
+    def _time_of(self, event: Any) -> float:
+        return self._base_time + float(self._base.elapsed_time(event)) * 1e-3
+
+    def _learn(self, begin: Any, end: Any, seconds: float) -> None:
+        """Follow the clock rate, which changes as the device gets warm."""
+        if seconds >= _LEAST_SPIN:
+            took = float(begin.elapsed_time(end)) * 1e-3
+            if 0.5 < took / seconds < 2:
+                self._rate *= 1 + _LEARN * (seconds / took - 1)
+
+    def _clock_rate(self) -> float:
+        begin, end = _event(), _event()
+        _spin(_WARM_UP)
+        begin.record()
+        _spin(_MEASURED)
+        end.record()
+        end.synchronize()
+        return _MEASURED / (float(begin.elapsed_time(end)) * 1e-3)
+
+
+class CudaWork(Work):
+    """A collective under way on streams: to wait for it is to have the current stream wait."""
+
+    def __init__(
+        self,
+        streams: CudaStreams,
+        done: Any,
+        future: torch.futures.Future[Any],
+        outputs: Sequence[Tensor],
+    ) -> None:
+        super().__init__()
+        self._streams = streams
+        self._done = done
+        self._future = future
+        self._outputs = list(outputs)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Have the current stream wait; the host goes on."""
+        current = torch.cuda.current_stream(self._streams.device)
+        begin = current.record_event(_event())
+        current.wait_event(self._done)
+        self._streams.waited(begin, current.record_event(_event()))
+        return True
+
+    def synchronize(self) -> None:
+        """Do as `wait`."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Do as `wait`."""
+        self.wait()
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Return the future of the outputs, which streams wait for as for this."""
+        return self._future
+
+    def is_completed(self) -> bool:
+        """Return whether the device has done it."""
+        return bool(self._done.query())
+
+    def is_success(self) -> bool:
+        """Return whether the device has done it."""
+        return self.is_completed()
+
+    def result(self) -> list[Tensor]:
+        """Return the outputs."""
+        return self._outputs
+
+
+def _event() -> Any:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+def _stream() -> Any:
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+
+def _spin(cycles: int) -> None:
+    torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]

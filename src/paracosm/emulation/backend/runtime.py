@@ -1,0 +1,257 @@
+"""What all process groups of an emulated rank share: how a collective takes its time."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.distributed import Work
+
+from paracosm.emulation.backend.call_site import call_site
+from paracosm.emulation.backend.clocks import CommWorkers, Links
+from paracosm.emulation.backend.completion import Completion
+from paracosm.emulation.backend.filling import Filling
+from paracosm.emulation.backend.member import Member
+from paracosm.emulation.backend.sleep import Sleeper, precise_timer
+from paracosm.emulation.backend.values import Sent
+from paracosm.emulation.backend.work import EmulatedWork
+from paracosm.emulation.cost import Communication
+from paracosm.emulation.records import Collective, Group, Note, RecordWriter, Wait
+from paracosm.emulation.setting import Setting
+
+if TYPE_CHECKING:
+    from paracosm.emulation.backend.cuda import CudaStreams
+    from paracosm.emulation.peers import Peers
+
+__all__ = ["OnCollective", "Runtime"]
+
+OnCollective = Callable[[str, str, int, int, Sequence[Tensor]], None]
+"""Told of every collective: group's name, kind, size, global rank of the peer, inputs."""
+
+_SMALL = 128 << 10  # bytes that are written faster than another thread is woken
+_TOO_LONG, _TOO_LONG_SHARE = 1e-3, 0.1  # of the time that the model gives a collective
+
+
+class Runtime:
+    """Communication, clocks and records of a process whose collectives are emulated.
+
+    Attributes:
+        setting: of the process.
+        recorder: where records go.
+        on_collective: told of every collective, if anybody wants to know.
+        on_wait: told of each stretch of waiting, its begin and its end, as soon as these are known,
+            which may be before the end.
+        asked_backend: what the script asks for when it makes the next group.
+        sleeper: of threads that wait.
+        completion: completes futures; keeps how late it was.
+        sent: what messages had in them.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        recorder: RecordWriter,
+        communication: Communication,
+        peers: Peers,
+        on_collective: OnCollective | None = None,
+        on_wait: Callable[[float, float], None] | None = None,
+    ) -> None:
+        """Take what says how long collectives take; no thread is started yet.
+
+        Args:
+            setting: of the process.
+            recorder: of the process.
+            communication: what collectives cost.
+            peers: when the emulated ranks come to them.
+            on_collective: see there.
+            on_wait: see there; by default it records a `Wait` and tells the peers.
+        """
+        self.setting = setting
+        self.recorder = recorder
+        self.on_collective = on_collective
+        self.on_wait = self._record_wait if on_wait is None else on_wait
+        self.asked_backend = ""
+        self.sleeper = Sleeper()
+        self.completion = Completion()
+        self.sent = Sent(setting.seed)
+        self._communication = communication
+        self._peers = peers
+        self._links = Links()
+        self._filling = Filling()
+        self._streams: dict[torch.device, CudaStreams] = {}
+        self._lock = threading.Lock()
+        self._warned: set[str] = set()
+        self._process = 0
+
+    def start(self) -> None:
+        """Measure this machine's timers and start a thread; takes 60 ms, once."""
+        if self._process:
+            return
+        self._process = os.getpid()
+        precise_timer()  # threads that this one starts inherit it
+        self.sleeper.calibrate()
+        self.completion.start()
+
+    def close(self) -> None:
+        """End the threads and have all records on the disk."""
+        if os.getpid() != self._process:  # a fork has no threads
+            return
+        for streams in self._streams.values():
+            streams.collect(all_of_them=True)
+        self.completion.close()
+        self._filling.close()
+        self.recorder.flush()
+
+    def join(
+        self, name: str, rank: int, members: Sequence[int], asked: str, timeout: float
+    ) -> Member:
+        """Make this process a member of a new group, as `Member` has it."""
+        self.start()
+        if not self._warned:
+            self._warned.add("")
+            # threads that hold tensors must not outlive the interpreter; registered now, that is
+            # done before what was registered at the start closes the records
+            atexit.register(self.close)
+        number = self.setting.config.comm_workers
+        workers = CommWorkers(self._links)
+        member = Member(name, rank, tuple(members), asked, timeout, workers, number)
+        self.recorder.append(
+            Group(self.setting.rank, name, len(members), member.members, asked or "undefined")
+        )
+        return member
+
+    def ask(
+        self,
+        member: Member,
+        kind: str,
+        size: int,
+        *,
+        peer: int = -1,
+        inputs: Sequence[Tensor] = (),
+        outputs: Sequence[Tensor] = (),
+        fill: Callable[[], None] | None = None,
+    ) -> Work:
+        """Begin a collective, and return its handle.
+
+        Args:
+            member: of the group.
+            kind, size: as in `records.Collective`.
+            peer: rank in the group of the root or the other end; -1 for none.
+            inputs: what this rank gives.
+            outputs: what it gets.
+            fill: writes the outputs.
+        """
+        asked = time.monotonic()
+        other = member.members[peer] if peer >= 0 else -1
+        if self.on_collective is not None:
+            self.on_collective(member.name, kind, size, other, inputs)
+        cost = self._communication.cost(kind, member.members, size, self.setting.rank, other)
+        site = call_site()
+        first = outputs[0] if outputs else inputs[0] if inputs else None
+        device = "cpu" if first is None else first.device.type
+        pool, count = member.pool(kind, peer, device)
+        with self._lock:
+            number = member.count
+            member.count += 1
+            entered = self._entered(kind, member, other, asked)
+
+        def record(asked: float, entered: float, begun: float, done: float, worker: int) -> None:
+            if done - asked > member.timeout:
+                self._note_timeout(member, kind, site, done - asked)
+            where = (self.setting.rank, member.name, number, kind, size, other)
+            self.recorder.append(Collective(*where, asked, entered, begun, done, worker, site))
+
+        if device == "cuda":
+            assert first is not None
+            late = entered - asked
+            return self._streams_of(first.device).run(
+                *(pool, count, late, cost, inputs, outputs, fill),
+                lambda times, worker: record(
+                    times.asked, times.asked + late, times.begun, times.done, worker
+                ),
+            )
+        with self._lock:
+            span = member.workers.run(pool, count, asked, entered, cost)
+        work = EmulatedWork(self, span.done, outputs, peer)
+        if fill is None:
+            record(asked, entered, span.begun, span.done, span.worker)
+        elif _is_small(outputs, inputs):
+            with torch.inference_mode():  # tensors that were made in it may be written in it alone
+                fill()
+            record(asked, entered, span.begun, span.done, span.worker)
+        else:
+
+            def fill_and_record() -> None:
+                fill()
+                done = max(span.done, time.monotonic())
+                self._note_slowness(kind, size, site, span.done - asked, done - span.done)
+                record(asked, entered, span.begun, done, span.worker)
+
+            self._filling.put(work.fill_later(fill_and_record))
+        return work
+
+    def note_once(self, about: str, text: str) -> None:
+        """Tell the user something, the first time that it is the case."""
+        if about not in self._warned:
+            self._warned.add(about)
+            self.recorder.append(Note(self.setting.rank, False, text))
+
+    def refuse(self, what: str) -> NotImplementedError:
+        """Return the error for a collective that is not supported, and note that the run fails."""
+        text = f"{what} at {call_site() or 'an unknown line'}: not supported in backend mode"
+        self.recorder.append(Note(self.setting.rank, True, text))
+        return NotImplementedError(text)
+
+    def _entered(self, kind: str, member: Member, other: int, asked: float) -> float:
+        if kind == "send" or len(member.members) == 1:
+            return asked
+        if kind == "recv":
+            return max(asked, self._peers.entry(other, asked))
+        return max(asked, self._peers.last_entry(member.members, asked))
+
+    def _streams_of(self, device: torch.device) -> CudaStreams:
+        streams = self._streams.get(device)
+        if streams is None:
+            from paracosm.emulation.backend.cuda import CudaStreams
+
+            streams = self._streams[device] = CudaStreams(device, self.on_wait)
+        return streams
+
+    def _note_timeout(self, member: Member, kind: str, site: str, seconds: float) -> None:
+        self.note_once(
+            "timeout",
+            f"{kind} of group {member.name} at {site or 'an unknown line'} takes {seconds:.1f} s: "
+            f"a real group gives up after {member.timeout:.0f} s",
+        )
+
+    def _note_slowness(
+        self, kind: str, size: int, site: str, modelled: float, longer: float
+    ) -> None:
+        if modelled > 0 and longer > max(_TOO_LONG, _TOO_LONG_SHARE * modelled):
+            self.note_once(
+                "slow",
+                f"{kind} of {size:,} bytes at {site or 'an unknown line'}: filling its outputs "
+                f"took this machine {1e3 * longer:.1f} ms longer than the {1e3 * modelled:.1f} ms "
+                "that the model gives it; so it may be with others",
+            )
+
+    def _record_wait(self, begin: float, end: float) -> None:
+        self.recorder.append(Wait(self.setting.rank, begin, end))
+        with self._lock:
+            self._peers.resumed(end)
+
+
+def _is_small(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
+    """Whether outputs are best filled here and now.
+
+    A thread whose operations are watched, for a profile or a count, fills none: they would be taken
+    for the script's.
+    """
+    moved = max(sum(tensor.nbytes for tensor in tensors) for tensors in (outputs, inputs))
+    return moved <= _SMALL and not torch._C._len_torch_dispatch_stack()

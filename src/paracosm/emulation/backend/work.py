@@ -1,0 +1,193 @@
+"""The handle of a collective under way: what `async_op=True` returns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.distributed import Work
+
+if TYPE_CHECKING:
+    from paracosm.emulation.backend.runtime import Runtime
+
+__all__ = ["AllOf", "EmulatedWork"]
+
+
+class EmulatedWork(Work):
+    """Done at its deadline, unless its outputs take longer to fill; then with them.
+
+    Whoever waits sleeps in its own thread, which is exact; only a future needs another thread to
+    complete it.
+    """
+
+    def __init__(
+        self, runtime: Runtime, deadline: float, outputs: Sequence[Tensor], source: int
+    ) -> None:
+        """Make a handle.
+
+        Args:
+            runtime: of the process.
+            deadline: instant of `time.monotonic` at which the collective is done.
+            outputs: the result, as a future has it.
+            source: rank in the group of the sender, of a message.
+        """
+        super().__init__()
+        self._runtime = runtime
+        self._deadline = deadline
+        self._outputs = list(outputs)
+        self._source = source
+        self._lock = threading.Lock()
+        self._filling: threading.Event | None = None
+        self._error: BaseException | None = None
+        self._future: torch.futures.Future[Any] | None = None
+        self._is_due = False
+        self._is_set = False
+
+    def fill_later(self, fill: Callable[[], None]) -> Callable[[], None]:
+        """Return the call that fills the outputs, and have everybody wait for it."""
+        self._filling = filling = threading.Event()
+
+        def filled() -> None:
+            try:
+                fill()
+            except Exception as error:
+                self._error = error
+            filling.set()
+            if self._is_due:
+                self._complete()
+
+        return filled
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Block until the collective is done.
+
+        Raises:
+            RuntimeError: its outputs could not be filled.
+        """
+        begin = time.monotonic()
+        if self._filling is not None and not self._filling.is_set():
+            self._runtime.sleeper.until(self._deadline)
+            self._filling.wait()
+            self._runtime.on_wait(begin, time.monotonic())
+        elif begin < self._deadline:
+            self._runtime.on_wait(begin, self._deadline)  # before: it takes time, too
+            self._runtime.sleeper.until(self._deadline)
+        self._complete()
+        if self._error is not None:
+            raise self._error
+        if self._future is not None:
+            self._future.wait()  # another thread may be about to complete it
+        return True
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Return the future that is completed, with the list of outputs, when this is done."""
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = torch.futures.Future()
+        if time.monotonic() < self._deadline:
+            self._runtime.completion.at(self._deadline, self._come_due)
+        else:
+            self._come_due()
+        return self._future
+
+    def get_future_result(self) -> torch.futures.Future[Any]:
+        """Return a future of whether this succeeded."""
+        return self.get_future().then(lambda future: int(self._error is not None))
+
+    def is_completed(self) -> bool:
+        """Return whether the collective is done."""
+        return time.monotonic() >= self._deadline and not self._is_filling()
+
+    def is_success(self) -> bool:
+        """Return whether it is done, and well."""
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> BaseException | None:
+        """Return why outputs could not be filled."""
+        return self._error
+
+    def result(self) -> list[Tensor]:
+        """Return the outputs."""
+        return self._outputs
+
+    def synchronize(self) -> None:
+        """Do as `wait`."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Do as `wait`."""
+        self.wait()
+
+    def abort(self) -> None:
+        """Be done now."""
+        self._deadline = 0.0
+        self._come_due()
+
+    def source_rank(self) -> int:
+        """Return the sender's rank in the group, of a message from anybody."""
+        return self._source
+
+    _source_rank = source_rank
+
+    def _is_filling(self) -> bool:
+        return self._filling is not None and not self._filling.is_set()
+
+    def _come_due(self) -> None:
+        self._is_due = True
+        if not self._is_filling():
+            self._complete()
+
+    def _complete(self) -> None:
+        with self._lock:
+            future = self._future
+            if future is None or self._is_set:
+                return
+            self._is_set = True
+        # not under the lock: a future runs what waits for it here and now
+        if self._error is None:
+            future.set_result(self._outputs)
+        else:
+            future.set_exception(self._error)
+
+
+class AllOf(Work):
+    """Done when several are: what the end of a coalescing block returns."""
+
+    def __init__(self, works: Sequence[Work]) -> None:
+        super().__init__()
+        self._works = list(works)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Block until all are done."""
+        for work in self._works:
+            work.wait()
+        return True
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Return the future of all their outputs."""
+        futures = [work.get_future() for work in self._works]
+        return torch.futures.collect_all(futures).then(
+            lambda done: [tensor for each in done.value() for tensor in each.value()]
+        )
+
+    def is_completed(self) -> bool:
+        """Return whether all are done."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        """Return whether all are done, and well."""
+        return all(work.is_success() for work in self._works)
+
+    def result(self) -> list[Tensor]:
+        """Return the outputs of all."""
+        return [tensor for work in self._works for tensor in work.result()]
+
+    def synchronize(self) -> None:
+        """Do as `wait`."""
+        self.wait()
