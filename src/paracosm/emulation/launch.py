@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.rank.identity import identity
 from paracosm.emulation.records import Record, RecordReader
 from paracosm.emulation.setting import VARIABLE, Setting
 from paracosm.errors import InputError, require
@@ -109,16 +110,10 @@ def _start_rank(
     job.readers.append(RecordReader(records))
     plan = folder / PLAN if config.mode == "backend" else None
     told = Setting(config, seed, rank, records, plan)
-    local = config.ranks_per_machine
     environment = {
-        "RANK": rank,
-        "WORLD_SIZE": config.world,
-        "LOCAL_RANK": config.rank.index(rank),  # which device: this machine has no more of them
-        "LOCAL_WORLD_SIZE": local,
-        "GROUP_RANK": rank // local,
-        "GROUP_WORLD_SIZE": -(-config.world // local),
+        **identity(config, rank),
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
+        "MASTER_PORT": str(port),
         VARIABLE: told.to_text(),
     }
     script = str(config.script)
@@ -134,7 +129,7 @@ def _start_emulator(
     job.readers.append(RecordReader(records))
     environment = {
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
+        "MASTER_PORT": str(port),
         VARIABLE: Setting(config, seed, -1, records).to_text(),
     }
     command = [sys.executable, "-m", "paracosm.emulation.wire.main"]
@@ -142,13 +137,13 @@ def _start_emulator(
 
 
 def _start(
-    command: list[str], environment: dict[str, object], out: IO[bytes] | int | None
+    command: list[str], environment: dict[str, str], out: IO[bytes] | int | None
 ) -> subprocess.Popen[bytes]:
     """Start a process in a process group of its own, so that Ctrl-C is ours to pass on."""
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     return subprocess.Popen(
         command,
-        env=inherited | {name: str(value) for name, value in environment.items()},
+        env=inherited | environment,
         stdout=out,
         process_group=0,
     )

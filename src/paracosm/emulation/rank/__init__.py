@@ -1,0 +1,1 @@
+"""What runs inside the process of a real rank."""

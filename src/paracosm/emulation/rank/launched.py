@@ -1,0 +1,177 @@
+"""A real rank that the user's own launch line started, as its environment asks for."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.rank.identity import identity
+from paracosm.emulation.setting import VARIABLE, Setting
+from paracosm.emulation.what_if import with_world
+from paracosm.errors import InputError, unknown
+from paracosm.validation import validated
+
+__all__ = ["Asked", "asked_by", "become_rank"]
+
+_PREFIX = "PARACOSM_"
+_BAD_INPUT = 2
+
+# What the launch line itself says, what takes several runs, and what the benchmarks read.
+_NOT_FIELDS = {"script", "arguments", "output", "delays"}
+_NOT_OURS = {"PARACOSM_DATA"}
+
+Finish = Callable[[Setting, Path, Path | None, int], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What PARACOSM_... variables ask for.
+
+    Attributes:
+        config: the job.
+        seed: of all that is random.
+        out: run folder to write at the end.
+    """
+
+    config: EmulateConfig
+    seed: int
+    out: Path | None
+
+
+def become_rank(finish: Finish) -> None:
+    """Make this process the real rank that its environment asks for.
+
+    Its identity (RANK, WORLD_SIZE and so on) is changed to that rank's. What cannot be is said in
+    one line, and ends the process with exit code 2.
+
+    Args:
+        finish: is called as the process ends: with its setting, its records, the run folder to
+            write, and the exit code of the script.
+    """
+    try:
+        asked = asked_by(os.environ, sys.argv[0] if sys.argv else "")
+        setting = _setting(asked)
+        os.environ.update(identity(setting.config, setting.rank))
+        os.environ[VARIABLE] = setting.to_text()
+        _finish_at_end(finish, setting, asked.out)
+        from paracosm.emulation.rank.prepare import prepare
+
+        prepare(setting)
+    except InputError as error:
+        _say(error)
+        sys.exit(_BAD_INPUT)
+
+
+def asked_by(environment: Mapping[str, str], script: str) -> Asked:
+    """Return what an environment asks for.
+
+    Every field of `EmulateConfig` may be given as PARACOSM_<FIELD>; several what-ifs are set apart
+    by ";". PARACOSM_SEED and PARACOSM_OUT are as the flags of the command line.
+
+    Args:
+        environment: of the process.
+        script: that it runs.
+
+    Raises:
+        InputError: an unknown variable, a value that cannot be, or more than one process.
+    """
+    fields = {
+        f"{_PREFIX}{name.upper()}": name
+        for name in EmulateConfig.model_fields
+        if name not in _NOT_FIELDS
+    }
+    given: dict[str, Any] = {}
+    for variable, value in environment.items():
+        if variable in fields:
+            given[fields[variable]] = value
+        elif variable.startswith(_PREFIX) and variable not in _OURS | _NOT_OURS:
+            raise unknown("variable", variable, [*fields, *sorted(_OURS)])
+    if given.get("mode", "backend") != "backend":
+        raise InputError(
+            "PARACOSM_MODE: a launch line of your own has mode backend; for mode wire, start "
+            "paracosm emulate serve beside it"
+        )
+    if environment.get("WORLD_SIZE", "1") != "1":
+        raise InputError(
+            f"PARACOSM_WORLD_SIZE: one process is the real rank, not {environment['WORLD_SIZE']}: "
+            "torchrun --nproc-per-node=1"
+        )
+    if "what_if" in given:
+        given["what_if"] = [each.strip() for each in given["what_if"].split(";") if each.strip()]
+    given["script"] = script if Path(script).is_file() else "module:__main__"
+    config = with_world(validated(EmulateConfig, given, "environment"))
+    config.check()
+    return Asked(config, _seed(environment), _out(environment))
+
+
+_OURS = {"PARACOSM_SEED", "PARACOSM_OUT"}
+
+
+def _seed(environment: Mapping[str, str]) -> int:
+    seed = environment.get("PARACOSM_SEED", "0")
+    if not seed.isdecimal():
+        raise InputError(f'PARACOSM_SEED: a number, not "{seed}"')
+    return int(seed)
+
+
+def _out(environment: Mapping[str, str]) -> Path | None:
+    if not environment.get("PARACOSM_OUT"):
+        return None
+    out = Path(environment["PARACOSM_OUT"]).resolve()  # the script may change its directory
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise InputError(f"PARACOSM_OUT: {out} is there already: name a new folder")
+    return out
+
+
+def _setting(asked: Asked) -> Setting:
+    folder = Path(tempfile.mkdtemp(prefix="paracosm-emulate-"))
+    rank = asked.config.rank[0]
+    return Setting(asked.config, asked.seed, rank, folder / f"rank{rank}.records")
+
+
+def _finish_at_end(finish: Finish, setting: Setting, out: Path | None) -> None:
+    """Register `finish` before anything that writes records does, so that it is called after."""
+    own = os.getpid()
+    exit_code = _exit_code()
+
+    def end() -> None:
+        if os.getpid() != own:
+            return
+        try:
+            finish(setting, setting.records, out, exit_code())
+        except InputError as error:
+            _say(error)
+        finally:
+            shutil.rmtree(setting.records.parent, ignore_errors=True)
+
+    atexit.register(end)
+
+
+def _exit_code() -> Callable[[], int]:
+    """Return what knows, as the process ends, the exit code of its script.
+
+    The interpreter tells nobody; `raise SystemExit(3)` passes for 0.
+    """
+    leave = sys.exit
+    asked = 0
+
+    def leaving(status: str | int | None = None) -> NoReturn:
+        nonlocal asked
+        asked = status if isinstance(status, int) else int(status is not None)
+        leave(status)
+
+    sys.exit = leaving
+    # What went uncaught, as the interpreter leaves it behind.
+    return lambda: 1 if hasattr(sys, "last_value") else asked
+
+
+def _say(error: InputError) -> None:
+    print(f"paracosm: {error}", file=sys.stderr, flush=True)

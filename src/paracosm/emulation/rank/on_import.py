@@ -1,0 +1,50 @@
+"""Doing something when a module is imported, without importing it oneself."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+__all__ = ["on_import"]
+
+Change = Callable[[ModuleType], None]
+
+
+def on_import(name: str, change: Change) -> None:
+    """Call `change` with a module: now where it is loaded, else as soon as it has been."""
+    module = sys.modules.get(name)
+    if module is not None:
+        change(module)
+        return
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+    _finder.changes[name] = change
+
+
+class _Finder:
+    """Finds the modules that are to be changed, as Python itself would, and nothing else."""
+
+    def __init__(self) -> None:
+        self.changes: dict[str, Change] = {}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        change = self.changes.pop(name, None)
+        if change is None:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_change(module: ModuleType) -> None:
+                execute(module)
+                change(module)
+
+            spec.loader.exec_module = execute_and_change  # type: ignore[method-assign]
+        return spec
+
+
+_finder = _Finder()

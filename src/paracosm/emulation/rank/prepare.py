@@ -1,0 +1,117 @@
+"""Prepare this process to be a real rank: records, observation, and in backend mode the backend."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from torch.distributed import distributed_c10d as c10d
+
+from paracosm.emulation.rank.observe import observe, watch_works
+from paracosm.emulation.rank.signals import Signals
+from paracosm.emulation.rank.untraced import leave_untraced
+from paracosm.emulation.rank.waits import Waits
+from paracosm.emulation.records import Note, RecordWriter
+from paracosm.emulation.setting import Setting
+
+__all__ = ["prepare"]
+
+_EMULATOR = "emulator.records"
+
+
+def prepare(setting: Setting) -> None:
+    """Make this process the rank that `setting` says.
+
+    Its records and its plan are complete when the process ends, in whatever way Python knows of.
+
+    Raises:
+        InputError: something in the configuration cannot be, or PyTorch lacks what is needed.
+    """
+    recorder = RecordWriter(setting.records)
+    end = _End(setting, recorder)
+    end.register()  # first, since what is registered later is called before
+    if setting.config.mode == "backend":
+        _prepare_backend(setting, recorder, end)
+    else:
+        _prepare_wire(setting, recorder)
+    end.watch_groups()
+    leave_untraced()
+
+
+def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> None:
+    from paracosm.emulation.backend.install import install
+    from paracosm.emulation.backend.plan import PlanWriter
+    from paracosm.emulation.backend.runtime import Runtime
+    from paracosm.emulation.communication import communication_of
+    from paracosm.emulation.peers import peers_of
+
+    config, rank = setting.config, setting.rank
+    peers = peers_of(config, rank, setting.seed)
+    waits = Waits(recorder, rank, peers.resumed)
+    on_collective = None
+    if setting.plan is not None:
+        plan = PlanWriter(setting.plan, config.world, rank, recorder.append)
+        on_collective, end.write_plan = plan.on_collective, plan.write
+    communication = communication_of(config)
+    install(Runtime(setting, recorder, communication, peers, on_collective, waits.add))
+    observe(recorder, rank, waits, peers.iteration_ended)
+
+
+def _prepare_wire(setting: Setting, recorder: RecordWriter) -> None:
+    signals = Signals(setting.records.with_name(_EMULATOR))
+    waits = Waits(recorder, setting.rank, signals.wait_ended)
+    watch_works(waits)
+    observe(recorder, setting.rank, waits, signals.iteration_ended)
+
+
+class _End:
+    """What is done as the process ends, but not as its children do."""
+
+    def __init__(self, setting: Setting, recorder: RecordWriter) -> None:
+        self.write_plan: Callable[[], None] | None = None
+        self._setting = setting
+        self._recorder = recorder
+        self._process = os.getpid()
+        self._never = ""  # what to say of a script that never made a group
+
+    def register(self) -> None:
+        """Have it done."""
+        at_once = os._exit
+
+        def exit_at_once(status: int) -> NoReturn:
+            if os.getpid() == self._process:
+                self._recorder.flush()
+            at_once(status)
+
+        os._exit = exit_at_once
+        os.register_at_fork(after_in_child=self._recorder.forsake)
+        atexit.register(self._end)
+
+    def watch_groups(self) -> None:
+        """Know whether torch.distributed is ever initialised."""
+        make: Callable[..., Any] = c10d._new_process_group_helper
+        self._never = _NEVER
+
+        def made(*arguments: Any, **options: Any) -> Any:
+            self._never = ""
+            return make(*arguments, **options)
+
+        c10d._new_process_group_helper = made
+
+    def _end(self) -> None:
+        if os.getpid() != self._process:
+            return
+        if self._never:
+            self._recorder.append(Note(self._setting.rank, False, self._never))
+        if self.write_plan is not None:
+            self.write_plan()
+        self._recorder.close()
+
+
+_NEVER = (
+    "the script never called torch.distributed.init_process_group: nothing was emulated; processes "
+    "that a script spawns as its ranks are not seen, so it should be one rank itself, as torchrun "
+    "would start it"
+)

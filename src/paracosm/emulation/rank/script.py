@@ -1,0 +1,127 @@
+"""Run a script in this process as the interpreter itself would."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paracosm.errors import InputError
+
+__all__ = ["Script", "load_script", "run_script", "show"]
+
+_MODULE = "module:"
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script that is ready to run.
+
+    Attributes:
+        code: compiled.
+        path: `sys.path[0]` while it runs; None where the interpreter puts none there.
+        argument: `sys.argv[0]`.
+        names: the module's `__file__`, `__spec__` and so on.
+    """
+
+    code: types.CodeType
+    path: str | None
+    argument: str
+    names: dict[str, Any]
+
+
+def load_script(script: str) -> Script:
+    """Compile a script: a file, or "module:NAME" for what `python -m NAME` would run.
+
+    Raises:
+        InputError: there is no such file or module.
+        SyntaxError: in the script.
+    """
+    if script.startswith(_MODULE):
+        return _module(script.removeprefix(_MODULE))
+    return _file(script)
+
+
+def run_script(script: Script, arguments: Sequence[str]) -> None:
+    """Run a script as `__main__`, with `arguments`.
+
+    What it raises is shown without a line of ours and ends the process with the interpreter's exit
+    code, by SystemExit or, after Ctrl-C, by the signal.
+    """
+    module = types.ModuleType("__main__")
+    module.__dict__.update(script.names, __builtins__=builtins)
+    sys.modules["__main__"] = module
+    sys.argv[:] = [script.argument, *arguments]
+    if script.path is not None and not sys.flags.safe_path:
+        sys.path[0] = script.path
+    try:
+        exec(script.code, module.__dict__)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _end_with(error)
+
+
+def show(error: BaseException) -> None:
+    """Show what a script raised as the interpreter would, without the frames below the script."""
+    own, trace = os.path.dirname(__file__), error.__traceback__
+    while trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == own:
+        trace = trace.tb_next
+    error.__traceback__ = trace
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    sys.excepthook(type(error), error, trace)
+
+
+def _end_with(error: BaseException) -> None:
+    show(error)
+    if isinstance(error, KeyboardInterrupt):
+        # The interpreter ends itself by SIGINT when this reaches it; it has been shown already.
+        sys.excepthook = lambda *ignored: None
+        raise error
+    raise SystemExit(1)
+
+
+def _file(name: str) -> Script:
+    path = os.path.abspath(name)
+    try:
+        source = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{name}: {(error.strerror or str(error)).lower()}") from None
+    code = compile(source, path, "exec", dont_inherit=True)
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    names = {
+        "__file__": path,
+        "__loader__": loader,
+        "__spec__": None,
+        "__package__": None,
+        "__cached__": None,
+    }
+    return Script(code, os.path.dirname(os.path.realpath(path)), name, names)
+
+
+def _module(name: str) -> Script:
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError):
+        spec = None
+    loader: Any = None if spec is None else spec.loader
+    code = None if loader is None else loader.get_code(spec.name if spec else name)
+    if spec is None or code is None:
+        raise InputError(f"module:{name}: no module of that name that can be run")
+    names = {
+        "__file__": spec.origin,
+        "__loader__": loader,
+        "__spec__": spec,
+        "__package__": spec.parent,
+        "__cached__": spec.cached,
+    }
+    return Script(code, None, spec.origin or name, names)
