@@ -42,7 +42,9 @@ class EmulateConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    script: Path = Field(description="the training script, or module:NAME as python -m takes it")
+    script: Path | None = Field(
+        None, description="the training script, or module:NAME as python -m takes it"
+    )
     arguments: tuple[str, ...] = Field((), description="of the script")
     world_size: int | None = Field(
         None, ge=1, description="ranks of the job (the workers of the cluster file)"
@@ -120,6 +122,8 @@ class EmulateConfig(BaseModel):
         from paracosm.emulation.delays import parse_delays
         from paracosm.emulation.peers import peers_of
 
+        if self.script is None:
+            raise InputError("script: which one is to be run? paracosm emulate ... train.py")
         if not self.is_module and not self.script.is_file():
             raise InputError(f"{self.script}: no such script")
         _ = self.world

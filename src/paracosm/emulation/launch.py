@@ -18,6 +18,7 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.rank.identity import identity
 from paracosm.emulation.records import Record, RecordReader
 from paracosm.emulation.setting import VARIABLE, Setting
+from paracosm.emulation.wire.open_files import allow_open_files
 from paracosm.errors import InputError, require
 
 __all__ = ["PLAN", "Ended", "run_job"]
@@ -77,7 +78,8 @@ def run_job(
         heard: is told the records as they come.
 
     Raises:
-        InputError: PyTorch is missing; the port is in use.
+        InputError: PyTorch is missing; the port is in use; the world needs more open files than
+            are allowed.
     """
     require("torch", "torch", "emulation")
     port = _free_port(config.port)
@@ -85,6 +87,7 @@ def run_job(
     interrupted = False
     try:
         if config.mode == "wire":
+            allow_open_files(config.world)  # gloo has a socket for each peer
             job.emulator = _start_emulator(config, seed, folder, port, job)
         for rank in config.rank:
             job.ranks[rank] = _start_rank(config, seed, rank, folder, port, job)

@@ -54,7 +54,7 @@ class Kind:
         check: raises InputError for arguments that cannot be run.
         total: how many units a run will take; None where nobody knows.
         run: carries out (arguments, seed, metrics, progress, announce, log).
-        prints: whether a run writes to the terminal itself, where a progress bar would be in its way.
+        prints: whether a run writes to the terminal, where a progress bar would be in its way.
     """
 
     unit: Callable[[Any], str]
