@@ -1,0 +1,361 @@
+"""One of gloo's connections as our end sees it: frames in, frames out, nothing ever waits."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+from collections import deque
+from typing import Protocol
+
+from paracosm.emulation.wire.framing import (
+    DATA,
+    HEADER,
+    RECV_READY,
+    SEND_READY,
+    BrokenError,
+    data_header,
+    notice,
+    read_header,
+)
+from paracosm.emulation.wire.loop import Loop
+from paracosm.emulation.wire.pair import Pair
+
+__all__ = ["Connection", "Kept", "Listener", "Outgoing"]
+
+_TURN = 1 << 20  # bytes that one connection moves before the others have their turn
+_SCRATCH = bytearray(_TURN)
+_FIRST = memoryview(_SCRATCH)[: 1 << 16]  # where headers, and the data behind them, come in
+_FIRST_SIZE = len(_FIRST)  # bytes of small messages that go out together
+_MOST_PARTS = 64  # pieces that go out together; the kernel takes up to 1024
+_ZEROS = memoryview(bytes(1 << 18))  # small enough to stay in the processor's cache
+
+
+class Kept:
+    """Data of a real rank that will be sent back to it.
+
+    Attributes:
+        data: room for all of it.
+        got: bytes that have come.
+        readers: messages that wait for more of it.
+    """
+
+    __slots__ = ("data", "got", "readers")
+
+    def __init__(self, length: int) -> None:
+        self.data = memoryview(bytearray(length))
+        self.got = 0
+        self.readers: list[tuple[Connection, Outgoing]] = []
+
+
+class Outgoing:
+    """A message with data on its way out.
+
+    Attributes:
+        prefix: frames before the data.
+        length: bytes of data.
+        source: the data; None for zeros.
+        allowed: bytes of data that may go by now.
+        slot: of its operation.
+        moved: bytes of prefix and data that have gone.
+    """
+
+    __slots__ = ("allowed", "length", "moved", "prefix", "slot", "source")
+
+    def __init__(self, slot: int, length: int, source: memoryview | None, allowed: int) -> None:
+        self.prefix = notice(SEND_READY, slot, length) + data_header(slot, length)
+        self.length = length
+        self.source = source
+        self.allowed = allowed
+        self.slot = slot
+        self.moved = 0
+
+
+class Listener(Protocol):
+    """Is told what comes on connections."""
+
+    def on_send_ready(self, connection: Connection, slot: int, length: int) -> None:
+        """The real rank has data for us."""
+
+    def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None:
+        """The real rank waits for data of ours."""
+
+    def on_data(self, connection: Connection, slot: int, length: int) -> Kept | None:
+        """Data begins to come; return where to keep it, None to throw it away."""
+
+    def on_received(self, connection: Connection, slot: int, length: int) -> None:
+        """All data of a message is here."""
+
+    def on_sent(self, connection: Connection, message: Outgoing) -> None:
+        """All data of a message has gone."""
+
+    def on_closed(self, connection: Connection, broken: str | None) -> None:
+        """The connection is closed: by the real rank, or since something was broken."""
+
+
+class Connection:
+    """Reads and writes gloo's messages on the socket of a pair.
+
+    Attributes:
+        pair: the connection's two ends.
+        sent, received: bytes of data that were moved.
+        messages: data messages in both directions.
+        announced: by slot, lengths of data that we have asked for and that have not begun.
+    """
+
+    def __init__(self, pair: Pair, loop: Loop, listener: Listener) -> None:
+        self.pair = pair
+        self.sent = self.received = self.messages = 0
+        self.announced: dict[int, deque[int]] = {}
+        self._socket = pair.socket
+        self._loop = loop
+        self._listener = listener
+        self._open = True
+        self._head = bytearray()  # a header of which a part has come
+        self._slot = self._length = self._left = 0  # of the data that is coming
+        self._receiving = False
+        self._kept: Kept | None = None
+        self._queue: deque[Outgoing | memoryview] = deque()
+        self._wants_room = False
+        self._is_due = False
+        self._socket.setblocking(False)
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        loop.watch(self._socket.fileno(), self._ready)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages may still pass."""
+        return self._open
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something is on its way in or out."""
+        return self._receiving or bool(self._queue)
+
+    def accept(self, slot: int, length: int) -> None:
+        """Tell the real rank that we are ready to receive."""
+        self._put(memoryview(notice(RECV_READY, slot, length)))
+
+    def expect(self, slot: int, length: int) -> None:
+        """Note that the real rank has announced data, which may come from now on."""
+        self.announced.setdefault(slot, deque()).append(length)
+
+    def send(self, message: Outgoing) -> None:
+        """Send data that the real rank is ready for."""
+        self._put(message)
+
+    def resume(self) -> None:
+        """Go on with a message whose `allowed` has grown."""
+        if self._open and not self._wants_room and not self._is_due:
+            self._is_due = True
+            self._loop.soon(self._write)
+
+    def close(self, broken: str | None = None) -> None:
+        """Close, and tell the listener."""
+        if self._open:
+            self._open = False
+            self._loop.forget(self._socket.fileno())
+            self._socket.close()
+            self._queue.clear()
+            self._listener.on_closed(self, broken)
+
+    def _ready(self, events: int) -> None:
+        if events & select.EPOLLOUT:
+            self._write()
+        if events & ~select.EPOLLOUT and self._open:
+            try:
+                self._read()
+            except BlockingIOError:
+                pass
+            except OSError:  # reset: gloo closes so
+                self.close()
+            except BrokenError as error:
+                self.close(str(error))
+
+    # --- in ---
+
+    def _read(self) -> None:
+        turn = _TURN
+        while turn > 0 and self._open:
+            if self._left:
+                count = self._read_data()
+            else:
+                count = self._socket.recv_into(_FIRST)
+                self._parse(_FIRST[:count])
+            if count == 0:
+                self.close()
+                return
+            turn -= count
+            if not self._left and count < len(_FIRST):
+                return  # most probably nothing more is there
+
+    def _read_data(self) -> int:
+        kept, most = self._kept, min(self._left, _TURN)
+        if kept is None:
+            # The kernel throws the data away without copying it (tcp(7), MSG_TRUNC).
+            count = self._socket.recv_into(_SCRATCH, most, socket.MSG_TRUNC)
+        else:
+            count = self._socket.recv_into(kept.data[kept.got :], most)
+            self._grow(kept, count)
+        self._left -= count
+        self.received += count
+        if not self._left:
+            self._received()
+        return count
+
+    def _parse(self, view: memoryview) -> None:
+        at = 0
+        while at < len(view) and self._open:
+            if self._left:
+                count = min(self._left, len(view) - at)
+                if self._kept is not None:
+                    kept = self._kept
+                    kept.data[kept.got : kept.got + count] = view[at : at + count]
+                    self._grow(kept, count)
+                self._left -= count
+                self.received += count
+                at += count
+                if not self._left:
+                    self._received()
+            elif not self._head and len(view) - at >= HEADER.size:
+                self._frame(view, at)
+                at += HEADER.size
+            else:
+                count = min(HEADER.size - len(self._head), len(view) - at)
+                self._head += view[at : at + count]
+                at += count
+                if len(self._head) == HEADER.size:
+                    head, self._head = self._head, bytearray()
+                    self._frame(head, 0)
+
+    def _frame(self, buffer: bytearray | memoryview, offset: int) -> None:
+        header = read_header(buffer, offset)
+        if header.opcode == SEND_READY:
+            self._listener.on_send_ready(self, header.slot, header.length)
+        elif header.opcode == RECV_READY:
+            self._listener.on_recv_ready(self, header.slot, header.length)
+        else:
+            assert header.opcode == DATA
+            self._begin(header.slot, header.length)
+
+    def _begin(self, slot: int, length: int) -> None:
+        promised = self.announced.get(slot)
+        if not promised:
+            raise BrokenError(f"expected no data before it is announced, but {length:,} bytes came")
+        announced = promised.popleft()
+        if not promised:
+            del self.announced[slot]
+        if announced != length:
+            raise BrokenError(f"expected {announced:,} bytes, as announced, but {length:,} came")
+        self._slot, self._length, self._left = slot, length, length
+        self._receiving = True
+        self._kept = self._listener.on_data(self, slot, length)
+        if not length:
+            self._received()
+
+    def _grow(self, kept: Kept, count: int) -> None:
+        kept.got += count
+        if kept.readers:
+            for connection, message in kept.readers:
+                message.allowed = min(message.length, kept.got)
+                connection.resume()
+            kept.readers = [one for one in kept.readers if one[1].allowed < one[1].length]
+
+    def _received(self) -> None:
+        self._receiving = False
+        self._kept = None
+        self.messages += 1
+        self._listener.on_received(self, self._slot, self._length)
+
+    # --- out ---
+
+    def _put(self, item: Outgoing | memoryview) -> None:
+        """Queue what goes out when all that has come in has been looked at."""
+        if not self._open:
+            return
+        self._queue.append(item)
+        if not self._wants_room and not self._is_due:
+            self._is_due = True
+            self._loop.soon(self._write)
+
+    def _write(self) -> None:
+        self._is_due = False
+        if not self._open:
+            return
+        full = False
+        turn = _TURN
+        try:
+            while turn > 0:
+                parts = self._parts()
+                if not parts:
+                    break
+                offered = sum(map(len, parts))
+                count = self._socket.sendmsg(parts)
+                self._went(count)
+                turn -= count
+                if count < offered:
+                    full = True
+                    break
+        except BlockingIOError:
+            full = True
+        except OSError:
+            self.close()
+            return
+        full = full or (turn <= 0 and bool(self._queue))
+        if full != self._wants_room and self._open:
+            self._wants_room = full
+            self._loop.writable(self._socket.fileno(), full)
+
+    def _parts(self) -> list[memoryview]:
+        """Return what may go now, in order: whole messages, or a large one's next piece."""
+        parts: list[memoryview] = []
+        size = 0
+        for item in self._queue:
+            if isinstance(item, memoryview):
+                parts.append(item)
+                continue
+            at = item.moved - len(item.prefix)
+            if at < 0:
+                parts.append(memoryview(item.prefix)[at:])
+            piece = _piece(item, max(at, 0))
+            parts += piece
+            size += sum(map(len, piece))
+            if item.allowed < item.length or size >= _FIRST_SIZE or len(parts) > _MOST_PARTS:
+                break
+        return parts
+
+    def _went(self, count: int) -> None:
+        """Take what has gone out of the queue."""
+        while self._queue and self._open:
+            item = self._queue[0]
+            if isinstance(item, memoryview):
+                if count < len(item):
+                    self._queue[0] = item[count:]
+                    return
+                count -= len(item)
+                self._queue.popleft()
+                continue
+            head = len(item.prefix)
+            left = head + item.length - item.moved
+            moved = min(count, left)
+            before = max(0, item.moved - head)
+            item.moved += moved
+            count -= moved
+            self.sent += max(0, item.moved - head) - before
+            if moved < left:
+                return
+            self._queue.popleft()
+            self.messages += 1
+            self._listener.on_sent(self, item)
+
+
+def _piece(item: Outgoing, at: int) -> list[memoryview]:
+    """Return the next data of a message."""
+    count = min(item.allowed - at, _TURN)
+    if count <= 0:
+        return []
+    if item.source is not None:
+        return [item.source[at : at + count]]
+    whole, rest = divmod(count, len(_ZEROS))
+    return [_ZEROS] * whole + ([_ZEROS[:rest]] if rest else [])

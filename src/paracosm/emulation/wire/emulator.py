@@ -1,0 +1,510 @@
+"""The emulated ranks: answer every message of the real ones as gloo would, at the right time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from paracosm.emulation.cost import Communication
+from paracosm.emulation.peers import Peers
+from paracosm.emulation.records import Collective, Exchange, Group, Note, Record
+from paracosm.emulation.wire.connection import Connection, Kept, Outgoing
+from paracosm.emulation.wire.entries import Entries
+from paracosm.emulation.wire.framing import kind_of, tag_of
+from paracosm.emulation.wire.group_state import GroupState
+from paracosm.emulation.wire.hops import Hops
+from paracosm.emulation.wire.kept import Room
+from paracosm.emulation.wire.loop import Loop
+from paracosm.emulation.wire.measured_link import MeasuredLink
+from paracosm.emulation.wire.messages import Messages
+from paracosm.emulation.wire.operations import Channel, Operation, RealSide, UnexpectedError
+from paracosm.emulation.wire.pace import Pace
+from paracosm.emulation.wire.pair import Pair
+from paracosm.emulation.wire.payloads import Payloads
+from paracosm.emulation.wire.schedules.schedule import Members
+from paracosm.emulation.wire.sending import send
+from paracosm.emulation.wire.sources import Sources
+
+__all__ = ["Emulator"]
+
+_STALL = 10.0  # seconds without progress after which the user is told
+_LATE = 0.1  # seconds after which an operation whose end does not show is taken to be over
+
+
+class Emulator:
+    """Plays the emulated members of all groups, on the thread of a loop.
+
+    Args:
+        loop: calls everything here.
+        communication: how long messages among emulated ranks take.
+        peers: when emulated ranks come to an operation.
+        payloads: what they send where a plan says so.
+        record: is given records.
+        measured: whether skipped messages take what the real rank's link takes.
+        pace: whether the real ranks' own messages take the modelled time.
+
+    Attributes:
+        failed: whether something was not as gloo has it, or a real rank went too early.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        communication: Communication,
+        peers: Peers,
+        payloads: Payloads,
+        record: Callable[[Record], None],
+        measured: bool,
+        pace: bool,
+    ) -> None:
+        self.failed = False
+        self._loop = loop
+        self._communication = communication
+        self._peers = peers
+        self._record = record
+        self._link = MeasuredLink() if measured else None
+        self._pace = Pace() if pace else None
+        self._is_told = False
+        self._room = Room()
+        self._sources = Sources(self._room, payloads)
+        self._groups: dict[str, GroupState] = {}
+        self._messages = Messages(loop, communication, peers, payloads, self._pace, record)
+        self._moved: dict[int, list[int]] = {}  # by global rank: sent, received, messages
+        self._accounted: dict[int, tuple[int, ...]] = {}
+
+    @property
+    def had_connections(self) -> bool:
+        """Whether there was any connection."""
+        return bool(self._groups)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return sum(len(state.connections) for state in self._groups.values())
+
+    def add(self, pair: Pair) -> None:
+        """Begin to serve a connection."""
+        group = pair.group
+        state = self._groups.get(group.name)
+        if state is None:
+            members = group.members or range(group.size)
+            hops = Hops(self._communication, members, self._link)
+            state = self._groups[group.name] = GroupState(group, members, hops)
+            for real in group.real:
+                who = state.members[real]
+                self._record(Group(who, group.name, group.size, group.members, "gloo"))
+        state.connections.add(Connection(pair, self._loop, self))
+
+    def look_after(self) -> None:
+        """End operations whose end does not show, and tell the user of those that stand still."""
+        now = time.monotonic()
+        for state in self._groups.values():
+            for operation in list(state.operations.values()):
+                last = max(side.last for side in operation.reals.values())
+                is_open = any(operation.is_open(real) for real in operation.reals)
+                if not is_open and now - last > _LATE:
+                    self._finish(state, operation)
+                elif is_open and operation.is_guess and now - last > _LATE:
+                    self._loosen(state, operation)
+                elif is_open and now - last > _STALL and not operation.told:
+                    operation.told = True
+                    self._note(
+                        False,
+                        f"{self._named(state, operation)} makes no progress: "
+                        f"{_waits_for(operation)}",
+                    )
+
+    def account(self) -> None:
+        """Write what has been moved in all, if that is news."""
+        cpu = time.process_time()
+        for state in self._groups.values():
+            for connection in state.connections:
+                self._count(state, connection)
+        moved = {real: tuple(numbers) for real, numbers in self._moved.items()}
+        if moved == self._accounted:
+            return
+        self._accounted = moved
+        for real, (sent, received, messages) in sorted(self._moved.items()):
+            self._record(Exchange(real, sent, received, messages, cpu))
+
+    def finish_all(self) -> None:
+        """Write the records of all operations as they stand."""
+        for state in self._groups.values():
+            for operation in list(state.operations.values()):
+                self._finish(state, operation)
+
+    # --- what comes on connections ---
+
+    def on_send_ready(self, connection: Connection, slot: int, length: int) -> None:
+        """The real rank has data for an emulated one."""
+        connection.expect(slot, length)
+        now = time.monotonic()
+        state = self._groups[connection.pair.group.name]
+        if slot >> 56 == 0:
+            self._messages.announced(state, connection, slot, length, now)
+            return
+        operation, channel, side = self._part_of(state, connection, slot, length, now)
+        pair = connection.pair
+        index = operation.sent_as(pair.real, channel.announced)
+        if not self._is_right(state, operation, pair.real, pair.emulated, index, length):
+            return
+        channel.announced += 1
+        side.sends += 1
+        side.last = now
+        channel.halves[index % 2] = length
+        if channel.accepted < channel.announced:
+            channel.lengths.append(length)
+        self._go_on(state, operation, channel, now)
+
+    def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None:
+        """The real rank waits for data of an emulated one."""
+        now = time.monotonic()
+        state = self._groups[connection.pair.group.name]
+        if slot >> 56 == 0:
+            self._messages.wanted(state, connection, slot, length, now)
+            return
+        operation, channel, side = self._part_of(state, connection, slot, length, now)
+        pair = connection.pair
+        index = operation.received_as(pair.real, channel.asked)
+        if not self._is_right(state, operation, pair.emulated, pair.real, index, length):
+            return
+        channel.asked += 1
+        side.receives += 1
+        side.last = now
+        channel.wanted.append(length)
+        if channel.asked == 1:
+            channel.first_given = length
+        self._go_on(state, operation, channel, now)
+
+    def on_data(self, connection: Connection, slot: int, length: int) -> Kept | None:
+        """Data of the real rank's begins to come."""
+        if slot >> 56 == 0:
+            return self._messages.keep(connection, length)
+        state = self._groups[connection.pair.group.name]
+        operation = state.operations[slot]
+        kept = self._sources.keep(operation, operation.channels[connection], length)
+        if kept is not None and operation.kind in ("all_gather", "all_to_all"):
+            self._loop.at(0.0, self._advance, state, operation)  # what goes back may begin
+        return kept
+
+    def on_received(self, connection: Connection, slot: int, length: int) -> None:
+        """A message of the real rank's is here."""
+        now = time.monotonic()
+        state = self._groups[connection.pair.group.name]
+        pair = connection.pair
+        if slot >> 56 == 0:
+            self._messages.received(state, connection, slot, length, now)
+            return
+        operation = state.operations[slot]
+        channel, side = operation.channels[connection], operation.reals[pair.real]
+        index = operation.sent_as(pair.real, channel.arrived)
+        channel.arrived += 1
+        side.sent += length
+        side.longest = max(side.longest, length)
+        side.last = now
+        since = channel.ready.popleft() if channel.ready else None
+        if since is not None and self._link is not None:
+            self._link.took(length, now - since)
+        operation.schedule.arrived(pair.real, pair.emulated, index, length, now)
+        if operation.learning is not None:
+            self._listen(state, operation)
+        self._advance(state, operation)
+        self._end_if_over(state, operation)
+
+    def on_sent(self, connection: Connection, message: Outgoing) -> None:
+        """A message has gone to the real rank."""
+        now = time.monotonic()
+        state = self._groups[connection.pair.group.name]
+        if message.slot >> 56 == 0:
+            self._messages.sent(state, connection, message, now)
+            return
+        operation = state.operations.get(message.slot)
+        if operation is None:
+            return
+        channel = operation.channels[connection]
+        side = operation.reals[connection.pair.real]
+        index = operation.received_as(connection.pair.real, channel.gone)
+        channel.gone += 1
+        channel.given += message.length
+        side.received += message.length
+        side.longest = max(side.longest, message.length)
+        side.last = now
+        self._sources.passed_on(operation, channel, index)
+        if operation.learning is not None:
+            self._listen(state, operation)
+        self._end_if_over(state, operation)
+
+    def on_closed(self, connection: Connection, broken: str | None) -> None:
+        """A connection is gone."""
+        pair = connection.pair
+        state = self._groups[pair.group.name]
+        state.connections.discard(connection)
+        self._count(state, connection)
+        rank = state.members[pair.real]
+        if broken is not None:
+            peer = state.members[pair.emulated]
+            self._fail(f"between rank {rank} and emulated rank {peer}: {broken}")
+        for operation in list(state.operations.values()):
+            if not self.failed and pair.real in operation.reals and operation.is_open(pair.real):
+                self._fail(
+                    f"rank {rank} closed the connection in the middle of "
+                    f"{self._named(state, operation)} ({_moved(operation, pair.real)})"
+                )
+        message = self._messages.close(connection)
+        if message is not None and not self.failed:
+            peer = state.members[pair.emulated]
+            self._fail(
+                f"rank {rank} closed the connection in the middle of a {message} with rank {peer}"
+            )
+
+    def resumed(self, now: float) -> None:
+        """Know from the real rank that a wait of its ended."""
+        self._is_told = True
+        self._peers.resumed(now)
+
+    def iteration_ended(self, now: float) -> None:
+        """Know from the real rank that an iteration of its ended."""
+        self._peers.iteration_ended(now)
+
+    # --- an operation's progress ---
+
+    def _part_of(
+        self, state: GroupState, connection: Connection, slot: int, length: int, now: float
+    ) -> tuple[Operation, Channel, RealSide]:
+        """Return a connection's part of an operation, which may begin with it."""
+        operation = state.operations.get(slot)
+        if operation is None:
+            kind, tag = kind_of(slot), tag_of(slot)
+            added = self._communication.added(kind)
+            entries = Entries(self._peers, state.members, now, added)
+            members = Members(state.group.size, state.group.real, entries.of, state.hops.split)
+            operation = Operation(kind, tag, slot, members, entries, state.remembered)
+            state.operations[slot] = operation
+            if (
+                slot in state.over and operation.is_ring
+            ):  # it had more messages than it was taken to have
+                operation.loosen()
+        channel = operation.channels.get(connection)
+        if channel is None:
+            channel = operation.channels[connection] = Channel(connection)
+        real = connection.pair.real
+        side = operation.reals.get(real)
+        if side is None:
+            side = operation.reals[real] = RealSide(now, state.next_number(real), now)
+        if operation.is_ring and not operation.is_loose:
+            operation.first(length)
+        return operation, channel, side
+
+    def _is_right(
+        self,
+        state: GroupState,
+        operation: Operation,
+        source: int,
+        target: int,
+        index: int,
+        length: int,
+    ) -> bool:
+        try:
+            operation.check(source, target, index, length)
+        except UnexpectedError as error:
+            self._fail(f"{self._named(state, operation)}: {error}")
+            return False
+        return True
+
+    def _go_on(self, state: GroupState, operation: Operation, channel: Channel, now: float) -> None:
+        operation.see_root(channel)
+        if operation.learning is not None:
+            self._listen(state, operation)
+        self._accept(state, operation, channel, now)
+        self._answer(state, operation, channel, now)
+
+    def _advance(self, state: GroupState, operation: Operation) -> None:
+        """Do what can be done by now on all connections."""
+        if operation.slot not in state.operations:
+            return
+        now = time.monotonic()
+        for channel in list(operation.channels.values()):
+            if channel.is_open or operation.is_ring or operation.kind == "all_gather":
+                self._accept(state, operation, channel, now)
+                self._answer(state, operation, channel, now)
+
+    def _accept(
+        self, state: GroupState, operation: Operation, channel: Channel, now: float
+    ) -> None:
+        """Tell the real rank that we are ready for its messages, as far as we are."""
+        pair = channel.connection.pair
+        while True:
+            announced = channel.accepted < channel.announced
+            if not announced and (self._pace is not None or not operation.sends_more(channel)):
+                return
+            learning = operation.learning
+            if learning is not None and channel.accepted >= learning.accepted[pair.real]:
+                return
+            index = operation.sent_as(pair.real, channel.accepted)
+            length = channel.lengths[0] if announced else operation.length_ahead(channel)
+            at = channel.due_in
+            if at is None:
+                at = operation.schedule.accept_at(pair.emulated, pair.real, index)
+                if at is None:
+                    return
+                if self._pace is not None and announced:
+                    port = state.members[pair.real], "out"
+                    ready = max(at, now)
+                    at = self._pace.there(state.hops, pair.real, pair.emulated, length, ready, port)
+                if at > now and announced:
+                    channel.due_in = at
+            if at > now:
+                self._loop.at(at, self._advance, state, operation)
+                return
+            channel.due_in = None
+            if announced:
+                channel.lengths.popleft()
+            channel.ready.append(now if announced else None)
+            channel.accepted += 1
+            channel.connection.accept(operation.slot, length)
+
+    def _answer(
+        self, state: GroupState, operation: Operation, channel: Channel, now: float
+    ) -> None:
+        """Send what the real rank waits for, as far as it may go."""
+        pair = channel.connection.pair
+        while channel.wanted:
+            if operation.learning is not None and not operation.may_release(pair.real):
+                return
+            length = channel.wanted[0]
+            index = operation.received_as(pair.real, channel.sent)
+            at = channel.due
+            if at is None:
+                at = operation.schedule.send_at(pair.emulated, pair.real, index, length)
+                if at is None:
+                    return
+                if self._pace is not None:
+                    port = state.members[pair.real], "in"
+                    ready = max(at, now)
+                    at = self._pace.there(state.hops, pair.emulated, pair.real, length, ready, port)
+                channel.due = at
+            if at > now:
+                self._loop.at(at, self._advance, state, operation)
+                return
+            source = self._sources.of(state.group, operation, channel, index, length)
+            if source is None:
+                return
+            channel.due = None
+            channel.wanted.popleft()
+            channel.sent += 1
+            operation.released(pair.real)
+            send(channel.connection, operation.slot, length, source)
+
+    def _loosen(self, state: GroupState, operation: Operation) -> None:
+        """Go on with an operation that was not cut as it was taken to be."""
+        self._cut_otherwise(state, operation)
+        operation.loosen()
+        self._advance(state, operation)
+
+    def _cut_otherwise(self, state: GroupState, operation: Operation) -> None:
+        operation.forget()
+        self._note(
+            False,
+            f"{self._named(state, operation)}: gloo cut the vector in another way than the one "
+            "before; a part of the result may be zeros",
+        )
+
+    def _listen(self, state: GroupState, operation: Operation) -> None:
+        """Look at an operation again when nothing has happened to it for a while."""
+        operation.news += 1
+        assert operation.learning is not None
+        quiet = time.monotonic() + operation.learning.quiet
+        self._loop.at(quiet, self._settle, state, operation, operation.news)
+
+    def _settle(self, state: GroupState, operation: Operation, news: int) -> None:
+        if operation.learning is not None and operation.news == news:
+            operation.settle()
+            self._advance(state, operation)
+            self._end_if_over(state, operation)
+
+    # --- ends ---
+
+    def _end_if_over(self, state: GroupState, operation: Operation) -> None:
+        group = state.group
+        if any(channel.is_open for channel in operation.channels.values()):
+            return
+        if any(real not in operation.reals for real in group.real):
+            return
+        if all(operation.is_complete(real) for real in group.real):
+            self._finish(state, operation)
+
+    def _finish(self, state: GroupState, operation: Operation) -> None:
+        if state.operations.pop(operation.slot, None) is None:
+            return
+        is_open = any(operation.is_open(real) for real in operation.reals)
+        for real, side in operation.reals.items():
+            rank = state.members[real]
+            peer = side.peer
+            self._record(
+                Collective(
+                    rank,
+                    state.group.name,
+                    side.number,
+                    operation.kind,
+                    operation.size(real),
+                    state.members[peer] if peer >= 0 else -1,
+                    side.asked,
+                    max(side.asked, operation.entries.last),
+                    side.asked,
+                    max(side.last, side.asked),
+                )
+            )
+        if not is_open and not operation.is_loose and not operation.close():
+            self._cut_otherwise(state, operation)
+        state.over.append(operation.slot)
+        self._sources.finished(operation)
+        if not self._is_told and not any(one.operations for one in self._groups.values()):
+            self._peers.resumed(time.monotonic())
+
+    def _count(self, state: GroupState, connection: Connection) -> None:
+        """Add what a connection moved, once."""
+        moved = self._moved.setdefault(state.members[connection.pair.real], [0, 0, 0])
+        moved[0] += connection.sent
+        moved[1] += connection.received
+        moved[2] += connection.messages
+        connection.sent = connection.received = connection.messages = 0
+
+    def _named(self, state: GroupState, operation: Operation) -> str:
+        real = next(iter(operation.reals))
+        named = f"{operation.kind} number {operation.reals[real].number}"
+        return named if len(self._groups) == 1 else f"{named} of the group {state.group.name}"
+
+    def _fail(self, text: str) -> None:
+        self.failed = True
+        self._note(True, text)
+        self._loop.stop()
+
+    def _note(self, grave: bool, text: str) -> None:
+        self._record(Note(-1, grave, text))
+
+
+def _moved(operation: Operation, real: int) -> str:
+    """Return how much of an operation has been moved, of what is announced."""
+    side = operation.reals[real]
+    expected = operation.expected(real)
+    moved = side.sent + side.received
+    if expected is not None and operation.is_ring:
+        return f"{_amount(moved)} of {_amount(sum(expected) * operation.segment)} moved"
+    return f"{_amount(moved)} moved"
+
+
+def _amount(size: int) -> str:
+    return f"{size / (1 << 20):.3g} MiB" if size >= 100_000 else f"{size:,} bytes"
+
+
+def _waits_for(operation: Operation) -> str:
+    """Return what an operation that stands still waits for."""
+    parts = []
+    for channel in operation.channels.values():
+        pair = channel.connection.pair
+        if channel.arrived < channel.announced:
+            count = channel.announced - channel.arrived
+            parts.append(f"{count} messages from rank {pair.real} of the group")
+        if channel.gone < channel.asked:
+            parts.append(f"{channel.asked - channel.gone} messages to rank {pair.real}")
+    return ", ".join(parts) or "the real rank has more to send or to receive"

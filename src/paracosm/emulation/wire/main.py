@@ -1,0 +1,187 @@
+"""The emulator's process: `python -m paracosm.emulation.wire.main`, told by its environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from paracosm.emulation.communication import communication_of
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.peers import peers_of
+from paracosm.emulation.records import Note, RecordWriter
+from paracosm.emulation.setting import Setting
+from paracosm.emulation.wire.emulator import Emulator
+from paracosm.emulation.wire.loop import Loop
+from paracosm.emulation.wire.pair import Pair
+from paracosm.emulation.wire.payloads import load_payloads
+from paracosm.emulation.wire.rendezvous import Rendezvous
+from paracosm.errors import InputError
+
+__all__ = ["emulate_peers", "main"]
+
+_TIMEOUT = 30.0  # seconds for a handshake
+_LOOK = 0.05  # seconds between looks for operations that stand still or whose end does not show
+_ACCOUNT = 1.0  # seconds between records of what has been moved
+_GRACE = 0.3  # seconds for which a job without connections may still make new ones
+
+
+def main() -> int:
+    """Emulate the peers of a job until its real ranks have gone, or SIGTERM or SIGINT comes."""
+    setting = Setting.from_environment()
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    stop = threading.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda number, frame: stop.set())
+    try:
+        done = emulate_peers(
+            setting.config, setting.seed, setting.records, "127.0.0.1", address, stop
+        )
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0 if done else 1
+
+
+def emulate_peers(
+    config: EmulateConfig,
+    seed: int,
+    records: Path,
+    host: str,
+    address: tuple[str, int],
+    stop: threading.Event,
+) -> bool:
+    """Emulate all ranks but the real ones until these have gone.
+
+    Args:
+        config: what is emulated.
+        seed: of everything that is random.
+        records: file that is written: groups, collectives, what was moved, notes.
+        host: our own address, if rank 0 is emulated.
+        address: host and port of the job's store.
+        stop: ends the emulation in good order.
+
+    Returns:
+        whether the real ranks went in good order too.
+
+    Raises:
+        InputError: the communication model, the peers or the plan are not sound; the port is in
+            use.
+    """
+    communication = communication_of(config)
+    payloads = load_payloads(config.plan, config.world)
+    writer = RecordWriter(records)
+    try:
+        with _signals_of(records) as signals:
+            loop = Loop()
+            emulator = Emulator(
+                loop,
+                communication,
+                peers_of(config, config.rank[0], seed),
+                payloads,
+                writer.append,
+                measured=communication.is_measured,
+                pace=config.has_links if config.pace is None else config.pace,
+            )
+            loop.watch(signals.fileno(), lambda events: _hear(signals, emulator))
+            arrivals: deque[Pair] = deque()
+            failures: list[Note] = []
+
+            def put(pair: Pair) -> None:
+                arrivals.append(pair)
+                loop.wake()
+
+            def note(text: Note) -> None:
+                writer.append(text)
+                if text.grave:
+                    failures.append(text)
+                    loop.stop()
+
+            rendezvous = Rendezvous(
+                *(config.world, config.rank, address, host, put, note, _TIMEOUT),
+                groups=payloads.groups,
+            )
+            rendezvous.start()
+            try:
+                loop.run(_around(loop, emulator, arrivals, stop, rendezvous))
+            except Exception as error:
+                writer.append(Note(-1, True, f"the emulator failed: {error!r}"))
+                raise
+            finally:
+                rendezvous.close()
+                emulator.finish_all()
+                emulator.account()
+            return not emulator.failed and not failures
+    finally:
+        writer.close()
+
+
+def _around(
+    loop: Loop,
+    emulator: Emulator,
+    arrivals: deque[Pair],
+    stop: threading.Event,
+    rendezvous: Rendezvous,
+) -> Callable[[], None]:
+    """Return what is to be done now and then while the loop runs."""
+    looked = accounted = time.monotonic()
+    alone_since: float | None = None
+
+    def around() -> None:
+        nonlocal looked, accounted, alone_since
+        while arrivals:
+            emulator.add(arrivals.popleft())
+        now = time.monotonic()
+        if stop.is_set():
+            loop.stop()
+        if now - looked < _LOOK:
+            return
+        looked = now
+        emulator.look_after()
+        if now - accounted > _ACCOUNT:
+            emulator.account()
+            accounted = now
+        if emulator.connections or not emulator.had_connections:
+            alone_since = None
+        elif alone_since is None:
+            alone_since = now
+        elif now - alone_since > _GRACE and rendezvous.over:
+            loop.stop()
+
+    return around
+
+
+@contextlib.contextmanager
+def _signals_of(records: Path) -> Iterator[socket.socket]:
+    """Open the socket on which the real rank tells when its waits and iterations end."""
+    path = Path(f"{records}.signals")
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
+        with contextlib.suppress(OSError):  # a path that is too long: nobody is heard then
+            opened.bind(str(path))
+        opened.setblocking(False)
+        try:
+            yield opened
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _hear(signals: socket.socket, emulator: Emulator) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            told = signals.recv(16)
+            if told == b"w":
+                emulator.resumed(time.monotonic())
+            elif told == b"i":
+                emulator.iteration_ended(time.monotonic())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

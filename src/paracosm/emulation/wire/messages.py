@@ -1,0 +1,160 @@
+"""Messages between two ranks: send and receive."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from paracosm.emulation.cost import Communication
+from paracosm.emulation.peers import Peers
+from paracosm.emulation.records import Collective, Record
+from paracosm.emulation.wire.connection import Connection, Kept, Outgoing
+from paracosm.emulation.wire.framing import tag_of
+from paracosm.emulation.wire.group_state import GroupState
+from paracosm.emulation.wire.loop import Loop
+from paracosm.emulation.wire.pace import Pace
+from paracosm.emulation.wire.payloads import Payloads
+from paracosm.emulation.wire.sending import send
+from paracosm.emulation.wire.sources import Source
+
+__all__ = ["Messages"]
+
+_REMEMBERED = 1 << 20  # bytes of the longest message that is sent back
+_LENGTHS = 32  # messages of different lengths that are remembered
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Messages on one connection with one tag that are not through.
+
+    Attributes:
+        sends, receives: when the real rank announced each, and its number in the group.
+    """
+
+    sends: deque[tuple[float, int]] = field(default_factory=deque)
+    receives: deque[tuple[float, int, float]] = field(default_factory=deque)
+
+
+class Messages:
+    """Serves the messages of pairs: takes what real ranks send, and sends what they wait for.
+
+    What a real rank receives is what the plan says, or what it last sent of that length, or zeros.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        communication: Communication,
+        peers: Peers,
+        payloads: Payloads,
+        pace: Pace | None,
+        record: Callable[[Record], None],
+    ) -> None:
+        self._loop = loop
+        self._communication = communication
+        self._peers = peers
+        self._payloads = payloads
+        self._pace = pace
+        self._record = record
+        self._waiting: dict[tuple[Connection, int], _Waiting] = {}
+        self._last: dict[int, Kept] = {}  # by length
+        self._coming: dict[Connection, Kept] = {}
+
+    def announced(
+        self, state: GroupState, connection: Connection, slot: int, length: int, now: float
+    ) -> None:
+        """The real rank has a message."""
+        pair = connection.pair
+        waiting = self._waiting.setdefault((connection, slot), _Waiting())
+        waiting.sends.append((now, state.next_number(pair.real)))
+        at = now + self._communication.added("send")
+        if self._pace is not None:
+            port = state.members[pair.real], "out"
+            at = self._pace.there(state.hops, pair.real, pair.emulated, length, at, port)
+        if at <= now:
+            connection.accept(slot, length)
+        else:
+            self._loop.at(at, connection.accept, slot, length)
+
+    def wanted(
+        self, state: GroupState, connection: Connection, slot: int, length: int, now: float
+    ) -> None:
+        """The real rank waits for a message."""
+        pair = connection.pair
+        peer = state.members[pair.emulated]
+        entry = self._peers.entry(peer, now) + self._communication.added("recv")
+        waiting = self._waiting.setdefault((connection, slot), _Waiting())
+        waiting.receives.append((now, state.next_number(pair.real), max(entry, now)))
+        at = max(entry, now)
+        if self._pace is not None:
+            port = state.members[pair.real], "in"
+            at = self._pace.there(state.hops, pair.emulated, pair.real, length, at, port)
+        if at <= now:
+            self._send(connection, slot, length)
+        else:
+            self._loop.at(at, self._send, connection, slot, length)
+
+    def keep(self, connection: Connection, length: int) -> Kept | None:
+        """Return where to keep a message that begins to come."""
+        if not 0 < length <= _REMEMBERED:
+            return None
+        self._coming[connection] = Kept(length)
+        return self._coming[connection]
+
+    def received(
+        self, state: GroupState, connection: Connection, slot: int, length: int, now: float
+    ) -> None:
+        """A message of the real rank's is here."""
+        kept = self._coming.pop(connection, None)
+        if kept is not None:
+            self._last.pop(length, None)
+            self._last[length] = kept
+            if len(self._last) > _LENGTHS:
+                del self._last[next(iter(self._last))]
+        asked, number = self._waiting[connection, slot].sends.popleft()
+        self._write(state, connection, number, "send", length, (asked, asked, now))
+
+    def sent(
+        self, state: GroupState, connection: Connection, message: Outgoing, now: float
+    ) -> None:
+        """A message has gone to the real rank."""
+        asked, number, entered = self._waiting[connection, message.slot].receives.popleft()
+        self._write(state, connection, number, "recv", message.length, (asked, entered, now))
+
+    def close(self, connection: Connection) -> str | None:
+        """Forget a connection; return which kind of message was not through, if any."""
+        found = None
+        for key in [key for key in self._waiting if key[0] is connection]:
+            waiting = self._waiting.pop(key)
+            kind = "send" if waiting.sends else "recv" if waiting.receives else None
+            found = found or kind
+        return found
+
+    def _send(self, connection: Connection, slot: int, length: int) -> None:
+        pair = connection.pair
+        data = self._payloads.of(pair.group, "recv", tag_of(slot), pair.emulated, 0, length)
+        if data is not None and len(data) == length:
+            source = Source(data)
+        elif length in self._last:
+            source = Source(self._last[length].data)
+        else:
+            source = Source()
+        send(connection, slot, length, source)
+
+    def _write(
+        self,
+        state: GroupState,
+        connection: Connection,
+        number: int,
+        kind: str,
+        length: int,
+        times: tuple[float, float, float],
+    ) -> None:
+        pair = connection.pair
+        asked, entered, done = times
+        rank, peer = state.members[pair.real], state.members[pair.emulated]
+        name = state.group.name
+        self._record(
+            Collective(rank, name, number, kind, length, peer, asked, entered, asked, done)
+        )

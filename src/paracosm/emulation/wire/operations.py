@@ -1,0 +1,422 @@
+"""One collective between real and emulated members: what has been sent, and what may be."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from paracosm.emulation.wire.connection import Connection, Kept
+from paracosm.emulation.wire.entries import Entries
+from paracosm.emulation.wire.learning import LARGEST, Learning, Remembered, Standing
+from paracosm.emulation.wire.schedules.barrier import Barrier
+from paracosm.emulation.wire.schedules.broadcast import Broadcast
+from paracosm.emulation.wire.schedules.direct import Direct, Loose
+from paracosm.emulation.wire.schedules.ring import Ring
+from paracosm.emulation.wire.schedules.ring_reduce import RingReduce
+from paracosm.emulation.wire.schedules.schedule import Members, Schedule
+from paracosm.emulation.wire.schedules.segments import (
+    LONGEST,
+    Layout,
+    candidates,
+    messages_of,
+    vector_size,
+)
+
+__all__ = ["Channel", "Operation", "RealSide", "UnexpectedError"]
+
+
+class UnexpectedError(Exception):
+    """A message that the operation does not have; the text says what was expected."""
+
+
+@dataclass(slots=True, eq=False)
+class Channel:
+    """What one connection has to do with one operation.
+
+    Attributes:
+        connection: to the real member.
+        announced, accepted, arrived: messages of the real member's: it has announced, we are ready
+            for, are here.
+        lengths: of those that are announced but not accepted.
+        ready: instants at which we accepted what had been announced; None for what had not.
+        asked, sent, gone: messages of ours: asked for, on their way, gone.
+        wanted: lengths of those that are asked for but not on their way.
+        given: bytes of ours that are gone.
+        first_given: bytes of our first message.
+        halves: bytes of the real member's even and odd messages.
+        mirror: what came on an all-to-all, which goes back.
+        due: when the next of `wanted` goes, once that is decided.
+        due_in: when the next of `lengths` is accepted, once that is decided.
+    """
+
+    connection: Connection
+    announced: int = 0
+    accepted: int = 0
+    arrived: int = 0
+    lengths: deque[int] = field(default_factory=deque)
+    ready: deque[float | None] = field(default_factory=deque)
+    asked: int = 0
+    sent: int = 0
+    gone: int = 0
+    wanted: deque[int] = field(default_factory=deque)
+    given: int = 0
+    first_given: int = 0
+    halves: dict[int, int] = field(default_factory=dict)
+    mirror: Kept | None = None
+    due: float | None = None
+    due_in: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is announced or asked for that has not been moved."""
+        return self.arrived < self.announced or self.gone < self.asked
+
+
+@dataclass(slots=True, eq=False)
+class RealSide:
+    """A real member's part of an operation.
+
+    Attributes:
+        asked: when its first message came.
+        last: when something was last announced or moved.
+        sent, received: bytes that it has sent and received.
+        sends, receives: how many messages of each have been announced.
+        longest: bytes of its longest message.
+        kept: what it sent, in order; None for what was not kept or has been sent back.
+        number: counts the collectives of this member in the group.
+        peer: the root or the other end, as far as it shows; -1 for none.
+    """
+
+    asked: float
+    number: int
+    last: float = 0.0
+    sent: int = 0
+    received: int = 0
+    sends: int = 0
+    receives: int = 0
+    longest: int = 0
+    kept: list[Kept | None] = field(default_factory=list)
+    peer: int = -1
+
+
+class Operation:
+    """A collective that is under way.
+
+    Attributes:
+        kind: one of `framing.KINDS` but "send".
+        tag: its number in the group.
+        slot: of its messages.
+        world: members of the group.
+        channels: by connection.
+        reals: by real member.
+        schedule: when which message may go.
+        learning: while it is not certain how the vector was cut.
+        members: of the group.
+        is_guess: whether how the vector was cut is taken from an earlier one.
+        is_loose: whether the algorithm is not followed.
+        entries: when the emulated members come.
+        told: whether the user has been told that it makes no progress.
+        news: counts what happened to it.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        tag: int,
+        slot: int,
+        members: Members,
+        entries: Entries,
+        remembered: Remembered,
+    ) -> None:
+        self.kind = kind
+        self.tag = tag
+        self.slot = slot
+        self.world = members.size
+        self.members = members
+        self.channels: dict[Connection, Channel] = {}
+        self.reals: dict[int, RealSide] = {}
+        self.schedule: Schedule = _SCHEDULES[kind](members)
+        self.learning: Learning | None = None
+        self.is_guess = self.is_loose = False
+        self.entries = entries
+        self._releases: dict[int, int] = {}
+        self.told = False
+        self.news = 0
+        self._layout: Layout | None = None
+        self._key: tuple[object, int] | None = None
+        self._remembered = remembered
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether it cuts its vector as all-reduce does."""
+        return self.kind in ("all_reduce", "reduce")
+
+    @property
+    def segment(self) -> int:
+        """Bytes of a ring's first message."""
+        return 0 if self._key is None else self._key[1]
+
+    @property
+    def layout(self) -> Layout | None:
+        """How the vector is cut, where that matters and as far as it is known."""
+        return self._layout if self.learning is None else self.learning.layout
+
+    def first(self, length: int) -> None:
+        """Learn the length of a ring's first message, and with it how the vector is cut."""
+        if self._key is not None:
+            return
+        self._key, recalled = self._remembered.recall(length)
+        found = candidates(self.world, length)
+        layout, other = next(found), next(found, None)
+        several = len(self.members.real) > 1
+        if other is None or (self.kind == "reduce" and not several):
+            self._lay_out(layout)
+        elif self.kind == "reduce":
+            self.loosen()
+        elif recalled is not None or (self.world > LARGEST and length <= LONGEST // 2):
+            self.is_guess = True
+            self._lay_out(recalled or layout)
+        elif any(not self._sees_both_sides(real) for real in self.members.real):
+            self.loosen()
+        else:
+            self.learning = Learning(self.world, self.members.real, length)
+            self._settled()
+
+    def settle(self) -> None:
+        """Learn that all real members wait, while learning."""
+        assert self.learning is not None
+        if len(self.reals) < len(self.members.real):
+            return  # some have not come yet
+        standings = {}
+        for real, side in self.reals.items():
+            mine = [c for c in self.channels.values() if c.connection.pair.real == real]
+            done = sum(channel.gone for channel in mine), sum(channel.arrived for channel in mine)
+            standings[real] = Standing((side.receives, side.sends), done)
+        self.learning.settle(standings)
+        self._settled()
+
+    def loosen(self) -> None:
+        """Follow the algorithm no more: it cannot be known how the vector was cut."""
+        self.schedule = Loose(self.members)
+        self.learning = self._layout = None
+        self.is_loose = True
+
+    def _settled(self) -> None:
+        assert self.learning is not None
+        layout = self.learning.layout
+        certain = self.learning.is_certain
+        if certain:
+            self.learning = None
+            self._lay_out(layout)
+        elif isinstance(self.schedule, Ring):
+            self.schedule.lag = layout.lag
+
+    def _lay_out(self, layout: Layout) -> None:
+        self._layout = layout
+        if isinstance(self.schedule, Ring):
+            self.schedule.lag = layout.lag
+
+    def check(self, source: int, target: int, index: int, length: int) -> None:
+        """Compare a message with gloo's algorithm.
+
+        Raises:
+            UnexpectedError: the algorithm has no such message.
+        """
+        if self.schedule.allows(source, target, index):
+            return
+        expected = {
+            "all_reduce": "ranks send to the rank before them only",
+            "all_gather": "ranks send to the rank after them only",
+        }.get(self.kind, "one message from one rank to another at most")
+        if self.kind in ("broadcast", "barrier"):
+            expected = "one message at most, between ranks that are a power of 2 apart"
+        raise UnexpectedError(
+            f"message {index} of {length:,} bytes from rank {source} to rank {target} of the group "
+            f"was not expected: in gloo's {self.kind} among {self.world} {expected}"
+        )
+
+    def sent_as(self, real: int, number: int) -> int:
+        """Return the algorithm's index of a real member's message number `number`."""
+        layout = self.layout
+        if not self.is_ring or layout is None or layout.is_full:
+            return number
+        sends = messages_of(layout, real).sends
+        return sends[number] if number < len(sends) else number
+
+    def number_of(self, real: int, index: int) -> int:
+        """Return the number of a real member's message from its index: what `sent_as` undoes."""
+        layout = self.layout
+        if not self.is_ring or layout is None or layout.is_full:
+            return index
+        sends = messages_of(layout, real).sends
+        return sends.index(index) if index in sends else len(sends)
+
+    def received_as(self, real: int, number: int) -> int:
+        """Return the algorithm's index of the message that a real member receives as `number`."""
+        layout = self.layout
+        if not self.is_ring or layout is None or layout.is_full:
+            return number
+        receives = messages_of(layout, real).receives
+        return receives[number] if number < len(receives) else number
+
+    def sends_more(self, channel: Channel) -> bool:
+        """Return whether it is certain that a real member has one more message for us, now.
+
+        gloo's rings have two messages on their way each time.
+        """
+        real, emulated = channel.connection.pair.real, channel.connection.pair.emulated
+        ahead = channel.accepted - channel.arrived
+        if ahead > 1 or not channel.halves or not self.schedule.allows(real, emulated, 0):
+            return False
+        if self.kind == "all_reduce":
+            layout = self._layout
+            return layout is not None and channel.accepted < len(messages_of(layout, real).sends)
+        return self.kind == "all_gather" and channel.accepted < 2 * (self.world - 1)
+
+    def length_ahead(self, channel: Channel) -> int:
+        """Return the bytes of the next message of a real member's, before it is announced."""
+        return channel.halves.get(channel.accepted % 2, next(iter(channel.halves.values())))
+
+    def see_root(self, channel: Channel) -> None:
+        """Learn from a connection's messages which member is the root."""
+        pair = channel.connection.pair
+        side = self.reals[pair.real]
+        if self.kind == "gather":
+            side.peer = pair.emulated if channel.announced else pair.real
+        elif self.kind == "scatter":
+            side.peer = pair.real if channel.announced else pair.emulated
+        elif isinstance(self.schedule, Broadcast):
+            side.peer = self.schedule.root
+        elif isinstance(self.schedule, RingReduce):
+            if channel.announced and self.schedule.is_part(
+                pair.real, pair.emulated, channel.announced - 1
+            ):
+                side.peer = pair.emulated
+            elif channel.asked and self.schedule.is_part(
+                pair.emulated, pair.real, channel.asked - 1
+            ):
+                side.peer = pair.real
+
+    def may_release(self, real: int) -> bool:
+        """Return whether one more message may go to a real member while learning."""
+        assert self.learning is not None
+        return self._releases.get(real, 0) < self.learning.released[real]
+
+    def released(self, real: int) -> None:
+        """Count a message that goes to a real member."""
+        self._releases[real] = self._releases.get(real, 0) + 1
+
+    def expected(self, real: int) -> tuple[int, int] | None:
+        """Return how many messages a real member exchanges with emulated ones, if that is known.
+
+        Returns:
+            sends and receives.
+        """
+        size = self.world
+        others = size - len(self.members.real)
+
+        def emulated(member: int) -> bool:
+            return not self.members.is_real(member % size)
+
+        if self.kind == "all_reduce":
+            if self._layout is None:
+                return None
+            found = messages_of(self._layout, real)
+            return len(found.sends) * emulated(real - 1), len(found.receives) * emulated(real + 1)
+        if self.kind == "all_gather":
+            all_of_them = 2 * (size - 1)
+            return all_of_them * emulated(real + 1), all_of_them * emulated(real - 1)
+        if self.kind == "all_to_all":
+            return others, others
+        if self.kind == "barrier":
+            apart = [1 << i for i in range((size - 1).bit_length())]
+            return sum(emulated(real + d) for d in apart), sum(emulated(real - d) for d in apart)
+        return None
+
+    def is_open(self, real: int) -> bool:
+        """Return whether a real member still waits for the operation, as far as it shows."""
+        channels = [c for c in self.channels.values() if c.connection.pair.real == real]
+        if any(channel.is_open for channel in channels):
+            return True
+        expected = self.expected(real)
+        if expected is None or self.is_guess:
+            return False
+        arrived = sum(channel.arrived for channel in channels)
+        return arrived < expected[0] or sum(channel.gone for channel in channels) < expected[1]
+
+    def is_complete(self, real: int) -> bool:
+        """Return whether it is known that all messages of a real member have been moved."""
+        expected = self.expected(real)
+        if expected is None:
+            return False
+        channels = [c for c in self.channels.values() if c.connection.pair.real == real]
+        moved = sum(c.arrived for c in channels), sum(c.gone for c in channels)
+        return moved == expected and not any(channel.is_open for channel in channels)
+
+    def forget(self) -> None:
+        """Remember that the vector was not cut as it was taken to be."""
+        if self._key is not None:
+            self._remembered.forget(self._key)
+
+    def close(self) -> bool:
+        """Remember how the vector was cut; return whether that was as it was taken to be."""
+        if self.kind != "all_reduce" or self._key is None or self.layout is None:
+            return True
+        for real, side in self.reals.items():
+            expected = self.expected(real)
+            if expected is not None and (side.sends, side.receives) != expected:
+                return False
+        self._remembered.learn(self._key, self.layout)
+        return True
+
+    def size(self, real: int) -> int:
+        """Return the bytes of the whole vector, as `records.Collective` counts them."""
+        side = self.reals[real]
+        if self.kind == "reduce":
+            # A rank that is not the root sends all segments but its own, then its own. The root
+            # receives all but those of the rank after it, then those. With few elements it may not
+            # show which is the case; then the other one moves less.
+            after = self._received_from(real, (real + 1) % self.world)
+            if side.peer >= 0:
+                return after if side.peer == real else side.sent
+            return max(after, side.sent)
+        if self.kind == "all_reduce":
+            layout = self.layout
+            if layout is None:
+                return max(side.sent, side.received)
+            if side.sends == 0:  # its neighbour is real
+                return vector_size(layout, (real + 1) % self.world, side.longest, side.received)
+            return vector_size(layout, real, side.longest, side.sent)
+        if self.kind == "all_gather":
+            moved = side.sent or side.received
+            return moved * self.world // (self.world - 1)
+        if self.kind == "all_to_all":
+            others = self.world - len(self.members.real)
+            return side.sent * self.world // others
+        if self.kind in ("gather", "scatter"):
+            return side.longest * self.world
+        return side.longest
+
+    def _received_from(self, real: int, emulated: int) -> int:
+        return sum(
+            channel.given
+            for channel in self.channels.values()
+            if (channel.connection.pair.real, channel.connection.pair.emulated) == (real, emulated)
+        )
+
+    def _sees_both_sides(self, real: int) -> bool:
+        around = ((real + 1) % self.world, (real - 1) % self.world)
+        return not any(self.members.is_real(one) for one in around)
+
+
+_SCHEDULES: dict[str, Callable[[Members], Schedule]] = {
+    "all_reduce": lambda members: Ring(members, -1, 2, 2),
+    "all_gather": lambda members: Ring(members, 1, 2, 1),
+    "reduce": RingReduce,
+    "broadcast": Broadcast,
+    "barrier": Barrier,
+    "gather": Direct,
+    "scatter": Direct,
+    "all_to_all": Direct,
+}

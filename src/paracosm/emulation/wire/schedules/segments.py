@@ -1,0 +1,168 @@
+"""How gloo's ring all-reduce cuts its vector, and which messages a member has for it.
+
+The vector of S bytes is cut into n segments for each of W ranks, n = max(2, ceil(ceil(S / 1 MiB) /
+W)), of the same length but for the last ones, which may be shorter or missing (gloo/allreduce.cc).
+Member r sends as message i the segment (r + 1) n + i modulo n W, and receives (r + 2) n + i, for i
+from 0 to 2 (W - 1) n: the first half adds up, the second half passes the sums round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+__all__ = [
+    "LONGEST",
+    "Layout",
+    "Messages",
+    "Progress",
+    "candidates",
+    "layout_of",
+    "messages_of",
+    "vector_size",
+]
+
+LONGEST = 1 << 20
+"""Most bytes of a segment (gloo, AllreduceOptions::kMaxSegmentSize)."""
+
+_ELEMENT = 8  # bytes of the longest element that gloo reduces
+_MOST_LAG = 1 << 12  # segments per rank that are looked at: 4 GiB for each rank
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a vector is cut.
+
+    Attributes:
+        world: members of the group.
+        lag: segments per rank.
+        present: segments that are not empty.
+    """
+
+    world: int
+    lag: int
+    present: int
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no segment is empty."""
+        return self.present == self.lag * self.world
+
+    @property
+    def half(self) -> int:
+        """Messages of each half, with those of empty segments."""
+        return (self.world - 1) * self.lag
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What a member sends and receives: the indices `i` of the messages that are not empty.
+
+    Attributes:
+        sends, receives: indices, in order.
+        added: how many of `receives` are in the first half.
+    """
+
+    sends: range | tuple[int, ...]
+    receives: range | tuple[int, ...]
+    added: int
+
+
+def layout_of(world: int, size: int, element: int) -> tuple[Layout, int]:
+    """Return how gloo cuts a vector of `size` bytes, and the bytes of a segment."""
+    longest = element * max(1, LONGEST // element)
+    count = max(-(-size // longest), 2 * world)
+    count = -(-count // world) * world
+    length = -(-size // count)
+    length = -(-length // element) * element
+    return Layout(world, count // world, -(-size // length)), length
+
+
+@lru_cache(maxsize=256)
+def messages_of(layout: Layout, member: int) -> Messages:
+    """Return the messages of a member."""
+    everything = range(2 * layout.half)
+    if layout.is_full:
+        return Messages(everything, everything, layout.half)
+    sends = _present(layout, (member + 1) * layout.lag)
+    receives = _present(layout, (member + 2) * layout.lag)
+    return Messages(sends, receives, sum(i < layout.half for i in receives))
+
+
+def _present(layout: Layout, first: int) -> tuple[int, ...]:
+    total = layout.lag * layout.world
+    return tuple(i for i in range(2 * layout.half) if (first + i) % total < layout.present)
+
+
+def candidates(world: int, length: int) -> Iterator[Layout]:
+    """Yield all layouts whose segments have `length` bytes, those without empty ones first.
+
+    Three and more segments per rank have more than 1 - 1/n of 1 MiB each; segments are missing
+    only where they have few elements.
+    """
+    most = _MOST_LAG if length >= LONGEST else min(_MOST_LAG, int(1 / (1 - length / LONGEST)) + 1)
+    for lag in range(2, max(2, most) + 1):
+        if lag == 2 or length > (1 - 1 / lag) * LONGEST - _ELEMENT:
+            yield Layout(world, lag, world * lag)
+    elements = max(1, length // _ELEMENT)
+    fewest = (elements - 1) * 2 * world // elements + 1
+    for present in range(2 * world - 1, fewest - 1, -1):
+        yield Layout(world, 2, present)
+
+
+def vector_size(layout: Layout, member: int, length: int, sent: int) -> int:
+    """Return the bytes of the vector of which a member sent `sent` bytes.
+
+    It sends all but its own segments, then all but those of the rank before it; what is sent grows
+    with the vector's size, so that there is one answer.
+    """
+    chunk = layout.lag * length
+
+    def sends(size: int) -> int:
+        own = min(max(size - member * chunk, 0), chunk)
+        before = min(max(size - (member - 1) % layout.world * chunk, 0), chunk)
+        return 2 * size - own - before
+
+    low, high = 0, max(sent, 1) * 2
+    while low < high:
+        middle = (low + high) // 2
+        if sends(middle) < sent:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+class Progress:
+    """Where a member is in its ring, by how much of what it posted is done.
+
+    It posts message i of both directions once those of i - 2 are done, and begins the second half
+    when all of the first is done.
+    """
+
+    __slots__ = ("_at", "_half", "_receives", "_sends", "layout")
+
+    def __init__(self, layout: Layout, member: int) -> None:
+        self.layout = layout
+        self._half = layout.half
+        self._at = 0
+        total = layout.lag * layout.world
+
+        def counted(first: int) -> list[int]:
+            counts = [0]
+            for i in range(2 * layout.half):
+                counts.append(counts[-1] + ((first + i) % total < layout.present))
+            return counts
+
+        self._sends = counted((member + 1) * layout.lag)
+        self._receives = counted((member + 2) * layout.lag)
+
+    def posted(self, received: int, sent: int) -> tuple[int, int]:
+        """Return how many receives and sends are posted when so many of them are done."""
+        while self._at < 2 * self._half:
+            needed = self._half if 0 <= self._at - self._half < 2 else max(0, self._at - 1)
+            if self._receives[needed] > received or self._sends[needed] > sent:
+                break
+            self._at += 1
+        return self._receives[self._at], self._sends[self._at]

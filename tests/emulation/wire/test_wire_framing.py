@@ -1,0 +1,288 @@
+"""gloo's frames, and what is not one: refused, named, and without a trace in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paracosm.emulation.communication import NoCommunication
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.peers import peers_of
+from paracosm.emulation.records import Collective, Note, Record
+from paracosm.emulation.wire.emulator import Emulator
+from paracosm.emulation.wire.framing import (
+    DATA,
+    RECV_READY,
+    SEND_READY,
+    BrokenError,
+    data_header,
+    kind_of,
+    notice,
+    read_header,
+    tag_of,
+)
+from paracosm.emulation.wire.loop import Loop
+from paracosm.emulation.wire.pair import Pair, WireGroup
+from paracosm.emulation.wire.payloads import Payloads, load_payloads
+
+
+def slot(kind: int, tag: int) -> int:
+    return kind << 56 | tag << 24
+
+
+ALL_REDUCE, BARRIER = 4, 7
+
+
+def test_header_by_hand() -> None:
+    # 48 bytes, opcode 2, slot 04 00000005 000000, offset 0, length 12, offset 0.
+    raw = struct.pack("<6Q", 48, 2, 0x0400000005000000, 0, 12, 0)
+    assert notice(SEND_READY, slot(ALL_REDUCE, 5), 12) == raw
+    found = read_header(raw, 0)
+    assert (found.opcode, found.length) == (SEND_READY, 12)
+    assert (kind_of(found.slot), tag_of(found.slot)) == ("all_reduce", 5)
+    assert tag_of(77) == 77
+    assert kind_of(77) == "send"
+    assert read_header(data_header(77, 3), 0).opcode == DATA
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((48, 9, 0, 0, 0, 0), "expected opcode 1, 2 or 3 of a gloo message, not 9"),
+        ((48, 0, 0, 0, 0, 0), r"not 0 \(SEND_BUFFER\)"),
+        ((48, 2, 0, 0, 1 << 41, 0), "expected a length of 0 to 1,099,511,627,776 bytes"),
+        ((47, 1, 0, 0, (1 << 64) - 1, 0), "bytes, not -1"),
+        ((50, 1, 0, 0, 3, 0), "expected a SEND_UNBOUND_BUFFER of 51 bytes in all, not 50"),
+        ((48, 3, 9 << 56, 0, 3, 0), "expected an operation of kind 0 to 8, not 9"),
+    ],
+)
+def test_headers_that_gloo_does_not_send(numbers: tuple[int, ...], text: str) -> None:
+    with pytest.raises(BrokenError, match=text):
+        read_header(struct.pack("<6Q", *numbers), 0)
+
+
+@dataclass
+class Served:
+    """A group of real and emulated ranks, with the real ranks' ends of the connections."""
+
+    ends: dict[int, socket.socket] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    emulator: Emulator | None = None
+
+    def read(self, peer: int, count: int) -> bytes:
+        found = b""
+        while len(found) < count:
+            piece = self.ends[peer].recv(count - len(found))
+            if not piece:
+                raise ConnectionError
+            found += piece
+        return found
+
+    def read_to_end(self, peer: int) -> bytes:
+        found = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := self.ends[peer].recv(1 << 16):
+                found += piece
+        return found
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10
+        while not until():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+    @property
+    def notes(self) -> list[str]:
+        return [one.text for one in self.records if isinstance(one, Note) and one.grave]
+
+
+@contextlib.contextmanager
+def serve(world: int, hop: float = 0.0, pace: bool = False) -> Iterator[Served]:
+    """Emulate ranks 1 to world - 1 for a rank 0 that the test plays."""
+    config = EmulateConfig.model_validate({"script": "x.py", "world_size": world, "mode": "wire"})
+    served, loop = Served(), Loop()
+    payloads: Payloads = load_payloads(None, 2)
+    served.emulator = Emulator(
+        loop,
+        _Links(hop),
+        peers_of(config, 0, 0),
+        payloads,
+        served.records.append,
+        measured=False,
+        pace=pace,
+    )
+    group = WireGroup("group", world, (0,), tuple(range(world)))
+    for peer in range(1, world):
+        ours, theirs = socket.socketpair()
+        theirs.settimeout(10)
+        served.ends[peer] = theirs
+        served.emulator.add(Pair(ours, group, 0, peer))
+    thread = threading.Thread(target=loop.run, args=(served.emulator.look_after,))
+    thread.start()
+    try:
+        yield served
+    finally:
+        loop.stop()
+        thread.join(10)
+        for end in served.ends.values():
+            end.close()
+    assert not thread.is_alive()
+
+
+class _Links(NoCommunication):
+    """Messages of the same time each."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    def hop(self, source: int, target: int, size: int) -> float:
+        return self._seconds
+
+    def added(self, kind: str) -> float:
+        return 0.0
+
+
+def test_all_reduce_of_two_as_gloo_plays_it() -> None:
+    # 4 segments of 64 KiB: rank 0 sends 2 and 3, then 0 and 1; it receives 0 and 1, then 2 and 3.
+    at, length = slot(ALL_REDUCE, 0), 1 << 16
+    with serve(2) as served:
+        end = served.ends[1]
+        for _ in range(2):
+            end.sendall(notice(RECV_READY, at, length) + notice(SEND_READY, at, length))
+        got = b""
+        segments = [bytes([i]) * length for i in (1, 2)]
+        expected = notice(RECV_READY, at, length)
+        answer = notice(SEND_READY, at, length) + data_header(at, length)
+        got = served.read(1, 2 * (len(expected) + len(answer) + length))
+        assert got.count(expected) == 2
+        assert got.count(answer + bytes(length)) == 2  # nothing is added
+        for segment in segments:
+            end.sendall(data_header(at, len(segment)) + segment)
+        # Two more are accepted ahead, as gloo posts them.
+        assert served.read(1, 2 * len(expected)) == 2 * expected
+        for _ in range(2):
+            end.sendall(notice(RECV_READY, at, length) + notice(SEND_READY, at, length))
+        got = served.read(1, 2 * (len(answer) + length))
+        assert got == b"".join(answer + segment for segment in segments)  # the sum is ours alone
+        for segment in segments:
+            end.sendall(data_header(at, len(segment)) + segment)
+        served.wait(lambda: any(isinstance(one, Collective) for one in served.records))
+    done = next(one for one in served.records if isinstance(one, Collective))
+    assert (done.kind, done.size, done.group) == ("all_reduce", 4 << 16, "group")
+    assert served.notes == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: somebody\r\n\r\n" * 4, "expected opcode 1, 2 or 3"),
+        (notice(9, 0, 0), "not 9 (none of gloo's)"),
+        (data_header(slot(ALL_REDUCE, 0), 100), "expected no data before it is announced"),
+        (
+            notice(SEND_READY, slot(ALL_REDUCE, 0), 100) + data_header(slot(ALL_REDUCE, 0), 101),
+            "expected 100 bytes, as announced, but 101 came",
+        ),
+        (notice(SEND_READY, slot(ALL_REDUCE, 0), 1 << 63), "expected a length of 0 to"),
+    ],
+)
+def test_what_gloo_does_not_send_is_named_and_the_connection_closed(raw: bytes, text: str) -> None:
+    with serve(3) as served:
+        served.ends[2].sendall(raw)
+        served.read_to_end(2)
+    assert len(served.notes) == 1
+    assert served.notes[0].startswith("between rank 0 and emulated rank 2: ")
+    assert text in served.notes[0]
+
+
+def test_unexpected_messages_name_the_operation_and_what_was_expected() -> None:
+    with serve(4) as served:
+        served.ends[1].sendall(notice(SEND_READY, slot(ALL_REDUCE, 3), 4096))
+        served.wait(lambda: bool(served.notes))
+    assert served.notes[0] == (
+        "all_reduce number 0: message 0 of 4,096 bytes from rank 0 to rank 1 of the group was not "
+        "expected: in gloo's all_reduce among 4 ranks send to the rank before them only"
+    )
+
+
+def test_a_long_message_takes_no_memory() -> None:
+    at = slot(3 + 2, 0)  # scatter: nothing of it is sent back
+    with serve(2) as served:
+        end = served.ends[1]
+        size = 256 << 20
+        end.sendall(notice(SEND_READY, at, size))
+        assert served.read(1, 48) == notice(RECV_READY, at, size)
+        tracemalloc.start()
+        piece = bytes(1 << 20)
+        end.sendall(data_header(at, size))
+        for _ in range(64):
+            end.sendall(piece)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 8 << 20
+    assert served.notes == []
+
+
+@given(st.lists(st.integers(1, 200), max_size=40), st.integers(1, 5))
+@settings(max_examples=15, deadline=None)
+def test_frames_may_come_in_any_pieces(cuts: list[int], barriers: int) -> None:
+    frames = b""
+    for tag in range(barriers):
+        at = slot(BARRIER, tag)
+        frames += notice(RECV_READY, at, 0) + notice(SEND_READY, at, 0) + data_header(at, 0)
+    expected = 3 * 48 * barriers
+    with serve(2) as served:
+        begin = 0
+        for cut in cuts:
+            served.ends[1].sendall(frames[begin : begin + cut])
+            begin += cut
+        served.ends[1].sendall(frames[begin:])
+        assert len(served.read(1, expected)) == expected
+    assert served.notes == []
+
+
+@given(st.binary(min_size=1, max_size=400))
+@settings(max_examples=30, deadline=None)
+def test_garbage_is_no_trouble(raw: bytes) -> None:
+    with serve(2) as served:
+        served.ends[1].sendall(raw)
+        served.ends[1].shutdown(socket.SHUT_WR)
+        served.read_to_end(1)
+    assert len(served.notes) <= 1
+
+
+def test_a_paced_message_takes_its_links_time() -> None:
+    at = slot(BARRIER, 0)
+    with serve(2, hop=0.1, pace=True) as served:
+        begin = time.monotonic()
+        served.ends[1].sendall(notice(RECV_READY, at, 0))
+        assert len(served.read(1, 96)) == 96
+        assert time.monotonic() - begin >= 0.1
+        served.ends[1].sendall(notice(SEND_READY, at, 0))
+        assert len(served.read(1, 48)) == 48
+        assert time.monotonic() - begin >= 0.2
+
+
+def test_skipped_hops_take_their_time() -> None:
+    # In an all-gather of 4, rank 0's messages 4 and 5 began with rank 1: two hops to rank 3.
+    at = slot(2, 0)
+    with serve(4, hop=0.1) as served:
+        begin = time.monotonic()
+        for _ in range(2):
+            served.ends[1].sendall(notice(SEND_READY, at, 8))
+        served.read(1, 96)
+        served.ends[1].sendall((data_header(at, 8) + b"real 0, ") * 2)
+        for hops in range(3):
+            served.ends[3].sendall(notice(RECV_READY, at, 8) * 2)
+            assert served.read(3, 208).count(b"real 0, ") == 2  # as if each had the same
+            assert time.monotonic() - begin >= 0.1 * hops
