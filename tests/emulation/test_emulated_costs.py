@@ -59,7 +59,14 @@ def approx(fixed: float, busy: float, link: str) -> Cost:
 def test_four_ranks_by_hand(kind: str, peer: int, fixed: float, busy: float) -> None:
     """4 MB at 1 MB/s, the cheapest algorithm."""
     cost = communication_of(job(**LINKS)).cost(kind, EVERYONE, 4_000_000, 0, peer)
-    assert cost == approx(fixed, busy, "nic")
+    assert cost == approx(fixed, busy, {"send": "nic out", "recv": "nic in"}.get(kind, "nic"))
+
+
+def test_with_half_duplex_a_message_holds_both_directions() -> None:
+    link = {"bandwidth": "1MB/s", "duplex": "half"}
+    cluster = {"topology": "switch", "workers": 4, "links": {"default": link}}
+    communication = communication_of(job(cluster=cluster))
+    assert communication.cost("send", EVERYONE, 1_000_000, 0, 3) == approx(0.0, 1.0, "nic")
 
 
 def test_the_cheapest_algorithm_of_a_size_is_split_and_not_the_cheapest_of_nothing() -> None:
@@ -78,8 +85,8 @@ def test_links_of_machines_have_names() -> None:
     outer = communication.cost("all_reduce", (0, 4, 8, 12), 4_000_000, 4, -1)
     assert outer == approx(6e-3, 6 * 1.0, "outer")
     world = tuple(range(16))
-    assert communication.cost("send", world, 10, 0, 3).link == "inner"
-    assert communication.cost("recv", world, 10, 0, 4).link == "outer"
+    assert communication.cost("send", world, 10, 0, 3).link == "inner out"
+    assert communication.cost("recv", world, 10, 0, 4).link == "outer in"
     assert communication.cost("broadcast", world, 10, 0, 0).link == "outer"
 
 

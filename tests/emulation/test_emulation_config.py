@@ -73,6 +73,7 @@ def test_without_links_there_is_no_cluster(script: Path) -> None:
         ({"world_size": 4, "wordl_size": 4}, "world_size"),
         ({"world_size": 4, "beside": "nowhere"}, "nowhere: not the folder of a finished run"),
         ({"world_size": 4, "mode": "wire", "plan": "none.npz"}, "none.npz: no such plan"),
+        ({"world_size": 4, "mode": "wire", "plan": __file__}, "not a plan: a backend run writes"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -98,3 +100,29 @@ def test_times_and_texts_survive_to_the_bit(time: float, text: str) -> None:
             writer.append(record)
         writer.close()
         assert RecordReader(path).more() == records
+
+
+def test_a_process_that_is_killed_leaves_all_but_its_last_instants(tmp_path: Path) -> None:
+    script = (
+        "import sys, time\nfrom pathlib import Path\n"
+        "from paracosm.emulation.records import RecordWriter, Wait\n"
+        "writer = RecordWriter(Path(sys.argv[1]))\n"
+        "for i in range(300):\n    writer.append(Wait(0, i, i + 1))\n"
+        "time.sleep(0.6)\nwriter.append(Wait(0, 300, 301))\nwriter.append(Wait(0, 301, 302))\n"
+        "print('there', flush=True)\ntime.sleep(60)\n"
+    )
+    file = tmp_path / "records"
+    command = [sys.executable, "-c", script, str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.kill()
+    assert RecordReader(file).more() == [Wait(0, i, i + 1) for i in range(301)]
+
+
+def test_a_handler_of_signals_may_record_in_the_midst_of_a_record(tmp_path: Path) -> None:
+    writer = RecordWriter(tmp_path / "records")
+    with writer._lock:  # where a signal finds the main thread
+        writer.append(ALL[-1])
+    assert RecordReader(tmp_path / "records").more() == ALL[-1:]
+    writer.close()

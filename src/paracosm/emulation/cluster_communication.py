@@ -9,7 +9,7 @@ from functools import cached_property
 from paracosm.cluster import Cluster
 from paracosm.cluster.communication import collective_times, message_time
 from paracosm.cluster.topology import Hierarchical
-from paracosm.emulation.cost import FREE, Cost
+from paracosm.emulation.cost import FREE, IN, OUT, Cost
 from paracosm.emulation.known_groups import KnownGroups
 
 __all__ = ["ClusterCommunication"]
@@ -25,6 +25,7 @@ class ClusterCommunication:
     A collective costs `paracosm.cluster.communication.collective_time`, a message `message_time`.
     Fixed is what the same algorithm takes for no bytes; the rest keeps the rank's link busy. A rank
     has one link, "nic"; in a hierarchical cluster "inner" within its machine and "outer" to others.
+    A message holds one direction of it, unless the link is half duplex.
 
     Args:
         cluster: the links.
@@ -84,7 +85,11 @@ class _Group:
             source, target = (rank, other) if kind == "send" else (other, rank)
             fixed = message_time(self.cluster, source, target, 0)
             whole = message_time(self.cluster, source, target, size)
-            return Cost(fixed, whole - fixed, self._link(source, target))
+            link = self._link(source, target)
+            workers = self.cluster.workers
+            if self.cluster.link(workers[source], workers[target]).duplex == "full":
+                link += OUT if kind == "send" else IN
+            return Cost(fixed, whole - fixed, link)
         ways = self._ways(kind, peer)
         way = min(ways, key=lambda time_of: time_of(size))
         fixed = way(0)

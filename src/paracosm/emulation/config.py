@@ -32,6 +32,14 @@ def _ranks(value: Any) -> Any:
     return value
 
 
+def _check_plan(plan: Path, world: int) -> None:
+    from paracosm.emulation.wire.payloads import load_payloads
+
+    if not plan.is_file():
+        raise InputError(f"{plan}: no such plan: a backend run writes plan.npz")
+    load_payloads(plan, world)
+
+
 def _listed(value: Any) -> Any:
     """Read one text as a list of one."""
     return (value,) if isinstance(value, str) else value
@@ -121,6 +129,7 @@ class EmulateConfig(BaseModel):
         from paracosm.emulation.communication import communication_of
         from paracosm.emulation.delays import parse_delays
         from paracosm.emulation.peers import peers_of
+        from paracosm.emulation.what_if import with_world
 
         if self.script is None:
             raise InputError("script: which one is to be run? paracosm emulate ... train.py")
@@ -131,8 +140,8 @@ class EmulateConfig(BaseModel):
         peers_of(self, self.rank[0], 0)
         if self.delays is not None:
             parse_delays(self.delays)
-        if self.plan is not None and not self.plan.is_file():
-            raise InputError(f"{self.plan}: no such plan: a backend run writes plan.npz")
+        if self.plan is not None:
+            _check_plan(self.plan, with_world(self).world)
         if self.beside is not None:
             predicted_time(self.beside)
 

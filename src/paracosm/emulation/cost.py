@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["FREE", "Communication", "Cost"]
+__all__ = ["FREE", "IN", "OUT", "Communication", "Cost", "directions"]
+
+OUT, IN = " out", " in"
+"""What the name of a link ends with where one of its two directions is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,8 @@ class Cost:
         fixed: seconds that pass whatever else is on the links: latencies, added delays.
         busy: seconds for which it holds a link that it does not share at that time: bytes over
             bandwidth.
-        link: which link of the rank that is; collectives on one link take turns for `busy`.
+        link: which link of the rank that is; collectives on one link take turns for `busy`. A
+            message may hold one direction only, "nic out" or "nic in", of a link "nic".
     """
 
     fixed: float
@@ -26,6 +30,11 @@ class Cost:
 
 
 FREE = Cost(0.0, 0.0)
+
+
+def directions(link: str) -> tuple[str, ...]:
+    """Return the directions that a link is, or the one that it names."""
+    return (link,) if link.endswith((OUT, IN)) else (link + OUT, link + IN)
 
 
 class Communication(Protocol):

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ PLAN = "plan.npz"
 _STEP = 0.1  # seconds between two looks
 _GRACE = 5.0  # seconds in which a process that was asked to end may do so
 _EMULATOR = "emulator"
+_PYTHON = (sys.executable, "-P", "-m")  # modules in the current folder are not to hide others
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ def run_job(
 ) -> Ended:
     """Run the script as the real ranks of the job until they end.
 
-    Ctrl-C is passed on to the script; what has been recorded until then is heard.
+    Ctrl-C is passed on to the script, and so is SIGTERM or SIGHUP to this process; what has been
+    recorded until then is heard.
 
     Args:
         config: what is emulated.
@@ -85,6 +88,7 @@ def run_job(
     port = _free_port(config.port)
     job = _Job()
     interrupted = False
+    failed = 0
     try:
         if config.mode == "wire":
             allow_open_files(config.world)  # gloo has a socket for each peer
@@ -92,7 +96,8 @@ def run_job(
         for rank in config.rank:
             job.ranks[rank] = _start_rank(config, seed, rank, folder, port, job)
         try:
-            _watch(job, heard)
+            with _ended_by_signals():
+                failed = _watch(job, heard)
         except KeyboardInterrupt:
             interrupted = True
             _interrupt(job)
@@ -102,8 +107,7 @@ def run_job(
             process.kill()
             process.wait()
     heard(job.records())
-    codes = [process.returncode for process in job.ranks.values()]
-    return Ended(next((code for code in codes if code), 0), emulator, interrupted)
+    return Ended(failed or _failed(job), emulator, interrupted)
 
 
 def _start_rank(
@@ -120,7 +124,7 @@ def _start_rank(
         VARIABLE: told.to_text(),
     }
     script = str(config.script)
-    command = [sys.executable, "-m", "paracosm.emulation.rank.main", script, *config.arguments]
+    command = [*_PYTHON, "paracosm.emulation.rank.main", script, *config.arguments]
     with _output(config.output) as out:
         return _start(command, environment, out)
 
@@ -135,18 +139,22 @@ def _start_emulator(
         "MASTER_PORT": str(port),
         VARIABLE: Setting(config, seed, -1, records).to_text(),
     }
-    command = [sys.executable, "-m", "paracosm.emulation.wire.main"]
+    command = [*_PYTHON, "paracosm.emulation.wire.main"]
     return _start(command, environment, None)
 
 
 def _start(
     command: list[str], environment: dict[str, str], out: IO[bytes] | int | None
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a process group of its own, so that Ctrl-C is ours to pass on."""
+    """Start a process in a process group of its own, so that Ctrl-C is ours to pass on.
+
+    It has no standard input: what reads from a terminal in the background would be stopped.
+    """
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     return subprocess.Popen(
         command,
         env=inherited | environment,
+        stdin=subprocess.DEVNULL,
         stdout=out,
         process_group=0,
     )
@@ -168,16 +176,42 @@ def _output(where: str) -> Iterator[IO[bytes] | int | None]:
         yield None
 
 
-def _watch(job: _Job, heard: Callable[[list[Record]], None]) -> None:
-    """Hear records until every rank has ended, or one has failed and the others do not."""
-    failed_at = None
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP do what Ctrl-C does, but where they are ignored or handled."""
+    ours = []
+    if threading.current_thread() is threading.main_thread():
+        candidates = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+        ours = [each for each in candidates if signal.getsignal(each) is signal.SIG_DFL]
+    for each in ours:
+        signal.signal(each, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for each in ours:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def _watch(job: _Job, heard: Callable[[list[Record]], None]) -> int:
+    """Hear records until every rank has ended, or one has failed and the others do not.
+
+    Returns:
+        The exit code of the rank that failed first; 0 where none has.
+    """
+    failed, failed_at = 0, 0.0
     while any(process.poll() is None for process in job.ranks.values()):
         time.sleep(_STEP)
         heard(job.records())
-        if failed_at is None and any(process.poll() for process in job.ranks.values()):
-            failed_at = time.monotonic()
-        if failed_at is not None and time.monotonic() - failed_at > _GRACE:
-            return
+        if not failed:
+            failed, failed_at = _failed(job), time.monotonic()
+        elif time.monotonic() - failed_at > _GRACE:
+            break
+    return failed
+
+
+def _failed(job: _Job) -> int:
+    """Return the exit code of a rank that has failed by now; 0 where none has."""
+    return next((code for each in job.ranks.values() if (code := each.poll())), 0)
 
 
 def _interrupt(job: _Job) -> None:
@@ -197,12 +231,13 @@ def _end_emulator(job: _Job) -> int | None:
     """Let the emulator write what it has, and return its exit code."""
     if job.emulator is None:
         return None
-    with contextlib.suppress(subprocess.TimeoutExpired):
+    # Another Ctrl-C shortens the wait, and costs nothing of what was recorded.
+    with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
         # It notices by itself that the last real rank has gone.
         job.emulator.wait(1.0)
     if job.emulator.poll() is None:
         job.emulator.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
             job.emulator.wait(_GRACE)
     return job.emulator.poll()
 

@@ -1,7 +1,8 @@
 """What an emulated job leaves behind while it runs: a file of records for every process.
 
-A line is a JSON array: the letter of the record's kind, then its fields. Lines are whole and are
-flushed twice a second, so that a process that is killed leaves all but its last instants.
+A line is a JSON array: the letter of the record's kind, then its fields. Lines are written in
+bundles, twice a second where records come, so that a process that is killed leaves all but its last
+instants.
 
 Times are seconds of `time.monotonic`, which all processes of a machine share.
 """
@@ -13,7 +14,9 @@ import json
 import os
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -163,38 +166,50 @@ _LETTERS: dict[str, type[Record]] = {
     "n": Note,
 }
 _LETTER_OF = {kind: letter for letter, kind in _LETTERS.items()}
-_NAMES = {kind: [f.name for f in dataclasses.fields(kind)] for kind in _LETTER_OF}
+_FIELDS = {kind: attrgetter(*(f.name for f in dataclasses.fields(kind))) for kind in _LETTER_OF}
+
+_EVERY = 0.5  # seconds
+_BUNDLE = 256  # records
 
 
 class RecordWriter:
-    """Appends records to a file; any thread may."""
+    """Appends records to a file; any thread may.
+
+    Records come in the midst of what a script computes, where a line of text takes several times as
+    long as among others: they are kept until a bundle is written.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file: IO[str] = path.open("w", encoding="utf-8", buffering=1 << 16)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of signals may record, too
         self._flushed = time.monotonic()
+        self._kept: deque[Record] = deque()
         self._forsaken = False
 
     def append(self, record: Record) -> None:
-        """Write one record; grave notes reach the disk at once."""
+        """Write one record; notes reach the disk at once."""
         if self._forsaken:
             return
-        kind = type(record)
-        line = json.dumps([_LETTER_OF[kind], *(getattr(record, name) for name in _NAMES[kind])])
-        now = time.monotonic()
-        with self._lock:
-            if self._file.closed:
-                return
-            self._file.write(line + "\n")
-            if now - self._flushed > _EVERY or isinstance(record, Note):
-                self._file.flush()
-                self._flushed = now
+        self._kept.append(record)
+        if (
+            len(self._kept) >= _BUNDLE
+            or time.monotonic() - self._flushed > _EVERY
+            or type(record) is Note
+        ):
+            self.flush()
 
     def flush(self) -> None:
         """Have everything on the disk."""
+        if self._forsaken:
+            return
         with self._lock:
-            if not self._file.closed:
-                self._file.flush()
+            if self._file.closed:
+                self._kept.clear()
+                return
+            while self._kept:
+                self._file.write(_line(self._kept.popleft()))
+            self._file.flush()
+            self._flushed = time.monotonic()
 
     def forsake(self) -> None:
         """Leave the file, and what is still to be written, to the parent: for a forked child."""
@@ -207,10 +222,13 @@ class RecordWriter:
     def close(self) -> None:
         """Write what is left; later records are dropped."""
         with self._lock:
+            self.flush()
             self._file.close()
 
 
-_EVERY = 0.5  # seconds
+def _line(record: Record) -> str:
+    kind = type(record)
+    return json.dumps((_LETTER_OF[kind], *_FIELDS[kind](record))) + "\n"
 
 
 class RecordReader:
@@ -229,8 +247,9 @@ class RecordReader:
         except FileNotFoundError:
             return []
         whole = text.rfind(b"\n") + 1  # a line that is cut off is read when it is complete
+        records = [_read(json.loads(line)) for line in text[:whole].splitlines()]
         self._at += whole
-        return [_read(json.loads(line)) for line in text[:whole].splitlines()]
+        return records
 
 
 def _read(fields: list[Any]) -> Record:

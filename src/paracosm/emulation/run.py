@@ -64,8 +64,8 @@ def _run_delays(
     order = np.random.default_rng(np.random.SeedSequence(seed)).permutation(len(delays.delays))
     for place in order.tolist():
         delay = delays.delays[place]
-        added = f"{delays.kind} +{delay!r}s"
-        update = {"what_if": (*config.what_if, added), "delays": None}
+        added = (f"{delays.kind} +{delay!r}s",) if delay else ()
+        update = {"what_if": (*config.what_if, *added), "delays": None}
         results[delay], ended = _run_once(config.model_copy(update=update), seed, heard)
         if ended.exit_code or ended.interrupted:
             shown = results[delay]
@@ -105,7 +105,10 @@ def _expectation(config: EmulateConfig) -> str:
     if len(config.rank) > 1:
         real = f"ranks {ranks} of {config.world:,} are real"
     if config.mode == "wire":
-        return f"{real}, the others are emulated; gloo talks to them over TCP on this machine"
+        told = f"{real}, the others are emulated; gloo talks to them over TCP on this machine"
+        if 0 not in config.rank and config.plan is None:
+            told += "; without a plan (--plan) rank 0 sends no parameters, which DDP does not bear"
+        return told
     if not config.has_links and config.communication is None:
         return (
             f"{real}, the others are emulated; no links are given, so collectives take no time of "

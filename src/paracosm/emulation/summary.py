@@ -233,13 +233,15 @@ def _emulator(records: Sequence[Record]) -> dict[str, Any] | None:
         return None
     sent = sum(each.sent for each in newest.values())
     received = sum(each.received for each in newest.values())
+    moved = sent + received
     cpu = max(each.cpu for each in newest.values())
     return {
         "cpu": cpu,
         "sent": sent,
         "received": received,
         "messages": sum(each.messages for each in newest.values()),
-        "cpu_per_MB": cpu / ((sent + received) / MEGABYTE) if sent + received else None,
+        # Of less it is what the start-up takes.
+        "cpu_per_MB": cpu / (moved / MEGABYTE) if moved >= MEGABYTE else None,
     }
 
 

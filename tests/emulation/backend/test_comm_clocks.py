@@ -66,6 +66,16 @@ def test_a_gap_on_a_link_is_used_by_whoever_is_ready_and_fits():
     assert links.hold("other", 0.0, 6.0, now=0.0) == 0.0
 
 
+def test_the_directions_of_a_link_are_apart_and_a_collective_holds_both():
+    links = Links()
+    assert links.hold("nic out", 0.0, 5.0, now=0.0) == 0.0
+    assert links.hold("nic in", 1.0, 5.0, now=0.0) == 1.0
+    assert links.hold("nic", 0.0, 2.0, now=0.0) == 6.0
+    assert links.hold("nic out", 0.0, 1.0, now=0.0) == 5.0
+    assert links.hold("nic in", 0.0, 1.0, now=0.0) == 0.0
+    assert links.hold("nic", 0.0, 1.0, now=0.0) == 8.0
+
+
 def test_messages_with_different_peers_do_not_wait_for_each_other():
     group = CommWorkers(Links())
     late = group.run(("recv", 1), 1, 0.0, 50 * MS, Cost(1 * MS, 0))

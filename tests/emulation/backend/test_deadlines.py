@@ -136,3 +136,28 @@ def test_filling_takes_one_core_and_leaves_the_threads_of_others():
         assert (of_filling, of_another, torch.get_num_threads()) == ([1], [3], 3)
     finally:
         torch.set_num_threads(before)
+
+
+def test_what_is_asked_of_ended_threads_is_done_in_time():
+    completion, filling, called = Completion(), Filling(), list[float]()
+    completion.start()
+    completion.close()
+    filling.put(lambda: None)
+    filling.close()
+    deadline = time.monotonic() + 0.02
+    completion.at(deadline, lambda: called.append(time.monotonic()))
+    assert called[0] >= deadline
+    filling.put(lambda: called.append(time.monotonic()))
+    assert len(called) == 2
+
+
+def test_a_call_that_fails_is_shown_and_hinders_no_other(
+    completion: Completion, capsys: pytest.CaptureFixture[str]
+):
+    future: torch.futures.Future[int] = torch.futures.Future()
+    future.set_result(1)
+    called = threading.Event()
+    completion.at(time.monotonic(), lambda: future.set_result(2))
+    completion.at(time.monotonic(), called.set)
+    assert called.wait(PATIENCE)
+    assert "completed Future" in capsys.readouterr().err

@@ -171,7 +171,7 @@ def test_records_say_what_was_asked_where_and_how_long_it_took(four: World):
     assert third.done == pytest.approx(max(third.begun + 1e-3, second.done) + 2e-3)
     assert four.of(Group) == [Group(0, "0", 4, (0, 1, 2, 3), "gloo")]
     waits = four.of(Wait)
-    assert len(waits) == 6
+    assert 1 <= len(waits) <= 6  # on a loaded machine some are done before they are waited for
     assert all(wait.end > wait.begin for wait in waits)
 
 
@@ -328,3 +328,14 @@ def test_distributed_data_parallel_averages_at_1024_ranks(large: World):
     model(data).square().mean().backward()
     torch.testing.assert_close(module.weight.grad, alone.weight.grad)
     assert {"broadcast", "all_reduce", "all_gather"} <= {r.kind for r in large.of(Collective)}
+
+
+def test_a_wait_lasts_until_the_machine_lets_the_script_go_on(
+    four: World, monkeypatch: pytest.MonkeyPatch
+):
+    four.communication.costs = Cost(5e-3, 0.0)
+    until = four.runtime.sleeper.until
+    monkeypatch.setattr(four.runtime.sleeper, "until", lambda instant: until(instant + 30e-3))
+    dist.all_reduce(torch.ones(4))
+    done, wait = four.of(Collective)[-1].done, four.of(Wait)[-1]
+    assert wait.end >= done + 30e-3

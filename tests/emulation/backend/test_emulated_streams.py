@@ -135,6 +135,15 @@ def test_one_stream_adds_up_and_two_share_a_link(script: Stream):
     assert [worker for _, worker in two.told] == [0, 1, 0]
 
 
+def test_a_collective_holds_both_directions_of_a_link(script: Stream):
+    device = Device()
+    for pool, link in (("send", "nic out"), ("recv", "nic in"), ("all", "nic")):
+        device.ask(Cost(0.0, 2 * MS, link), pool)
+    device.ask(Cost(0.0, 1 * MS, "nic in"), "recv")
+    done = [done for _, done in device.spans()]
+    assert done == pytest.approx([2.0, 2.0, 4.0, 5.0], rel=1e-3)
+
+
 def test_collectives_overlap_computing_until_they_are_waited_for(script: Stream):
     device = Device()
     begin = script.free

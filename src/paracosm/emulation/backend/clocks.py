@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable
 from dataclasses import dataclass
+from math import inf
 
-from paracosm.emulation.cost import Cost
+from paracosm.emulation.cost import Cost, directions
 
 __all__ = ["CommWorkers", "Links", "Span"]
 
@@ -31,26 +32,36 @@ class Links:
 
     def __init__(self) -> None:
         self._held: dict[str, list[tuple[float, float]]] = {}  # sorted, apart from each other
+        self._ways: dict[str, list[list[tuple[float, float]]]] = {}  # what each name holds
 
     def hold(self, link: str, ready: float, busy: float, now: float) -> float:
         """Hold a link for `busy` seconds as soon as it is free for so long; return when it begins.
 
         Args:
-            link: its name.
+            link: its name, or that of one direction.
             ready: earliest instant.
             busy: seconds.
             now: no later call will have an earlier `ready`: what ended before is forgotten.
         """
         if busy <= 0:
             return ready
-        held = self._held.setdefault(link, [])
-        del held[: bisect_right(held, now, key=_end)]
-        at = bisect_right(held, ready, key=_end)
-        begin = ready
-        while at < len(held) and held[at][0] < begin + busy:
-            begin = held[at][1]
-            at += 1
-        held.insert(at, (begin, begin + busy))
+        ways = self._ways.get(link)
+        if ways is None:
+            ways = [self._held.setdefault(way, []) for way in directions(link)]
+            self._ways[link] = ways
+        for held in ways:
+            if held and held[0][1] <= now:
+                del held[: bisect_right(held, now, key=_end)]
+        begin, before = ready, -inf
+        while begin > before:  # until it fits in both directions
+            before = begin
+            for held in ways:
+                begin = _free(held, begin, busy)
+        for held in ways:
+            if not held or held[-1][1] <= begin:
+                held.append((begin, begin + busy))
+            else:
+                held.insert(bisect_right(held, begin, key=_end), (begin, begin + busy))
         return begin
 
 
@@ -86,6 +97,17 @@ class CommWorkers:
         done = self._links.hold(cost.link, ready, cost.busy, asked) + cost.busy
         self._free[worker] = done
         return Span(worker, begun, done)
+
+
+def _free(held: list[tuple[float, float]], ready: float, busy: float) -> float:
+    """Return the first instant from `ready` on at which nothing is held for `busy` seconds."""
+    if not held or held[-1][1] <= ready:
+        return ready
+    for begin, end in held[bisect_right(held, ready, key=_end) :]:
+        if begin >= ready + busy:
+            break
+        ready = end
+    return ready
 
 
 def _end(interval: tuple[float, float]) -> float:

@@ -6,6 +6,7 @@ import contextlib
 import heapq
 import os
 import statistics
+import sys
 import threading
 import time
 from collections import deque
@@ -60,14 +61,21 @@ class Completion:
         self.lateness.clear()
 
     def at(self, deadline: float, call: Callable[[], None]) -> None:
-        """Call a function at a deadline of `time.monotonic`; those of one deadline in order."""
+        """Call a function at a deadline of `time.monotonic`; those of one deadline in order.
+
+        Once the thread has ended, as the process does, that takes the time until the deadline.
+        """
         left = deadline - time.monotonic()
         instant = deadline - (self._lead_late if left > _LATE / 2 else self._lead_soon)
         with self._lock:
-            heapq.heappush(self._due, (instant, self._count, call))
-            self._count += 1
-            if not self._awake and instant < self._asleep_until:
-                self._ring()
+            if not self._closed:
+                heapq.heappush(self._due, (instant, self._count, call))
+                self._count += 1
+                if not self._awake and instant < self._asleep_until:
+                    self._ring()
+                return
+        time.sleep(max(deadline - time.monotonic(), 0.0))
+        call()
 
     def close(self) -> None:
         """End the thread; what is due later is dropped."""
@@ -103,7 +111,10 @@ class Completion:
                 self._awake = True
                 instant, _, call = heapq.heappop(self._due)
             self.lateness.append(time.monotonic() - instant)
-            call()
+            try:
+                call()
+            except Exception:  # of a script that has completed the future itself
+                sys.excepthook(*sys.exc_info())
 
     def _sleep(self, seconds: float) -> bool:
         return self._alarm.acquire(timeout=seconds)

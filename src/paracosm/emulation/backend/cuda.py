@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.distributed import Work
 
-from paracosm.emulation.cost import Cost
+from paracosm.emulation.cost import Cost, directions
 
 __all__ = ["CudaStreams", "CudaWork", "Lane", "Stamps"]
 
@@ -77,7 +77,7 @@ class CudaStreams:
         self._on_wait = on_wait
         self._lanes: dict[object, list[Lane]] = {}
         self._turn: dict[object, int] = {}
-        self._links: dict[str, Any] = {}
+        self._links: dict[str, Any] = {}  # by direction
         self._pending: deque[_Pending] = deque()
         self._waits: deque[tuple[Any, Any]] = deque()
         self._lock = threading.RLock()  # backward passes run in other threads than the script
@@ -174,11 +174,19 @@ class CudaStreams:
         if fixed > 0:
             over, spin = self._spin(lane.timer, over, fixed)
         if cost.busy > 0:
-            link = self._links.get(cost.link)
-            if link is None:
-                link = self._links[cost.link] = _stream()
-            over, spin = self._spin(link, over, cost.busy)
+            first, *others = (self._way(way) for way in directions(cost.link))
+            for other in others:
+                first.wait_event(other.record_event(_event()))
+            over, spin = self._spin(first, over, cost.busy)
+            for other in others:
+                other.wait_event(over)
         return over, spin
+
+    def _way(self, name: str) -> Any:
+        way = self._links.get(name)
+        if way is None:
+            way = self._links[name] = _stream()
+        return way
 
     def _spin(self, stream: Any, after: Any, seconds: float) -> tuple[Any, tuple[Any, Any, float]]:
         stream.wait_event(after)

@@ -18,18 +18,29 @@ class Filling:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closed = False
 
     def put(self, fill: Callable[[], None]) -> None:
-        """Call a function soon."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="paracosm-fill", daemon=True)
-            self._thread.start()
-        self._jobs.put(fill)
+        """Call a function soon; at once where the thread has ended, as the process does."""
+        with self._lock:
+            if not self._closed:
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._run, name="paracosm-fill", daemon=True
+                    )
+                    self._thread.start()
+                self._jobs.put(fill)
+                return
+        with torch.inference_mode():
+            fill()
 
     def close(self) -> None:
         """End the thread when it has done what it has."""
-        if self._thread is not None:
+        with self._lock:
+            self._closed = True
             self._jobs.put(None)
+        if self._thread is not None:
             self._thread.join(1.0)
 
     def _run(self) -> None:

@@ -113,7 +113,7 @@ def load_plan(path: Path) -> Plan:
 @dataclass
 class _Written:
     members: tuple[int, ...]
-    columns: list[array[int]] = field(default_factory=lambda: [array("q") for _ in _FIELDS])
+    rows: array[int] = field(default_factory=lambda: array("q"))  # one after the other
 
 
 class PlanWriter:
@@ -156,9 +156,7 @@ class PlanWriter:
             if written is None:
                 written = self._groups[group] = _Written(_members(group))
             start, length = self._record(kind, inputs)
-            row = (COLLECTIVES.index(kind), size, peer, tags, start, length)
-            for column, value in zip(written.columns, row, strict=True):
-                column.append(value)
+            written.rows.extend((COLLECTIVES.index(kind), size, peer, tags, start, length))
 
     def write(self) -> None:
         """Write what there is so far, whole or not at all."""
@@ -172,9 +170,9 @@ class PlanWriter:
                 ],
             }
             arrays: dict[str, Any] = {
-                f"{number}.{name}": np.array(column, dtype=np.int64)
+                f"{number}.{name}": np.array(each.rows[place :: len(_FIELDS)], dtype=np.int64)
                 for number, each in enumerate(self._groups.values())
-                for name, column in zip(_FIELDS, each.columns, strict=True)
+                for place, name in enumerate(_FIELDS)
             }
             data = np.frombuffer(b"".join(self._data), dtype=np.uint8)
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")

@@ -45,8 +45,7 @@ class Runtime:
         setting: of the process.
         recorder: where records go.
         on_collective: told of every collective, if anybody wants to know.
-        on_wait: told of each stretch of waiting, its begin and its end, as soon as these are known,
-            which may be before the end.
+        on_wait: told of each stretch of waiting, its begin and its end.
         asked_backend: what the script asks for when it makes the next group.
         sleeper: of threads that wait.
         completion: completes futures; keeps how late it was.
@@ -182,7 +181,10 @@ class Runtime:
         if fill is None:
             record(asked, entered, span.begun, span.done, span.worker)
         elif _is_small(outputs, inputs):
-            with torch.inference_mode():  # tensors that were made in it may be written in it alone
+            if any(output.is_inference() for output in outputs):
+                with torch.inference_mode():  # nowhere else may they be written
+                    fill()
+            else:
                 fill()
             record(asked, entered, span.begun, span.done, span.worker)
         else:
@@ -253,5 +255,7 @@ def _is_small(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
     A thread whose operations are watched, for a profile or a count, fills none: they would be taken
     for the script's.
     """
-    moved = max(sum(tensor.nbytes for tensor in tensors) for tensors in (outputs, inputs))
+    moved = sum([tensor.nbytes for tensor in outputs])
+    if inputs is not outputs:
+        moved = max(moved, sum([tensor.nbytes for tensor in inputs]))
     return moved <= _SMALL and not torch._C._len_torch_dispatch_stack()

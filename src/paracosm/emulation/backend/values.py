@@ -43,16 +43,16 @@ def reduce(tensor: Tensor, op: Any, ranks: int) -> None:
     """
     kind = getattr(op, "op", op)
     data = tensor.data
-    if kind in _KEPT:
+    if kind == ReduceOp.SUM:  # first: the others are rare
+        if data.dtype != torch.bool:
+            _in_its_arithmetic(data, lambda wide: wide.mul_(_wrapped(ranks, wide.dtype)))
+    elif kind in _KEPT:
         return
-    if kind == ReduceOp.BXOR:
+    elif kind == ReduceOp.BXOR:
         if ranks % 2 == 0:
             data.zero_()
     elif kind == ReduceOp.PREMUL_SUM:
         data.mul_(_factor(op)).mul_(ranks)
-    elif kind == ReduceOp.SUM:
-        if data.dtype != torch.bool:
-            _in_its_arithmetic(data, lambda wide: wide.mul_(_wrapped(ranks, wide.dtype)))
     elif kind == ReduceOp.PRODUCT:
         if data.dtype != torch.bool:
             _in_its_arithmetic(data, lambda wide: _power(wide, ranks))
@@ -163,7 +163,7 @@ class Sent:
     def receive(self, tensor: Tensor, peer: int) -> None:
         """Fill a tensor with what comes from a peer; -1 for anybody."""
         of_peers = self._last.get(_key(tensor), {})
-        others = [kept for other, kept in of_peers.items() if other != peer]
+        others = [kept for other, kept in list(of_peers.items()) if other != peer]
         if others:
             tensor.data.copy_(others[-1])
         elif tensor.is_floating_point() or tensor.is_complex():

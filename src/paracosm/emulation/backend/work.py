@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AllOf", "EmulatedWork"]
 
+_TIME_TO_WRITE = 5e-3  # seconds: a wait so long has room for a bundle of records
+
 
 class EmulatedWork(Work):
     """Done at its deadline, unless its outputs take longer to fill; then with them.
@@ -75,8 +77,10 @@ class EmulatedWork(Work):
             self._filling.wait()
             self._runtime.on_wait(begin, time.monotonic())
         elif begin < self._deadline:
-            self._runtime.on_wait(begin, self._deadline)  # before: it takes time, too
+            if self._deadline - begin > _TIME_TO_WRITE:
+                self._runtime.recorder.flush()
             self._runtime.sleeper.until(self._deadline)
+            self._runtime.on_wait(begin, time.monotonic())
         self._complete()
         if self._error is not None:
             raise self._error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from paracosm.emulation.rank.orphan import end_with_parent
 from paracosm.emulation.setting import Setting
 from paracosm.errors import InputError
 
@@ -14,6 +15,7 @@ _BAD_INPUT = 2
 
 def main() -> None:
     """Prepare this process as its environment says, run the script, and end as the script ends."""
+    end_with_parent()
     from paracosm.emulation.rank.prepare import prepare
     from paracosm.emulation.rank.script import load_script, run_script, show
 

@@ -59,8 +59,8 @@ def run_script(script: Script, arguments: Sequence[str]) -> None:
     module.__dict__.update(script.names, __builtins__=builtins)
     sys.modules["__main__"] = module
     sys.argv[:] = [script.argument, *arguments]
-    if script.path is not None and not sys.flags.safe_path:
-        sys.path[0] = script.path
+    if script.path is not None:
+        _search_first(script.path)
     try:
         exec(script.code, module.__dict__)
     except SystemExit:
@@ -77,6 +77,14 @@ def show(error: BaseException) -> None:
     error.__traceback__ = trace
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
     sys.excepthook(type(error), error, trace)
+
+
+def _search_first(folder: str) -> None:
+    """Put a folder where the interpreter would, in the place of what it put there for us."""
+    if not sys.flags.safe_path:
+        sys.path[0] = folder
+    elif not os.environ.get("PYTHONSAFEPATH"):  # by a flag, which is ours
+        sys.path.insert(0, folder)
 
 
 def _end_with(error: BaseException) -> None:
@@ -107,6 +115,7 @@ def _file(name: str) -> Script:
 
 
 def _module(name: str) -> Script:
+    _search_first(os.getcwd())
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
