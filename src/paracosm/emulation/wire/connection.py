@@ -28,7 +28,11 @@ _SCRATCH = bytearray(_TURN)
 _FIRST = memoryview(_SCRATCH)[: 1 << 16]  # where headers, and the data behind them, come in
 _FIRST_SIZE = len(_FIRST)  # bytes of small messages that go out together
 _MOST_PARTS = 64  # pieces that go out together; the kernel takes up to 1024
+_AT_ONCE = 1 << 14  # bytes of data that do not wait for others to go out with
+_LOW = 1 << 16  # bytes of a long message that come before we are woken
 _ZEROS = memoryview(bytes(1 << 18))  # small enough to stay in the processor's cache
+_END = 1 << 14  # bytes at the end of one for which we do not sleep again
+_AWAKE = 200e-6  # seconds for which we do not: these take less, or a real rank to go on
 
 
 class Kept:
@@ -118,6 +122,7 @@ class Connection:
         self._queue: deque[Outgoing | memoryview] = deque()
         self._wants_room = False
         self._is_due = False
+        self._low = 1
         self._socket.setblocking(False)
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -134,19 +139,43 @@ class Connection:
         return self._receiving or bool(self._queue)
 
     def accept(self, slot: int, length: int) -> None:
-        """Tell the real rank that we are ready to receive."""
-        self._put(memoryview(notice(RECV_READY, slot, length)))
+        """Tell the real rank that we are ready to receive; data that has not begun waits."""
+        if not self._open:
+            return
+        told = memoryview(notice(RECV_READY, slot, length))
+        place = 0
+        for item in self._queue:
+            if isinstance(item, Outgoing) and not item.moved:
+                break
+            place += 1
+        self._queue.insert(place, told)
+        self.resume()
 
     def expect(self, slot: int, length: int) -> None:
         """Note that the real rank has announced data, which may come from now on."""
         self.announced.setdefault(slot, deque()).append(length)
 
-    def send(self, message: Outgoing) -> None:
-        """Send data that the real rank is ready for."""
-        self._put(message)
+    def send(self, message: Outgoing, at_once: bool = False) -> None:
+        """Send data that the real rank is ready for.
+
+        Short messages wait until all that has come in has been looked at, and go out together,
+        unless the real rank cannot go on before it has this one.
+        """
+        if not self._open:
+            return
+        self._queue.append(message)
+        if (at_once or message.length >= _AT_ONCE) and not self._wants_room:
+            self._write()
+        else:
+            self.resume()
+
+    def flush(self) -> None:
+        """Write now what can be written."""
+        if not self._wants_room:
+            self._write()
 
     def resume(self) -> None:
-        """Go on with a message whose `allowed` has grown."""
+        """Go on writing, when all that has come in has been looked at."""
         if self._open and not self._wants_room and not self._is_due:
             self._is_due = True
             self._loop.soon(self._write)
@@ -176,6 +205,16 @@ class Connection:
     # --- in ---
 
     def _read(self) -> None:
+        try:
+            self._read_what_is_there()
+        finally:
+            if self._left > _END:
+                self._wake_at(min(self._left - _END, _LOW))
+            else:
+                self._wake_at(self._left or 1)
+                self._loop.stay_awake(_AWAKE)
+
+    def _read_what_is_there(self) -> None:
         turn = _TURN
         while turn > 0 and self._open:
             if self._left:
@@ -187,8 +226,14 @@ class Connection:
                 self.close()
                 return
             turn -= count
-            if not self._left and count < len(_FIRST):
-                return  # most probably nothing more is there
+            if self._left and count < _FIRST_SIZE:
+                return  # most probably nothing more is there; notices come one by one
+
+    def _wake_at(self, low: int) -> None:
+        """Be woken when so many bytes have come, not for every packet of a long message."""
+        if low != self._low and self._open:
+            self._low = low
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
 
     def _read_data(self) -> int:
         kept, most = self._kept, min(self._left, _TURN)
@@ -230,14 +275,14 @@ class Connection:
                     self._frame(head, 0)
 
     def _frame(self, buffer: bytearray | memoryview, offset: int) -> None:
-        header = read_header(buffer, offset)
-        if header.opcode == SEND_READY:
-            self._listener.on_send_ready(self, header.slot, header.length)
-        elif header.opcode == RECV_READY:
-            self._listener.on_recv_ready(self, header.slot, header.length)
+        opcode, slot, length = read_header(buffer, offset)
+        if opcode == SEND_READY:
+            self._listener.on_send_ready(self, slot, length)
+        elif opcode == RECV_READY:
+            self._listener.on_recv_ready(self, slot, length)
         else:
-            assert header.opcode == DATA
-            self._begin(header.slot, header.length)
+            assert opcode == DATA
+            self._begin(slot, length)
 
     def _begin(self, slot: int, length: int) -> None:
         promised = self.announced.get(slot)
@@ -269,15 +314,6 @@ class Connection:
         self._listener.on_received(self, self._slot, self._length)
 
     # --- out ---
-
-    def _put(self, item: Outgoing | memoryview) -> None:
-        """Queue what goes out when all that has come in has been looked at."""
-        if not self._open:
-            return
-        self._queue.append(item)
-        if not self._wants_room and not self._is_due:
-            self._is_due = True
-            self._loop.soon(self._write)
 
     def _write(self) -> None:
         self._is_due = False
@@ -326,13 +362,14 @@ class Connection:
         return parts
 
     def _went(self, count: int) -> None:
-        """Take what has gone out of the queue."""
-        while self._queue and self._open:
+        """Take what has gone out of the queue, then tell the listener, who may add to it."""
+        gone = []
+        while self._queue:
             item = self._queue[0]
             if isinstance(item, memoryview):
                 if count < len(item):
                     self._queue[0] = item[count:]
-                    return
+                    break
                 count -= len(item)
                 self._queue.popleft()
                 continue
@@ -344,10 +381,13 @@ class Connection:
             count -= moved
             self.sent += max(0, item.moved - head) - before
             if moved < left:
-                return
+                break
             self._queue.popleft()
             self.messages += 1
-            self._listener.on_sent(self, item)
+            gone.append(item)
+        for item in gone:
+            if self._open:
+                self._listener.on_sent(self, item)
 
 
 def _piece(item: Outgoing, at: int) -> list[memoryview]:

@@ -28,6 +28,7 @@ from paracosm.emulation.wire.sources import Sources
 __all__ = ["Emulator"]
 
 _STALL = 10.0  # seconds without progress after which the user is told
+_LAST = 0.05  # seconds for which data may come on other connections after one has closed
 _LATE = 0.1  # seconds after which an operation whose end does not show is taken to be over
 
 
@@ -104,6 +105,8 @@ class Emulator:
                 is_open = any(operation.is_open(real) for real in operation.reals)
                 if not is_open and now - last > _LATE:
                     self._finish(state, operation)
+                elif is_open and operation.is_scheduled:
+                    continue
                 elif is_open and operation.is_guess and now - last > _LATE:
                     self._loosen(state, operation)
                 elif is_open and now - last > _STALL and not operation.told:
@@ -154,6 +157,8 @@ class Emulator:
         channel.halves[index % 2] = length
         if channel.accepted < channel.announced:
             channel.lengths.append(length)
+        elif operation.kind == "all_reduce" and operation.learning is None:
+            return  # we have been ready for it: nothing follows from that
         self._go_on(state, operation, channel, now)
 
     def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None:
@@ -232,6 +237,9 @@ class Emulator:
         self._sources.passed_on(operation, channel, index)
         if operation.learning is not None:
             self._listen(state, operation)
+        elif operation.world == 2 and operation.is_ring:  # one half may be over with that
+            while self._accept(state, operation, channel, now):
+                pass
         self._end_if_over(state, operation)
 
     def on_closed(self, connection: Connection, broken: str | None) -> None:
@@ -245,16 +253,23 @@ class Emulator:
             peer = state.members[pair.emulated]
             self._fail(f"between rank {rank} and emulated rank {peer}: {broken}")
         for operation in list(state.operations.values()):
-            if not self.failed and pair.real in operation.reals and operation.is_open(pair.real):
-                self._fail(
-                    f"rank {rank} closed the connection in the middle of "
-                    f"{self._named(state, operation)} ({_moved(operation, pair.real)})"
-                )
+            if pair.real in operation.reals and operation.is_open(pair.real):
+                at = time.monotonic() + _LAST
+                self._loop.at(at, self._left_in, state, operation, pair.real)
         message = self._messages.close(connection)
         if message is not None and not self.failed:
             peer = state.members[pair.emulated]
             self._fail(
                 f"rank {rank} closed the connection in the middle of a {message} with rank {peer}"
+            )
+
+    def _left_in(self, state: GroupState, operation: Operation, real: int) -> None:
+        """Fail if a real member that has gone left an operation open."""
+        known = operation.slot in state.operations
+        if known and not self.failed and operation.is_open(real):
+            self._fail(
+                f"rank {state.members[real]} closed the connection in the middle of "
+                f"{self._named(state, operation)} ({_moved(operation, real)})"
             )
 
     def resumed(self, now: float) -> None:
@@ -315,8 +330,7 @@ class Emulator:
         operation.see_root(channel)
         if operation.learning is not None:
             self._listen(state, operation)
-        self._accept(state, operation, channel, now)
-        self._answer(state, operation, channel, now)
+        self._serve(state, operation, channel, now)
 
     def _advance(self, state: GroupState, operation: Operation) -> None:
         """Do what can be done by now on all connections."""
@@ -325,75 +339,94 @@ class Emulator:
         now = time.monotonic()
         for channel in list(operation.channels.values()):
             if channel.is_open or operation.is_ring or operation.kind == "all_gather":
-                self._accept(state, operation, channel, now)
-                self._answer(state, operation, channel, now)
+                self._serve(state, operation, channel, now)
+
+    def _serve(self, state: GroupState, operation: Operation, channel: Channel, now: float) -> None:
+        """Accept and send all that can be done on a connection by now."""
+        accepted = channel.accepted
+        while self._accept(state, operation, channel, now):
+            pass
+        if channel.accepted > accepted and operation.is_urgent(channel):
+            channel.connection.flush()  # the real rank sends while we do the rest
+        while self._answer(state, operation, channel, now):
+            pass
 
     def _accept(
         self, state: GroupState, operation: Operation, channel: Channel, now: float
-    ) -> None:
-        """Tell the real rank that we are ready for its messages, as far as we are."""
+    ) -> bool:
+        """Tell the real rank that we are ready for its next message; return whether we are."""
         pair = channel.connection.pair
-        while True:
-            announced = channel.accepted < channel.announced
-            if not announced and (self._pace is not None or not operation.sends_more(channel)):
-                return
-            learning = operation.learning
-            if learning is not None and channel.accepted >= learning.accepted[pair.real]:
-                return
-            index = operation.sent_as(pair.real, channel.accepted)
-            length = channel.lengths[0] if announced else operation.length_ahead(channel)
-            at = channel.due_in
+        announced = channel.accepted < channel.announced
+        if not announced and (self._pace is not None or not self._sends_more(operation, channel)):
+            return False
+        learning = operation.learning
+        if learning is not None and channel.accepted >= learning.accepted[pair.real]:
+            return False
+        index = operation.sent_as(pair.real, channel.accepted)
+        length = channel.lengths[0] if announced else operation.length_ahead(channel)
+        at = channel.due_in
+        if at is None:
+            at = operation.schedule.accept_at(pair.emulated, pair.real, index)
             if at is None:
-                at = operation.schedule.accept_at(pair.emulated, pair.real, index)
-                if at is None:
-                    return
-                if self._pace is not None and announced:
-                    port = state.members[pair.real], "out"
-                    ready = max(at, now)
-                    at = self._pace.there(state.hops, pair.real, pair.emulated, length, ready, port)
-                if at > now and announced:
-                    channel.due_in = at
-            if at > now:
-                self._loop.at(at, self._advance, state, operation)
-                return
-            channel.due_in = None
-            if announced:
-                channel.lengths.popleft()
-            channel.ready.append(now if announced else None)
-            channel.accepted += 1
-            channel.connection.accept(operation.slot, length)
+                return False
+            if self._pace is not None and announced:
+                port = state.members[pair.real], "out"
+                ready = max(at, now)
+                at = self._pace.there(state.hops, pair.real, pair.emulated, length, ready, port)
+            if at > now and announced:
+                channel.due_in = at
+        if at > now:
+            self._loop.at(at, self._advance, state, operation)
+            return False
+        channel.due_in = None
+        if announced:
+            channel.lengths.popleft()
+        channel.ready.append(now if announced else None)
+        channel.accepted += 1
+        channel.connection.accept(operation.slot, length)
+        return True
+
+    def _sends_more(self, operation: Operation, channel: Channel) -> bool:
+        # The link is measured by messages that were announced before we accepted them.
+        if self._link is not None and operation.world > 2 and not channel.halves:
+            return False
+        return operation.sends_more(channel)
 
     def _answer(
         self, state: GroupState, operation: Operation, channel: Channel, now: float
-    ) -> None:
-        """Send what the real rank waits for, as far as it may go."""
+    ) -> bool:
+        """Send the next message that the real rank waits for; return whether it may go."""
+        if not channel.wanted:
+            return False
         pair = channel.connection.pair
-        while channel.wanted:
-            if operation.learning is not None and not operation.may_release(pair.real):
-                return
-            length = channel.wanted[0]
-            index = operation.received_as(pair.real, channel.sent)
-            at = channel.due
+        if operation.learning is not None and not operation.may_release(pair.real):
+            return False
+        if operation.is_behind(channel):
+            return False
+        length = channel.wanted[0]
+        index = operation.received_as(pair.real, channel.sent)
+        at = channel.due
+        if at is None:
+            at = operation.schedule.send_at(pair.emulated, pair.real, index, length)
             if at is None:
-                at = operation.schedule.send_at(pair.emulated, pair.real, index, length)
-                if at is None:
-                    return
-                if self._pace is not None:
-                    port = state.members[pair.real], "in"
-                    ready = max(at, now)
-                    at = self._pace.there(state.hops, pair.emulated, pair.real, length, ready, port)
-                channel.due = at
-            if at > now:
-                self._loop.at(at, self._advance, state, operation)
-                return
-            source = self._sources.of(state.group, operation, channel, index, length)
-            if source is None:
-                return
-            channel.due = None
-            channel.wanted.popleft()
-            channel.sent += 1
-            operation.released(pair.real)
-            send(channel.connection, operation.slot, length, source)
+                return False
+            if self._pace is not None:
+                port = state.members[pair.real], "in"
+                ready = max(at, now)
+                at = self._pace.there(state.hops, pair.emulated, pair.real, length, ready, port)
+            channel.due = at
+        if at > now:
+            self._loop.at(at, self._advance, state, operation)
+            return False
+        source = self._sources.of(state.group, operation, channel, index, length)
+        if source is None:
+            return False
+        channel.due = None
+        channel.wanted.popleft()
+        channel.sent += 1
+        operation.released(pair.real)
+        send(channel.connection, operation.slot, length, source, at_once=operation.is_last(index))
+        return True
 
     def _loosen(self, state: GroupState, operation: Operation) -> None:
         """Go on with an operation that was not cut as it was taken to be."""
@@ -420,14 +453,17 @@ class Emulator:
         if operation.learning is not None and operation.news == news:
             operation.settle()
             self._advance(state, operation)
+            if operation.learning is not None and operation.news == news:
+                self._listen(state, operation)  # nothing was decided
             self._end_if_over(state, operation)
 
     # --- ends ---
 
     def _end_if_over(self, state: GroupState, operation: Operation) -> None:
         group = state.group
-        if any(channel.is_open for channel in operation.channels.values()):
-            return
+        for channel in operation.channels.values():
+            if channel.is_open or channel.accepted > channel.arrived:
+                return
         if any(real not in operation.reals for real in group.real):
             return
         if all(operation.is_complete(real) for real in group.real):

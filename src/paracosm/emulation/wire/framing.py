@@ -7,8 +7,7 @@ receiver with RECV_READY, and the data goes once both are there (gloo, transport
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = [
     "DATA",
@@ -50,8 +49,7 @@ class BrokenError(Exception):
     """What came on a connection is not what gloo sends; the text says what was expected."""
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """A message's header.
 
     Attributes:

@@ -22,6 +22,7 @@ LARGEST = 128
 
 _QUIET = 2e-3  # seconds without a message after which a member is taken to wait
 _QUIET_LARGE = 5e-3  # where it adds up a megabyte in between
+_PATIENCE = 20  # times as long before a layout is given up for what was not posted
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,6 @@ class Learning:
     Attributes:
         released, accepted: by member, how many of its receives may be answered, and of its sends
             be accepted, by now.
-        quiet: seconds without news after which `settle` is to be called.
     """
 
     def __init__(self, world: int, members: Sequence[int], length: int) -> None:
@@ -65,7 +65,13 @@ class Learning:
         self._doubtful: list[_Explanation] = []
         self.released = dict.fromkeys(members, 0)
         self.accepted = dict.fromkeys(members, 0)
-        self.quiet = _QUIET_LARGE if length > LONGEST // 2 else _QUIET
+        self._quiet = _QUIET_LARGE if length > LONGEST // 2 else _QUIET
+        self._is_patient = False
+
+    @property
+    def quiet(self) -> float:
+        """Seconds without news after which `settle` is to be called."""
+        return self._quiet * (_PATIENCE if self._is_patient else 1)
 
     @property
     def layout(self) -> Layout:
@@ -78,10 +84,18 @@ class Learning:
         return len(self._left) == 1
 
     def settle(self, standings: Mapping[int, Standing]) -> None:
-        """Learn that all real members wait."""
-        # Nobody posts more than its layout has; less it may just not have posted yet.
+        """Learn that all real members wait.
+
+        Nobody posts more than its layout has. Less it may just not have posted yet, on a busy
+        machine: before that decides, the members get a longer time.
+        """
         possible = [one for one in self._doubtful if one.covers(standings)]
         fits = [one for one in self._left if one.fits(standings)]
+        is_open = any(one.covers(standings) for one in self._left if one not in fits)
+        if is_open and not self._is_patient:
+            self._is_patient = True
+            return
+        self._is_patient = False
         self._doubtful = possible + [
             one for one in self._left if one not in fits and one.covers(standings)
         ]

@@ -32,6 +32,7 @@ class Loop:
         self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._soon: list[Callable[[], None]] = []
         self._running = True
+        self._awake = 0.0
         self.watch(self._woken, self._drain)
 
     def watch(self, descriptor: int, ready: Callable[[int], None]) -> None:
@@ -57,6 +58,10 @@ class Loop:
         """Call before the next wait, after all that is ready has had its turn."""
         self._soon.append(call)
 
+    def stay_awake(self, seconds: float) -> None:
+        """Wait without sleeping for a while: something will come, and waking up takes long."""
+        self._awake = time.monotonic() + seconds
+
     def wake(self) -> None:
         """Have the loop look around now; any thread may ask."""
         with contextlib.suppress(OSError):
@@ -71,7 +76,7 @@ class Loop:
         """Serve until `stop`; `around` is called after every wake-up."""
         try:
             while self._running:
-                for descriptor, events in self._epoll.poll(self._patience()):
+                for descriptor, events in self._wait():
                     ready = self._ready.get(descriptor)
                     if ready is not None:
                         ready(events)
@@ -84,6 +89,16 @@ class Loop:
         finally:
             self._epoll.close()
             os.close(self._woken)
+
+    def _wait(self) -> list[tuple[int, int]]:
+        """Return what is ready, when something is or a timer is due."""
+        now = time.monotonic()
+        while now < self._awake:
+            found = self._epoll.poll(0)
+            if found or (self._timers and self._timers[0][0] <= now):
+                return found
+            now = time.monotonic()
+        return self._epoll.poll(self._patience())
 
     def _patience(self) -> float:
         """Return how long epoll may wait; sleep first where it is too coarse for that."""

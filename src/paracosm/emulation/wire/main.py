@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -47,6 +48,9 @@ def main() -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    finally:
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(sign, signal.SIG_IGN)  # on its way out, which may take a second
     return 0 if done else 1
 
 
@@ -109,6 +113,7 @@ def emulate_peers(
                 groups=payloads.groups,
             )
             rendezvous.start()
+            gc.freeze()  # what is here stays: collecting garbage takes long among it
             try:
                 loop.run(_around(loop, emulator, arrivals, stop, rendezvous))
             except Exception as error:

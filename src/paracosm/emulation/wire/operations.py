@@ -25,6 +25,8 @@ from paracosm.emulation.wire.schedules.segments import (
 
 __all__ = ["Channel", "Operation", "RealSide", "UnexpectedError"]
 
+_SHORT = 1 << 14  # bytes of a message that take no longer than a notice
+
 
 class UnexpectedError(Exception):
     """A message that the operation does not have; the text says what was expected."""
@@ -113,7 +115,7 @@ class Operation:
         schedule: when which message may go.
         learning: while it is not certain how the vector was cut.
         members: of the group.
-        is_guess: whether how the vector was cut is taken from an earlier one.
+        is_guess: whether how the vector was cut is taken from an earlier one, or was learnt.
         is_loose: whether the algorithm is not followed.
         entries: when the emulated members come.
         told: whether the user has been told that it makes no progress.
@@ -151,6 +153,14 @@ class Operation:
     def is_ring(self) -> bool:
         """Whether it cuts its vector as all-reduce does."""
         return self.kind in ("all_reduce", "reduce")
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether an instant is known at which one of its messages goes on."""
+        return any(
+            channel.due is not None or channel.due_in is not None
+            for channel in self.channels.values()
+        )
 
     @property
     def segment(self) -> int:
@@ -208,6 +218,7 @@ class Operation:
         certain = self.learning.is_certain
         if certain:
             self.learning = None
+            self.is_guess = True
             self._lay_out(layout)
         elif isinstance(self.schedule, Ring):
             self.schedule.lag = layout.lag
@@ -263,23 +274,74 @@ class Operation:
     def sends_more(self, channel: Channel) -> bool:
         """Return whether it is certain that a real member has one more message for us, now.
 
-        gloo's rings have two messages on their way each time.
+        gloo's rings have two messages on their way each time. Short ones between two members, which
+        take no longer than a notice, are all awaited at once: fewer notices have to be waited for.
         """
+        if channel.accepted - channel.arrived > 1 and not self._is_short:
+            return False
         real, emulated = channel.connection.pair.real, channel.connection.pair.emulated
-        ahead = channel.accepted - channel.arrived
-        if ahead > 1 or not channel.halves or not self.schedule.allows(real, emulated, 0):
+        if not self.schedule.allows(real, emulated, 0):
             return False
         if self.kind == "all_reduce":
-            layout = self._layout
-            return layout is not None and channel.accepted < len(messages_of(layout, real).sends)
-        return self.kind == "all_gather" and channel.accepted < 2 * (self.world - 1)
+            return self._layout is not None and self._is_due(channel, self._layout, real)
+        mine = 2 * (self.world - 1)
+        return self.kind == "all_gather" and bool(channel.halves) and channel.accepted < mine
+
+    def _is_due(self, channel: Channel, layout: Layout, real: int) -> bool:
+        """Return whether gloo has posted the next receive of an all-reduce.
+
+        Between two members this matters: who is told too early that the other one is ready sends
+        data, and its own notices wait behind that. They begin the second half when all messages of
+        the first are through.
+        """
+        messages = messages_of(layout, real)
+        if channel.accepted >= len(messages.sends):
+            return False
+        if self.world > 2 or self._is_short or channel.accepted < messages.begun:
+            return True
+        return channel.arrived >= messages.begun and channel.gone >= messages.added
+
+    @property
+    def _is_short(self) -> bool:
+        return self.kind == "all_reduce" and self.world == 2 and self.segment <= _SHORT
+
+    def is_urgent(self, channel: Channel) -> bool:
+        """Return whether a real member is to know at once that we are ready for its data.
+
+        Between two members: where ours waits for it, or where both are long and go side by side.
+        """
+        side_by_side = self.world == 2 and self.kind == "all_reduce" and not self._is_short
+        return side_by_side or self.is_behind(channel)
+
+    def is_last(self, index: int) -> bool:
+        """Return whether a real member waits for our message `index` with all that it has posted.
+
+        A rank of gloo posts two receives of a ring at a time.
+        """
+        return self.kind in ("all_reduce", "all_gather") and index % 2 == 1
+
+    def is_behind(self, channel: Channel) -> bool:
+        """Return whether our next message would go behind one of the real member's own.
+
+        Of two members that gather, the second to come finds the other one waiting; it sends before
+        it posts the receive that belongs to that, whose notice waits behind the data. That goes on
+        from call to call, since it is then the last to end. Our member sends the real one's own
+        data, so it is the real one that has to be the second.
+        """
+        return self.kind == "all_gather" and self.world == 2 and channel.arrived <= channel.sent
 
     def length_ahead(self, channel: Channel) -> int:
-        """Return the bytes of the next message of a real member's, before it is announced."""
-        return channel.halves.get(channel.accepted % 2, next(iter(channel.halves.values())))
+        """Return the bytes of the next message of a real member's, before it is announced.
+
+        The last segment may be shorter; gloo does not look at the length of RECV_READY.
+        """
+        likely = next(iter(channel.halves.values()), self.segment)
+        return channel.halves.get(channel.accepted % 2, likely)
 
     def see_root(self, channel: Channel) -> None:
         """Learn from a connection's messages which member is the root."""
+        if self.kind in ("all_reduce", "all_gather"):
+            return
         pair = channel.connection.pair
         side = self.reals[pair.real]
         if self.kind == "gather":

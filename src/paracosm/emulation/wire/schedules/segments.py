@@ -61,11 +61,13 @@ class Messages:
 
     Attributes:
         sends, receives: indices, in order.
-        added: how many of `receives` are in the first half.
+        begun: how many of `sends` are in the first half.
+        added: how many of `receives` are.
     """
 
     sends: range | tuple[int, ...]
     receives: range | tuple[int, ...]
+    begun: int
     added: int
 
 
@@ -84,10 +86,11 @@ def messages_of(layout: Layout, member: int) -> Messages:
     """Return the messages of a member."""
     everything = range(2 * layout.half)
     if layout.is_full:
-        return Messages(everything, everything, layout.half)
+        return Messages(everything, everything, layout.half, layout.half)
     sends = _present(layout, (member + 1) * layout.lag)
     receives = _present(layout, (member + 2) * layout.lag)
-    return Messages(sends, receives, sum(i < layout.half for i in receives))
+    begun, added = (sum(i < layout.half for i in one) for one in (sends, receives))
+    return Messages(sends, receives, begun, added)
 
 
 def _present(layout: Layout, first: int) -> tuple[int, ...]:
