@@ -17,6 +17,7 @@ import pytest
 
 from paracosm.cli import main
 from paracosm.cli.verbs import _command
+from paracosm.emulation.config import EmulateConfig
 from paracosm.study import RunFolder, load_study
 from paracosm.study.plain import plain
 
@@ -102,6 +103,35 @@ def test_what_stands_behind_the_script_is_the_scripts(tmp_path: Path) -> None:
     )
     assert f"['--world-size', '9', '--json', '-x'] __main__ {script}" in done.stdout
     assert "never" in done.stdout  # initialised torch.distributed
+    assert done.returncode == 0
+
+
+def test_flags_may_stand_behind_a_study_file_as_ever(tmp_path: Path, capsys: Capture) -> None:
+    study = tmp_path / "worlds.yaml"
+    study.write_text(f"emulate: {{script: {DDP}}}\nover: {{world_size: [2, 4]}}\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "something").touch()
+    assert call(study, "--out", tmp_path / "run", "--seed", "3") == 2
+    assert "the folder exists and holds something else" in capsys.readouterr().err
+    assert call(study, "--steps", "3") == 2  # the script's: behind --
+    assert "No such option: --steps" in capsys.readouterr().err
+
+
+def test_a_module_in_the_current_folder_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "random.py").write_text("raise ImportError('not this one')\n")
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "own.py").write_text("value = 5\n")
+    script = tmp_path / "beside" / "train.py"
+    script.write_text("import own, random\nprint('uniform', random.random() < 1, own.value)\n")
+    program = "import sys; from paracosm.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, "emulate", "--world-size", "2", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+    )
+    assert "uniform True 5" in done.stdout, done.stderr
     assert done.returncode == 0
 
 
@@ -201,6 +231,28 @@ def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
     assert (out / "report.html").is_file()
 
 
+def test_the_examples_ask_for_what_the_guide_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    guide = (ROOT / "docs" / "emulation.md").read_text()
+    study = ROOT / "examples" / "emulation" / "worlds.yaml"
+    assert study.read_text() in guide
+    points = load_study(study).points("worlds.yaml")
+    assert [point.config.world for point in points] == [2, 8, 64, 512]
+    for point in points:
+        point.config.check()
+    cluster = ROOT / "examples" / "emulation" / "cluster.yaml"
+    assert EmulateConfig(cluster=cluster).world == 64
+
+
+@pytest.mark.slow
+def test_another_rank_lives_on_the_plan_of_rank_0(tmp_path: Path) -> None:
+    quiet = ("--world-size", 4, "--quiet")
+    assert call(*quiet, "--out", tmp_path / "plan", DDP, "--steps", 3) == 0
+    plan = ("--plan", tmp_path / "plan" / "plan.npz", "--out", tmp_path / "run")
+    assert call(*quiet, "--mode", "wire", "--rank", 3, *plan, DDP, "--steps", 3) == 0
+    assert summary_of(tmp_path / "run")["status"] == "done"
+
+
 @pytest.mark.slow
 def test_delays_find_what_hides(tmp_path: Path) -> None:
     out = tmp_path / "delays"
@@ -215,10 +267,10 @@ def test_delays_find_what_hides(tmp_path: Path) -> None:
 def test_every_flag_of_the_guide_is_one_of_the_program() -> None:
     guide = (ROOT / "docs" / "emulation.md").read_text()
     commands = re.findall(r"^(paracosm emulate .*)$", guide, re.M)
-    assert len(commands) >= 4
+    assert len(commands) >= 8
     for command in commands:
         serve = command.startswith("paracosm emulate serve")
-        own = re.split(r"\.py\b", command)[0]
+        own = re.split(r"\.py\b(?!:)", command)[0]
         verb = _command("emulate serve" if serve else "emulate")
         known = {flag for parameter in verb.params for flag in parameter.opts}
         assert {word for word in own.split() if word.startswith("--")} <= known, command

@@ -9,14 +9,26 @@ import typer
 
 from paracosm.cli.carry_out import carry_out
 from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, with_fields_of
+from paracosm.cli.verbs import Verb
 from paracosm.emulation.config import EmulateConfig
 
-__all__ = ["CONTEXT", "emulate"]
-
-CONTEXT = {"allow_interspersed_args": False}
-"""What comes behind the script is the script's."""
+__all__ = ["COMMAND", "emulate"]
 
 _STUDIES = (".yaml", ".yml")
+
+
+class _Emulate(Verb):
+    """What comes behind the script is the script's; behind a study file come flags, as ever."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read the arguments, after a look at what is to be run."""
+        ctx.allow_interspersed_args = False
+        values, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.allow_interspersed_args = str(values.get("script")).endswith(_STUDIES)
+        return super().parse_args(ctx, args)
+
+
+COMMAND = _Emulate
 
 Script = Annotated[
     Path,

@@ -26,13 +26,14 @@ __all__ = ["serve"]
 _PORT = 29500  # what PyTorch's own examples use
 _OF_A_SCRIPT = (
     *("script", "arguments", "mode", "algorithm", "comm_workers", "local_world_size"),
-    *("delays", "beside", "output"),
+    *("delays", "beside", "output", "port"),
 )
 
 
 @with_fields_of(EmulateConfig, positional=_OF_A_SCRIPT)
 def serve(
     *,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="of the rendezvous")] = _PORT,
     host: Annotated[
         str,
         typer.Option(
@@ -55,7 +56,7 @@ def serve(
         raise InputError("--json prints and --quiet does not: give one of them")
     if force and out is None:
         raise InputError("--force replaces the run in a folder: give --out as well")
-    config = _config(fields)
+    config = _config(fields | {"port": port})
     if not (json or quiet):
         for line in _how_to_start(config, host):
             typer.echo(line)
@@ -72,7 +73,7 @@ def _config(fields: dict[str, Any]) -> EmulateConfig:
     from paracosm.validation import validated
 
     given = {name: value for name, value in fields.items() if value not in (None, [])}
-    given = {"port": _PORT} | given | {"mode": "wire"}
+    given |= {"mode": "wire"}
     config = with_world(validated(EmulateConfig, given, "command line"))
     if len(config.rank) == config.world:
         raise InputError(f"rank: all {config.world:,} ranks are real: nothing is left to emulate")

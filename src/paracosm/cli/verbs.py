@@ -17,7 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["VERBS", "Program"]
+__all__ = ["VERBS", "Program", "Verb"]
 
 VERBS: Mapping[str, str] = {
     "train": "paracosm.cli.train",
@@ -49,10 +49,10 @@ VERBS: Mapping[str, str] = {
 """Verb -> module; the function has the name of the verb's last word (`import_` for import)."""
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
-"""Of every verb; a module's own `CONTEXT` is added."""
+"""Of every verb; a module may have a `COMMAND` of its own, a `Verb`."""
 
 
-class _Verb(TyperCommand):
+class Verb(TyperCommand):
     """A verb whose help ends with the verbs that begin with it."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -70,9 +70,8 @@ def _command(verb: str) -> Any:
     """Import a verb and return its command."""
     module = import_module(VERBS[verb])
     function = getattr(module, _function(verb))
-    settings = SETTINGS | getattr(module, "CONTEXT", {})
-    app = typer.Typer(add_completion=False, context_settings=settings)
-    app.command(verb, cls=_Verb)(function)
+    app = typer.Typer(add_completion=False, context_settings=SETTINGS)
+    app.command(verb, cls=getattr(module, "COMMAND", Verb))(function)
     return typer.main.get_command(app)
 
 
