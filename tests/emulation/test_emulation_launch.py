@@ -76,3 +76,21 @@ def test_a_rank_ends_with_a_launcher_that_is_killed() -> None:
         killed = time.monotonic()
         process.stdout.read()  # until nobody is left who could write
         assert time.monotonic() - killed < PATIENCE
+
+
+def test_a_rank_whose_emulator_failed_is_not_left_waiting(
+    ranks: dict[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "_GRACE_ALONE", 0.3)
+    ranks |= {0: "exec sleep 60", 3: "exec sleep 60"}
+
+    def dies(config: Any, seed: int, folder: Path, port: int, job: Any) -> Any:
+        job.emulator = subprocess.Popen(["sh", "-c", "exit 1"])
+        return job.emulator
+
+    monkeypatch.setattr(launch, "_start_emulator", dies)
+    begun = time.monotonic()
+    ended = run_job(config_of(0, 3), 0, tmp_path, lambda records: None)
+    assert time.monotonic() - begun < PATIENCE
+    assert ended.emulator == 1
+    assert ended.exit_code == -signal.SIGKILL

@@ -29,6 +29,7 @@ PLAN = "plan.npz"
 
 _STEP = 0.1  # seconds between two looks
 _GRACE = 5.0  # seconds in which a process that was asked to end may do so
+_GRACE_ALONE = 30.0  # seconds in which a rank without its peers may notice and end
 _EMULATOR = "emulator"
 _PYTHON = (sys.executable, "-P", "-m")  # modules in the current folder are not to hide others
 
@@ -195,16 +196,23 @@ def _ended_by_signals() -> Iterator[None]:
 def _watch(job: _Job, heard: Callable[[list[Record]], None]) -> int:
     """Hear records until every rank has ended, or one has failed and the others do not.
 
+    Ranks whose emulator has failed mostly get an error of gloo's; those that wait for connections
+    would wait for half an hour.
+
     Returns:
         The exit code of the rank that failed first; 0 where none has.
     """
-    failed, failed_at = 0, 0.0
+    failed = 0
+    until: float | None = None
     while any(process.poll() is None for process in job.ranks.values()):
         time.sleep(_STEP)
         heard(job.records())
-        if not failed:
-            failed, failed_at = _failed(job), time.monotonic()
-        elif time.monotonic() - failed_at > _GRACE:
+        failed = failed or _failed(job)
+        if until is None and failed:
+            until = time.monotonic() + _GRACE
+        elif until is None and job.emulator is not None and job.emulator.poll():
+            until = time.monotonic() + _GRACE_ALONE
+        if until is not None and time.monotonic() > until:
             break
     return failed
 

@@ -10,6 +10,7 @@ from paracosm.emulation.wire.schedules.segments import (
     Layout,
     candidates,
     layout_of,
+    layout_of_segments,
     messages_of,
     vector_size,
 )
@@ -65,6 +66,15 @@ def test_the_layout_is_among_the_candidates(world: int, size: int, element: int)
     layout, segment = layout_of(world, size, element)
     found = candidates(world, segment)
     assert any(one == layout for one, _ in zip(found, range(5000), strict=False))
+
+
+@given(st.integers(2, 9), SIZES, ELEMENTS)
+@settings(max_examples=150, deadline=None)
+def test_a_planned_size_says_how_the_vector_was_cut(world: int, size: int, element: int) -> None:
+    size = -(-size // element) * element
+    layout, length = layout_of(world, size, element)
+    assert layout_of_segments(world, size, length) == layout
+    assert layout_of_segments(world, size, length + 8) is None
 
 
 def test_most_layouts_are_certain() -> None:

@@ -65,8 +65,9 @@ class Emulator:
         self._record = record
         self._link = MeasuredLink() if measured else None
         self._pace = Pace() if pace else None
-        self._is_told = False
+        self._is_told = self._is_doubt_told = False
         self._room = Room()
+        self._payloads = payloads
         self._sources = Sources(self._room, payloads)
         self._groups: dict[str, GroupState] = {}
         self._messages = Messages(loop, communication, peers, payloads, self._pace, record)
@@ -86,11 +87,15 @@ class Emulator:
     def add(self, pair: Pair) -> None:
         """Begin to serve a connection."""
         group = pair.group
-        state = self._groups.get(group.name)
-        if state is None:
+        before = self._groups.get(group.name)
+        if before is not None and before.connections:
+            state = before
+        else:  # a group that is made again begins with its first operation
             members = group.members or range(group.size)
             hops = Hops(self._communication, members, self._link)
-            state = self._groups[group.name] = GroupState(group, members, hops)
+            numbers = before.numbers if before is not None else {}
+            state = GroupState(group, members, hops, numbers=numbers)
+            self._groups[group.name] = state
             for real in group.real:
                 who = state.members[real]
                 self._record(Group(who, group.name, group.size, group.members, "gloo"))
@@ -293,12 +298,11 @@ class Emulator:
             added = self._communication.added(kind)
             entries = Entries(self._peers, state.members, now, added)
             members = Members(state.group.size, state.group.real, entries.of, state.hops.split)
-            operation = Operation(kind, tag, slot, members, entries, state.remembered)
+            planned = self._payloads.size_of(state.group, kind, tag)
+            operation = Operation(kind, tag, slot, members, entries, state.remembered, planned)
             state.operations[slot] = operation
-            if (
-                slot in state.over and operation.is_ring
-            ):  # it had more messages than it was taken to have
-                operation.loosen()
+            if slot in state.over and operation.is_ring:
+                operation.loosen()  # it had more messages than it was taken to have
         channel = operation.channels.get(connection)
         if channel is None:
             channel = operation.channels[connection] = Channel(connection)
@@ -307,7 +311,15 @@ class Emulator:
         if side is None:
             side = operation.reals[real] = RealSide(now, state.next_number(real), now)
         if operation.is_ring and not operation.is_loose:
-            operation.first(length)
+            shows = operation.first(length)
+            if not shows and not self._is_doubt_told:
+                self._is_doubt_told = True
+                self._note(
+                    False,
+                    f"{self._named(state, operation)}: how gloo cut the vector into segments of "
+                    f"{length:,} bytes does not show, so parts of sums over the real ranks may be "
+                    "zeros: the plan of a backend run (--plan) says it",
+                )
         return operation, channel, side
 
     def _is_right(

@@ -19,6 +19,7 @@ from paracosm.emulation.wire.schedules.segments import (
     LONGEST,
     Layout,
     candidates,
+    layout_of_segments,
     messages_of,
     vector_size,
 )
@@ -130,6 +131,7 @@ class Operation:
         members: Members,
         entries: Entries,
         remembered: Remembered,
+        planned: int | None = None,
     ) -> None:
         self.kind = kind
         self.tag = tag
@@ -148,6 +150,7 @@ class Operation:
         self._layout: Layout | None = None
         self._key: tuple[object, int] | None = None
         self._remembered = remembered
+        self._planned = planned
 
     @property
     def is_ring(self) -> bool:
@@ -172,26 +175,34 @@ class Operation:
         """How the vector is cut, where that matters and as far as it is known."""
         return self._layout if self.learning is None else self.learning.layout
 
-    def first(self, length: int) -> None:
-        """Learn the length of a ring's first message, and with it how the vector is cut."""
+    def first(self, length: int) -> bool:
+        """Learn the length of a ring's first message, and with it how the vector is cut.
+
+        Returns:
+            Whether that shows, now or by what will come.
+        """
         if self._key is not None:
-            return
+            return True
         self._key, recalled = self._remembered.recall(length)
         found = candidates(self.world, length)
         layout, other = next(found), next(found, None)
         several = len(self.members.real) > 1
-        if other is None or (self.kind == "reduce" and not several):
+        planned = None
+        if self._planned is not None:
+            planned = layout_of_segments(self.world, self._planned, length)
+        if planned is not None:
+            self._lay_out(planned)
+        elif other is None or (self.kind == "reduce" and not several):
             self._lay_out(layout)
-        elif self.kind == "reduce":
-            self.loosen()
+        elif several and (self.kind == "reduce" or length > LONGEST // 2 or self._has_neighbours()):
+            self.loosen()  # what is to be passed on from one to the other does not show in time
         elif recalled is not None or (self.world > LARGEST and length <= LONGEST // 2):
             self.is_guess = True
             self._lay_out(recalled or layout)
-        elif any(not self._sees_both_sides(real) for real in self.members.real):
-            self.loosen()
         else:
             self.learning = Learning(self.world, self.members.real, length)
             self._settled()
+        return not self.is_loose
 
     def settle(self) -> None:
         """Learn that all real members wait, while learning."""
@@ -467,9 +478,10 @@ class Operation:
             if (channel.connection.pair.real, channel.connection.pair.emulated) == (real, emulated)
         )
 
-    def _sees_both_sides(self, real: int) -> bool:
-        around = ((real + 1) % self.world, (real - 1) % self.world)
-        return not any(self.members.is_real(one) for one in around)
+    def _has_neighbours(self) -> bool:
+        """Return whether two real members are next to each other."""
+        real = self.members.real
+        return any(self.members.is_real((one + 1) % self.world) for one in real)
 
 
 _SCHEDULES: dict[str, Callable[[Members], Schedule]] = {

@@ -1,4 +1,4 @@
-"""What emulated ranks send to real ones where a plan says so."""
+"""What emulated ranks send to real ones, and how much it is, where a plan says so."""
 
 from __future__ import annotations
 
@@ -89,6 +89,18 @@ class Payloads:
                 return None
             offset += group.real[0] * share
         return self._cut(planned, at, offset, length)
+
+    def size_of(self, group: WireGroup, kind: str, tag: int) -> int | None:
+        """Return the bytes of a reduction's vector, or None where the plan does not say.
+
+        Args:
+            group, kind, tag: as for `of`.
+        """
+        planned = None if self._plan is None else self._planned(group)
+        at = None if planned is None else self._tag_index(planned).get(tag)
+        if planned is None or at is None or COLLECTIVES[planned.kind[at]] != kind:
+            return None
+        return int(planned.size[at])
 
     def _cut(self, planned: PlannedGroup, at: int, offset: int, length: int) -> memoryview | None:
         assert self._plan is not None

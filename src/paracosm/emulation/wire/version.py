@@ -8,7 +8,7 @@ from paracosm.emulation.records import Note
 
 __all__ = ["TESTED", "check_version"]
 
-TESTED = ("2.13", "2.14")
+TESTED = ("2.13",)
 """Versions of PyTorch that speak the protocol that we do."""
 
 

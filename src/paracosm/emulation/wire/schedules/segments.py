@@ -19,6 +19,7 @@ __all__ = [
     "Progress",
     "candidates",
     "layout_of",
+    "layout_of_segments",
     "messages_of",
     "vector_size",
 ]
@@ -79,6 +80,18 @@ def layout_of(world: int, size: int, element: int) -> tuple[Layout, int]:
     length = -(-size // count)
     length = -(-length // element) * element
     return Layout(world, count // world, -(-size // length)), length
+
+
+def layout_of_segments(world: int, size: int, length: int) -> Layout | None:
+    """Return how gloo cuts a vector of `size` bytes into segments of `length`.
+
+    None where it cannot come to segments of that length.
+    """
+    for element in (1, 2, 4, 8):
+        layout, found = layout_of(world, size, element)
+        if found == length:
+            return layout
+    return None
 
 
 @lru_cache(maxsize=256)
