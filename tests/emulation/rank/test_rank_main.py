@@ -112,7 +112,10 @@ def test_a_script_of_another_world_is_told_so(run_rank: Run, tmp_path: Path) -> 
     assert "the script makes a world of 2 ranks, but 4 are emulated" in ran.err
 
 
-def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_script_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # its first entry is replaced
     with pytest.raises(InputError, match=r"nowhere\.py: no such file or directory"):
         load_script(str(tmp_path / "nowhere.py"))
     with pytest.raises(InputError, match="module:no_such_module: no module of that name"):
