@@ -91,6 +91,7 @@ def test_the_study_of_a_run_asks_for_the_same_run(run: Path) -> None:
     assert plain(point.as_study()) == RunFolder.open(run).study
 
 
+@pytest.mark.slow
 def test_what_stands_behind_the_script_is_the_scripts(tmp_path: Path) -> None:
     script = tmp_path / "echo.py"
     script.write_text("import sys\nprint(sys.argv[1:], __name__, __file__)\n")
@@ -117,6 +118,7 @@ def test_flags_may_stand_behind_a_study_file_as_ever(tmp_path: Path, capsys: Cap
     assert "No such option: --steps" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_module_in_the_current_folder_hides_no_other(tmp_path: Path) -> None:
     (tmp_path / "random.py").write_text("raise ImportError('not this one')\n")
     (tmp_path / "beside").mkdir()
@@ -209,6 +211,7 @@ def test_without_pytorch_the_command_that_installs_it_is_named(
     assert "pip install" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
     out = tmp_path / "run"
     flags = ["--world-size", "4", "--output", "none", "--out", str(out)]

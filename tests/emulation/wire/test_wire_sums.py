@@ -21,6 +21,7 @@ def emulate(*arguments: object) -> list[str]:
     return sorted(re.findall(r"rank \d: \d+ \[[\d., ]*\]", done.stdout))
 
 
+@pytest.mark.slow
 def test_a_group_that_is_made_again_begins_anew() -> None:
     lines = emulate("--world-size", 2, "--mode", "wire", SUMS, 3, 5, 3, "--again")
     assert lines == ["rank 0: 3 [1.0]", "rank 0: 3 [1.0]", "rank 0: 5 [1.0]"]
