@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -279,7 +278,6 @@ def test_every_flag_of_the_guide_is_one_of_the_program() -> None:
         assert {word for word in own.split() if word.startswith("--")} <= known, command
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals and sockets of POSIX")
 @pytest.mark.slow
 def test_wire_mode_leaves_the_same_folder(tmp_path: Path) -> None:
     out = tmp_path / "wire"

@@ -6,12 +6,10 @@ import subprocess
 import sys
 from typing import Any
 
+import collective_cases
 import pytest
-
-torch = pytest.importorskip("torch")
-
-import collective_cases  # noqa: E402
-from emulated_world import world_of  # noqa: E402
+import torch
+from emulated_world import world_of
 
 WORLDS = (2, 3)
 TIME_LIMIT = 100  # seconds

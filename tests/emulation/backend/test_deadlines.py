@@ -7,12 +7,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from paracosm.emulation.backend.completion import Completion  # noqa: E402
-from paracosm.emulation.backend.filling import Filling  # noqa: E402
-from paracosm.emulation.backend.sleep import Sleeper  # noqa: E402
+from paracosm.emulation.backend.completion import Completion
+from paracosm.emulation.backend.filling import Filling
+from paracosm.emulation.backend.sleep import Sleeper
 
 LEAD = 20e-3  # seconds: more than a future ever takes to wake a thread
 PATIENCE = 20.0

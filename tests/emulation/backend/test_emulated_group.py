@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
+from emulated_world import World, world_of
+from torch.distributed.distributed_c10d import _coalescing_manager
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-from emulated_world import World, world_of  # noqa: E402
-from torch.distributed.distributed_c10d import _coalescing_manager  # noqa: E402
-
-from paracosm.emulation.backend.group import EmulatedGroup  # noqa: E402
-from paracosm.emulation.backend.work import AllOf  # noqa: E402
-from paracosm.emulation.cost import Cost  # noqa: E402
-from paracosm.emulation.records import Collective, Group, Note, Wait  # noqa: E402
+from paracosm.emulation.backend.group import EmulatedGroup
+from paracosm.emulation.backend.work import AllOf
+from paracosm.emulation.cost import Cost
+from paracosm.emulation.records import Collective, Group, Note, Wait
 
 W = 1024
 OPS = dist.ReduceOp

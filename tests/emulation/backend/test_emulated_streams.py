@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
+from emulated_world import world_of
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-from emulated_world import world_of  # noqa: E402
-
-from paracosm.emulation.backend.cuda import CudaStreams, Stamps  # noqa: E402
-from paracosm.emulation.cost import Cost  # noqa: E402
-from paracosm.emulation.records import Collective, Wait  # noqa: E402
+from paracosm.emulation.backend.cuda import CudaStreams, Stamps
+from paracosm.emulation.cost import Cost
+from paracosm.emulation.records import Collective, Wait
 
 MS = 1e-3
 RATE = 1.7e9  # cycles/s

@@ -117,7 +117,6 @@ class Connection:
         self._open = True
         self._head = bytearray()  # a header of which a part has come
         self._slot = self._length = self._left = 0  # of the data that is coming
-        self._receiving = False
         self._kept: Kept | None = None
         self._queue: deque[Outgoing | memoryview] = deque()
         self._wants_room = False
@@ -132,11 +131,6 @@ class Connection:
     def is_open(self) -> bool:
         """Whether messages may still pass."""
         return self._open
-
-    @property
-    def has_more(self) -> bool:
-        """Whether something is on its way in or out."""
-        return self._receiving or bool(self._queue)
 
     def accept(self, slot: int, length: int) -> None:
         """Tell the real rank that we are ready to receive; data that has not begun waits."""
@@ -294,7 +288,6 @@ class Connection:
         if announced != length:
             raise BrokenError(f"expected {announced:,} bytes, as announced, but {length:,} came")
         self._slot, self._length, self._left = slot, length, length
-        self._receiving = True
         self._kept = self._listener.on_data(self, slot, length)
         if not length:
             self._received()
@@ -308,7 +301,6 @@ class Connection:
             kept.readers = [one for one in kept.readers if one[1].allowed < one[1].length]
 
     def _received(self) -> None:
-        self._receiving = False
         self._kept = None
         self.messages += 1
         self._listener.on_received(self, self._slot, self._length)
