@@ -205,7 +205,8 @@ def _parse(text: str, subject: str, rest: str) -> Change:
         kinds = COLLECTIVES if lower == "collectives" else (lower,)
         return _of_collectives(Change(text, "collectives", "time", kinds=kinds), rest)
     if match := _PLACES.fullmatch(lower):
-        return _of_nodes(text, *match.groups(), rest)
+        word, first, last = match.groups()
+        return _of_nodes(text, word, first, last, rest)
     if lower in PARTS[:4] or lower.startswith("kernel "):
         return _of_part(Change(text, "workers", ""), f"{subject} {rest}")
     raise unknown("subject", subject, _SUBJECTS)
@@ -241,7 +242,7 @@ def _of_part(change: Change, rest: str) -> Change:
         return replace(change, factor=0.0)
     factor, direction = _factor(match[2])
     if direction is None:
-        raise InputError(f"say whether {part} is {factor:g}x slower or {factor:g}x faster")
+        raise InputError(f"say whether {match[1]} is {factor:g}x slower or {factor:g}x faster")
     return replace(change, factor=factor if direction == "slower" else 1 / factor)
 
 
