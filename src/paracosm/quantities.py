@@ -15,12 +15,12 @@ __all__ = ["Bandwidth", "Duration", "Size"]
 
 
 def _with_unit(parse: Callable[[Any], float], what: str, example: str) -> Callable[[Any], float]:
-    """Return `parse` without plain numbers in texts: nobody means 25 bytes/s by --bandwidth 25."""
+    """Return `parse` without plain numbers in texts: `--bandwidth 25` does not mean 25 bytes/s."""
 
     def read(value: Any) -> float:
         found = parse(value)
         if isinstance(value, str) and found and math.isfinite(found) and _is_plain(value):
-            raise InputError(f"{value} of what? write a {what} with its unit, such as {example}")
+            raise InputError(f'"{value}" has no unit: write a {what} as {example}')
         return found
 
     return read

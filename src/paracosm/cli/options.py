@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -11,6 +11,8 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.markup import escape
+
+from paracosm.cluster.changes import Change
 
 __all__ = ["Force", "Jobs", "Json", "Out", "Quiet", "Seed", "StudyFile", "with_fields_of"]
 
@@ -51,8 +53,9 @@ def with_fields_of(
             for parameter in inspect.signature(command, eval_str=True).parameters.values()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
+        synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
         flags = [
-            _flag(name, field)
+            _flag(name, field, [word for word, meant in synonyms.items() if meant == name])
             for name, field in model.model_fields.items()
             if name not in positional
         ]
@@ -67,13 +70,14 @@ def with_fields_of(
     return decorate
 
 
-def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
+def _flag(name: str, field: FieldInfo, synonyms: Sequence[str]) -> inspect.Parameter:
     switch = field.annotation is bool or bool in get_args(field.annotation)
     kind: Any = bool if switch else list[str] if _holds_texts(field) else str
     default = field.get_default(call_default_factory=True)
     shown = "" if switch or default in (None, ()) else f" [{_written(default)}]"
     option = typer.Option(
         f"--{name.replace('_', '-')}" + (f"/--no-{name.replace('_', '-')}" if switch else ""),
+        *(f"--{word.replace('_', '-')}" for word in synonyms),
         help=escape(f"{field.description}{shown}"),  # the terminal's help reads [sgd] as markup
         show_default=False,
         metavar=None if switch else _metavar(field),
@@ -87,7 +91,7 @@ def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
 
 
 def _holds_texts(field: FieldInfo) -> bool:
-    return field.annotation == tuple[str, ...]
+    return field.annotation in (tuple[str, ...], tuple[Change, ...])
 
 
 def _written(default: Any) -> str:

@@ -86,7 +86,7 @@ def cluster_from_shorthand(
     latency: str | float = 0.0,
     bandwidth: str | float = inf,
     overhead: str | float = 0.0,
-    pipelined: bool = False,
+    pipelined: bool = True,
 ) -> Cluster:
     """Return the cluster of a few command-line flags, with the same link wherever there is one.
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from math import isfinite
 from typing import Literal
 
-from paracosm.cluster.link import LOCAL, Link
-from paracosm.cluster.topology import Topology
+from paracosm.cluster.link import LOCAL, Link, Sharing
+from paracosm.cluster.topology import Hierarchical, Topology
 from paracosm.errors import InputError, unknown
 
 __all__ = ["Cluster", "Node", "Placement"]
@@ -61,7 +61,8 @@ class Cluster:
         overrides: (a, b, link): two workers or servers joined, both ways, by a link of their own.
 
     Raises:
-        InputError: no worker; an override that is unknown, within one node, or given twice.
+        InputError: no worker; an override that is unknown, within one node, or given twice; links
+            that are shared by different rules.
     """
 
     nodes: tuple[Node, ...]
@@ -82,6 +83,22 @@ class Cluster:
             if pair in pairs:
                 raise InputError(f'the link between "{a}" and "{b}" is overridden twice')
             pairs.add(pair)
+        if any(link.sharing != self.sharing for link in self.links):
+            raise InputError(
+                "sharing: one rule for all links of a cluster, as they meet at the same ports: "
+                "fair or serial"
+            )
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Every distinct description of a link: the topology's, then the overrides'."""
+        outer = (self.topology.outer,) if isinstance(self.topology, Hierarchical) else ()
+        return (self.topology.link, *outer, *(link for _, _, link in self.overrides))
+
+    @property
+    def sharing(self) -> Sharing:
+        """How messages that meet at a port share it: "fair" or "serial"."""
+        return self.topology.link.sharing
 
     def node(self, name: str) -> Node:
         """Return the node that the worker or server called `name` lives on.

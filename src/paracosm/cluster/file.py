@@ -9,29 +9,19 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from paracosm.cluster.builders import assemble, star_around
 from paracosm.cluster.cluster import Cluster, Node
-from paracosm.cluster.link import Link
+from paracosm.cluster.link import Duplex, Link, Sharing
 from paracosm.cluster.topology import Hierarchical, Ring, Switch, Topology
+from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
-from paracosm.units import (
-    format_bandwidth,
-    format_duration,
-    format_size,
-    parse_bandwidth,
-    parse_duration,
-    parse_size,
-)
-from paracosm.validation import validated
+from paracosm.quantities import Bandwidth, Duration, Size
+from paracosm.units import format_bandwidth, format_duration, format_size
+from paracosm.validation import read_yaml, validated
 
 __all__ = ["read", "read_file", "write"]
-
-Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth), Field(gt=0)]
-Duration = Annotated[float, BeforeValidator(parse_duration), Field(allow_inf_nan=False)]
-Size = Annotated[float, BeforeValidator(parse_size), Field(gt=0)]
 
 
 class _Strict(BaseModel):
@@ -39,11 +29,12 @@ class _Strict(BaseModel):
 
 
 class _Link(_Strict):
-    bandwidth: Bandwidth = inf
-    latency: Duration = 0.0
-    overhead: Duration = 0.0
-    duplex: Literal["full", "half"] = "full"
-    pipelined: bool = False
+    bandwidth: Annotated[Bandwidth, Field(gt=0)] = inf
+    latency: Annotated[Duration, Field(allow_inf_nan=False)] = 0.0
+    overhead: Annotated[Duration, Field(allow_inf_nan=False)] = 0.0
+    duplex: Duplex = "full"
+    pipelined: bool = True
+    sharing: Sharing = "fair"
 
     def over(self, link: Link) -> Link:
         """Return `link` with the values that the file gives instead of its own."""
@@ -61,9 +52,9 @@ class _Links(_Strict):
 
 
 class _Nodes(_Strict):
-    count: int = Field(1, ge=1, strict=True)
+    count: int = Field(1, ge=1, le=MOST_NODES, strict=True)
     speed: float = Field(1.0, gt=0, allow_inf_nan=False)
-    memory: Size | None = None
+    memory: Annotated[Size, Field(gt=0)] | None = None
     device: str | None = None
 
 
@@ -74,10 +65,19 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, Mapping) else value
 
 
+def _few_enough(groups: list[_Nodes]) -> list[_Nodes]:
+    if (nodes := sum(group.count for group in groups)) > MOST_NODES:
+        raise ValueError(f"{nodes:,} nodes: a cluster has {MOST_NODES:,} of a kind at most")
+    return groups
+
+
+NodeGroups = Annotated[list[_Nodes], BeforeValidator(_as_list), AfterValidator(_few_enough)]
+
+
 class _File(_Strict):
     topology: Literal["star", "switch", "ring", "hierarchical"]
-    workers: Annotated[list[_Nodes], BeforeValidator(_as_list)]
-    servers: Annotated[list[_Nodes], BeforeValidator(_as_list)] = []
+    workers: NodeGroups
+    servers: NodeGroups = []
     placement: Literal["own", "workers"] = "own"
     group_size: int | None = Field(None, ge=1, strict=True)
     links: _Links = _Links()
@@ -88,13 +88,7 @@ _LINK = set(_Link.model_fields)
 
 def read_file(path: str | Path) -> Cluster:
     """Return the cluster that the YAML file at `path` describes; see `load_cluster`."""
-    try:
-        mapping = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f'no cluster file at "{path}"') from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f'cannot read the cluster file "{path}": {reason}') from None
+    mapping = read_yaml(path, "cluster file")
     return read(mapping, str(path))
 
 
@@ -150,7 +144,9 @@ def _topology(file: _File, workers: int, servers: int) -> Topology:
     if file.topology == "hierarchical":
         if file.group_size is None or outer is None:
             raise InputError("topology hierarchical needs group_size and links.between_groups")
-        return Hierarchical(link, outer.over(Link()), file.group_size, workers)
+        # Messages of both meet at the same nodes: the rule of sharing is said once.
+        own = outer.over(Link(sharing=link.sharing))
+        return Hierarchical(link, own, file.group_size, workers)
     if file.group_size is not None or outer is not None:
         key = "links.between_groups" if file.group_size is None else "group_size"
         raise InputError(f"{key} belongs to topology hierarchical, not {file.topology}")

@@ -1,4 +1,4 @@
-"""A link: how long a message holds the ports at both ends, and when it is there."""
+"""A link: what a message asks of the ports at both ends, and when it has arrived."""
 
 from __future__ import annotations
 
@@ -8,24 +8,30 @@ from typing import Literal
 
 from paracosm.errors import InputError
 
-__all__ = ["LOCAL", "Link"]
+__all__ = ["LOCAL", "Duplex", "Link", "Sharing"]
+
+Sharing = Literal["fair", "serial"]
+Duplex = Literal["full", "half"]
 
 
 @dataclass(frozen=True)
 class Link:
     """A channel from one node to another.
 
-    A message of `size` bytes takes `overhead + latency + size / bandwidth` seconds. By default both
-    ports are held for all of it, as in Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze
-    Gradient Staleness Effect". On a `pipelined` link the latency passes after the ports are free
-    again, so that the next message can follow at once, as on a real network.
+    A message of `size` bytes takes `overhead + latency + size / bandwidth` seconds when nothing is
+    in its way. Of these, `occupancy` is what it needs of the ports at both ends. Messages that meet
+    at a port either share it max-min fairly, as TCP streams do on average, or have it one after the
+    other ("serial"), as in Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient
+    Staleness Effect". `paracosm.network` holds both rules.
 
     Args:
         bandwidth: bytes/s, above 0.
         latency: seconds from the first byte sent to the first byte received.
         overhead: seconds that each message costs its ports, whatever its size.
         duplex: "full", or "half" where a port either sends or receives.
-        pipelined: whether latency overlaps with the next message.
+        pipelined: whether latency passes after the ports are free again, as on a real network, so
+            that the next message can follow at once. Zhang et al.'s messages hold them meanwhile.
+        sharing: "fair" or "serial".
 
     Raises:
         InputError: a value that is out of range.
@@ -34,8 +40,9 @@ class Link:
     bandwidth: float = inf
     latency: float = 0.0
     overhead: float = 0.0
-    duplex: Literal["full", "half"] = "full"
-    pipelined: bool = False
+    duplex: Duplex = "full"
+    pipelined: bool = True
+    sharing: Sharing = "fair"
 
     def __post_init__(self) -> None:
         if not self.bandwidth > 0:
@@ -45,9 +52,11 @@ class Link:
                 raise InputError(f"link: {name} must be finite and 0 or more, not {value}")
         if self.duplex not in ("full", "half"):
             raise InputError(f'link: duplex must be full or half, not "{self.duplex}"')
+        if self.sharing not in ("fair", "serial"):
+            raise InputError(f'link: sharing must be fair or serial, not "{self.sharing}"')
 
     def occupancy(self, size: float) -> float:
-        """Return for how many seconds a message of `size` bytes holds the ports at both ends."""
+        """Return how many seconds of the ports at both ends a message of `size` bytes needs."""
         held = self.overhead if self.pipelined else self.overhead + self.latency
         return held + size / self.bandwidth
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from paracosm.cluster.worker_counts import parse_workers
 from paracosm.errors import InputError
 from paracosm.graphs.capture.options import DTYPES, OPTIMIZERS, parse_shape
 from paracosm.prediction.jobs.shown_ranks import parse_ranks
 from paracosm.prediction.jobs.stragglers import parse_stragglers
-from paracosm.prediction.jobs.workers_range import parse_workers
 from paracosm.prediction.parameter_servers.config import THROUGHPUT, ThroughputFields
 from paracosm.quantities import Bandwidth, Duration
 

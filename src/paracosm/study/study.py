@@ -20,16 +20,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from paracosm.cluster.worker_counts import parse_workers
 from paracosm.errors import InputError
 from paracosm.study.kinds import KINDS
-from paracosm.validation import validated
+from paracosm.validation import read_yaml, validated
 
 __all__ = ["Point", "Study", "load_study"]
 
 Grid = dict[str, list[Any]]
+
+_COUNTS = ("workers", "processors", "world_size")
 Asked = dict[str, Any] | None
 
 
@@ -60,12 +62,35 @@ class Study(BaseModel):
                     f"{key} is varied by the study (over.{key}): leave out "
                     f"--{key.replace('_', '-')}, or change the study"
                 )
+        swept = self._swept(arguments)
         return self.model_copy(
             update={
                 "seed": self.seed if seed is None else seed,
-                self.kind: {**self.arguments, **arguments},
+                self.kind: {
+                    **{key: value for key, value in self.arguments.items() if key not in swept},
+                    **{key: value for key, value in arguments.items() if key not in swept},
+                },
+                "over": [{**grid, **swept} for grid in self._grids() or [{}]]
+                if swept
+                else self.over,
             }
         )
+
+    def _swept(self, arguments: Mapping[str, Any]) -> Grid:
+        """Return the lists of numbers of workers among arguments of which a run takes one number.
+
+        `--workers 1,2,4..64` is a sweep in every kind of run.
+        """
+        model = KINDS[self.kind].model()
+        synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
+        found: Grid = {}
+        for key, value in arguments.items():
+            name = synonyms.get(key, key)
+            if name not in _COUNTS or model.model_fields[name].annotation == tuple[int, ...] | None:
+                continue
+            if isinstance(value, str) and ("," in value or ".." in value):
+                found[key] = list(parse_workers(value))
+        return found
 
     @property
     def kind(self) -> str:
@@ -200,12 +225,7 @@ def load_study(path: Path) -> Study:
     Raises:
         InputError: if it cannot be read, is not YAML, or has a key that no study has.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    content = read_yaml(path, "study file")
     if not isinstance(content, dict) or not content.keys() & KINDS.keys():
         raise InputError(
             f"{path}: a study has one of the keys {', '.join(KINDS)}, with the arguments of the run"

@@ -8,7 +8,10 @@ from typing import Any
 
 from paracosm.errors import InputError
 
-__all__ = ["MOST", "parse_workers"]
+__all__ = ["MOST", "MOST_NODES", "parse_workers"]
+
+MOST_NODES = 1_000_000
+"""Nodes of one cluster."""
 
 MOST = 2048
 """Numbers of workers in one sweep."""
@@ -34,11 +37,13 @@ def parse_workers(value: Any) -> tuple[int, ...]:
             raise InputError(f"a number of workers is a whole number, not {part!r}: {EXAMPLE}")
         for piece in str(part).split(","):
             _take(piece.strip(), found)
+    if not found:
+        raise InputError(f"missing number of workers: {EXAMPLE}")
     return tuple(found)
 
 
 def _take(piece: str, found: list[int]) -> None:
-    match = re.fullmatch(r"(\d+)(?:\s*\.\.\s*(\d+))?", piece)
+    match = re.fullmatch(r"(\d{1,18})(?:\s*\.\.\s*(\d{1,18}))?", piece)
     if match is None:
         raise InputError(f'cannot read "{piece}" as numbers of workers: {EXAMPLE}')
     first = int(match[1])
@@ -65,6 +70,8 @@ def _append(found: list[int], numbers: Iterable[int]) -> None:
     for number in numbers:
         if number < 1:
             raise InputError(f"a job has 1 worker or more, not {number}")
+        if number > MOST_NODES:
+            raise InputError(f"a job has {MOST_NODES:,} workers at most, not {number:,}")
         if found and number <= found[-1]:
             raise InputError(f"numbers of workers grow: {number} stands after {found[-1]}")
         if len(found) == MOST:

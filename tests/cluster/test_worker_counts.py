@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.prediction.jobs.workers_range import MOST, parse_workers
+from paracosm.cluster.worker_counts import MOST, parse_workers
 
 
 @pytest.mark.parametrize(

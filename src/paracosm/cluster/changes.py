@@ -1,0 +1,401 @@
+"""What a what-if alters, in words: `SUBJECT: CHANGE`. One grammar for every command.
+
+    worker 5: compute 1.5x slower       its computing takes 1.5 times as long
+    workers 4..7: compute 2x faster     of several; "workers" of all; "server 0", "servers"
+    worker 5: +10 ms                    it is later by that in every iteration; also a distribution
+    workers: 128                        another number of workers
+    links: bandwidth 2x                 of every link; also 4x slower, or a value: 25 Gbit/s
+    link 0-3: latency +1 ms             of one link, between workers 0 and 3, or worker0 and server0
+    latency: 50 us                      short for links: latency 50 us; bandwidth, overhead likewise
+    all_reduce: +2 ms                   every all-reduce takes so much longer; "collectives": all
+    all_gather: 2x slower
+    all_gather: algorithm ring
+    compute: 1.5x faster                a part of what all workers do: compute, copies, host,
+                                        data loading, kernel PATTERN
+    worker 3: host 1.5x slower          a part of what one worker does
+    data loading: none                  it takes no time
+
+"Slower" and "faster" are about time: 2x slower takes twice as long, and is half of a bandwidth. A
+factor alone multiplies a value (bandwidth 2x, latency 3x), and is refused of what has none.
+"rank" is another word for worker. Which of these a command can change, it says itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from paracosm.cluster.cluster import Cluster
+from paracosm.cluster.link import Link
+from paracosm.cluster.topology import Hierarchical
+from paracosm.cluster.worker_counts import MOST_NODES
+from paracosm.errors import InputError, unknown
+from paracosm.units import parse_bandwidth, parse_duration, parse_number
+
+__all__ = [
+    "COLLECTIVES",
+    "LINK_VALUES",
+    "PARTS",
+    "Change",
+    "Changes",
+    "apply_changes",
+    "is_of_cluster",
+    "parse_change",
+    "refuse_changes",
+]
+
+COLLECTIVES = (
+    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"),
+    *("gather", "scatter", "barrier", "send", "recv"),
+)
+LINK_VALUES = ("bandwidth", "latency", "overhead")
+PARTS = ("compute", "copies", "host", "data loading", "kernel")
+
+Subject = Literal["workers", "servers", "link", "links", "collectives"]
+
+_SUBJECTS = (
+    *("worker N", "workers", "server N", "servers", "link A-B", "links", *LINK_VALUES),
+    *("collectives", *COLLECTIVES, *(part for part in PARTS if part != "kernel"), "kernel PATTERN"),
+)
+_EXAMPLES = '"worker 5: compute 1.5x slower", "links: bandwidth 2x", "all_reduce: +2 ms"'
+_PLACES = re.compile(r"(workers?|ranks?|servers?)(?:\s+(\d{1,9})(?:\s*\.\.\s*(\d{1,9}))?)?")
+_LINK = re.compile(r"link\s+(\w+)\s*-\s*(\w+)")
+_FACTOR = re.compile(r"([\d.eE+-]+)\s*x(?:\s+(slower|faster))?")
+_PART = re.compile(rf"({'|'.join(PARTS[:4])}|kernel\s+\S+)\s+(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that is different.
+
+    Attributes:
+        text: as it was written.
+        subject: what is changed: nodes of workers or servers, one link, all links, collectives.
+        what: of a node one of `PARTS`, "count", or "late" (the `added` of every iteration); of a
+            link one of `LINK_VALUES`; of collectives "time" or "algorithm".
+        first, last: numbers of the nodes; None for all.
+        ends: names of the two ends of a link.
+        kinds: of the collectives.
+        pattern: of the kernels that are meant, "*" for anything.
+        factor: by what the value, or the time that it takes, is multiplied; 0 for "none".
+        added: seconds, or a distribution of them as a text, that come on top.
+        value: what takes its place: seconds, bytes/s, a number of workers, a name.
+    """
+
+    text: str
+    subject: Subject
+    what: str
+    first: int | None = None
+    last: int | None = None
+    ends: tuple[str, str] | None = None
+    kinds: tuple[str, ...] = ()
+    pattern: str = ""
+    factor: float = 1.0
+    added: float | str = 0.0
+    value: float | str | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    def numbers(self, count: int) -> range:
+        """Return which of `count` workers or servers it is about.
+
+        Raises:
+            InputError: there are not so many.
+        """
+        if self.first is None:
+            return range(count)
+        last = self.first if self.last is None else self.last
+        if last >= count:
+            name = self.subject[:-1]
+            raise self.error(f"there are {name}s 0 to {count - 1:,}, not {last:,}")
+        return range(self.first, last + 1)
+
+    def error(self, reason: str) -> InputError:
+        """Return the error that names this change."""
+        return InputError(f'what_if "{self.text}": {reason}')
+
+
+def parse_change(text: str) -> Change:
+    """Return the change that a text describes.
+
+    Raises:
+        InputError: it is none of the module's forms; the nearest subject is named.
+    """
+    subject, colon, rest = (part.strip() for part in " ".join(str(text).split()).partition(":"))
+    try:
+        if not colon or not rest:
+            raise InputError(f"write SUBJECT: CHANGE, as in {_EXAMPLES}")
+        change = _parse(str(text), subject, rest)
+    except InputError as error:
+        raise InputError(f'what_if "{text}": {error}') from None
+    if change.factor == 1 and change.added == 0 and change.value is None:
+        raise change.error("changes nothing")
+    return change
+
+
+def _read_changes(value: Any) -> Any:
+    """Read one text as a list of one, and texts as changes."""
+    parts = (value,) if isinstance(value, str | Change) else value
+    if not isinstance(parts, list | tuple):
+        return parts
+    return tuple(part if isinstance(part, Change) else parse_change(part) for part in parts)
+
+
+Changes = Annotated[
+    tuple[Change, ...],
+    BeforeValidator(_read_changes),
+    PlainSerializer(lambda changes: [str(change) for change in changes]),
+]
+"""The field `what_if` of a configuration."""
+
+
+def is_of_cluster(change: Change) -> bool:
+    """Whether `apply_changes` takes it: a value of links, or how fast nodes compute."""
+    if change.subject in ("workers", "servers"):
+        return change.what == "compute" and change.factor > 0
+    return change.subject in ("link", "links")
+
+
+def apply_changes(cluster: Cluster, changes: Iterable[Change]) -> Cluster:
+    """Return the cluster after one change after the other.
+
+    A changed link of two nodes is a link of their own, which a later change starts from.
+
+    Raises:
+        InputError: no such worker, server or link; a change that is not one of the cluster, or
+            that makes no difference to it.
+    """
+    return reduce(_applied, changes, cluster)
+
+
+def refuse_changes(changes: Iterable[Change], door: str, can: str) -> None:
+    """Refuse changes that a command cannot make.
+
+    Args:
+        changes: those that it has no use for.
+        door: the command.
+        can: what it can change, in words.
+
+    Raises:
+        InputError: for the first of `changes`.
+    """
+    for change in changes:
+        raise change.error(f"{door} cannot change that; it can change {can}")
+
+
+def _parse(text: str, subject: str, rest: str) -> Change:
+    lower = subject.lower()
+    if lower in LINK_VALUES:
+        return _of_link(Change(text, "links", lower), rest)
+    if lower == "links":
+        return _of_links(Change(text, "links", ""), rest)
+    if match := _LINK.fullmatch(subject):
+        ends = tuple(f"worker{end}" if end.isdecimal() else end for end in match.groups())
+        if ends[0] == ends[1]:
+            raise InputError("a link has two different ends")
+        return _of_links(Change(text, "link", "", ends=(ends[0], ends[1])), rest)
+    if lower == "collectives" or lower in COLLECTIVES:
+        kinds = COLLECTIVES if lower == "collectives" else (lower,)
+        return _of_collectives(Change(text, "collectives", "time", kinds=kinds), rest)
+    if match := _PLACES.fullmatch(lower):
+        word, first, last = match.groups()
+        return _of_nodes(text, word, first, last, rest)
+    if lower in PARTS[:4] or lower.startswith("kernel "):
+        return _of_part(Change(text, "workers", ""), f"{subject} {rest}")
+    raise unknown("subject", subject, _SUBJECTS)
+
+
+def _of_nodes(text: str, word: str, first: str | None, last: str | None, rest: str) -> Change:
+    subject: Subject = "servers" if word.startswith("server") else "workers"
+    if first is None and not word.endswith("s"):
+        raise InputError(f"which {word}? write {word} 3, or {word}s for all")
+    numbers = [None if at is None else int(at) for at in (first, last)]
+    change = Change(text, subject, "", numbers[0], numbers[1])
+    if change.last is not None and change.first is not None and change.last <= change.first:
+        raise InputError(f"{first}..{last} goes nowhere: the larger number comes last")
+    if rest.startswith("+"):
+        return replace(change, what="late", added=_added_or_distribution(rest[1:].strip()))
+    if subject == "workers" and first is None and rest.isdecimal():
+        count = int(rest) if len(rest) < 18 else MOST_NODES + 1
+        if not 1 <= count <= MOST_NODES:
+            raise InputError(f"a job has 1 to {MOST_NODES:,} workers")
+        return replace(change, what="count", value=count)
+    return _of_part(change, rest)
+
+
+def _of_part(change: Change, rest: str) -> Change:
+    match = _PART.fullmatch(rest)
+    if match is None:
+        raise InputError(f'cannot read "{rest}": write compute 1.5x slower')
+    if match[1].startswith("kernel "):
+        change = replace(change, what="kernel", pattern=match[1].removeprefix("kernel ").strip())
+    else:
+        change = replace(change, what=match[1])
+    if match[2] == "none":
+        return replace(change, factor=0.0)
+    factor, direction = _factor(match[2])
+    if direction is None:
+        raise InputError(f"say whether {match[1]} is {factor:g}x slower or {factor:g}x faster")
+    return replace(change, factor=factor if direction == "slower" else 1 / factor)
+
+
+def _of_links(change: Change, rest: str) -> Change:
+    what, _, value = rest.partition(" ")
+    if what.lower() not in LINK_VALUES:
+        raise unknown("value of a link", what, LINK_VALUES)
+    if not value:
+        raise InputError(f"write {what} 2x, or a value with its unit")
+    return _of_link(replace(change, what=what.lower()), value.strip())
+
+
+def _of_link(change: Change, text: str) -> Change:
+    if _FACTOR.fullmatch(text):
+        factor, direction = _factor(text)
+        # More bandwidth is less time, more latency is more.
+        divides = direction == ("slower" if change.what == "bandwidth" else "faster")
+        return replace(change, factor=1 / factor if divides else factor)
+    if change.what == "bandwidth":
+        value = parse_bandwidth(text)
+        _require_unit(text, value, "25 Gbit/s")
+        if not value > 0:
+            raise InputError("a bandwidth is above 0")
+        return replace(change, value=value)
+    sign = -1.0 if text.startswith("-") else 1.0
+    seconds = parse_duration(text.lstrip("+-").strip())
+    _require_unit(text, seconds, "50 us")
+    if not math.isfinite(seconds):
+        raise InputError(f"a {change.what} is finite")
+    if text[0] in "+-":
+        return replace(change, added=sign * seconds)
+    return replace(change, value=seconds)
+
+
+def _of_collectives(change: Change, rest: str) -> Change:
+    if rest.startswith("algorithm "):
+        if len(change.kinds) > 1:
+            raise InputError("of which kind? write all_reduce: algorithm ring")
+        return replace(change, what="algorithm", value=rest.removeprefix("algorithm ").strip())
+    if rest[0] in "+-":
+        sign = -1.0 if rest[0] == "-" else 1.0
+        return replace(change, added=sign * _added(rest[1:].strip()))
+    if rest == "none":
+        return replace(change, factor=0.0)
+    if not _FACTOR.fullmatch(rest):
+        raise InputError(f'cannot read "{rest}": write +2 ms, 2x slower, 2x faster or none')
+    factor, direction = _factor(rest)
+    if direction is None:
+        raise InputError(f"say whether they are {factor:g}x slower or {factor:g}x faster")
+    return replace(change, factor=factor if direction == "slower" else 1 / factor)
+
+
+def _factor(text: str) -> tuple[float, str | None]:
+    match = _FACTOR.fullmatch(text)
+    if match is None:
+        raise InputError(f'cannot read "{text}": write 1.5x slower, or 2x faster')
+    factor = parse_number(match[1])
+    if not (factor > 0 and math.isfinite(factor)):
+        raise InputError(f"a factor is finite and above 0, not {match[1]}")
+    return factor, match[2]
+
+
+def _added_or_distribution(text: str) -> float | str:
+    return text if "(" in text else _added(text)
+
+
+def _added(text: str) -> float:
+    seconds = parse_duration(text)
+    _require_unit(text, seconds, "2 ms")
+    if not math.isfinite(seconds):
+        raise InputError(f"a delay is finite, not {text}")
+    return seconds
+
+
+def _require_unit(text: str, value: float, example: str) -> None:
+    if value and math.isfinite(value) and re.fullmatch(r"[\d.eE+\- ]+", text):
+        raise InputError(f'"{text}" has no unit: write {example}')
+
+
+def _applied(cluster: Cluster, change: Change) -> Cluster:
+    if not is_of_cluster(change):
+        raise change.error("is not a change of the cluster")
+    try:
+        if change.subject == "link":
+            return _with_one_link(cluster, change)
+        if change.subject == "links":
+            return _with_all_links(cluster, change)
+    except InputError as error:
+        if str(error).startswith("what_if "):
+            raise
+        raise change.error(str(error)) from None
+    return _with_speeds(cluster, change)
+
+
+def _with_speeds(cluster: Cluster, change: Change) -> Cluster:
+    if change.subject == "servers":
+        if not cluster.servers or cluster.placement == "workers":
+            raise change.error("the cluster has no servers on nodes of their own")
+        names: Sequence[str] = cluster.servers
+    else:
+        names = cluster.workers
+    slower = {names[number] for number in change.numbers(len(names))}
+    nodes = tuple(
+        replace(node, speed=node.speed / change.factor) if node.name in slower else node
+        for node in cluster.nodes
+    )
+    return replace(cluster, nodes=nodes)
+
+
+def _with_one_link(cluster: Cluster, change: Change) -> Cluster:
+    assert change.ends is not None
+    a, b = change.ends
+    link = cluster.link(a, b)
+    ends = {cluster.node(a).name, cluster.node(b).name}
+    if len(ends) == 1:
+        raise InputError(f'"{a}" and "{b}" live on one node: no link is between them')
+    _check_effect([link], change)
+    others = tuple(
+        each
+        for each in cluster.overrides
+        if {cluster.node(each[0]).name, cluster.node(each[1]).name} != ends
+    )
+    return replace(cluster, overrides=(*others, (a, b, _changed(link, change))))
+
+
+def _with_all_links(cluster: Cluster, change: Change) -> Cluster:
+    _check_effect(cluster.links, change)
+    topology = cluster.topology
+    if isinstance(topology, Hierarchical):
+        topology = replace(topology, outer=_changed(topology.outer, change))
+    return replace(
+        cluster,
+        topology=replace(topology, link=_changed(topology.link, change)),
+        overrides=tuple((a, b, _changed(link, change)) for a, b, link in cluster.overrides),
+    )
+
+
+def _changed(link: Link, change: Change) -> Link:
+    assert not isinstance(change.added, str)
+    assert not isinstance(change.value, str)
+    old: float = getattr(link, change.what)
+    new = old * change.factor + change.added if change.value is None else change.value
+    if new < 0:
+        raise InputError(f"leaves less than no {change.what}")
+    values: dict[str, Any] = {change.what: new}
+    return replace(link, **values)
+
+
+def _check_effect(links: Sequence[Link], change: Change) -> None:
+    """Refuse a factor of what is nothing or without limit."""
+    if change.added or change.value is not None:
+        return
+    if all(getattr(link, change.what) == 0 for link in links):
+        raise InputError(f"has no effect: there is no {change.what}; write {change.what} +1 ms")
+    if all(math.isinf(getattr(link, change.what)) for link in links):
+        raise InputError(f"has no effect: {change.what} is unlimited; give it a value first")

@@ -1,0 +1,186 @@
+"""The cluster of a configuration: the same fields, flags and words for every command."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+
+from paracosm.cluster.builders import star, switch
+from paracosm.cluster.changes import Changes, apply_changes, is_of_cluster
+from paracosm.cluster.cluster import Cluster
+from paracosm.cluster.link import Duplex, Link, Sharing
+from paracosm.cluster.mapping import cluster_from_mapping, load_cluster
+from paracosm.cluster.topology import Hierarchical
+from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
+from paracosm.errors import InputError
+from paracosm.quantities import Bandwidth, Duration
+from paracosm.units import format_bandwidth, format_duration, format_number
+
+__all__ = [
+    "LINK_FIELDS",
+    "ClusterFields",
+    "WorkerCount",
+    "WorkerCounts",
+    "describe_cluster",
+    "describe_link",
+]
+
+LINK_FIELDS = frozenset({"latency", "bandwidth", "overhead", "duplex", "pipelined", "sharing"})
+"""The fields that a cluster file takes the place of."""
+
+
+def _one(value: Any) -> Any:
+    """Read "16" as the command line gives it."""
+    if isinstance(value, str | list | tuple):
+        counts = parse_workers(value)
+        if len(counts) > 1:
+            raise InputError(f"one number here, not {len(counts)}: a list is a sweep of runs")
+        return counts[0]
+    return value
+
+
+WorkerCount = Annotated[int, BeforeValidator(_one), Field(ge=1, le=MOST_NODES)]
+"""One number of workers."""
+
+WorkerCounts = Annotated[
+    tuple[int, ...], BeforeValidator(lambda v: None if v is None else parse_workers(v))
+]
+"""Numbers of workers: 16, or several: 1,2,4..64."""
+
+
+class ClusterFields(BaseModel):
+    """The fields that say on which cluster: flags for links, or a cluster file, and changes.
+
+    A configuration inherits them, gives `workers` and `servers` its own defaults, and calls
+    `cluster_of`. Other words for a field, as "processors" for workers, stand in `SYNONYMS`.
+    """
+
+    SYNONYMS: ClassVar[dict[str, str]] = {}
+    """What else may be written for a field, by what is written."""
+
+    latency: Annotated[Duration, Field(allow_inf_nan=False)] = Field(
+        0.0, description="latency of every link"
+    )
+    bandwidth: Bandwidth | None = Field(
+        None, gt=0, description="bandwidth of every link: 25Gbit/s, or inf"
+    )
+    overhead: Annotated[Duration, Field(allow_inf_nan=False)] = Field(
+        0.0, description="time of its ports that each message costs besides its bytes"
+    )
+    duplex: Duplex = Field(
+        "full", description="full, or half where a port either sends or receives"
+    )
+    pipelined: bool = Field(
+        True, description="latency does not hold the ports, as on a real network"
+    )
+    sharing: Sharing = Field(
+        "fair",
+        description="messages that meet at a port share it (fair), or have it one after the other "
+        "(serial)",
+    )
+    cluster: Path | dict[str, Any] | None = Field(
+        None, description="a cluster file, in place of the fields of links"
+    )
+    what_if: Changes = Field(
+        (),
+        description='a change, compared with the unchanged run: "worker 5: compute 1.5x slower", '
+        '"links: bandwidth 2x", "latency: 50 us"; may be given several times',
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _synonyms(cls, given: Any) -> Any:
+        """Read other words for a field as the field."""
+        if not isinstance(given, dict):
+            return given
+        for word, name in cls.SYNONYMS.items():
+            if word in given:
+                if given.get(name) is not None:
+                    raise InputError(f"{word} and {name} are the same: give one of them")
+                given = {name if key == word else key: value for key, value in given.items()}
+        return given
+
+    @property
+    def link(self) -> Link:
+        """The link of the flags; a bandwidth that is not given is unlimited."""
+        return Link(
+            bandwidth=inf if self.bandwidth is None else self.bandwidth,
+            latency=self.latency,
+            overhead=self.overhead,
+            duplex=self.duplex,
+            pipelined=self.pipelined,
+            sharing=self.sharing,
+        )
+
+    @cached_property
+    def cluster_in_file(self) -> Cluster | None:
+        """The cluster of `cluster`, without changes; None where flags describe it.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        if self.cluster is None:
+            return None
+        if isinstance(self.cluster, Path):
+            return load_cluster(self.cluster)
+        return cluster_from_mapping(self.cluster)
+
+    def cluster_of(self, workers: int, servers: int) -> Cluster:
+        """Return the cluster of the file or, with these numbers of nodes, of the flags; unchanged.
+
+        With servers it is a star around them, without a switch.
+        """
+        if self.cluster_in_file is not None:
+            return self.cluster_in_file
+        if servers:
+            return star(workers, servers, self.link)
+        return switch(workers, 0, self.link)
+
+    def changed(self, cluster: Cluster) -> Cluster:
+        """Return the cluster with those of `what_if` that are about links and speeds.
+
+        Raises:
+            InputError: as `apply_changes`.
+        """
+        return apply_changes(cluster, (each for each in self.what_if if is_of_cluster(each)))
+
+
+def describe_link(link: Link) -> dict[str, str]:
+    """Return the effective values of a link with their units, as a person would type them."""
+    return {
+        "bandwidth": format_bandwidth(link.bandwidth),
+        "latency": format_duration(link.latency),
+        "overhead": format_duration(link.overhead),
+        "duplex": link.duplex,
+        "pipelined": "yes" if link.pipelined else "no",
+        "sharing": link.sharing,
+    }
+
+
+def describe_cluster(cluster: Cluster) -> dict[str, Any]:
+    """Return what summaries and reports say of a cluster, every quantity with its unit."""
+    speeds = [cluster.node(name).speed for name in cluster.workers]
+    said: dict[str, Any] = {
+        "topology": cluster.topology.name,
+        "workers": len(cluster.workers),
+        "servers": len(cluster.servers),
+        "links": describe_link(cluster.topology.link),
+    }
+    if isinstance(cluster.topology, Hierarchical):
+        said["group_size"] = cluster.topology.group_size
+        said["links between groups"] = describe_link(cluster.topology.outer)
+    if cluster.servers:
+        said["placement"] = cluster.placement
+    if cluster.overrides:
+        said["links of their own"] = {
+            f"{a} - {b}": describe_link(x) for a, b, x in cluster.overrides
+        }
+    if min(speeds) != max(speeds):
+        said["speeds"] = f"{format_number(min(speeds))} to {format_number(max(speeds))}"
+    elif speeds[0] != 1:
+        said["speeds"] = format_number(speeds[0])
+    return said
