@@ -347,9 +347,16 @@ def change_background(fair: Any, station: Any, weight: Any) -> None:
             _touch(fair, number)
 
 
-@compiled_whole
+@inlined
 def settle(fair: Any, now: Any) -> None:
     """Give every flow its max-min fair rate, after all that begins or ends now."""
+    if fair.counts[TOUCHED] > 0:
+        _share_out(fair, now)
+
+
+@compiled_whole
+def _share_out(fair: Any, now: Any) -> None:
+    """Give the flows that touched paths lead to their rates."""
     _gather(fair, now)
     found = 0
     for index in range(fair.counts[TOUCHED]):
