@@ -160,7 +160,7 @@ def _capacity(cluster: Cluster, rank: int, port: str) -> float:
         for a, b, link in cluster.overrides
         if name in (a, b) and _crosses(topology, number[a], number[b]) == is_outer
     ]
-    return max(common.bandwidth, *own)
+    return max([common.bandwidth, *own])
 
 
 def _crosses(topology: Topology, a: int, b: int) -> bool:

@@ -86,7 +86,7 @@ def asked_by(environment: Mapping[str, str], script: str) -> Asked:
     """
     fields = {
         f"{_PREFIX}{name.upper()}": name
-        for name in EmulateConfig.model_fields
+        for name in (*EmulateConfig.model_fields, *EmulateConfig.SYNONYMS)
         if name not in _NOT_FIELDS
     }
     given: dict[str, Any] = {}
