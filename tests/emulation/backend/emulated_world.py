@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,7 @@ class World:
 
     def records(self) -> list[Record]:
         """Return all records so far."""
+        self.runtime.record_ended(time.monotonic())
         self.runtime.recorder.flush()
         return RecordReader(self.file).more()
 

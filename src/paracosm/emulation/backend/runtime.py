@@ -258,7 +258,9 @@ class Runtime:
         if streams is None:
             from paracosm.emulation.backend.cuda import CudaStreams
 
-            streams = self._streams[device] = CudaStreams(device, self.on_wait)
+            streams = self._streams[device] = CudaStreams(
+                device, self.on_wait, self.setting.config.shared, self.refuse
+            )
         return streams
 
     def _note_timeout(self, member: Member, kind: str, site: str, seconds: float) -> None:

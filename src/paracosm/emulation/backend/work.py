@@ -145,11 +145,13 @@ class EmulatedWork(Work):
 
     def _sleep(self) -> None:
         """Sleep until the deadline, wherever it moves meanwhile."""
-        with self._lock:
-            self._sooner = self._sooner or threading.Event()
         self._span.on_earlier = self._be_earlier
-        while (deadline := self._deadline) > time.monotonic():
-            self._runtime.sleeper.until(deadline, self._sooner.wait)
+        while True:
+            with self._lock:
+                sooner = self._sooner = self._sooner or threading.Event()
+            if (deadline := self._deadline) <= time.monotonic():
+                return
+            self._runtime.sleeper.until(deadline, sooner.wait)
 
     def _be_earlier(self) -> None:
         """Have everybody look at the deadline again."""
