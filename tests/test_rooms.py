@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cluster": {"units", "validation"},
     "timing": {"units", "validation"},
     "timeline": {"units"},
-    "engine": {"cluster", "timing", "timeline"},
+    "engine": {"network", "cluster", "timing", "timeline"},
     "faults": {"timing", "units", "validation"},
     "graphs": {"cluster", "timeline", "units", "validation", "factory"},
     "replay": {"graphs", "cluster", "timing", "timeline", "units"},
