@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heappop
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from paracosm.cluster.link import Duplex, Sharing
 from paracosm.compiled import compiled_whole
 from paracosm.network import Stations, compiled
 from paracosm.network.fair import LAST_INSTANT, FairTraffic
-from paracosm.network.serial import SerialPort, acquire, release
+from paracosm.network.serial import SerialPort, release, request
 from paracosm.network.stations import binding_routes
 
 Ints = npt.NDArray[np.int64]
@@ -67,14 +67,17 @@ class Held:
 
     number: int
     route: Any
-    demand: float
+    occupancy: float
+    began: float = -1
 
 
 @dataclass
 class Way:
-    incoming: SerialPort
+    sim: Any
     outgoing: SerialPort
+    incoming: SerialPort
     ports: tuple[SerialPort, ...]
+    plain: bool
 
 
 class Serial:
@@ -82,35 +85,31 @@ class Serial:
 
     def __init__(self, routes: Sequence[Sequence[int]], capacity: Sequence[float]) -> None:
         ports = [SerialPort() for _ in capacity]
+        self.now = 0
+        self.near: list[Any] = []
+        self.complete = None
         self._ways = []
         for path in routes:
-            outgoing, incoming, *others = (ports[station] for station in path)
-            self._ways.append(Way(incoming, outgoing, (outgoing, incoming, *others)))
-        self._ends: list[tuple[int, int, Held]] = []
-        self._now = 0
+            through = tuple(ports[station] for station in path)
+            self._ways.append(Way(self, through[0], through[1], through, len(path) == 2))
 
     def next_end(self) -> int:
-        return self._ends[0][0] if self._ends else LAST_INSTANT
+        return int(self.near[0][0]) if self.near else LAST_INSTANT
 
     def request(self, route: int, message: int, demand: float, now: int) -> None:
-        self._now = now
-        held = Held(message, self._ways[route], demand)
-        if acquire(held):
-            self._begin(held)
+        self.now = now
+        request(Held(message, self._ways[route], int(demand)))
 
     def pop_end(self, now: int) -> int:
         if self.next_end() != now:
             return -1
-        _, number, held = heappop(self._ends)
-        self._now = now
-        release(held.route, self._begin)
-        return number
+        _, number, _, held = heappop(self.near)
+        self.now = now
+        release(held.route)
+        return int(number)
 
     def settle(self, now: int) -> None:
         pass
-
-    def _begin(self, held: Held) -> None:
-        heappush(self._ends, (self._now + int(held.demand), held.number, held))
 
 
 def play_in_python(traffic: Fair | Serial, messages: list[Message]) -> tuple[list[int], list[int]]:

@@ -77,7 +77,7 @@ class Flows:
     def _settle_later(self) -> None:
         if not self._settling:
             self._settling = True
-            heappush(self._sim._near, (self._sim.now, _AFTER_ALL, self._settle, None))
+            heappush(self._sim.near, (self._sim.now, _AFTER_ALL, self._settle, None))
 
     def _settle(self, _: None) -> None:
         self._settling = False
@@ -94,7 +94,7 @@ class Flows:
         self._due = due
         if due != LAST_INSTANT:
             when = max(self._sim.now, due / _PER_SECOND)
-            heappush(self._sim._near, (when, self._sim._tick(), self._end, due))
+            heappush(self._sim.near, (when, self._sim._tick(), self._end, due))
 
     def _end(self, due: int) -> None:
         """Let the flows end that end at this instant."""
@@ -107,7 +107,7 @@ class Flows:
         self._seconds, self._instant = sim.now, due
         while (number := self._traffic.pop_end(due)) >= 0:
             transfer = self.under_way.pop(number)
-            heappush(sim._near, (sim.now, transfer.number, sim._complete, transfer))
+            heappush(sim.near, (sim.now, transfer.number, sim.complete, transfer))
         self._settle_later()
 
 
@@ -166,4 +166,4 @@ class FlowWay:
             delay = 0.0
         elif delay is None:
             delay = self._route.link.occupancy(transfer.size)
-        heappush(sim._near, (now + delay, transfer.number, sim._complete, transfer))
+        heappush(sim.near, (now + delay, transfer.number, sim.complete, transfer))

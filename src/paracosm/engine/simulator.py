@@ -89,10 +89,10 @@ class Simulator(Scheduler):
         self._started = self._looping = self._stopping = self._over = False
         # Chosen here, once, so that a run that nobody observes pays nothing.
         self._observer = None if timeline is None and not log else Observer(self, timeline, log)
-        self._complete: Callable[[Transfer], Continuation | None] = complete
+        self.complete: Callable[[Transfer], Continuation | None] = complete
         self._deliver: Callable[[Transfer], None] = deliver
         if self._observer is not None:
-            self._complete = self._observer.complete
+            self.complete = self._observer.complete
             self._deliver = self._observer.deliver
 
     # Who takes part
@@ -181,13 +181,13 @@ class Simulator(Scheduler):
 
     def _transfers_under_way(self) -> list[Transfer]:
         """Return the transfers that hold their ports or flow through them, in order of request."""
-        found = [what for _, _, call, what in self._near if call == self._complete]
+        found = [what for _, _, call, what in self.near if call == self.complete]
         if self._flows is not None:
             found.extend(self._flows.under_way.values())
         return sorted(found, key=lambda transfer: transfer.number)
 
     def _anything_left(self) -> bool:
-        if self._flows is not None and not self._ready and len(self._near) == self._flows.stale:
+        if self._flows is not None and not self._ready and len(self.near) == self._flows.stale:
             return any(call or not what.stale for _, _, call, what in self._events)
         return super()._anything_left()
 
@@ -276,9 +276,9 @@ class Simulator(Scheduler):
         while not condition():
             if self._ready:
                 self._ready.append((_STOP, None))
-            elif self._events or self._near:
+            elif self._events or self.near:
                 # Right behind the next event: no other one can have a number in between.
-                time, number, _, _ = min(heap[0] for heap in (self._events, self._near) if heap)
+                time, number, _, _ = min(heap[0] for heap in (self._events, self.near) if heap)
                 heappush(self._events, (time, number + 0.5, _halt, None))
             else:
                 return True

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from paracosm.engine.errors import duration_error
 from paracosm.engine.future import Future
 from paracosm.engine.mailbox import deliver
-from paracosm.network.serial import SerialPort, acquire, release
+from paracosm.network.serial import SerialPort, release
 
 if TYPE_CHECKING:
     from paracosm.engine.flows import Flows, FlowWay
     from paracosm.engine.walker import Continuation
     from paracosm.engine.worker import Worker
 
-__all__ = ["Port", "Ports", "Route", "Transfer", "begin", "complete", "hand_over", "request"]
+__all__ = ["Port", "Ports", "Route", "Transfer", "complete", "hand_over"]
 
 
 class Transfer:
@@ -220,19 +220,6 @@ class Route:
         return occupancy
 
 
-def request(transfer: Transfer) -> None:
-    """Start a transfer that holds its ports alone, or let it wait at one that is busy."""
-    if acquire(transfer):
-        begin(transfer)
-
-
-def begin(transfer: Transfer) -> None:
-    """See that a transfer that has its ports comes to its end."""
-    sim = transfer.route.sim
-    now = transfer.began = sim.now
-    heappush(sim._near, (now + transfer.occupancy, transfer.number, sim._complete, transfer))
-
-
 def hand_over(transfer: Transfer) -> Transfer:
     """Let a message arrive within its node, at once."""
     sim = transfer.route.sim
@@ -255,16 +242,16 @@ def complete(transfer: Transfer) -> Continuation | None:
     route.bytes += transfer.size
     if route.flow is None:
         route.busy_time += transfer.occupancy
-        if route.plain and not route.outgoing.waiting and not route.incoming.waiting:
-            # `release` for the common case: nobody waits.
-            route.incoming.busy = route.outgoing.busy = None
+        incoming, outgoing = route.incoming, route.outgoing
+        if incoming.waiting or outgoing.waiting or not route.plain:
+            release(route)
         else:
-            release(route, begin)
+            incoming.busy = outgoing.busy = None
     else:
         route.flow.finish(transfer)
     if transfer.propagation:
         sim = route.sim
-        heappush(sim._near, (sim.now + transfer.propagation, sim._tick(), sim._deliver, transfer))
+        heappush(sim.near, (sim.now + transfer.propagation, sim._tick(), sim._deliver, transfer))
         return None
     # `deliver` for the common case: the first walker takes it, and nobody awaits its arrival.
     mailbox = route.mailbox

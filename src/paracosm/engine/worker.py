@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from paracosm.engine.mailbox import Mailbox
 from paracosm.engine.scheduler import seconds
-from paracosm.engine.transfers import Ports, Route, Transfer, hand_over, request
+from paracosm.engine.transfers import Ports, Route, Transfer, hand_over
 from paracosm.engine.walker import Continuation, Walker
 from paracosm.errors import InputError, unknown
+from paracosm.network.serial import request
 from paracosm.timing import Distribution
 
 if TYPE_CHECKING:
@@ -125,10 +126,10 @@ class Worker(Walker):
         number = transfer.number = sim._tick()
         outgoing, incoming = route.outgoing, route.incoming
         if outgoing.busy is None and incoming.busy is None and route.plain:
-            # `transfers.request` for the common case: both ports are free.
+            # `request` for the common case: both ports are free.
             outgoing.busy = incoming.busy = transfer
             now = transfer.began = sim.now
-            heappush(sim._near, (now + delay, number, sim._complete, transfer))
+            heappush(sim.near, (now + delay, number, sim.complete, transfer))
         else:
             transfer.began = nan
             if route.flow is None:

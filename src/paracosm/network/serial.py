@@ -34,28 +34,48 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
-__all__ = ["Claim", "SerialPort", "acquire", "release"]
+__all__ = ["Claim", "Clock", "SerialPort", "Way", "release", "request"]
 
 
-class Claim(Protocol):
-    """What asks for ports: a transfer, or anything that has a number and a way through ports."""
+class Clock(Protocol):
+    """Who knows the time, and a heap of events (time, number, call, argument): a simulation."""
 
-    number: int
-    """Counts up with the requests."""
-
-    @property
-    def route(self) -> Way: ...
+    now: float
+    near: list[Any]
+    complete: Callable[[Any], Any]
+    """To be called with a claim when it has had its ports for as long as it asked."""
 
 
 class Way(Protocol):
-    """What a transfer holds: `ports`, which begin with `incoming` and `outgoing`."""
+    """What a transfer holds: `ports`, two or, where it is not `plain`, more."""
 
+    @property
+    def sim(self) -> Clock: ...
+    @property
+    def plain(self) -> bool: ...
     @property
     def incoming(self) -> SerialPort: ...
     @property
     def outgoing(self) -> SerialPort: ...
     @property
     def ports(self) -> Sequence[SerialPort]: ...
+
+
+class Claim(Protocol):
+    """What asks for ports: a transfer.
+
+    Attributes:
+        number: counts up with the requests.
+        occupancy: for how long it holds its ports.
+        began: when it got them.
+    """
+
+    number: int
+    occupancy: float
+    began: float
+
+    @property
+    def route(self) -> Way: ...
 
 
 # The requests at a port where none ever waited: a deque takes half a kilobyte.
@@ -113,43 +133,43 @@ class SerialPort:
         return in_order.popleft()
 
 
-def acquire(claim: Claim) -> bool:
-    """Return whether the ports were free and are held from now on; else let the claim wait."""
+def request(claim: Claim) -> None:
+    """Let a transfer have its ports and schedule its end, or wait at one that is busy."""
     route = claim.route
-    if len(route.ports) == 2:
+    if route.plain:
         # The same as below for two ports, without the loops.
         incoming, outgoing = route.incoming, route.outgoing
         if outgoing.busy is not None:
             outgoing.park(claim)
-            return False
+            return
         if incoming.busy is not None:
             incoming.park(claim)
-            return False
+            return
         incoming.busy = outgoing.busy = claim
-        return True
-    for port in route.ports:
-        if port.busy is not None:
-            port.park(claim)
-            return False
-    for port in route.ports:
-        port.busy = claim
-    return True
+    else:
+        for port in route.ports:
+            if port.busy is not None:
+                port.park(claim)
+                return
+        for port in route.ports:
+            port.busy = claim
+    sim = route.sim
+    now = claim.began = sim.now
+    heappush(sim.near, (now + claim.occupancy, claim.number, sim.complete, claim))
 
 
-def release(route: Way, begin: Callable[[Any], object]) -> None:
-    """Set the ports of a route free and hand them to those that wait: `begin(claim)` for each."""
+def release(route: Way) -> None:
+    """Set the ports of a route free, and let those that wait there start or move on."""
     incoming, outgoing = route.incoming, route.outgoing
     incoming.busy = outgoing.busy = None
-    if len(route.ports) > 2:
+    if not route.plain:
         for port in route.ports:
             port.busy = None
     elif not outgoing.waiting:
         # The loop below where only the receive port is asked for. Nobody can come to wait at the
         # send port meanwhile: it is free.
         while incoming.waiting and incoming.busy is None:
-            claim = incoming.pop()
-            if acquire(claim):
-                begin(claim)
+            request(incoming.pop())
         return
     while True:
         oldest = None
@@ -158,6 +178,4 @@ def release(route: Way, begin: Callable[[Any], object]) -> None:
                 oldest = port
         if oldest is None:
             return
-        claim = oldest.pop()
-        if acquire(claim):
-            begin(claim)
+        request(oldest.pop())
