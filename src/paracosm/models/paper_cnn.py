@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torch import nn
+from torch._subclasses.fake_tensor import is_fake
 
 __all__ = ["paper_cnn"]
 
@@ -54,7 +55,8 @@ def paper_cnn(shape: Sequence[int], classes: int) -> nn.Module:
 
 
 def _initialise(layer: nn.Conv2d | nn.Linear, deviation: float, bias: float) -> None:
-    nn.init.trunc_normal_(layer.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
+    if not is_fake(layer.weight):  # PyTorch draws again what is too large: it looks at values
+        nn.init.trunc_normal_(layer.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
     assert layer.bias is not None
     nn.init.constant_(layer.bias, bias)
 

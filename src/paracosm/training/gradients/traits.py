@@ -77,9 +77,10 @@ def inspect_model(
         except InputError:
             raise
         except Exception as error:
+            alone = ", one at a time" if len(x) == 1 else ""
             raise InputError(
                 f'the model cannot be trained on "{data.name}", '
-                f"{len(x)} inputs of shape {data.input_shape}: {one_line(error)}"
+                f"inputs of shape {data.input_shape}{alone}: {one_line(error)}"
             ) from error
         random = not torch.equal(state, torch.random.get_rng_state())
     after = dict(module.named_buffers())
