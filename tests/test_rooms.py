@@ -13,7 +13,7 @@ PACKAGE = Path(paracosm.__file__).parent
 
 # Every room may import `errors`; those that read files or flags, `validation` and `expression`.
 FLOOR_1 = {"units", "cluster", "timing", "timeline"}
-FLOOR_2 = {"engine", "graphs", "replay", "faults"}
+FLOOR_2 = {"engine", "models", "graphs", "replay", "faults"}
 FLOOR_3 = {"profiling", "prediction", "training", "relaxation", "emulation"}
 BELOW_STUDY = FLOOR_1 | FLOOR_2 | FLOOR_3
 MAY_IMPORT: dict[str, set[str]] = {
@@ -28,18 +28,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "timeline": {"units"},
     "engine": {"network", "cluster", "timing", "timeline"},
     "faults": {"timing", "units", "validation"},
-    "graphs": {"cluster", "timeline", "units", "validation", "factory"},
+    "models": {"expression", "factory"},
+    "graphs": {"models", "cluster", "timeline", "units", "validation", "factory"},
     "replay": {"graphs", "cluster", "timing", "timeline", "units"},
     "profiling": {
-        *("graphs", "timing", "timeline"),
+        *("graphs", "models", "timing", "timeline"),
         *("units", "validation", "expression", "factory"),
     },
     "prediction": {
-        *("profiling", "replay", "graphs", "cluster", "timeline"),
+        *("profiling", "replay", "graphs", "models", "cluster", "timeline"),
         *("units", "quantities", "validation", "factory"),
     },
     "training": {
-        *("engine", "cluster", "timing", "timeline", "faults"),
+        *("engine", "models", "cluster", "timing", "timeline", "faults"),
         *("units", "validation", "expression", "factory"),
     },
     "relaxation": {

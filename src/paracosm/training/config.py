@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from paracosm.cluster import Cluster, Link, cluster_from_mapping, load_cluster, star, switch
 from paracosm.errors import InputError
+from paracosm.models import Optimizer, canonical, parse_optimizer
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
-from paracosm.training.optimizers import parse_optimizer
 from paracosm.units import (
     format_bandwidth,
     format_duration,
@@ -43,8 +43,11 @@ def _algorithm(value: Any) -> str:
     return str(value if isinstance(value, Algorithm) else parse_algorithm(value))
 
 
-def _optimizer(value: Any) -> str:
-    return str(parse_optimizer(value))
+def _optimizer(value: Any) -> Optimizer:
+    optimizer = value if isinstance(value, Optimizer) else parse_optimizer(value)
+    if optimizer is None:
+        raise InputError("optimizer none: training changes parameters: sgd, adam, ...")
+    return optimizer
 
 
 def _lookahead(value: Any) -> Any:
@@ -71,7 +74,11 @@ class TrainConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     # What is trained.
-    model: str = Field("mlp", description="mlp, paper-cnn, resnet20 or package.module:factory")
+    model: Annotated[str, BeforeValidator(canonical)] = Field(
+        "mlp",
+        description="mlp, mlp(hidden=512, layers=2), paper-cnn, resnet20, resnet18, ..., or "
+        "package.module:factory of your own",
+    )
     data: str = Field("digits", description="digits, cifar10 or package.module:factory")
     data_dir: Path | None = Field(None, description="folder of the CIFAR-10 archive")
     batch: int = Field(32, ge=1, description="examples in a worker's minibatch")
@@ -84,8 +91,11 @@ class TrainConfig(BaseModel):
     topology: Topology | None = Field(
         None, description="who exchanges with whom, where the algorithm leaves a choice"
     )
-    optimizer: Annotated[str, BeforeValidator(_optimizer)] = Field(
-        "sgd", description="sgd, sgd(momentum=0.9), adam, ... where parameters are updated"
+    optimizer: Annotated[
+        Optimizer, BeforeValidator(_optimizer), PlainSerializer(str, return_type=str)
+    ] = Field(
+        Optimizer("sgd", {}),
+        description="sgd, sgd(momentum=0.9), adam, ... where parameters are updated",
     )
     lr: float = Field(0.2, gt=0, allow_inf_nan=False, description="learning rate")
     updates: int | None = Field(
