@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from heapq import heappush
 from math import inf, isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from paracosm.engine.errors import duration_error
 from paracosm.engine.future import Future
@@ -154,6 +154,12 @@ class Ports:
         if self._outer is None:
             self._outer = Ports()
         return self._outer
+
+    def busy_time(self, direction: Literal["send", "receive"]) -> float:
+        """For how many seconds the busier one of its ports for one direction was held."""
+        port: Port = getattr(self, direction)
+        outer = 0.0 if self._outer is None else self._outer.busy_time(direction)
+        return max(port.busy_time, outer)
 
 
 class Route:

@@ -25,6 +25,7 @@ from paracosm.replay.events_arrays import AWAITS, FIFO, FLOWS, IN_ORDER, MEETS, 
 from paracosm.compiled import compiled_whole, inlined
 from paracosm.network.compiled import LAST_INSTANT, next_end, pop_end, request, settle
 from paracosm.network.heaps import place_item, place_task, pop_item, pop_task, replace_first
+
 __all__ = ["LATE", "OVER", "play"]
 
 EVENTS, TOUCHED, READY, ARRIVING, ENDED, GAP, FLOWING, ASKING = range(8)  # in Plan.counts
