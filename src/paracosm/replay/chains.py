@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs.job import KINDS, Program
-from paracosm.replay.compiled import compiled
+from paracosm.compiled import compiled
 
 __all__ = ["Chains", "contract"]
 

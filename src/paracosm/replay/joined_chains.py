@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.replay.chains import Chains
-from paracosm.replay.compiled import compiled
+from paracosm.compiled import compiled
 
 __all__ = ["JoinedChains", "join_chains", "offsets_of", "sum_chains"]
 

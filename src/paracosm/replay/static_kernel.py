@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from paracosm.graphs.job import KINDS
-from paracosm.replay.compiled import compiled
+from paracosm.compiled import compiled
 
 __all__ = ["LATEST", "fill_tasks", "play_chains"]
 

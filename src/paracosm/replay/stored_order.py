@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs.job import KINDS
-from paracosm.replay.compiled import compiled
+from paracosm.compiled import compiled
 from paracosm.replay.static import Played
 
 __all__ = ["ARRIVAL", "CHAIN", "JOIN", "StoredOrder", "store_order"]

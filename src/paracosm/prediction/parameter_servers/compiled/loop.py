@@ -18,7 +18,7 @@ from paracosm.prediction.parameter_servers.compiled.flows import (
     next_flow,
     undisturbed,
 )
-from paracosm.prediction.parameter_servers.compiled.heap import place_event, pop_event
+from paracosm.network.heaps import place_event, pop_event
 from paracosm.prediction.parameter_servers.compiled.plan import (
     BACKGROUND,
     CHUNKS,
@@ -29,7 +29,7 @@ from paracosm.prediction.parameter_servers.compiled.plan import (
     READY_STEPS,
     SHIFT,
 )
-from paracosm.replay.events_compiled import compiled_whole, inlined
+from paracosm.compiled import compiled_whole, inlined
 
 __all__ = ["FULL", "OVER", "PAUSED", "play_steps"]
 
