@@ -87,7 +87,14 @@ def test_parameter_server_strategy(
     monkeypatch.chdir(tmp_path)
     name, path = cluster
     summary = summary_of(
-        capsys, "predict", "--graph", timed_graph, "--strategy", "ps-async", "--cluster", path
+        capsys,
+        "predict",
+        "--graph",
+        timed_graph,
+        "--strategy",
+        "ps-async, iterations=1",
+        "--cluster",
+        path,
     )
     assert summary["iteration_time"] == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
 
