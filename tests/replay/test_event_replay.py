@@ -245,3 +245,24 @@ def test_arrays_that_contradict_one_another(change: dict[str, np.ndarray], line:
 def test_meetings_may_have_any_numbers() -> None:
     rows = [Row(2, meeting=2_000_000_000), Row(3, meeting=5), Row(4, meeting=2_000_000_000)]
     assert spans(task_graph(rows)) == [(0, 4), (0, 3), (0, 4)]
+
+
+def test_where_messages_take_turns_a_task_holds_its_links() -> None:
+    """Row 0 holds both links for 6 ps, row 1 asks for the second, row 4 for the first one.
+
+    Row 2 asks for that too, later, at 3. Of those that ask at one instant the first row comes
+    first.
+    """
+    rows = [
+        Row(0, route=0, size=6),
+        Row(0, route=1, size=2),
+        Row(0, route=2, size=2, after=[3]),
+        Row(3),
+        Row(0, route=2, size=5),
+    ]
+    tasks = task_graph(rows, [], [[0, 1], [1], [0]], [2, 4])
+    times = replay_tasks(replace(tasks, sharing="serial"))
+    assert times.begin.tolist() == [0, 0, 3, 0, 0]
+    assert times.end.tolist() == [6, 8, 13, 3, 11]
+    with pytest.raises(InputError, match='sharing must be fair or serial, not "other"'):
+        replay_tasks(replace(tasks, sharing="other"))

@@ -88,7 +88,7 @@ def next_end(traffic: Any) -> Any:
 
 
 def pop_end(traffic: Any, now: Any) -> Any:
-    """Return a message whose transfer ends at `now`, the one asked for first; -1 where none is left.
+    """Return a message whose transfer ends at `now`, the one asked for first; -1 for none.
 
     With serial sharing its stations go to those that wait for them.
     """

@@ -180,10 +180,10 @@ def _serve(serial: Any, route: Any, now: Any) -> None:
         oldest, number = np.int64(NOBODY), np.int64(LAST_INSTANT)
         for hop in range(serial.first[route], serial.first[route + 1]):
             station = serial.stations[serial.hops[hop]]
-            if station.waiting > 0 and not station.is_busy:
-                if serial.waiting[station.first].key < number:
-                    number = serial.waiting[station.first].key
-                    oldest = np.int64(serial.hops[hop])
+            may_serve = station.waiting > 0 and not station.is_busy
+            if may_serve and serial.waiting[station.first].key < number:
+                number = serial.waiting[station.first].key
+                oldest = np.int64(serial.hops[hop])
         if oldest < 0:
             return
         station = serial.stations[oldest]

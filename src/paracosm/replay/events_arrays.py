@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.compiled import compiled
 from paracosm.graphs.job import TaskGraph
 from paracosm.graphs.job.job import POLICIES
-from paracosm.compiled import compiled
 from paracosm.network.compiled import Traffic, make_traffic
 from paracosm.replay.events_index import group
 

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from paracosm.replay.events_arrays import AWAITS, FIFO, FLOWS, IN_ORDER, MEETS, NEVER
 from paracosm.compiled import compiled_whole, inlined
 from paracosm.network.compiled import LAST_INSTANT, next_end, pop_end, request, settle
 from paracosm.network.heaps import place_item, place_task, pop_item, pop_task, replace_first
+from paracosm.replay.events_arrays import AWAITS, FIFO, FLOWS, IN_ORDER, MEETS, NEVER
 
 __all__ = ["LATE", "OVER", "play"]
 
