@@ -58,4 +58,4 @@ def test_a_job_that_does_not_fit_together_is_not_stored() -> None:
 
 def test_a_seed_below_0_is_refused() -> None:
     with pytest.raises(InputError, match="a seed is a whole number from 0 on, not -1"):
-        replay_job(relay(2, 1.0), jitter=0.1, seed=-1)
+        replay_job(relay(2, 1.0), duration_cv=0.1, seed=-1)

@@ -97,11 +97,11 @@ def test_the_interval_moves_what_is_computed_and_not_the_links() -> None:
     assert job.interval == (pytest.approx(4 * MS), pytest.approx(10 * MS))
 
 
-def test_jitter_makes_ranks_wait_for_the_slowest() -> None:
+def test_spread_makes_ranks_wait_for_the_slowest() -> None:
     cluster = switch(64, 0, FREE)
     even = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64))
-    uneven = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64), jitter=0.2)
-    again = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64), jitter=0.2)
+    uneven = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64), duration_cv=0.2)
+    again = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64), duration_cv=0.2)
     assert even.iteration_time < uneven.iteration_time < 2 * even.iteration_time
     assert uneven.iteration_time == again.iteration_time
 

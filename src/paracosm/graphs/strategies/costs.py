@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.communication import collective_time, message_time
 
@@ -20,12 +21,16 @@ class Costs:
         cluster: where.
         all_reduce: the algorithm between data-parallel ranks.
         group: role to the ranks that it communicates with in it.
+        changes: of collectives and messages ("send"), one after the other.
+        met: kinds of all collectives that were asked for.
     """
 
     cluster: Cluster
     all_reduce: str = "auto"
     group: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    _known: dict[tuple[str, str, int], float] = field(default_factory=dict)
+    changes: Sequence[Change] = ()
+    met: set[str] = field(default_factory=set)
+    _known: dict[tuple[str, str, int], float] = field(default_factory=dict, init=False)
 
     def of_tensor(self, collective: str, size: int) -> float:
         """Return the seconds of a collective between tensor-parallel ranks."""
@@ -38,11 +43,23 @@ class Costs:
     def of_message(self, role: str, size: int) -> float:
         """Return the seconds of a message that the rank sends in a role."""
         source, target = self.group[role]
-        return message_time(self.cluster, source, target, size)
+        return self._changed("send", message_time(self.cluster, source, target, size))
 
     def _collective(self, role: str, collective: str, size: int, algorithm: str) -> float:
         key = (role, collective, size)
         if key not in self._known:
             ranks = self.group[role]
-            self._known[key] = collective_time(self.cluster, ranks, collective, size, algorithm)
+            for change in self.changes:
+                if collective in change.kinds and change.what == "algorithm":
+                    algorithm = str(change.value)
+            seconds = collective_time(self.cluster, ranks, collective, size, algorithm)
+            self._known[key] = self._changed(collective, seconds)
         return self._known[key]
+
+    def _changed(self, kind: str, seconds: float) -> float:
+        """Return what a collective or message takes after the changes."""
+        self.met.add(kind)
+        for change in self.changes:
+            if kind in change.kinds and change.what == "time":
+                seconds = max(seconds * change.factor + float(change.added), 0.0)
+        return seconds

@@ -83,8 +83,6 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
     lanes, roles = books.lanes.texts, books.roles.texts
     names = cluster.workers + cluster.servers
     speed = np.array([cluster.node(name).speed for name in names])
-    for rank, factor in strategy.stragglers.items():
-        speed[rank] /= factor
     batch = replica.examples
     steps = strategy.data * strategy.microbatches * strategy.iterations
     return Job(
