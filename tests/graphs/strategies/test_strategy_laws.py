@@ -54,9 +54,7 @@ def cluster_of(strategy: Strategy, each: int, first: float) -> Cluster:
     first=st.sampled_from([1.0, 0.75]),
 )
 @settings(max_examples=60, deadline=None)
-def test_laws(
-    strategy: Strategy, count: int, each: int, asynchronous: bool, first: float
-) -> None:
+def test_laws(strategy: Strategy, count: int, each: int, asynchronous: bool, first: float) -> None:
     replica = layers(count, update=1.0)
     replica = Replica(replica.graph, replica.duration, asynchronous, 0.125 * asynchronous)
     job = build_job(replica, cluster_of(strategy, each, first), strategy)

@@ -74,7 +74,7 @@ def test_computing_and_communication_have_sentences() -> None:
     assert job_bottleneck(fast, {"mm": 3.0, "add": 1.0}) == (
         "Computing: 100% of the iteration; mm takes 75% of the ops' time."
     )
-    slow = Link(bandwidth=1.0, latency=1.0)
+    slow = Link(bandwidth=1.0, latency=1.0, pipelined=False)
     apart = predict_job(replica([1, 1]), switch(2, 0, slow), parse_strategy("pp=2, microbatches=1"))
     assert job_bottleneck(apart, OPS).startswith("Communication: workers compute nothing for ")
 

@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
-from paracosm.cluster.communication import collective_time, message_time
+from paracosm.cluster.communication import collective_time
+from paracosm.errors import InputError
 
 __all__ = ["Costs"]
 
@@ -40,10 +41,22 @@ class Costs:
         """Return the seconds of a collective between data-parallel ranks."""
         return self._collective("data", collective, size, self.all_reduce)
 
-    def of_message(self, role: str, size: int) -> float:
-        """Return the seconds of a message that the rank sends in a role."""
-        source, target = self.group[role]
-        return self._changed("send", message_time(self.cluster, source, target, size))
+    def of_message(self, role: str, size: int) -> tuple[float, float]:
+        """Return for how many seconds a message in a role is sent, and how much later it arrives.
+
+        Raises:
+            InputError: nothing joins the two ranks, or a half-duplex link does.
+        """
+        source, target = (self.cluster.workers[rank] for rank in self.group[role])
+        link = self.cluster.link(source, target)
+        if link.duplex == "half":
+            raise InputError(
+                f"duplex: half of {source} and {target}: stages of a pipeline send both ways at "
+                "once, so predict takes full-duplex links for pp"
+            )
+        whole = self._changed("send", link.transfer_time(size))
+        later = min(link.propagation(size), whole)
+        return whole - later, later
 
     def _collective(self, role: str, collective: str, size: int, algorithm: str) -> float:
         key = (role, collective, size)
