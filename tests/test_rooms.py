@@ -13,7 +13,7 @@ PACKAGE = Path(paracosm.__file__).parent
 
 # Every room may import `errors`; those that read files or flags, `validation` and `expression`.
 FLOOR_1 = {"units", "cluster", "timing", "timeline"}
-FLOOR_2 = {"network", "engine", "graphs", "replay", "faults"}
+FLOOR_2 = {"network", "simulation", "engine", "graphs", "replay", "faults"}
 FLOOR_3 = {"profiling", "prediction", "training", "relaxation", "emulation"}
 BELOW_STUDY = FLOOR_1 | FLOOR_2 | FLOOR_3
 MAY_IMPORT: dict[str, set[str]] = {
@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "timeline": {"units"},
     "compiled": set(),
     "network": {"cluster", "timing", "compiled"},
+    "simulation": {"network", "compiled", "cluster", "timing", "timeline", "units"},
     "engine": {"cluster", "timing", "timeline"},
     "faults": {"timing", "units", "validation"},
     "graphs": {"network", "cluster", "timeline", "units", "validation", "factory"},
@@ -37,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("units", "validation", "expression", "factory"),
     },
     "prediction": {
-        *("profiling", "network", "compiled", "replay", "graphs", "cluster", "timeline"),
+        *("profiling", "simulation", "replay", "graphs", "cluster", "timeline"),
         *("units", "quantities", "validation", "factory"),
     },
     "training": {
