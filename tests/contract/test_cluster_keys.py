@@ -87,7 +87,14 @@ def test_parameter_server_strategy(
     monkeypatch.chdir(tmp_path)
     name, path = cluster
     summary = summary_of(
-        capsys, "predict", "--graph", timed_graph, "--strategy", "ps-async", "--cluster", path
+        capsys,
+        "predict",
+        "--graph",
+        timed_graph,
+        "--strategy",
+        "ps-async, iterations=1",
+        "--cluster",
+        path,
     )
     assert summary["iteration_time"] == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
 
@@ -122,7 +129,7 @@ def test_train_by_flags(name: str, capsys: Capture) -> None:
 @pytest.mark.parametrize("name", BY_FLAGS)
 def test_strategies_by_flags(name: str, timed_graph: Path, capsys: Capture) -> None:
     flags = ("predict", "--graph", timed_graph, *(flags_of(name) or ()), "--workers", 2)
-    servers = summary_of(capsys, *flags, "--strategy", "ps-async")
+    servers = summary_of(capsys, *flags, "--strategy", "ps-async, iterations=1")
     assert servers["iteration_time"] == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
     ring = summary_of(capsys, *flags, "--strategy", "ddp, all_reduce=ring")
     assert ring["iteration_time"] == pytest.approx(0.1 + ALL_REDUCE[name], rel=1e-9)
