@@ -13,7 +13,7 @@ PACKAGE = Path(paracosm.__file__).parent
 
 # Every room may import `errors`; those that read files or flags, `validation` and `expression`.
 FLOOR_1 = {"units", "cluster", "timing", "timeline"}
-FLOOR_2 = {"engine", "graphs", "replay", "faults"}
+FLOOR_2 = {"network", "engine", "graphs", "replay", "faults"}
 FLOOR_3 = {"profiling", "prediction", "training", "relaxation", "emulation"}
 BELOW_STUDY = FLOOR_1 | FLOOR_2 | FLOOR_3
 MAY_IMPORT: dict[str, set[str]] = {
@@ -26,16 +26,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cluster": {"units", "validation"},
     "timing": {"units", "validation"},
     "timeline": {"units"},
+    "compiled": set(),
+    "network": {"cluster", "timing", "compiled"},
     "engine": {"cluster", "timing", "timeline"},
     "faults": {"timing", "units", "validation"},
     "graphs": {"cluster", "timeline", "units", "validation", "factory"},
-    "replay": {"graphs", "cluster", "timing", "timeline", "units"},
+    "replay": {"network", "compiled", "graphs", "cluster", "timing", "timeline", "units"},
     "profiling": {
         *("graphs", "timing", "timeline"),
         *("units", "validation", "expression", "factory"),
     },
     "prediction": {
-        *("profiling", "replay", "graphs", "cluster", "timeline"),
+        *("profiling", "network", "compiled", "replay", "graphs", "cluster", "timeline"),
         *("units", "quantities", "validation", "factory"),
     },
     "training": {

@@ -245,3 +245,24 @@ def test_arrays_that_contradict_one_another(change: dict[str, np.ndarray], line:
 def test_meetings_may_have_any_numbers() -> None:
     rows = [Row(2, meeting=2_000_000_000), Row(3, meeting=5), Row(4, meeting=2_000_000_000)]
     assert spans(task_graph(rows)) == [(0, 4), (0, 3), (0, 4)]
+
+
+def test_where_messages_take_turns_a_task_holds_its_links() -> None:
+    """Links of 2 and 4 bytes/ps. Row 0 holds both for 1 + 10 / 2 = 6, row 1 asks for the second.
+
+    Row 2 asks later, at 3, for the first one alone: 3 / 2 rounds to 2. Of those that ask at one
+    instant the first row comes first, whoever else is on its way.
+    """
+    rows = [
+        Row(1, route=0, size=10),
+        Row(0, route=1, size=8),
+        Row(0, route=2, size=3, after=[3]),
+        Row(3),
+        Row(5, route=2, size=0),
+    ]
+    tasks = task_graph(rows, [], [[0, 1], [1], [0]], [2, 4])
+    times = replay_tasks(replace(tasks, sharing="serial"))
+    assert times.begin.tolist() == [0, 0, 3, 0, 0]
+    assert times.end.tolist() == [6, 8, 13, 3, 11]
+    with pytest.raises(InputError, match='sharing must be fair or serial, not "other"'):
+        replay_tasks(replace(tasks, sharing="other"))

@@ -86,5 +86,7 @@ def _of_exact_types(tasks: TaskGraph) -> TaskGraph:
         **{
             column.name: np.ascontiguousarray(getattr(tasks, column.name), _TYPES[column.name])
             for column in fields(tasks)
-        }
+            if column.name in _TYPES
+        },
+        sharing=tasks.sharing,
     )

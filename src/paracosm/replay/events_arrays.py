@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.compiled import compiled
 from paracosm.graphs.job import TaskGraph
 from paracosm.graphs.job.job import POLICIES
-from paracosm.replay.compiled import compiled
+from paracosm.network.compiled import Traffic, make_traffic
 from paracosm.replay.events_index import group
-from paracosm.replay.shared_links import Links, share_links
 
 __all__ = [
     "AWAITS",
@@ -94,11 +94,13 @@ class Plan(NamedTuple):
         touched: resources that may have something to choose.
         ready, arriving, ended: the tasks that become ready, get their resources, and end in one
             round of an instant.
-        sizes: bytes of the tasks.
+        demand: of the tasks that flow: bytes, or picoseconds with serial sharing.
         arrive, begin, end: instants of the tasks, `NEVER` before.
-        links: what flows.
-        counts: of what stands in `events`, `touched`, `ready`, `arriving`, `ended`; and whether
-            the first of `events` is over (it leaves when the next one comes).
+        traffic: what flows.
+        asking: a heap of tasks that ask for their links in this round, where order matters.
+        counts: of what stands in `events`, `touched`, `ready`, `arriving`, `ended`; whether the
+            first of `events` is over (it leaves when the next one comes); of tasks that flow, and
+            of what stands in `asking`.
     """
 
     tasks: Any
@@ -112,25 +114,29 @@ class Plan(NamedTuple):
     ready: Codes
     arriving: Codes
     ended: Codes
-    sizes: Floats
+    demand: Floats
     arrive: Ints
     begin: Ints
     end: Ints
-    links: Links
+    traffic: Traffic
+    asking: Any
     counts: Ints
 
 
 def arrange(graph: TaskGraph) -> Plan:
     """Return the arrays for `graph` as they are before the first instant."""
     n, resources = len(graph), len(graph.policy)
-    links, route = share_links(graph)
+    route, traffic = _traffic(graph)
     meeting = _without_gaps(graph.meeting)
     of_resource, waiting = group(graph.resource, resources)
     of_meeting, members = group(meeting, int(meeting.max(initial=-1)) + 1)
     tasks = np.empty(n + 1, dtype=TASK)
     after = np.empty(len(graph.dependencies) + int((graph.awaited >= 0).sum()), dtype=np.int32)
+    passes = graph.duration
+    if graph.sharing == "serial":  # what holds links passes there
+        passes = np.where(route >= 0, 0, passes)
     _fill_tasks(
-        *(tasks, graph.resource, graph.duration, graph.priority, graph.offsets),
+        *(tasks, graph.resource, passes, graph.priority, graph.offsets),
         *(meeting, graph.awaited, route, np.append(graph.policy, FIFO) == PRIORITY),
     )
     _fill_after(tasks, after, graph.offsets, graph.dependencies, graph.awaited)
@@ -149,13 +155,45 @@ def arrange(graph: TaskGraph) -> Plan:
         ready=np.empty(n, dtype=np.int32),
         arriving=np.empty(n, dtype=np.int32),
         ended=np.empty(n, dtype=np.int32),
-        sizes=graph.size,
+        demand=graph.size if graph.sharing == "fair" else _serial_demand(graph, route),
         arrive=arrive,
         begin=begin,
         end=end,
-        links=links,
-        counts=np.zeros(6, dtype=np.int64),
+        traffic=traffic,
+        asking=np.empty(0 if graph.sharing == "fair" else n, dtype=EVENT),
+        counts=np.zeros(8, dtype=np.int64),
     )
+
+
+def _traffic(graph: TaskGraph) -> tuple[Codes, Traffic]:
+    """Return the route of each task that flows, -1 of others, and the network with no flow yet.
+
+    A task that has no bytes, or only links of infinite bandwidth, flows over none; with serial
+    sharing it holds its links all the same.
+    """
+    first, route = graph.route_offsets, graph.route
+    if graph.sharing == "fair":
+        finite = np.append(0, np.cumsum(np.isfinite(graph.bandwidth[graph.routes])))
+        limited = np.append(finite[first[1:]] > finite[first[:-1]], False)
+        flows = (route >= 0) & (graph.size > 0) & limited[route]
+    else:
+        flows = (route >= 0) & np.append(np.diff(first) > 0, False)[route]
+    route = np.where(flows, route, -1).astype(np.int32)
+    room = np.bincount(route[flows], minlength=len(first) - 1)
+    used = [graph.routes[first[at] : first[at + 1]].tolist() for at in np.flatnonzero(room)]
+    number = np.append(np.cumsum(room > 0) - 1, -1).astype(np.int32)
+    traffic = make_traffic(graph.sharing, used, graph.bandwidth.tolist(), room[room > 0].tolist())
+    return number[route], traffic
+
+
+def _serial_demand(graph: TaskGraph, route: Codes) -> Floats:
+    """Return the picoseconds for which each task holds its links; 0 where it has none."""
+    first = graph.route_offsets
+    slowest = np.full(len(first), np.inf)
+    has_links = np.flatnonzero(np.diff(first))
+    slowest[has_links] = np.minimum.reduceat(graph.bandwidth[graph.routes], first[has_links])
+    held = graph.duration + np.round(graph.size / slowest[graph.route] * 1e12)
+    return np.where(route >= 0, held, 0.0)
 
 
 @compiled

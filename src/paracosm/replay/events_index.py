@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.replay.compiled import compiled
+from paracosm.compiled import compiled
 
 __all__ = ["group"]
 

@@ -14,28 +14,21 @@ An instant is a time at which something ends. What happens at it, in rounds:
 Flows that end at an instant end in its first round. Those that begin at it share the links from its
 last round on: rates change once an instant. (One with next to no bytes may end at it as well, in
 one more round.) Within a round the outcome is the same in whatever order things are done, so that
-ties need no further rule.
+ties need no further rule; where messages take turns, those of a round ask in the order of rows.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from paracosm.compiled import compiled_whole, inlined
+from paracosm.network.compiled import LAST_INSTANT, next_end, pop_end, request, settle
+from paracosm.network.heaps import place_item, place_task, pop_item, pop_task, replace_first
 from paracosm.replay.events_arrays import AWAITS, FIFO, FLOWS, IN_ORDER, MEETS, NEVER
-from paracosm.replay.events_compiled import compiled_whole, inlined
-from paracosm.replay.heaps import place_item, place_task, pop_item, pop_task, replace_first
-from paracosm.replay.shared_links import (
-    IN_USE,
-    LAST_INSTANT,
-    begin_flow,
-    end_flow,
-    next_flow_end,
-    share_out,
-)
 
 __all__ = ["LATE", "OVER", "play"]
 
-EVENTS, TOUCHED, READY, ARRIVING, ENDED, GAP = range(6)  # in Plan.counts
+EVENTS, TOUCHED, READY, ARRIVING, ENDED, GAP, FLOWING, ASKING = range(8)  # in Plan.counts
 NOBODY = -1
 OVER, LATE = 0, 1
 """Why the loop ended: nothing is left that could happen; the clock has no room for what is."""
@@ -44,7 +37,7 @@ OVER, LATE = 0, 1
 @compiled_whole
 def play(plan: Any) -> Any:
     """Fill `arrive`, `begin` and `end` of all tasks that can run; return `OVER` or `LATE`."""
-    tasks, events, links, counts = plan.tasks, plan.events, plan.links, plan.counts
+    tasks, events, traffic, counts = plan.tasks, plan.events, plan.traffic, plan.counts
     now = 0
     for row in range(tasks.size - 1):
         if tasks[row].missing == 0:
@@ -60,12 +53,12 @@ def play(plan: Any) -> Any:
         counts[ARRIVING] = 0
         _close_gap(plan)
         if counts[EVENTS] == 0 or events[0].key != now:
-            share_out(links, now)
-            if counts[EVENTS] == 0 and links.counts[IN_USE] == 0:
-                return OVER
-            now = next_flow_end(links)
+            settle(traffic, now)
+            now = next_end(traffic)
             if counts[EVENTS] > 0:
                 now = min(now, events[0].key)
+            elif counts[FLOWING] == 0:
+                return OVER
             if now == LAST_INSTANT:
                 return LATE
             _gather_flows(plan, now)
@@ -139,11 +132,12 @@ def _arrive(plan: Any, row: Any, now: Any) -> None:
 @inlined
 def _gather_flows(plan: Any, now: Any) -> None:
     """Write down the tasks whose last byte has come now."""
-    row = end_flow(plan.links, now)
+    row = pop_end(plan.traffic, now)
     while row != NOBODY:
         plan.ended[plan.counts[ENDED]] = row
         plan.counts[ENDED] += 1
-        row = end_flow(plan.links, now)
+        plan.counts[FLOWING] -= 1
+        row = pop_end(plan.traffic, now)
 
 
 @inlined
@@ -160,7 +154,11 @@ def _gather_events(plan: Any, now: Any) -> None:
                 plan.ended[counts[ENDED]] = plan.members[place]
                 counts[ENDED] += 1
         elif plan.tasks[who].kind == FLOWS:
-            begin_flow(plan.links, who, plan.tasks[who].partner, plan.sizes[who], now)
+            if plan.asking.size == 0:
+                _request(plan, who, now)
+            else:
+                place_item(plan.asking, 0, counts[ASKING], who, who)
+                counts[ASKING] += 1
         else:
             plan.ended[counts[ENDED]] = who
             counts[ENDED] += 1
@@ -168,6 +166,18 @@ def _gather_events(plan: Any, now: Any) -> None:
             _close_gap(plan)
         else:
             break
+    while counts[ASKING] > 0:
+        who = plan.asking[0].item
+        pop_item(plan.asking, 0, counts[ASKING], LAST_INSTANT)
+        counts[ASKING] -= 1
+        _request(plan, who, now)
+
+
+@inlined
+def _request(plan: Any, row: Any, now: Any) -> None:
+    """Let the bytes of a task flow."""
+    plan.counts[FLOWING] += 1
+    request(plan.traffic, plan.tasks[row].partner, row, plan.demand[row], now)
 
 
 @inlined

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.compiled import compiled
 from paracosm.graphs.job import KINDS, Job
 from paracosm.graphs.job.picoseconds import PICOSECOND
-from paracosm.replay.compiled import compiled
 from paracosm.replay.static import Played
 from paracosm.replay.static_arrays import chain_sums
 from paracosm.replay.stored_order import CHAIN, JOIN, StoredOrder

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.compiled import compiled
 from paracosm.errors import InputError
 from paracosm.graphs.job import KINDS, Job
 from paracosm.graphs.job.picoseconds import picoseconds
-from paracosm.replay.compiled import compiled
 from paracosm.timing.compiled_normal import normal_quantile
 from paracosm.timing.compiled_streams import stream_keys, uniform
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from paracosm.compiled import compiled
 from paracosm.graphs.job import KINDS
-from paracosm.replay.compiled import compiled
 
 __all__ = ["LATEST", "fill_tasks", "play_chains"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.compiled import compiled
 from paracosm.graphs.job import KINDS
-from paracosm.replay.compiled import compiled
 from paracosm.replay.static import Played
 
 __all__ = ["ARRIVAL", "CHAIN", "JOIN", "StoredOrder", "store_order"]

@@ -20,12 +20,14 @@ def check_tasks(tasks: TaskGraph) -> None:
     """Make sure that the arrays of `tasks` go together, in time linear in their lengths.
 
     Raises:
-        InputError: columns of unequal length; offsets that do not ascend; rows, resources,
-            meetings, routes, links or policies that are not there; negative durations; sizes that
-            are negative or not finite; a link without bandwidth; a route with a link twice; a task
-            that is two of these: part of a meeting, awaiting another task, a flow.
+        InputError: an unknown sharing; columns of unequal length; offsets that do not ascend; rows,
+            resources, meetings, routes, links or policies that are not there; negative durations;
+            sizes that are negative or not finite; a link without bandwidth; a route with a link
+            twice; a task that is two of these: part of a meeting, awaiting another task, a flow.
     """
     n = len(tasks)
+    if tasks.sharing not in ("fair", "serial"):
+        raise InputError(f'replay: sharing must be fair or serial, not "{tasks.sharing}"')
     if n >= 2**31:
         raise InputError(f"replay: {n:,} tasks are too many: below 2**31 can be replayed at once")
     for column in COLUMNS:

@@ -71,6 +71,7 @@ def expand(job: Job, duration: Ints | None = None) -> TaskGraph:
         routes=job.communicators.routes,
         bandwidth=job.communicators.bandwidth,
         policy=policy,
+        sharing=job.communicators.sharing,
     )
 
 

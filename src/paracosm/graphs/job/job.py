@@ -33,6 +33,7 @@ class Communicators:
             shares with others; none where its duration says all.
         bandwidth: bytes/s of every link.
         links: a name for every link ("worker3 up").
+        sharing: "fair" or "serial", as in `TaskGraph`.
     """
 
     offsets: Ints
@@ -41,6 +42,7 @@ class Communicators:
     routes: Codes
     bandwidth: Floats
     links: tuple[str, ...] = ()
+    sharing: str = "fair"
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

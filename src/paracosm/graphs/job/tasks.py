@@ -20,7 +20,8 @@ class TaskGraph:
 
     Attributes:
         resource: n indices of the exclusive resource that a task holds; -1 for none.
-        duration: n picoseconds; of a task with a route, the time before its first byte flows.
+        duration: n picoseconds; of a task with a route, the time before its first byte flows, or
+            with serial sharing for which it holds its links beside its bytes.
         priority: n numbers, the smallest first.
         offsets, dependencies: CSR: rows that must have ended before a task is ready.
         meeting: n numbers of the collective that a task is part of; -1 for none. Its tasks arrive
@@ -31,8 +32,11 @@ class TaskGraph:
         route: n indices into the routes; -1 for tasks that send nothing over shared links.
         size: n bytes that flow over the route.
         route_offsets, routes: CSR: links of each route, each link at most once.
-        bandwidth: l bytes/s, which the flows over a link share so that the rates are max-min fair.
+        bandwidth: l bytes/s.
         policy: r indices into `POLICIES`, by which a resource chooses among the tasks that want it.
+        sharing: "fair": flows over a link share its bandwidth so that rates are max-min fair;
+            "serial": a task holds all links of its route alone, for its duration and the time that
+            its bytes take over the slowest of them.
     """
 
     resource: Codes
@@ -48,6 +52,7 @@ class TaskGraph:
     routes: Codes
     bandwidth: Floats
     policy: Codes
+    sharing: str = "fair"
 
     def __len__(self) -> int:
         return len(self.resource)

@@ -94,6 +94,7 @@ def write_communicators(
     routes: Iterable[Sequence[int]] = (),
     bandwidth: Sequence[float] = (),
     links: Sequence[str] = (),
+    sharing: str = "fair",
 ) -> Communicators:
     """Return communicators of these ranks; `routes`, where given, has the links of each."""
     members = [tuple(group) for group in groups]
@@ -107,6 +108,7 @@ def write_communicators(
         routes=np.array([link for path in paths for link in path], dtype=np.int32),
         bandwidth=np.array(bandwidth, dtype=np.float64),
         links=tuple(links),
+        sharing=sharing,
     )
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.prediction.parameter_servers.compiled.heap import place_event, pop_event
+from paracosm.compiled import inlined
+from paracosm.network.heaps import place_event, pop_event
 from paracosm.prediction.parameter_servers.compiled.plan import SHIFT
-from paracosm.replay.events_compiled import inlined
 
 _NO_OP = np.int64(-1)
 _ROUNDING = 1e-9

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.compiled import compiled_whole, inlined
+from paracosm.network.heaps import place_event, pop_event
 from paracosm.prediction.parameter_servers.compiled.flows import (
     begin_flow,
     change_background,
@@ -18,7 +20,6 @@ from paracosm.prediction.parameter_servers.compiled.flows import (
     next_flow,
     undisturbed,
 )
-from paracosm.prediction.parameter_servers.compiled.heap import place_event, pop_event
 from paracosm.prediction.parameter_servers.compiled.plan import (
     BACKGROUND,
     CHUNKS,
@@ -29,7 +30,6 @@ from paracosm.prediction.parameter_servers.compiled.plan import (
     READY_STEPS,
     SHIFT,
 )
-from paracosm.replay.events_compiled import compiled_whole, inlined
 
 __all__ = ["FULL", "OVER", "PAUSED", "play_steps"]
 

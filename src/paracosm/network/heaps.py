@@ -9,9 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.replay.events_compiled import inlined
+from paracosm.compiled import inlined
 
-__all__ = ["place_item", "place_task", "pop_item", "pop_task", "replace_first"]
+__all__ = [
+    "place_event",
+    "place_item",
+    "place_task",
+    "pop_event",
+    "pop_item",
+    "pop_task",
+    "replace_first",
+]
 
 
 @inlined
@@ -119,3 +127,44 @@ def pop_task(rows: Any, tasks: Any, first: Any, size: Any) -> None:
         rows[first + at] = below
         at = child
     rows[first + at] = row
+
+
+@inlined
+def place_event(heap: Any, first: Any, size: Any, key: Any, item: Any, op: Any) -> None:
+    """Add an event to the heap `heap[first:first + size]` by (key, item)."""
+    at = size
+    while at > 0:
+        parent = (at - 1) >> 1
+        above = heap[first + parent]
+        if above.key < key or (above.key == key and above.item <= item):
+            break
+        below = heap[first + at]
+        below.key, below.item, below.op = above.key, above.item, above.op
+        at = parent
+    below = heap[first + at]
+    below.key, below.item, below.op = key, item, op
+
+
+@inlined
+def pop_event(heap: Any, first: Any, size: Any) -> None:
+    """Remove the first event of the heap `heap[first:first + size]` by (key, item)."""
+    last = heap[first + size - 1]
+    key, item, op = last.key, last.item, last.op
+    size -= 1
+    at = 0
+    child: Any = 1
+    while child < size:
+        low = heap[first + child]
+        if child + 1 < size:
+            other = heap[first + child + 1]
+            if other.key < low.key or (other.key == low.key and other.item < low.item):
+                low = other
+                child += 1
+        if key < low.key or (key == low.key and item <= low.item):
+            break
+        gap = heap[first + at]
+        gap.key, gap.item, gap.op = low.key, low.item, low.op
+        at = child
+        child = 2 * at + 1
+    gap = heap[first + at]
+    gap.key, gap.item, gap.op = key, item, op

@@ -1,0 +1,5 @@
+"""Who shares a link and how: stations of a cluster, and what messages do to one another there."""
+
+from paracosm.network.stations import Connection, Stations
+
+__all__ = ["Connection", "Stations"]

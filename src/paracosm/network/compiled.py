@@ -1,0 +1,142 @@
+"""Messages that share a network, for compiled loops: one interface to both rules of sharing.
+
+A loop plays an instant so: `pop_end` until nobody ends any more, `request` whatever begins, in the
+order in which it was asked for, then `settle`; and again, for as long as `next_end` is that instant
+still. Ends and requests may take turns within an instant; what was not `settle`d has no rate yet.
+Which rule it is, is known when the loop is compiled: there is nothing to choose at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, cast
+
+from numba.extending import overload
+
+from paracosm.network import compiled_fair, compiled_serial
+from paracosm.network.compiled_fair import LAST_INSTANT, Fair, fair_traffic
+from paracosm.network.compiled_serial import Serial, serial_traffic
+
+__all__ = [
+    "LAST_INSTANT",
+    "Traffic",
+    "change_background",
+    "make_traffic",
+    "next_end",
+    "pop_end",
+    "request",
+    "settle",
+]
+
+Traffic = Fair | Serial
+
+
+def make_traffic(
+    sharing: str,
+    routes: Sequence[Sequence[int]],
+    capacity: Sequence[float],
+    room: Sequence[int],
+    background: Collection[int] = (),
+) -> Traffic:
+    """Return the traffic of a network in which nothing is under way.
+
+    Args:
+        sharing: "serial" or "fair".
+        routes: stations of each route, as indices into `capacity`; each once in a route.
+        capacity: bytes/s of each station; with serial sharing only their number counts.
+        room: how many messages of each route wait or are under way at once, at most.
+        background: stations for which `change_background` will be called (fair).
+    """
+    if sharing == "serial":
+        return serial_traffic(routes, capacity, room)
+    return fair_traffic(routes, capacity, room, background)
+
+
+_OPTIONS: Any = {
+    "strict": False,
+    "jit_options": {"forceinline": True, "_nrt": False, "nogil": True, "error_model": "numpy"},
+}
+_overload = cast(Callable[..., Callable[[Any], Any]], overload)
+
+
+def _rule(traffic: Any) -> Any:
+    """Return the module with the functions for a type of traffic."""
+    return compiled_fair if traffic.instance_class is Fair else compiled_serial
+
+
+def request(
+    traffic: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any = 1.0
+) -> None:
+    """Ask for a message to travel.
+
+    Args:
+        traffic: of `make_traffic`.
+        route: its index. Messages of one sender to one receiver that are under way at once share
+            like others: it is the caller who lets them travel one after the other.
+        message: a number of the caller's, 0 or more.
+        demand: picoseconds for which it holds its stations (serial) or that pass (over no station);
+            bytes (fair).
+        now: picoseconds.
+        weight: fair: rates of flows that share a station are in proportion to it.
+    """
+    raise NotImplementedError
+
+
+def next_end(traffic: Any) -> Any:
+    """Return the instant at which the next message ends; `LAST_INSTANT` where none is under way."""
+    raise NotImplementedError
+
+
+def pop_end(traffic: Any, now: Any) -> Any:
+    """Return a message whose transfer ends at `now`, the one asked for first; -1 for none.
+
+    With serial sharing its stations go to those that wait for them.
+    """
+    raise NotImplementedError
+
+
+def settle(traffic: Any, now: Any) -> None:
+    """Let rates follow what has begun and ended now; to be called after all of an instant."""
+    raise NotImplementedError
+
+
+def change_background(traffic: Any, station: Any, weight: Any) -> None:
+    """Let flows of others with this sum of weights share a station from now on (fair).
+
+    Only for stations that `make_traffic` was told of.
+    """
+    raise NotImplementedError
+
+
+@_overload(request, **_OPTIONS)
+def _request(
+    traffic: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any = 1.0
+) -> Any:
+    rule = _rule(traffic).request
+    return lambda traffic, route, message, demand, now, weight=1.0: rule(
+        traffic, route, message, demand, now, weight
+    )
+
+
+@_overload(next_end, **_OPTIONS)
+def _next_end(traffic: Any) -> Any:
+    rule = _rule(traffic).next_end
+    return lambda traffic: rule(traffic)
+
+
+@_overload(pop_end, **_OPTIONS)
+def _pop_end(traffic: Any, now: Any) -> Any:
+    rule = _rule(traffic).pop_end
+    return lambda traffic, now: rule(traffic, now)
+
+
+@_overload(settle, **_OPTIONS)
+def _settle(traffic: Any, now: Any) -> Any:
+    rule = _rule(traffic).settle
+    return lambda traffic, now: rule(traffic, now)
+
+
+@_overload(change_background, **_OPTIONS)
+def _change_background(traffic: Any, station: Any, weight: Any) -> Any:
+    rule = _rule(traffic).change_background
+    return lambda traffic, station, weight: rule(traffic, station, weight)

@@ -1,0 +1,521 @@
+"""The fair rule, compiled: max-min fair rates, and when each message has brought its bytes.
+
+Messages over the same stations are one group (a *path* here) and have one rate, so that a path
+needs only the weights of its flows, the bytes that one of weight 1 has got since the path was last
+idle (its *virtual time*: Parekh and Gallager, "A Generalized Processor Sharing Approach to Flow
+Control", 1993), and a heap of the virtual times at which its flows end, which do not change with
+the rate.
+
+Rates follow from progressive filling (Bertsekas and Gallager, "Data Networks", 1992, section
+6.5.2): all grow alike until a station is full, whose paths are then fixed, and so on; of stations
+that are full at one level the first comes first. Only stations that are joined by paths in use to
+those that gained or lost flows are looked at, once an instant.
+
+A flow ends at the first whole picosecond at which all of its bytes are there, and has its share
+until then: no station carries more than its bandwidth, no flow loses a byte. What 1/1024 ps brings
+is forgiven, because rounding errors would otherwise cost a picosecond where an end falls on a whole
+one.
+
+A message over no station shares nothing, and ends after the picoseconds that it asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.compiled import compiled_whole, inlined
+from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
+from paracosm.network.stations import binding_routes
+
+__all__ = [
+    "LAST_INSTANT",
+    "Fair",
+    "change_background",
+    "fair_traffic",
+    "next_end",
+    "pop_end",
+    "request",
+    "settle",
+]
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+
+LAST_INSTANT = 2**63 - 1
+"""Picoseconds, 106 days; what would be later is there too."""
+
+FORGIVEN = 1 / 1024  # ps
+
+NOBODY = -1
+
+NEAR, CHANGED = 1, 2
+"""Of a path, whose rate may change: it has others' flows beside its own, or other flows."""
+
+STATION = np.dtype(
+    [
+        ("bandwidth", "f8"),
+        ("background", "f8"),
+        ("left", "f8"),
+        ("load", "f8"),
+        ("fixed", "f8"),
+        ("first", "i8"),
+        ("used", "i8"),
+        ("is_near", "i8"),
+    ]
+)
+"""A station: bytes/ps; the weight of flows of others; bytes/ps that are not given away, and the
+weight of flows that are still to get a share; the weight of those that get one now;
+`Fair.used[first:first + used]` are the hops over it of paths that have flows."""
+
+PATH = np.dtype(
+    [
+        ("first", "i8"),
+        ("of_flows", "i8"),
+        ("flows", "i8"),
+        ("load", "f8"),
+        ("shared", "f8"),
+        ("rate", "f8"),
+        ("virtual", "f8"),
+        ("since", "i8"),
+        ("due", "i8"),
+        ("rank", "i8"),
+        ("is_touched", "i4"),
+        ("is_near", "i4"),
+    ]
+)
+"""A path: where its hops and its heap of flows begin; how many flows it has, the sum of their
+weights, and for which sum its rate is, bytes/ps of a flow of weight 1; the bytes that such a one
+has got by `since`; when its first flow ends; where it stands in `Fair.order`."""
+
+HOP = np.dtype([("station", "i4"), ("path", "i4"), ("place", "i8")])
+"""A station on a path, and where it stands in `Fair.used` when the path has flows."""
+
+FLOW = np.dtype([("key", "f8"), ("item", "i8")])
+"""A flow: the virtual time of its path at which it ends, and its message."""
+
+OPEN = np.dtype([("key", "f8"), ("item", "i8"), ("op", "i8")])
+"""A station, by what a flow of weight 1 would get there."""
+
+EVENT = np.dtype([("key", "i8"), ("item", "i8"), ("op", "i8")])
+"""An instant, the number of a request, its message. Of `Fair.done` the key is the number."""
+
+MESSAGE = np.dtype([("message", "i8"), ("number", "i8"), ("weight", "f8"), ("free", "i8")])
+"""A message that is under way: its caller's number and that of its request, its weight; the next
+free record after this one."""
+
+
+class Fair(NamedTuple):
+    """The stations, the paths through them, and what flows.
+
+    Attributes:
+        path_of: the path of each route; -1 where a route has no station.
+        stations: s.
+        paths: p, and one more for its `first`.
+        hops: of each path.
+        used: of each station, hops.
+        flows: of each path, a heap.
+        order: a heap by `due` of the paths that have flows.
+        touched: paths that gained or lost flows.
+        near_stations, near_paths: those whose rates may change.
+        open: a heap of stations that have something left for flows that have no rate yet.
+        alone: a heap of messages over no station.
+        done: a heap by request of messages that have ended.
+        messages: all that are under way.
+        counts: see below.
+    """
+
+    path_of: Codes
+    stations: Any
+    paths: Any
+    hops: Any
+    used: Ints
+    flows: Any
+    order: Ints
+    touched: Ints
+    near_stations: Ints
+    near_paths: Ints
+    open: Any
+    alone: Any
+    done: Any
+    messages: Any
+    counts: Ints
+
+
+IN_USE, TOUCHED, ALONE, DONE, REQUESTS, FREE, NOW = range(7)
+"""In `Fair.counts`: how many stand in `order`, `touched`, `alone` and `done`; requests so far; the
+first free record of `messages`; the instant at which those in `done` have ended."""
+
+
+def fair_traffic(
+    routes: Sequence[Sequence[int]],
+    capacity: Sequence[float],
+    room: Sequence[int],
+    kept: Collection[int] = (),
+) -> Fair:
+    """Return the traffic over these routes, nothing flowing.
+
+    Args:
+        routes: stations of each, as indices into `capacity`.
+        capacity: bytes/s of each station.
+        room: how many messages of each route are under way at once, at most.
+        kept: stations where there may be background traffic.
+    """
+    numbers: dict[tuple[int, ...], int] = {}
+    path_of = np.full(len(routes), NOBODY, dtype=np.int32)
+    for route, stations in enumerate(binding_routes(routes, capacity, kept)):
+        if stations:
+            path_of[route] = numbers.setdefault(stations, len(numbers))
+    count, has_path = len(numbers), path_of >= 0
+    rooms = np.bincount(path_of[has_path], np.asarray(room)[has_path], minlength=count)
+    lengths = np.array([len(path) for path in numbers], dtype=np.int64)
+    hops: Any = np.zeros(lengths.sum(), dtype=HOP)
+    hops["station"] = [station for path in numbers for station in path]
+    hops["path"] = np.repeat(np.arange(count), lengths)
+    paths: Any = np.zeros(count + 1, dtype=PATH)
+    paths["first"][1:] = np.cumsum(lengths)
+    paths["of_flows"][1:] = np.cumsum(rooms)
+    stations_: Any = np.zeros(len(capacity) + 1, dtype=STATION)
+    stations_["bandwidth"][:-1] = np.asarray(capacity, dtype=float) * 1e-12
+    stations_["first"][1:] = np.cumsum(np.bincount(hops["station"], minlength=len(capacity)))
+    most = int(np.sum(room, dtype=np.int64))
+    messages: Any = np.zeros(most, dtype=MESSAGE)
+    messages["free"] = np.arange(1, most + 1)
+    return Fair(
+        path_of=path_of,
+        stations=stations_,
+        paths=paths,
+        hops=hops,
+        used=np.empty(len(hops), dtype=np.int64),
+        flows=np.empty(paths["of_flows"][-1], dtype=FLOW),
+        order=np.empty(count, dtype=np.int64),
+        touched=np.empty(count, dtype=np.int64),
+        near_stations=np.empty(len(capacity), dtype=np.int64),
+        near_paths=np.empty(count, dtype=np.int64),
+        open=np.empty(len(capacity), dtype=OPEN),
+        alone=np.empty(most - paths["of_flows"][-1], dtype=EVENT),
+        done=np.empty(most, dtype=EVENT),
+        messages=messages,
+        counts=np.zeros(7, dtype=np.int64),
+    )
+
+
+@inlined
+def request(fair: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any) -> None:
+    """Let a message flow over its route from now on; how fast, `settle` says."""
+    counts = fair.counts
+    slot = counts[FREE]
+    record = fair.messages[slot]
+    counts[FREE] = record.free
+    record.message, record.number, record.weight = message, counts[REQUESTS], weight
+    counts[REQUESTS] += 1
+    number = np.int64(fair.path_of[route])
+    if number >= 0:
+        _begin_flow(fair, number, slot, demand / weight, weight, now)
+    else:
+        end = now + np.int64(min(demand, np.float64(LAST_INSTANT - now)))
+        place_event(fair.alone, 0, counts[ALONE], end, record.number, slot)
+        counts[ALONE] += 1
+
+
+@inlined
+def next_end(fair: Any) -> Any:
+    """Return the instant at which the next message ends; the last instant where none is left."""
+    due = LAST_INSTANT
+    if fair.counts[DONE] > 0:
+        due = fair.counts[NOW]
+    else:
+        if fair.counts[IN_USE] > 0:
+            due = fair.paths[fair.order[0]].due
+        if fair.counts[ALONE] > 0:
+            due = min(due, fair.alone[0].key)
+    return due
+
+
+@inlined
+def pop_end(fair: Any, now: Any) -> Any:
+    """Take away a message that ends now and return it; -1 where none is left that does."""
+    _gather(fair, now)
+    counts = fair.counts
+    message = np.int64(NOBODY)
+    if counts[DONE] > 0:
+        slot = fair.done[0].item
+        message = fair.messages[slot].message
+        pop_item(fair.done, 0, counts[DONE], LAST_INSTANT)
+        counts[DONE] -= 1
+        fair.messages[slot].free = counts[FREE]
+        counts[FREE] = slot
+    return message
+
+
+@inlined
+def _gather(fair: Any, now: Any) -> None:
+    """Put all messages that end now among those that have ended."""
+    counts = fair.counts
+    while counts[IN_USE] > 0 and fair.paths[fair.order[0]].due == now:
+        _end_flow(fair, fair.order[0], now)
+    while counts[ALONE] > 0 and fair.alone[0].key == now:
+        _is_done(fair, fair.alone[0].op, now)
+        pop_event(fair.alone, 0, counts[ALONE])
+        counts[ALONE] -= 1
+
+
+@inlined
+def _is_done(fair: Any, slot: Any, now: Any) -> None:
+    place_item(fair.done, 0, fair.counts[DONE], fair.messages[slot].number, slot)
+    fair.counts[DONE] += 1
+    fair.counts[NOW] = now
+
+
+@inlined
+def _begin_flow(fair: Any, number: Any, slot: Any, bytes_: Any, weight: Any, now: Any) -> None:
+    """Add a flow to a path, whose own that end now have their ends first."""
+    path = fair.paths[number]
+    while path.flows > 0 and path.due == now:
+        _end_flow(fair, number, now)
+    if path.flows == 0:
+        path.virtual = 0.0
+        path.load = 0.0
+        path.since = now
+        _occupy(fair, number)
+    _advance(path, now)
+    place_item(fair.flows, path.of_flows, path.flows, path.virtual + bytes_, slot)
+    path.flows += 1
+    path.load += weight
+    _touch(fair, number)
+
+
+@inlined
+def _end_flow(fair: Any, number: Any, now: Any) -> None:
+    """Take the first flow of a path away."""
+    path = fair.paths[number]
+    slot = fair.flows[path.of_flows].item
+    _advance(path, now)
+    pop_item(fair.flows, path.of_flows, path.flows, np.inf)
+    path.flows -= 1
+    path.load -= fair.messages[slot].weight
+    _is_done(fair, slot, now)
+    _touch(fair, number)
+    if path.flows > 0:
+        _set_due(fair, number)
+    else:
+        path.load = 0.0
+        _vacate(fair, number)
+
+
+@inlined
+def change_background(fair: Any, station: Any, weight: Any) -> None:
+    """Let flows of others with this sum of weights pass a station from now on."""
+    place = fair.stations[station]
+    if place.background != weight:
+        place.background = weight
+        for index in range(place.first, place.first + place.used):
+            number = np.int64(fair.hops[fair.used[index]].path)
+            fair.paths[number].shared = -1.0
+            _touch(fair, number)
+
+
+@compiled_whole
+def settle(fair: Any, now: Any) -> None:
+    """Give every flow its max-min fair rate, after all that begins or ends now."""
+    _gather(fair, now)
+    found = 0
+    for index in range(fair.counts[TOUCHED]):
+        number = fair.touched[index]
+        path = fair.paths[number]
+        path.is_touched = 0
+        if path.load != path.shared:
+            path.shared = path.load
+            if path.flows == 0:
+                path.rate = 0.0
+            fair.near_paths[found] = number
+            path.is_near = CHANGED
+            found += 1
+        elif path.flows > 0:
+            _set_due(fair, number)
+    fair.counts[TOUCHED] = 0
+    if found > 0:
+        near_paths, near_stations = _find_near(fair, found)
+        _fill(fair, near_paths, near_stations, now)
+
+
+@inlined
+def _find_near(fair: Any, found: Any) -> Any:
+    """Find all stations and paths in use that those in `near_paths` lead to; return how many."""
+    near_stations = at = 0
+    while at < found:
+        number = fair.near_paths[at]
+        at += 1
+        for hop in range(fair.paths[number].first, fair.paths[number + 1].first):
+            station = fair.stations[fair.hops[hop].station]
+            if not station.is_near:
+                station.is_near = 1
+                fair.near_stations[near_stations] = fair.hops[hop].station
+                near_stations += 1
+                for place in range(station.first, station.first + station.used):
+                    other = fair.hops[fair.used[place]].path
+                    if not fair.paths[other].is_near:
+                        fair.paths[other].is_near = NEAR
+                        fair.near_paths[found] = other
+                        found += 1
+    return found, near_stations
+
+
+@inlined
+def _fill(fair: Any, near_paths: Any, near_stations: Any, now: Any) -> None:
+    """Share the near stations out among the near paths."""
+    for index in range(near_stations):
+        station = fair.stations[fair.near_stations[index]]
+        station.is_near = 0
+        station.left = station.bandwidth
+        station.load = station.background
+    for index in range(near_paths):
+        number = fair.near_paths[index]
+        for hop in range(fair.paths[number].first, fair.paths[number + 1].first):
+            fair.stations[fair.hops[hop].station].load += fair.paths[number].load
+    open_stations = 0
+    for index in range(near_stations):
+        number = fair.near_stations[index]
+        station = fair.stations[number]
+        if station.load > 0:
+            _open(fair, open_stations, station.left / station.load, number)
+            open_stations += 1
+    while open_stations > 0:
+        number, level = fair.open[0].item, fair.open[0].key
+        station = fair.stations[number]
+        pop_event(fair.open, 0, open_stations)
+        open_stations -= 1
+        if station.load > 0:
+            # What was fixed since has left more for each of the others; less only by rounding.
+            share = max(level, station.left / station.load)
+            if share > level:
+                _open(fair, open_stations, share, number)
+                open_stations += 1
+            else:
+                _fix_all(fair, number, share, now)
+    for index in range(near_paths):
+        fair.paths[fair.near_paths[index]].is_near = 0
+
+
+@inlined
+def _open(fair: Any, size: Any, level: Any, number: Any) -> None:
+    place_event(fair.open, 0, size, level, number, number)
+
+
+@inlined
+def _fix_all(fair: Any, number: Any, share: Any, now: Any) -> None:
+    """Give the flows over a station that is full now their rate, and take it from their others.
+
+    What they take together is summed up first: of whole weights exactly, in whatever order.
+    """
+    station = fair.stations[number]
+    last = station.first + station.used
+    for place in range(station.first, last):
+        path_number = np.int64(fair.hops[fair.used[place]].path)
+        path = fair.paths[path_number]
+        if path.is_near:
+            for hop in range(path.first, fair.paths[path_number + 1].first):
+                fair.stations[fair.hops[hop].station].fixed += path.load
+    for place in range(station.first, last):
+        path_number = np.int64(fair.hops[fair.used[place]].path)
+        path = fair.paths[path_number]
+        if path.is_near:
+            for hop in range(path.first, fair.paths[path_number + 1].first):
+                other = fair.stations[fair.hops[hop].station]
+                if other.fixed > 0:
+                    other.left -= share * other.fixed
+                    other.load -= other.fixed
+                    other.fixed = 0.0
+            if path.rate != share or path.is_near == CHANGED:
+                _advance(path, now)
+                path.rate = share
+                _set_due(fair, path_number)
+            path.is_near = 0
+
+
+@inlined
+def _advance(path: Any, now: Any) -> None:
+    """Give the flows of a path what has come since, at the rate that they had."""
+    path.virtual += path.rate * (now - path.since)
+    path.since = now
+
+
+@inlined
+def _set_due(fair: Any, number: Any) -> None:
+    """Note when the first flow of a path ends, if rates stay as they are from `since` on."""
+    path = fair.paths[number]
+    due = LAST_INSTANT
+    if path.rate > 0:
+        lasts = max(0.0, (fair.flows[path.of_flows].key - path.virtual) / path.rate)
+        if lasts < 9.2e18 - path.since:
+            whole = np.int64(lasts)
+            due = path.since + whole
+            if lasts - whole > FORGIVEN:
+                due += 1
+    path.due = due
+    _reorder(fair, path.rank)
+
+
+@inlined
+def _reorder(fair: Any, at: Any) -> None:
+    """Restore the heap of paths after the instant of the one that stands at `at` has changed."""
+    order, paths, size = fair.order, fair.paths, fair.counts[IN_USE]
+    number = order[at]
+    due = paths[number].due
+    while at > 0 and paths[order[(at - 1) >> 1]].due > due:
+        order[at] = order[(at - 1) >> 1]
+        paths[order[at]].rank = at
+        at = (at - 1) >> 1
+    while True:
+        child = 2 * at + 1
+        if child + 1 < size and paths[order[child + 1]].due < paths[order[child]].due:
+            child += 1
+        if child >= size or due <= paths[order[child]].due:
+            break
+        order[at] = order[child]
+        paths[order[at]].rank = at
+        at = child
+    order[at] = number
+    paths[number].rank = at
+
+
+@inlined
+def _touch(fair: Any, number: Any) -> None:
+    if not fair.paths[number].is_touched:
+        fair.paths[number].is_touched = 1
+        fair.touched[fair.counts[TOUCHED]] = number
+        fair.counts[TOUCHED] += 1
+
+
+@inlined
+def _occupy(fair: Any, number: Any) -> None:
+    """Enter a path that gets its first flow in the lists of its stations, and last in the order."""
+    for hop in range(fair.paths[number].first, fair.paths[number + 1].first):
+        station = fair.stations[fair.hops[hop].station]
+        fair.hops[hop].place = station.first + station.used
+        fair.used[station.first + station.used] = hop
+        station.used += 1
+    fair.paths[number].due = LAST_INSTANT
+    fair.paths[number].rank = fair.counts[IN_USE]
+    fair.order[fair.counts[IN_USE]] = number
+    fair.counts[IN_USE] += 1
+
+
+@inlined
+def _vacate(fair: Any, number: Any) -> None:
+    """Undo `_occupy` for a path that has lost its last flow."""
+    for hop in range(fair.paths[number].first, fair.paths[number + 1].first):
+        station = fair.stations[fair.hops[hop].station]
+        station.used -= 1
+        last = fair.used[station.first + station.used]
+        place = fair.hops[hop].place
+        fair.used[place] = last
+        fair.hops[last].place = place
+    fair.counts[IN_USE] -= 1
+    at, last = fair.paths[number].rank, fair.order[fair.counts[IN_USE]]
+    if last != number:
+        fair.order[at] = last
+        _reorder(fair, at)

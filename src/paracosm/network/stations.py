@@ -1,0 +1,187 @@
+"""The ports of a cluster as *stations*: what a message passes, and what it asks of them.
+
+    worker0.send --\\                          /-- worker0.receive
+    worker1.send ----> server0.receive   server0.send ----> worker1.receive
+
+A node has a send port and a receive port, and in a `hierarchical` cluster a second pair for what
+leaves its group. A message passes the send port of its source and the receive port of its target,
+over a half-duplex link the other two ports as well; within a node it passes none.
+
+Where messages take turns (`sharing` "serial"), each holds all of its stations alone, for some
+picoseconds. Where they flow side by side ("fair"), a port is as fast as the fastest link of its
+node, and a link that is slower than both ports is one more station, of that pair and direction (one
+for both directions with half duplex).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import isinf
+
+from paracosm.cluster import Cluster, Link
+from paracosm.cluster.topology import Hierarchical
+
+__all__ = ["Connection", "Stations", "binding_routes"]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The way of messages from one worker or server to another.
+
+    Attributes:
+        number: counts up with the connections of a cluster.
+        link: between the two.
+        stations: what a message passes, as indices into `Stations.capacity`, each once; none where
+            there is nothing to share.
+        in_bytes: whether a message asks its stations for bytes, not for picoseconds.
+    """
+
+    number: int
+    link: Link
+    stations: tuple[int, ...]
+    in_bytes: bool
+
+    def demand(self, size: float) -> float:
+        """Return what a message of `size` bytes asks for: whole picoseconds, or bytes.
+
+        Picoseconds for which it holds its stations, or that pass where nothing is shared; bytes
+        that flow through them, where overhead and latency that hold a port count as bytes too.
+        """
+        link = self.link
+        if self.in_bytes:
+            return size + link.occupancy(0.0) * link.bandwidth
+        return float(round(link.occupancy(size) * 1e12))
+
+    def propagation(self, size: float) -> int:
+        """Return the picoseconds from the end of the transfer until the message is there."""
+        return round(self.link.propagation(size) * 1e12)
+
+
+class Stations:
+    """The stations of a cluster, given out as connections are asked for.
+
+    Args:
+        cluster: whose.
+
+    Attributes:
+        sharing: "serial" or "fair", of all links of the cluster.
+        capacity: bytes/s of each station.
+        names: "worker3.send", "worker3.outer.receive", "worker3 to server0".
+        connections: that were asked for so far.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.sharing: str = cluster.topology.link.sharing
+        self.capacity: list[float] = []
+        self.names: list[str] = []
+        self.connections: list[Connection] = []
+        self._connection: dict[tuple[str, str], Connection] = {}
+        self._numbers: dict[str, int] = {}
+        self._place = {node.name: place for place, node in enumerate(cluster.nodes)}
+        self._fastest: dict[tuple[str, bool], float] = {}
+        for a, b, link in cluster.overrides:
+            here, there = cluster.node(a).name, cluster.node(b).name
+            outer = self._leaves_group(a, b)
+            for node in (here, there):
+                known = self._fastest.get((node, outer), 0.0)
+                self._fastest[node, outer] = max(known, link.bandwidth)
+
+    def connect(self, source: str, target: str) -> Connection:
+        """Return the connection from one worker or server to another.
+
+        Raises:
+            InputError: no such worker or server, or nothing joins the two.
+        """
+        known = self._connection.get((source, target))
+        if known is None:
+            link = self.cluster.link(source, target)
+            stations = self._stations(source, target, link)
+            in_bytes = self.sharing == "fair" and bool(stations)
+            known = Connection(len(self.connections), link, stations, in_bytes)
+            self._connection[source, target] = known
+            self.connections.append(known)
+        return known
+
+    @property
+    def routes(self) -> list[tuple[int, ...]]:
+        """The stations of each connection, by its number."""
+        return [connection.stations for connection in self.connections]
+
+    def _stations(self, source: str, target: str, link: Link) -> tuple[int, ...]:
+        here, there = self.cluster.node(source).name, self.cluster.node(target).name
+        if here == there or (self.sharing == "fair" and isinf(link.bandwidth)):
+            return ()
+        outer = self._leaves_group(source, target)
+        sending, receiving = self._port_capacity(here, outer), self._port_capacity(there, outer)
+        within = ".outer" if outer else ""
+        half = link.duplex == "half"
+        found = [
+            self._number(f"{here}{within}.send", sending),
+            self._number(f"{there}{within}.receive", receiving),
+        ]
+        if half:
+            found.append(self._number(f"{here}{within}.receive", sending))
+            found.append(self._number(f"{there}{within}.send", receiving))
+        if self.sharing == "fair" and link.bandwidth < min(sending, receiving):
+            pair = " and ".join(sorted((here, there))) if half else f"{here} to {there}"
+            found.append(self._number(pair, link.bandwidth))
+        return tuple(found)
+
+    def _leaves_group(self, source: str, target: str) -> bool:
+        topology = self.cluster.topology
+        if not isinstance(topology, Hierarchical):
+            return False
+        here, there = (self._place[self.cluster.node(name).name] for name in (source, target))
+        return topology.group(here) != topology.group(there)
+
+    def _port_capacity(self, node: str, outer: bool) -> float:
+        """Return the bandwidth of the fastest link of a node, within its group or out of it."""
+        topology = self.cluster.topology
+        link = topology.outer if outer and isinstance(topology, Hierarchical) else topology.link
+        return max(link.bandwidth, self._fastest.get((node, outer), 0.0))
+
+    def _number(self, name: str, capacity: float) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.names)
+            self.names.append(name)
+            self.capacity.append(capacity)
+        return number
+
+
+def binding_routes(
+    routes: Sequence[Sequence[int]], capacity: Sequence[float], kept: Collection[int] = ()
+) -> list[tuple[int, ...]]:
+    """Return the routes without stations that never limit anybody, and those ascending.
+
+    A station never does where it is infinitely fast, or where the others on the way of its traffic
+    cannot bring it more than it carries: of each route through it the narrowest other station, each
+    of these once. Rates are the same without it (max-min rates depend only on what is feasible),
+    and workers around a server whose ports are as wide as theirs are one route. Stations of few
+    routes are left out first; one that was left out keeps no other one out.
+
+    Args:
+        routes: stations of each.
+        capacity: bytes/s of each station.
+        kept: stations that are never left out, because others beside these routes use them.
+    """
+    finite = [tuple(sorted(at for at in route if not isinf(capacity[at]))) for route in routes]
+    left = {route: list(route) for route in finite}
+    through: dict[int, list[list[int]]] = {}
+    for route in left.values():
+        for station in route:
+            through.setdefault(station, []).append(route)
+    for station in sorted(through.keys() - set(kept), key=lambda at: (len(through[at]), at)):
+        limits = set()
+        for route in through[station]:
+            others = [(capacity[at], at) for at in route if at != station]
+            if not others:
+                break
+            limits.add(min(others))
+        else:
+            if sum(bandwidth for bandwidth, _ in limits) <= capacity[station]:
+                for route in through[station]:
+                    route.remove(station)
+    return [tuple(left[route]) for route in finite]

@@ -1,0 +1,128 @@
+"""Every key of the cluster file through every command: the time by hand, or a refusal by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from one_step import ALL_REDUCE, ASYNCHRONOUS_STEP, CLUSTERS
+
+from paracosm.cli import main
+from paracosm.graphs import Node, Op, build_graph, save_graph
+
+Capture = pytest.CaptureFixture[str]
+
+
+def summary_of(capsys: Capture, *arguments: object) -> dict[str, Any]:
+    capsys.readouterr()
+    code = main([str(argument) for argument in (*arguments, "--json")])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    summary: dict[str, Any] = json.loads(out)
+    return summary
+
+
+@pytest.fixture(params=CLUSTERS)
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump(CLUSTERS[request.param]))
+    return request.param, path
+
+
+@pytest.fixture
+def timed_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A step of 50 ms forward and 50 ms backward with one gradient of 100 kB."""
+    monkeypatch.chdir(tmp_path)  # where no database is
+    gradient = ((100_000, -1),)
+    nodes = [
+        Node(0, Op("matmul"), phase="forward", duration=0.05),
+        Node(1, Op("grad"), phase="backward", dependencies=(0,), duration=0.05, allocates=gradient),
+    ]
+    path = tmp_path / "step.graph"
+    save_graph(build_graph(nodes, provenance={"examples": 1}), path)
+    return path
+
+
+def flags_of(name: str) -> list[str] | None:
+    """Return the flags that describe the same links; None where there are none for it."""
+    mapping = CLUSTERS[name]
+    links = mapping["links"]
+    if mapping["topology"] != "switch" or mapping["workers"] != 2 or "placement" in mapping:
+        return None
+    if "overrides" in links:
+        return None
+    flags = []
+    for key, value in links["default"].items():
+        no = "no-" if value is False else ""
+        flags += [f"--{no}{key}"] if isinstance(value, bool) else [f"--{key}", value]
+    return flags
+
+
+BY_FLAGS = [name for name in CLUSTERS if flags_of(name) is not None]
+
+
+STEP = ("--algorithm", "asgd", "--compute", "100ms", "--message-size", "100kB")
+
+
+@pytest.mark.parametrize("engine", [False, True], ids=["compiled", "engine"])
+def test_train(cluster: tuple[str, Path], engine: bool, capsys: Capture) -> None:
+    name, path = cluster
+    how = "--timeline" if engine else "--no-timeline"
+    # Where the server is on a's node, a has made a second update before b's first.
+    updates = ("--updates", 3 if "placement" in name else 2)
+    summary = summary_of(capsys, "train", "--cluster", path, *STEP, *updates, "--timing-only", how)
+    assert summary["virtual_time"] == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
+
+
+def test_parameter_server_strategy(
+    cluster: tuple[str, Path],
+    timed_graph: Path,
+    capsys: Capture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, path = cluster
+    summary = summary_of(
+        capsys, "predict", "--graph", timed_graph, "--strategy", "ps-async", "--cluster", path
+    )
+    assert summary["iteration_time"] == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
+
+
+def test_all_reduce_strategy(
+    cluster: tuple[str, Path],
+    timed_graph: Path,
+    capsys: Capture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, path = cluster
+    without = {k: v for k, v in CLUSTERS[name].items() if k not in ("servers", "placement")}
+    if "overrides" in without["links"]:  # the ring passes between the workers
+        slow = {"overrides": [{"between": ["worker0", "worker1"], "bandwidth": "250kB/s"}]}
+        without = without | {"links": without["links"] | slow}
+    path.write_text(yaml.safe_dump(without))
+    strategy = ("--strategy", "ddp, all_reduce=ring")
+    summary = summary_of(capsys, "predict", "--graph", timed_graph, *strategy, "--cluster", path)
+    compute = 0.25 if name == "speed" else 0.1
+    assert summary["iteration_time"] == pytest.approx(compute + ALL_REDUCE[name], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", BY_FLAGS)
+def test_train_by_flags(name: str, capsys: Capture) -> None:
+    flags = (*(flags_of(name) or ()), "--workers", 2)
+    summary = summary_of(capsys, "train", *flags, *STEP, "--updates", 2, "--timing-only")
+    assert summary["virtual_time"] == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", BY_FLAGS)
+def test_strategies_by_flags(name: str, timed_graph: Path, capsys: Capture) -> None:
+    flags = ("predict", "--graph", timed_graph, *(flags_of(name) or ()), "--workers", 2)
+    servers = summary_of(capsys, *flags, "--strategy", "ps-async")
+    assert servers["iteration_time"] == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
+    ring = summary_of(capsys, *flags, "--strategy", "ddp, all_reduce=ring")
+    assert ring["iteration_time"] == pytest.approx(0.1 + ALL_REDUCE[name], rel=1e-9)
