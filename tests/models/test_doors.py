@@ -169,6 +169,11 @@ def test_one_factory_goes_through_every_door(
     }
 
 
+def test_the_page_of_models_has_every_name() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    assert [name for name in (*MODELS, *DATA_SETS, *OPTIMIZERS) if f"`{name}`" not in page] == []
+
+
 @pytest.mark.parametrize("optimizer", [*OPTIMIZERS, "sgd(momentum=0.9, nesterov=True)"])
 def test_optimizers_go_through_train_and_capture(optimizer: str) -> None:
     graph = capture(CaptureOptions("mlp", 2, optimizer=optimizer))

@@ -134,7 +134,7 @@ def canonical(text: str) -> str:
     if not colon:
         raise InputError(f"{text}: which function makes the model? {text}:make_model")
     if file.endswith(".py") and not Path(file).is_file():
-        raise InputError(f'model "{text}": there is no file {file}')
+        raise InputError(f"{text}: there is no file {file}")
     return text
 
 

@@ -59,7 +59,7 @@ def _algorithm(value: Any) -> Algorithm:
 def _optimizer(value: Any) -> Optimizer:
     optimizer = value if isinstance(value, Optimizer) else parse_optimizer(value)
     if optimizer is None:
-        raise InputError("optimizer none: training changes parameters: sgd, adam, ...")
+        raise InputError("none: training changes parameters, by sgd, adam, ...")
     return optimizer
 
 
