@@ -16,7 +16,8 @@ from paracosm.training.schedule import simple_exchange
 
 def both(**arguments: Any) -> tuple[TrainingResult, TrainingResult]:
     """Run compiled, and, by asking for a timeline, on the engine."""
-    common = {"timing_only": True, "message_size": "1MB", **arguments}
+    serial = {} if "cluster" in arguments else {"sharing": "serial"}
+    common = {"timing_only": True, "message_size": "1MB", **serial, **arguments}
     compiled = TrainConfig.model_validate({**common, "timeline": False})
     assert simple_exchange(compiled, compiled.resolve_cluster()) is not None
     return train(compiled, 3), train(TrainConfig.model_validate({**common, "timeline": True}), 3)
@@ -86,7 +87,7 @@ def test_workers_that_need_more_compute_times_than_others_get_them(tmp_path: Pat
         "topology": "star",
         "workers": [{"count": 1, "speed": 40}, {"count": 3}],
         "servers": 1,
-        "links": {"default": {"latency": "10ms"}},
+        "links": {"default": {"latency": "10ms", "sharing": "serial"}},
     }
     path = tmp_path / "cluster.yaml"
     path.write_text(yaml.safe_dump(cluster))
