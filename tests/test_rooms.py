@@ -13,7 +13,7 @@ PACKAGE = Path(paracosm.__file__).parent
 
 # Every room may import `errors`; those that read files or flags, `validation` and `expression`.
 FLOOR_1 = {"units", "cluster", "timing", "timeline"}
-FLOOR_2 = {"network", "simulation", "engine", "graphs", "replay", "faults"}
+FLOOR_2 = {"network", "simulation", "engine", "models", "graphs", "replay", "faults"}
 FLOOR_3 = {"profiling", "prediction", "training", "relaxation", "emulation"}
 BELOW_STUDY = FLOOR_1 | FLOOR_2 | FLOOR_3
 MAY_IMPORT: dict[str, set[str]] = {
@@ -29,20 +29,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compiled": set(),
     "network": {"cluster", "timing", "compiled"},
     "simulation": {"network", "compiled", "cluster", "timing", "timeline", "units"},
-    "engine": {"cluster", "timing", "timeline"},
+    "engine": {"network", "cluster", "timing", "timeline"},
     "faults": {"timing", "units", "validation"},
-    "graphs": {"cluster", "timeline", "units", "validation", "factory"},
+    "models": {"expression", "factory"},
+    "graphs": {"models", "cluster", "timeline", "units", "validation", "factory"},
     "replay": {"network", "compiled", "graphs", "cluster", "timing", "timeline", "units"},
     "profiling": {
-        *("graphs", "timing", "timeline"),
+        *("graphs", "models", "timing", "timeline"),
         *("units", "validation", "expression", "factory"),
     },
     "prediction": {
-        *("profiling", "simulation", "replay", "graphs", "cluster", "timeline"),
+        *("profiling", "simulation", "replay", "graphs", "models", "cluster", "timeline"),
         *("units", "quantities", "validation", "factory"),
     },
     "training": {
-        *("engine", "cluster", "timing", "timeline", "faults"),
+        *("engine", "simulation", "models", "cluster", "timing", "timeline", "faults"),
         *("units", "validation", "expression", "factory"),
     },
     "relaxation": {

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from paracosm.training.data import DataSet, load_data
+from paracosm.models import MODELS, DataSet, Model, load_data
+from paracosm.models.build import build_model
 from paracosm.training.gradients import Gradient, make_gradients
-from paracosm.training.models import MODELS, Model, build_model
 from paracosm.training.parameters import ParameterLayout
 
 DIGITS = load_data("digits")

@@ -11,7 +11,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from paracosm.errors import InputError, MissingExtraError
-from paracosm.training.data import load_data
+from paracosm.models import load_data
 
 
 def test_digits_are_scikit_learns_divided_by_16() -> None:

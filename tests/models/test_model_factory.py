@@ -10,12 +10,14 @@ import torch
 from torch.nn import functional
 
 from paracosm.errors import InputError
-from paracosm.training.data import DataSet, load_data
-from paracosm.training.models import build_model
+from paracosm.models import DataSet, load_data
+from paracosm.models.build import build_model
 
 MODULE = """
 import torch
 from torch import nn
+
+from paracosm.models import Workload
 
 def plain():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
@@ -23,14 +25,21 @@ def plain():
 def by_name(classes, depth=1):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
 
-def in_order(shape, outputs):
-    return nn.Sequential(nn.Flatten(), nn.Linear(shape[1] * shape[2], outputs))
+def with_all(batch, shape, classes):
+    assert batch == 1
+    return nn.Sequential(nn.Flatten(), nn.Linear(shape[1] * shape[2], classes))
+
+def with_inputs(batch):
+    return plain(), torch.zeros(batch, 64)
+
+def whole(batch):
+    return Workload(plain(), (torch.zeros(batch, 64),), torch.mean, batch)
 
 def with_loss():
     return plain(), nn.functional.multi_margin_loss
 
-def fails(input_shape):
-    raise ValueError(f"no use for\\n{input_shape}")
+def fails(shape):
+    raise ValueError(f"no use for\\n{shape}")
 
 def nothing():
     pass
@@ -49,7 +58,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-@pytest.mark.parametrize("factory", ["plain", "by_name", "in_order"])
+@pytest.mark.parametrize("factory", ["plain", "by_name", "with_all", "with_inputs"])
 def test_a_factory_gets_what_it_has_parameters_for(factory: str) -> None:
     model = build_model(f"my_model:{factory}", load_data("digits"), 0)
     assert model.module[1].weight.shape == (10, 64)
@@ -81,8 +90,9 @@ def test_values_are_judged_by_the_mean_squared_error() -> None:
     [
         ("fails", r"failed: ValueError: no use for \(1, 8, 8\)"),
         ("nothing", r"returned NoneType, not a torch\.nn\.Module"),
-        ("no_loss", "its loss is int, not a function"),
-        ("demanding", r"a factory takes \(input_shape, classes\)"),
+        ("whole", "returned a Workload, which has inputs and targets of its own"),
+        ("no_loss", "returned a module with int, which is neither a loss nor inputs"),
+        ("demanding", "it is called, by name, with any of batch, shape, classes"),
     ],
 )
 def test_factories_that_do_not_work_are_refused(factory: str, message: str) -> None:

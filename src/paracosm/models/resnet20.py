@@ -5,23 +5,23 @@ He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", 2015, secti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 from torch.nn import functional
-
-from paracosm.training.models.images import image_shape
 
 __all__ = ["resnet20"]
 
 BLOCKS = 3  # a stage: 6n + 2 layers with n = 3
 
 
-def resnet20(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def resnet20(shape: Sequence[int], classes: int) -> nn.Module:
     """Return the network with 16, 32, 64 filters, batch normalisation and shortcuts of kind A.
 
     Shortcuts have no parameters: where a stage halves the image, they take every second pixel and
     fill the new channels with zeros. Weights are drawn as by He et al.
     """
-    channels, _, _ = image_shape("resnet20", input_shape)
+    channels, _, _ = shape
     layers: list[nn.Module] = [_convolution(channels, 16), nn.BatchNorm2d(16), nn.ReLU()]
     width = 16
     for stage, filters in enumerate((16, 32, 64)):

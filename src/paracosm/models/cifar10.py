@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from paracosm.errors import InputError
-from paracosm.training.data.dataset import DataSet
 
 __all__ = ["cifar10", "read_archive"]
 
@@ -33,8 +31,12 @@ _WHERE = (
 Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
 
-def cifar10(data_dir: Path | None = None) -> DataSet:
-    """Load CIFAR-10: float32 images of shape (3, 32, 32), each standardised by itself.
+def cifar10(
+    data_dir: Path | None = None,
+) -> tuple[
+    npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.int64]
+]:
+    """Read CIFAR-10, training set first: images (n, 3, 32, 32) and labels (n,) of each.
 
     As in TensorFlow's CIFAR-10 tutorial, an image's mean is subtracted and it is divided by
     max(its standard deviation, 1/sqrt(3072)).
@@ -49,14 +51,7 @@ def cifar10(data_dir: Path | None = None) -> DataSet:
     if data_dir is None:
         raise InputError(f"cifar10 needs a data folder: {_WHERE}")
     train, test = read_archive(data_dir, RECORDS_PER_FILE)
-    return DataSet(
-        name="cifar10",
-        train_x=torch.from_numpy(_standardised(train[0])),
-        train_y=torch.from_numpy(train[1]),
-        test_x=torch.from_numpy(_standardised(test[0])),
-        test_y=torch.from_numpy(test[1]),
-        classes=_CLASSES,
-    )
+    return _standardised(train[0]), train[1], _standardised(test[0]), test[1]
 
 
 def read_archive(data_dir: Path, records: int) -> tuple[Arrays, Arrays]:

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from paracosm.errors import InputError
-from paracosm.training.data import DataSet, load_data
-from paracosm.training.models import MODELS, build_model
-from paracosm.training.models.mlp import mlp
-from paracosm.training.models.paper_cnn import paper_cnn
-from paracosm.training.models.resnet20 import resnet20
+from paracosm.models import DataSet, load_data
+from paracosm.models.build import build_model
+from paracosm.models.mlp import mlp
+from paracosm.models.paper_cnn import paper_cnn
+from paracosm.models.resnet20 import resnet20
 
 
 def parameters(module: nn.Module) -> int:
@@ -29,6 +29,8 @@ def count_paper_cnn(channels: int, quartered: int) -> int:
 
 def test_mlp_for_digits_is_64_64_10() -> None:
     assert parameters(mlp((1, 8, 8), 10)) == 64 * 64 + 64 + 64 * 10 + 10
+    deeper = mlp((1, 8, 8), 10, hidden=32, layers=2)
+    assert parameters(deeper) == (64 + 1) * 32 + (32 + 1) * 32 + (32 + 1) * 10
 
 
 @pytest.mark.parametrize(
@@ -111,12 +113,12 @@ def test_resnet20_shortcuts_pad_with_zeros() -> None:
 
 def test_he_initialisation() -> None:
     torch.manual_seed(0)
-    layer = mlp((3, 32, 32), 10)[1]
+    layer = mlp((3, 32, 32), 10).layers[0]
     assert layer.weight.std().item() == pytest.approx(math.sqrt(2 / 3072), rel=0.02)
     assert not layer.bias.any()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["mlp", "mlp(layers=2)", "paper-cnn", "resnet20", "resnet18"])
 def test_a_seed_decides_the_parameters_and_nothing_else(name: str) -> None:
     data = load_data("digits")
     before = torch.get_rng_state()
@@ -132,7 +134,8 @@ def test_a_seed_decides_the_parameters_and_nothing_else(name: str) -> None:
 @pytest.mark.parametrize("name", ["paper-cnn", "resnet20"])
 def test_networks_for_images_refuse_other_inputs(name: str) -> None:
     x, y = torch.zeros(4, 64), torch.tensor([0, 1, 0, 1])
-    with pytest.raises(InputError, match=rf'"{name}" takes images .* not inputs of shape \(64,\)'):
+    takes = rf'model {name} takes channels x height x width.*and "flat" has 64: .*from mlp$'
+    with pytest.raises(InputError, match=takes):
         build_model(name, DataSet("flat", x, y, x, y, 2), 0)
 
 
@@ -143,5 +146,5 @@ def test_classifiers_refuse_values() -> None:
 
 
 def test_unknown_model_names_the_nearest() -> None:
-    with pytest.raises(InputError, match='unknown model "resnet": did you mean "resnet20"'):
-        build_model("resnet", load_data("digits"), 0)
+    with pytest.raises(InputError, match='unknown model "resnet21": did you mean "resnet20"'):
+        build_model("resnet21", load_data("digits"), 0)

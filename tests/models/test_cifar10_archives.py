@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.training.data import load_data
-from paracosm.training.data.cifar10 import read_archive
+from paracosm.models import load_data
+from paracosm.models.cifar10 import read_archive
 
 RECORDS = 4
 TRAIN = [f"data_batch_{number}" for number in range(1, 6)]
@@ -68,7 +68,7 @@ def test_both_archives_are_read(archive: str, inside: bool, request: pytest.Fixt
 def test_images_are_standardised_one_by_one(
     python_archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paracosm.training.data.cifar10.RECORDS_PER_FILE", RECORDS)
+    monkeypatch.setattr("paracosm.models.cifar10.RECORDS_PER_FILE", RECORDS)
     data = load_data("cifar10", python_archive)
     assert data.train_x.shape == (5 * RECORDS, 3, 32, 32)
     assert data.input_shape == (3, 32, 32)
@@ -81,7 +81,7 @@ def test_images_are_standardised_one_by_one(
 def test_a_uniform_image_stays_finite(
     python_archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paracosm.training.data.cifar10.RECORDS_PER_FILE", RECORDS)
+    monkeypatch.setattr("paracosm.models.cifar10.RECORDS_PER_FILE", RECORDS)
     pixels = np.full((RECORDS, 3072), 200, dtype=np.uint8)
     write_pickle(python_archive / "test_batch", {b"labels": [0] * RECORDS, b"data": pixels})
     assert not load_data("cifar10", python_archive).test_x.any()

@@ -1,4 +1,4 @@
-"""What a training step works on."""
+"""What is trained: a module with a loss, and what a single step works on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Tensor, nn
 
-__all__ = ["Workload"]
+__all__ = ["Loss", "Model", "Workload"]
+
+Loss = Callable[["Tensor", "Tensor"], "Tensor"]
+"""From outputs and targets of a minibatch to the mean loss, a scalar tensor."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A module and the loss that judges its outputs, for data that come from elsewhere."""
+
+    module: nn.Module
+    loss: Loss
 
 
 @dataclass
@@ -23,7 +34,7 @@ class Workload:
         examples: how many of them are in `inputs`.
     """
 
-    module: torch.nn.Module
+    module: nn.Module
     inputs: tuple[Any, ...]
-    loss: Callable[[Any], torch.Tensor]
+    loss: Callable[[Any], Tensor]
     examples: int

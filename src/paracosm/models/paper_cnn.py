@@ -5,14 +5,15 @@ Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effec
 
 from __future__ import annotations
 
-from torch import nn
+from collections.abc import Sequence
 
-from paracosm.training.models.images import image_shape
+from torch import nn
+from torch._subclasses.fake_tensor import is_fake
 
 __all__ = ["paper_cnn"]
 
 
-def paper_cnn(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def paper_cnn(shape: Sequence[int], classes: int) -> nn.Module:
     """Return the tutorial's network for images of any size (the tutorial's: 3x24x24).
 
     Two convolutions of 64 5x5 filters, each with 3x3/2 max pooling and local response
@@ -22,7 +23,7 @@ def paper_cnn(input_shape: tuple[int, ...], classes: int) -> nn.Module:
     layers, 1/192 for the last. Biases are 0 in the first and last layer, else 0.1. The tutorial's
     weight decay (0.004 in the dense layers) is no part of the network and is left out.
     """
-    channels, height, width = image_shape("paper-cnn", input_shape)
+    channels, height, width = shape
     halved = (height + 1) // 2, (width + 1) // 2
     quartered = (halved[0] + 1) // 2, (halved[1] + 1) // 2
     conv1 = nn.Conv2d(channels, 64, 5, padding=2)
@@ -54,7 +55,8 @@ def paper_cnn(input_shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def _initialise(layer: nn.Conv2d | nn.Linear, deviation: float, bias: float) -> None:
-    nn.init.trunc_normal_(layer.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
+    if not is_fake(layer.weight):  # PyTorch draws again what is too large: it looks at values
+        nn.init.trunc_normal_(layer.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
     assert layer.bias is not None
     nn.init.constant_(layer.bias, bias)
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from paracosm.errors import InputError
-from paracosm.training.data import load_data
+from paracosm.models import load_data
 
 MODULE = """
 import numpy as np
-from paracosm.training.data import DataSet
+from paracosm.models import DataSet
 import torch
 
 x = np.arange(24.0).reshape(6, 4)
@@ -111,7 +111,7 @@ def test_the_data_folder_is_handed_on(tmp_path: Path) -> None:
         ("empty", "train_x has no examples"),
         ("words", "train_x is no array of numbers"),
         ("three", r"not \(train_x, train_y, test_x, test_y\)"),
-        ("demanding", r"has the parameters \(a, b, c\); a factory takes nothing"),
+        ("demanding", r"parameters \(a, b, c\); it is called, by name, with any of data_dir"),
         ("absent", 'my_data has no "absent"'),
         ("constant", 'my_data has a variable, not a function, "constant"'),
     ],
