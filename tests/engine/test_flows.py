@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paracosm.cluster import Cluster, Link, cluster_from_mapping, hierarchical, star, switch
+from paracosm.cluster.link import Sharing
 from paracosm.engine import Simulator, Transfer, Worker
 from paracosm.errors import InputError
 
@@ -106,6 +107,24 @@ def test_without_limit_of_bandwidth_nothing_is_shared() -> None:
     assert run(cluster, **plans)[1] == {"worker0": [(0, 0.75), (0.25, 1)], "worker1": [(0, 0.75)]}
 
 
+@pytest.mark.parametrize(
+    ("sharing", "pipelined", "first", "second"),
+    [
+        ("fair", True, 0.21, 0.21),
+        ("serial", True, 0.11, 0.21),
+        ("fair", False, 0.22, 0.22),
+        ("serial", False, 0.11, 0.22),
+    ],
+)
+def test_the_example_of_the_cluster_file_s_page(
+    sharing: Sharing, pipelined: bool, first: float, second: float
+) -> None:
+    link = Link(bandwidth=1e6, latency=0.01, pipelined=pipelined, sharing=sharing)
+    plans: Plans = {"worker0": [(0.0, "server0", 1e5)], "worker1": [(0.0, "server0", 1e5)]}
+    times = run(star(2, 1, link), **plans)[1]
+    assert [times[name][0][1] for name in plans] == pytest.approx([first, second], rel=1e-12)
+
+
 def test_half_duplex_ports_are_shared_by_both_directions() -> None:
     plans: Plans = {"worker0": [(0.0, "worker1", 100.0)], "worker1": [(0.0, "worker0", 100.0)]}
     assert run(four(), **plans)[1] == {"worker0": [(0, 1)], "worker1": [(0, 1)]}
@@ -138,9 +157,9 @@ def test_a_slower_link_is_a_station_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("sharing", ["fair", "serial"])
-def test_messages_that_leave_a_group_have_ports_of_their_own(sharing: str) -> None:
+def test_messages_that_leave_a_group_have_ports_of_their_own(sharing: Sharing) -> None:
     """worker0 sends 100 bytes within its group, at 100, and 100 to another one, at 50: 1 s, 2 s."""
-    inner, outer = (Link(bandwidth=b, sharing=sharing) for b in (100, 50))  # type: ignore[arg-type]
+    inner, outer = (Link(bandwidth=b, sharing=sharing) for b in (100, 50))
     cluster = hierarchical(4, 2, inner, outer)
     plan = [(0.0, "worker1", 100.0), (0.0, "worker2", 100.0)]
     sim, times = run(cluster, worker0=plan)

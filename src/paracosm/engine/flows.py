@@ -142,7 +142,7 @@ class FlowWay:
         """See that a transfer has ended; the next one begins."""
         now = transfer.route.sim.now
         transfer.occupancy = now - transfer.began
-        for port in transfer.route.ports:
+        for port in (transfer.route.incoming, transfer.route.outgoing):
             port.flows -= 1
             if not port.flows:
                 port.flowed += now - port.flowing_since
@@ -154,7 +154,7 @@ class FlowWay:
         sim = self._route.sim
         now = transfer.began = sim.now
         self.current = transfer
-        for port in self._route.ports:
+        for port in (self._route.incoming, self._route.outgoing):
             if not port.flows:
                 port.flowing_since = now
             port.flows += 1

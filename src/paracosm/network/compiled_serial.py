@@ -27,6 +27,7 @@ __all__ = [
     "request",
     "serial_traffic",
     "settle",
+    "under_way",
 ]
 
 Ints = npt.NDArray[np.int64]
@@ -109,6 +110,15 @@ def serial_traffic(
         messages=messages,
         ends=np.empty(most, dtype=EVENT),
         counts=np.zeros(3, dtype=np.int64),
+    )
+
+
+def under_way(serial: Serial) -> list[tuple[int, int]]:
+    """Return each message that has its stations, and since when."""
+    ends = serial.ends[: serial.counts[ENDS]]
+    records = serial.messages[ends["op"]]
+    return list(
+        zip(records["message"].tolist(), (records["end"] - records["lasts"]).tolist(), strict=True)
     )
 
 

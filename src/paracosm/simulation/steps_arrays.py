@@ -26,6 +26,7 @@ __all__ = [
     "SHIFT",
     "Plan",
     "lanes_of_ops",
+    "way_records",
     "write_plan",
 ]
 
@@ -230,7 +231,7 @@ def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int
         ports=np.ascontiguousarray(ways.ports),
         weighted=system.weight is not None,
         weight=np.ones((1, 1)) if system.weight is None else np.asarray(system.weight, float),
-        ways=_ways(ways),
+        ways=way_records(ways),
         traffic=traffic,
         counts=counts,
         heap=heap,
@@ -245,7 +246,7 @@ def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int
     )
 
 
-def _ways(ways: Ways) -> Any:
+def way_records(ways: Ways) -> Any:
     """Return the records of all ways, by direction, worker and server.
 
     A fair transfer asks for bytes; a serial one, or one that passes no station with a limit, for

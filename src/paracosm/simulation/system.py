@@ -35,6 +35,7 @@ class Ways:
         held: seconds that a message takes of its stations beside its bytes, (2, W, S).
         latency: seconds from the end of that until it has arrived, (2, W, S).
         ports: the stations of each server that others share who are in the background, (2, S).
+        names: of the stations.
     """
 
     sharing: str
@@ -44,6 +45,7 @@ class Ways:
     held: Floats
     latency: Floats
     ports: Ints
+    names: tuple[str, ...] = ()
 
     def of_workers(self, chosen: slice) -> Ways:
         """Return the ways of some of the workers."""
@@ -106,7 +108,14 @@ def cluster_ways(cluster: Cluster) -> Ways:
                 if own:  # the first one sends, the second one receives
                     ports[way, s] = own[way]
     return Ways(
-        stations.sharing, np.array(stations.capacity), routes, bandwidth, held, latency, ports
+        sharing=stations.sharing,
+        capacity=np.array(stations.capacity),
+        routes=routes,
+        bandwidth=bandwidth,
+        held=held,
+        latency=latency,
+        ports=ports,
+        names=tuple(stations.names),
     )
 
 

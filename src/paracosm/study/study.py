@@ -183,7 +183,11 @@ class Study(BaseModel):
 
     def _combinations(self, where: str) -> list[tuple[dict[str, Any], str]]:
         """Return what each point varies, and a name for it."""
-        for grid in self._grids():
+        try:
+            grids = self._grids()
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        for grid in grids:
             for key, values in grid.items():
                 if not values:
                     raise InputError(f"{where}: over.{key}: give it at least one value")
@@ -194,7 +198,7 @@ class Study(BaseModel):
                 {key: value for key, (_, value) in zip(grid, choice, strict=True)},
                 _name(grid, choice),
             )
-            for grid in self._grids()
+            for grid in grids
             for choice in itertools.product(*(enumerate(v, start=1) for v in grid.values()))
         ]
 

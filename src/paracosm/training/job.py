@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from paracosm.cluster import Cluster
     from paracosm.engine import Simulator
+    from paracosm.simulation.schedule import Schedule
     from paracosm.training.config import TrainConfig
     from paracosm.training.contribution import Contribution
     from paracosm.training.metrics import MetricSink
     from paracosm.training.numerics import Numerics
-    from paracosm.training.schedule import Schedule
 
 __all__ = ["Diverged", "Divergence", "Job", "Progress"]
 
@@ -212,20 +212,26 @@ class Job:
             self.divergence = Divergence(step, worker, age, loss)
 
     def adopt(self, schedule: Schedule) -> None:
-        """Record the updates of a schedule that was played without this job."""
-        pushes = len(schedule.time) // self.last_update
+        """Record the updates of a schedule that was played without this job: of the first tensor.
+
+        (Several servers make the same updates, each of its part.)
+        """
+        own = schedule.updates["tensor"] == 0
+        rows, ages = schedule.updates[own], schedule.staleness[own]
         wall, batch, names, metric = self.wall_time, self.config.batch, self.workers, self._metric
-        columns = (schedule.time.tolist(), schedule.worker.tolist(), schedule.staleness.tolist())
+        columns = ((rows["time"] / 1e12).tolist(), rows["worker"].tolist(), ages.tolist())
+        steps = rows["version"].tolist()
+        following = [*steps[1:], 0]
         for number, (now, worker, age) in enumerate(zip(*columns, strict=True)):
-            step = number // pushes + 1
-            metric(now, wall, names[worker], "staleness", age, step)
-            if (number + 1) % pushes == 0:
-                metric(now, wall, "job", "examples", (number + 1) * batch, step)
+            metric(now, wall, names[worker], "staleness", age, steps[number])
+            if following[number] != steps[number]:
+                metric(now, wall, "job", "examples", (number + 1) * batch, steps[number])
         self.updates = self.last_update
-        self.contributions = len(schedule.time)
+        self.contributions = len(rows)
         self.examples = self.contributions * batch
-        self.staleness_total = int(schedule.staleness.sum())
-        self.end = float(schedule.time[-1])
+        self.staleness_total = int(ages.sum())
+        self.dropped = schedule.dropped
+        self.end = float(rows["time"][-1]) / 1e12
         if self._progress is not None:
             self._progress(self.updates, self.end)
 

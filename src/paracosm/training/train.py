@@ -13,17 +13,16 @@ from typing import Any
 from paracosm.cluster import Cluster
 from paracosm.cluster.fields import describe_cluster, link_in_words
 from paracosm.engine import Recording, Simulator
+from paracosm.simulation.schedule import BusyTimes, Rule, generate_schedule
 from paracosm.timeline import Timeline
-from paracosm.timing import Distribution
-from paracosm.training.algorithms import Exchange
+from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.job import Diverged, Job, Progress
 from paracosm.training.metrics import Metrics, MetricSink
 from paracosm.training.numerics import prepare_numerics
 from paracosm.training.roles import ParameterServer, TrainingWorker
-from paracosm.training.schedule import BusyTimes, play_schedule, simple_exchange
 
-__all__ = ["TrainingResult", "train"]
+__all__ = ["TrainingResult", "schedule_rule", "train"]
 
 _SPANS_PER_GRADIENT = 6
 _MOST_SPANS = 1_000_000
@@ -103,13 +102,13 @@ def _train(
     timeline = Timeline() if _wants_timeline(config, cluster) else None
     sim = Simulator(log=log, network=cluster, timeline=timeline, recording=config.recording)
     job = Job(config, seed, cluster, numerics, sim, metrics, progress)
-    # Nobody watches single events: where the exchange is a simple one, it need not be simulated.
-    exchange = None if log or timeline is not None else simple_exchange(config, cluster)
+    # Nobody watches single events: where the rule is value-free, they need not be simulated.
+    rule = None if log or timeline is not None else schedule_rule(config, cluster)
     try:
-        if exchange is None:
+        if rule is None:
             status, end, busy = _simulate(sim, job)
         else:
-            status, end, busy = _play(exchange, cluster, job)
+            status, end, busy = _play(rule, cluster, job)
         _record_utilisation(busy, end, job, metrics)
         summary = _summary(config, seed, cluster, job, end, status)
         recording = sim.recording if config.compute == MEASURED else None
@@ -133,13 +132,36 @@ def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     return status, sim.now, busy
 
 
-def _play(exchange: Exchange, cluster: Cluster, job: Job) -> tuple[str, float, BusyTimes]:
-    """Play the job's schedule without the engine; return the same."""
+def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
+    """Return the rule by which a run's schedule can be generated; None where the engine must run.
+
+    That is so where nothing but the schedule is asked for and it depends on no value: workers and
+    servers do what a rule can say, and take times that are drawn without end.
+    """
+    compute = config.compute_distribution()
+    if not config.timing_only or compute is None or _has_a_place(compute):
+        return None
+    if config.until is not None or config.resolve_topology() != "server":
+        return None
+    if config.update_time.mean() > 0:
+        return None
+    return config.algorithm.rule(len(cluster.workers))
+
+
+def _has_a_place(distribution: Distribution) -> bool:
+    """Whether draws ahead of time could exhaust it."""
+    if isinstance(distribution, (Scaled, Slowdown)):
+        return _has_a_place(distribution.base)
+    return isinstance(distribution, Recorded)
+
+
+def _play(rule: Rule, cluster: Cluster, job: Job) -> tuple[str, float, BusyTimes]:
+    """Generate the job's schedule without the engine; return status, virtual time, busy times."""
     sources = map(job.compute_times, range(len(cluster.workers)))
     times = [source for source in sources if source is not None]  # none is measured
-    schedule = play_schedule(exchange, cluster, job.numerics.sizes[0], job.last_update, times)
+    schedule = generate_schedule(cluster, rule, job.numerics.sizes, job.last_update, times)
     job.adopt(schedule)
-    return "done", schedule.end, schedule.busy_times(cluster)
+    return "done", schedule.end / 1e12, schedule.busy
 
 
 def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
