@@ -174,8 +174,8 @@ def test_a_hop_is_a_message_on_the_link_of_two_ranks() -> None:
     communication = communication_of(config)
     resolved = config.resolve_cluster()
     assert resolved is not None
-    assert sum(communication.split(0, 3, 1000)) == pytest.approx(10e-6 + 100e-6)
-    assert sum(communication.split(3, 4, 1000)) == message_time(resolved, 3, 4, 1000)
+    assert whole(communication.message(0, 3, 1000, 0)) == pytest.approx(10e-6 + 100e-6)
+    assert whole(communication.message(3, 4, 1000, 3)) == message_time(resolved, 3, 4, 1000)
 
 
 def test_models_without_links() -> None:
@@ -184,12 +184,12 @@ def test_models_without_links() -> None:
     assert not backend.is_measured
     wire = communication_of(job(world_size=8, mode="wire", what_if="all_reduce: +2 ms"))
     assert wire.is_measured
-    assert sum(wire.split(1, 2, 10**6)) == 0
+    assert whole(wire.message(1, 2, 10**6, 1)) == 0
     assert wire.added("all_reduce") == 0.002
     assert not communication_of(job(world_size=8, mode="wire", communication="none")).is_measured
     linked = communication_of(job(**LINKS, mode="wire"))
     assert not linked.is_measured
-    assert sum(linked.split(1, 2, 10**6)) == pytest.approx(1.001)
+    assert whole(linked.message(1, 2, 10**6, 1)) == pytest.approx(1.001)
 
 
 def test_an_algorithm_is_that_of_the_kinds_that_have_it() -> None:

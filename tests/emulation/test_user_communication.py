@@ -20,6 +20,10 @@ from neighbour import RATE
 
 asked = []
 
+def whole(cost: Cost) -> float:
+    return cost.fixed + cost.busy + cost.after
+
+
 def seconds(size, kind):
     asked.append(kind)
     return size / RATE
@@ -67,7 +71,7 @@ def job(**given: Any) -> EmulateConfig:
 def test_seconds_keep_the_link_busy(models: str) -> None:
     communication = communication_of(job(communication=f"{models}:seconds"))
     assert communication.cost("all_reduce", EVERYONE, 2_000_000, 0, -1) == Cost(0.0, 2.0, "nic")
-    assert sum(communication.split(1, 2, 500_000)) == 0.5
+    assert communication.message(1, 2, 500_000, 1) == Cost(0.0, 0.5, "nic out")
     assert not communication.is_measured
 
 
@@ -77,7 +81,7 @@ def test_it_is_asked_every_time(models: str) -> None:
     asked.clear()
     for _ in range(3):
         communication.cost("all_gather", EVERYONE, 10, 0, -1)
-    sum(communication.split(1, 2, 10))
+    communication.message(1, 2, 10, 1)
     assert asked == ["all_gather"] * 3 + ["send"]
 
 
@@ -106,7 +110,7 @@ def test_a_module_of_the_current_folder(
     communication = communication_of(job(communication="emulated_costs_of_mine:free"))
     assert communication.cost("all_reduce", EVERYONE, 10, 0, -1) == Cost(0.0, 0.0, "nic")
     by_file = communication_of(job(communication="emulated_costs_of_mine.py:free"))
-    assert sum(by_file.split(0, 1, 10)) == 0
+    assert by_file.message(0, 1, 10, 0) == Cost(0.0, 0.0, "nic out")
 
 
 @pytest.mark.parametrize(

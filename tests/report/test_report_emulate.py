@@ -48,7 +48,7 @@ def test_key_numbers_remarks_and_tables(tmp_path: Path) -> None:
     assert "measured 59 iterations after the first, which holds the start-up" in text
     assert "waiting for others 1 ms of the exposed communication, until the last rank came" in text
     assert "note gloo of PyTorch 2.99 is untested" in text
-    assert "communication modelled: every link latency 25 us, 10 Gbit/s, algorithm auto" in text
+    assert "communication modelled: every link 10 Gbit/s, latency 25 us, algorithm auto" in text
 
 
 def test_all_figures_are_there_and_valid_for_plotly(tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ class ClusterCommunication:
         self.cluster = cluster
         self.algorithms = algorithms
         latencies = _latencies(cluster)
-        self._groups = KnownGroups(lambda members: _Group(cluster, latencies, algorithms, members))
+        self._groups = KnownGroups(
+            lambda members: _Group(cluster, latencies, algorithms, members, self.message)
+        )
 
     def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
         """Return what a collective costs, in a microsecond where it was asked for before.
@@ -54,14 +56,26 @@ class ClusterCommunication:
         """
         return self._groups.of(members).cost(kind, size, rank, peer)
 
-    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
-        """Return the seconds of a message in which it holds no link, and in which it does.
+    def message(self, source: int, target: int, size: int, rank: int) -> Cost:
+        """Return what a message costs on the link of `rank`, one of its ends.
 
         Raises:
             InputError: nothing joins the two ranks.
         """
-        link = _link(self.cluster, source, target)
-        return link.propagation(size), link.occupancy(size)
+        cluster = self.cluster
+        link = cluster.link(cluster.workers[source], cluster.workers[target])
+        busy, after = link.occupancy(size), link.propagation(size)
+        if not _is_shared(cluster, link.bandwidth):
+            return Cost(0.0, busy, "", after)
+        port = _port(cluster, source, target)
+        capacity = _capacity(cluster, rank, port)
+        way = "" if link.duplex == "half" else OUT if rank == source else IN
+        if link.bandwidth >= capacity or cluster.sharing == "serial":
+            return Cost(0.0, busy, port + way, after)
+        own = f"{port} with {target if rank == source else source}{way}"
+        if isinf(capacity):
+            return Cost(0.0, busy, "", after, own)
+        return Cost(0.0, busy, port + way, after, own, link.bandwidth / capacity)
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,7 @@ class _Group:
     latencies: Cluster
     algorithms: Mapping[str, str]
     members: tuple[int, ...]
+    message: Callable[[int, int, int, int], Cost]
     costs: dict[tuple[str, int, int, int], Cost] = field(default_factory=dict)
     ways: dict[tuple[str, int], list[tuple[TimeOf, TimeOf]]] = field(default_factory=dict)
 
@@ -89,33 +104,13 @@ class _Group:
             return FREE
         if kind in ("send", "recv"):
             other = self._next(rank) if peer < 0 else peer
-            return self._message(kind, size, rank, other)
+            return self.message(*((rank, other) if kind == "send" else (other, rank)), size, rank)
         time_of, latency_of = min(self._ways(kind, peer), key=lambda way: way[0](size))
         fixed = latency_of(0)
-        link = self._link_of_all
-        if not self._shares(_capacity(self.cluster, rank, link)):
+        link = self._port
+        if not _is_shared(self.cluster, _capacity(self.cluster, rank, link)):
             link = ""
         return Cost(fixed, max(time_of(size) - fixed, 0.0), link)
-
-    def _message(self, kind: str, size: int, rank: int, other: int) -> Cost:
-        """Return what a message costs, whose link may be slower than the rank's fastest one."""
-        link = _link(self.cluster, rank, other)
-        busy, after = link.occupancy(size), link.propagation(size)
-        if not self._shares(link.bandwidth):
-            return Cost(0.0, busy, "", after)
-        port = self._link(rank, other)
-        capacity = _capacity(self.cluster, rank, port)
-        direction = "" if link.duplex == "half" else OUT if kind == "send" else IN
-        if link.bandwidth >= capacity or self.cluster.sharing == "serial":
-            return Cost(0.0, busy, port + direction, after)
-        own = f"{port} with {other}{direction}"
-        if isinf(capacity):
-            return Cost(0.0, busy, "", after, own)
-        return Cost(0.0, busy, port + direction, after, own, link.bandwidth / capacity)
-
-    def _shares(self, bandwidth: float) -> bool:
-        """Whether there is anything to share; messages that take turns do, however fast."""
-        return self.cluster.sharing == "serial" or not isinf(bandwidth)
 
     def _ways(self, kind: str, root: int) -> list[tuple[TimeOf, TimeOf]]:
         """Return the whole time and that of latencies by the size, for each algorithm to choose."""
@@ -134,19 +129,21 @@ class _Group:
         return self.members[(self.members.index(rank) + 1) % len(self.members)]
 
     @cached_property
-    def _link_of_all(self) -> str:
-        return self._link(*self.members)
-
-    def _link(self, *ranks: int) -> str:
-        topology = self.cluster.topology
-        if not isinstance(topology, Hierarchical):
-            return "nic"
-        crosses = any(_crosses(topology, ranks[0], rank) for rank in ranks)
-        return "outer" if crosses else "inner"
+    def _port(self) -> str:
+        return _port(self.cluster, *self.members)
 
 
-def _link(cluster: Cluster, source: int, target: int) -> Link:
-    return cluster.link(cluster.workers[source], cluster.workers[target])
+def _port(cluster: Cluster, *ranks: int) -> str:
+    """Return which link of a rank carries what passes between these."""
+    if not isinstance(cluster.topology, Hierarchical):
+        return "nic"
+    crosses = any(_crosses(cluster.topology, ranks[0], rank) for rank in ranks)
+    return "outer" if crosses else "inner"
+
+
+def _is_shared(cluster: Cluster, bandwidth: float) -> bool:
+    """Whether there is anything to share; where turns are taken there is, however fast."""
+    return cluster.sharing == "serial" or not isinf(bandwidth)
 
 
 def _capacity(cluster: Cluster, rank: int, port: str) -> float:

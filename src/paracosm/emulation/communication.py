@@ -83,7 +83,7 @@ class _Model(Protocol):
 
     def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost: ...
 
-    def split(self, source: int, target: int, size: int) -> tuple[float, float]: ...
+    def message(self, source: int, target: int, size: int, rank: int) -> Cost: ...
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class NoCommunication:
         """Return nothing."""
         return FREE
 
-    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
+    def message(self, source: int, target: int, size: int, rank: int) -> Cost:
         """Return nothing."""
-        return 0.0, 0.0
+        return FREE
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,9 @@ class ChangedCommunication(Communication):
         fixed = cost.fixed * factor + self.delays.get(kind, 0.0)
         return replace(cost, fixed=fixed, busy=cost.busy * factor, after=cost.after * factor)
 
-    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
-        """Return the seconds of one message; see the protocol."""
-        return self.model.split(source, target, size)
+    def message(self, source: int, target: int, size: int, rank: int) -> Cost:
+        """Return the model's cost of one message, without changes; see the protocol."""
+        return self.model.message(source, target, size, rank)
 
     def added(self, kind: str) -> float:
         """Return the seconds that are added to collectives of a kind."""

@@ -59,12 +59,8 @@ class Communication(Protocol):
             peer: global rank of the root or the other end; -1 where there is none.
         """
 
-    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
-        """Return what one message between two global ranks takes on an idle link.
-
-        Returns:
-            The seconds in which it holds no link, and those in which it does.
-        """
+    def message(self, source: int, target: int, size: int, rank: int) -> Cost:
+        """Return what one message between two global ranks costs, on the link of one of them."""
 
     def added(self, kind: str) -> float:
         """Return the seconds that what-ifs add to every collective of a kind (within `cost`)."""

@@ -216,6 +216,7 @@ class Ports:
         self._state = _State(sharing)
         self._asked = 0
         self._workers: dict[Hashable, int] = {}
+        self._alone: tuple[_Task, float] | None = None  # and when it leaves its links
 
     def ask(
         self,
@@ -240,7 +241,7 @@ class Ports:
             Its span, whose `done` later calls may still move.
         """
         state = self._state
-        state.run(asked)
+        self._run(asked)
         if pool not in state.free:
             first = self._workers.get(group, 0)
             self._workers[group] = first + count
@@ -255,8 +256,20 @@ class Ports:
         if others:
             state.copy().run(inf)
         else:
-            span.done = state.ready[0][0] + cost.busy + cost.after
+            end = state.ready[0][0] + cost.busy
+            span.done = end + cost.after
+            self._alone = task, end
         for other, before in others:
             if other.done < before - _FORGIVEN and other.on_earlier is not None:
                 other.on_earlier()
         return span
+
+    def _run(self, until: float) -> None:
+        """Go on to an instant: at once where there was nothing but one task, which is over."""
+        alone, self._alone = self._alone, None
+        if alone is None or until < alone[1]:
+            self._state.run(until)
+            return
+        self._state.ready.clear()
+        self._state.now = max(self._state.now, until)
+        insort(self._state.free[alone[0].pool], alone[0].worker)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from paracosm.emulation.cost import Cost
+from paracosm.emulation.cost import IN, OUT, Cost
 from paracosm.errors import InputError
 from paracosm.factory import named_function, one_line
 from paracosm.units import parse_duration
@@ -71,14 +71,15 @@ class UserCommunication:
             self._seconds(seconds, kind)
         return cost
 
-    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
+    def message(self, source: int, target: int, size: int, rank: int) -> Cost:
         """Return what the function says of a message; see the protocol.
 
         Raises:
             InputError: it fails, or returns no time.
         """
         cost = self.cost("send", (source, target), size, source, target)
-        return cost.fixed + cost.after, cost.busy
+        way = OUT if rank == source else IN
+        return replace(cost, link=cost.link.removesuffix(OUT).removesuffix(IN) + way)
 
     def _seconds(self, value: Any, kind: str) -> float:
         try:

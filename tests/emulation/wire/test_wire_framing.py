@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from paracosm.emulation.communication import NoCommunication
 from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.cost import Cost
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.records import Collective, Note, Record
 from paracosm.emulation.wire.emulator import Emulator
@@ -125,7 +126,7 @@ def serve(world: int, hop: float = 0.0, pace: bool = False) -> Iterator[Served]:
         payloads,
         served.records.append,
         measured=False,
-        pace=pace,
+        pace="fair" if pace else None,
     )
     group = WireGroup("group", world, (0,), tuple(range(world)))
     for peer in range(1, world):
@@ -152,8 +153,8 @@ class _Links(NoCommunication):
         super().__init__()
         self._seconds = seconds
 
-    def hop(self, source: int, target: int, size: int) -> float:
-        return self._seconds
+    def message(self, source: int, target: int, size: int, rank: int) -> Cost:
+        return Cost(0.0, 0.0, "nic", self._seconds)
 
     def added(self, kind: str) -> float:
         return 0.0

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from paracosm.cluster.link import Sharing
 from paracosm.emulation.cost import Communication
 from paracosm.emulation.peers import Peers
+from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Exchange, Group, Note, Record
 from paracosm.emulation.wire.connection import Connection, Kept, Outgoing
 from paracosm.emulation.wire.entries import Entries
@@ -42,7 +44,8 @@ class Emulator:
         payloads: what they send where a plan says so.
         record: is given records.
         measured: whether skipped messages take what the real rank's link takes.
-        pace: whether the real ranks' own messages take the modelled time.
+        pace: how the real ranks' own messages share their links, to take the modelled time;
+            None where they take what they take.
 
     Attributes:
         failed: whether something was not as gloo has it, or a real rank went too early.
@@ -56,7 +59,7 @@ class Emulator:
         payloads: Payloads,
         record: Callable[[Record], None],
         measured: bool,
-        pace: bool,
+        pace: Sharing | None,
     ) -> None:
         self.failed = False
         self._loop = loop
@@ -64,7 +67,7 @@ class Emulator:
         self._peers = peers
         self._record = record
         self._link = MeasuredLink() if measured else None
-        self._pace = Pace() if pace else None
+        self._pace = None if pace is None else Pace(pace)
         self._is_told = self._is_doubt_told = False
         self._room = Room()
         self._payloads = payloads
@@ -376,19 +379,20 @@ class Emulator:
             return False
         index = operation.sent_as(pair.real, channel.accepted)
         length = channel.lengths[0] if announced else operation.length_ahead(channel)
-        at = channel.due_in
-        if at is None:
+        due = channel.due_in
+        if due is None:
             at = operation.schedule.accept_at(pair.emulated, pair.real, index)
             if at is None:
                 return False
+            due = Span(0, at, at)
             if self._pace is not None and announced:
-                port = state.members[pair.real], "out"
-                ready = max(at, now)
-                at = self._pace.there(state.hops, pair.real, pair.emulated, length, ready, port)
-            if at > now and announced:
-                channel.due_in = at
-        if at > now:
-            self._loop.at(at, self._advance, state, operation)
+                ends, ready = (pair.real, pair.emulated), max(at, now)
+                rank = state.members[pair.real]
+                due = self._pace.there(state.hops, ends, length, ready, pair.real, rank)
+            if due.done > now and announced:
+                channel.due_in = due
+        if due.done > now:
+            self._await(due, state, operation)
             return False
         channel.due_in = None
         if announced:
@@ -417,18 +421,19 @@ class Emulator:
             return False
         length = channel.wanted[0]
         index = operation.received_as(pair.real, channel.sent)
-        at = channel.due
-        if at is None:
+        due = channel.due
+        if due is None:
             at = operation.schedule.send_at(pair.emulated, pair.real, index, length)
             if at is None:
                 return False
+            due = Span(0, at, at)
             if self._pace is not None:
-                port = state.members[pair.real], "in"
-                ready = max(at, now)
-                at = self._pace.there(state.hops, pair.emulated, pair.real, length, ready, port)
-            channel.due = at
-        if at > now:
-            self._loop.at(at, self._advance, state, operation)
+                ends, ready = (pair.emulated, pair.real), max(at, now)
+                rank = state.members[pair.real]
+                due = self._pace.there(state.hops, ends, length, ready, pair.real, rank)
+            channel.due = due
+        if due.done > now:
+            self._await(due, state, operation)
             return False
         source = self._sources.of(state.group, operation, channel, index, length)
         if source is None:
@@ -439,6 +444,11 @@ class Emulator:
         operation.released(pair.real)
         send(channel.connection, operation.slot, length, source, at_once=operation.is_last(index))
         return True
+
+    def _await(self, due: Span, state: GroupState, operation: Operation) -> None:
+        """Look at an operation again when something is due, wherever that moves meanwhile."""
+        due.on_earlier = lambda: self._loop.at(due.done, self._advance, state, operation)
+        self._loop.at(due.done, self._advance, state, operation)
 
     def _loosen(self, state: GroupState, operation: Operation) -> None:
         """Go on with an operation that was not cut as it was taken to be."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paracosm.emulation.cost import Communication
+from paracosm.emulation.cost import IN, OUT, Communication, Cost
 from paracosm.emulation.wire.measured_link import MeasuredLink
 
 __all__ = ["Hops"]
@@ -40,10 +40,14 @@ class Hops:
         if key not in self._known:
             if len(self._known) > _MOST:
                 self._known.clear()
-            ends = self._members[source], self._members[target]
-            self._known[key] = self._communication.split(*ends, size)
+            cost = self.cost(source, target, size, source)
+            self._known[key] = cost.fixed + cost.after, cost.busy
         return self._known[key]
 
-    def whole(self, source: int, target: int, size: int) -> float:
-        """Return the seconds of a message on an idle link."""
-        return sum(self.split(source, target, size))
+    def cost(self, source: int, target: int, size: int, rank: int) -> Cost:
+        """Return what a message costs on the link of `rank` in the group, one of its ends."""
+        if self._measured is not None:
+            way = "nic" + (OUT if rank == source else IN)
+            return Cost(0.0, self._measured.beta * size, way, self._measured.alpha)
+        members = self._members
+        return self._communication.message(members[source], members[target], size, members[rank])

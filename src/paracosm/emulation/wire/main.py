@@ -80,6 +80,7 @@ def emulate_peers(
             use.
     """
     communication = communication_of(config)
+    paced = config.has_links if config.pace is None else config.pace
     payloads = load_payloads(config.plan, config.world)
     writer = RecordWriter(records)
     try:
@@ -92,7 +93,7 @@ def emulate_peers(
                 payloads,
                 writer.append,
                 measured=communication.is_measured,
-                pace=config.has_links if config.pace is None else config.pace,
+                pace=config.shared if paced else None,
             )
             loop.watch(signals.fileno(), lambda events: _hear(signals, emulator))
             arrivals: deque[Pair] = deque()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from paracosm.emulation.cost import Communication
 from paracosm.emulation.peers import Peers
+from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Record
 from paracosm.emulation.wire.connection import Connection, Kept, Outgoing
 from paracosm.emulation.wire.framing import tag_of
 from paracosm.emulation.wire.group_state import GroupState
 from paracosm.emulation.wire.loop import Loop
 from paracosm.emulation.wire.pace import Pace
+from paracosm.emulation.wire.pair import Pair
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.sending import send
 from paracosm.emulation.wire.sources import Source
@@ -69,13 +73,8 @@ class Messages:
         waiting = self._waiting.setdefault((connection, slot), _Waiting())
         waiting.sends.append((now, state.next_number(pair.real)))
         at = now + self._communication.added("send")
-        if self._pace is not None:
-            port = state.members[pair.real], "out"
-            at = self._pace.there(state.hops, pair.real, pair.emulated, length, at, port)
-        if at <= now:
-            connection.accept(slot, length)
-        else:
-            self._loop.at(at, connection.accept, slot, length)
+        ends = pair.real, pair.emulated
+        self._when(self._there(state, pair, ends, length, at), connection.accept, slot, length)
 
     def wanted(
         self, state: GroupState, connection: Connection, slot: int, length: int, now: float
@@ -86,14 +85,8 @@ class Messages:
         entry = self._peers.entry(peer, now) + self._communication.added("recv")
         waiting = self._waiting.setdefault((connection, slot), _Waiting())
         waiting.receives.append((now, state.next_number(pair.real), max(entry, now)))
-        at = max(entry, now)
-        if self._pace is not None:
-            port = state.members[pair.real], "in"
-            at = self._pace.there(state.hops, pair.emulated, pair.real, length, at, port)
-        if at <= now:
-            self._send(connection, slot, length)
-        else:
-            self._loop.at(at, self._send, connection, slot, length)
+        due = self._there(state, pair, (pair.emulated, pair.real), length, max(entry, now))
+        self._when(due, self._send, connection, slot, length)
 
     def keep(self, connection: Connection, length: int) -> Kept | None:
         """Return where to keep a message that begins to come."""
@@ -130,6 +123,22 @@ class Messages:
             kind = "send" if waiting.sends else "recv" if waiting.receives else None
             found = found or kind
         return found
+
+    def _there(
+        self, state: GroupState, pair: Pair, ends: tuple[int, int], length: int, at: float
+    ) -> Span:
+        """Return when a message that is ready at an instant is there."""
+        if self._pace is None:
+            return Span(0, at, at)
+        rank = state.members[pair.real]
+        return self._pace.there(state.hops, ends, length, at, pair.real, rank)
+
+    def _when(self, due: Span, call: Callable[..., None], *arguments: Any) -> None:
+        """Call when something is due, wherever that moves meanwhile."""
+        if due.done <= time.monotonic():
+            call(*arguments)
+        else:
+            self._loop.at(due.done, self._when, due, call, *arguments)
 
     def _send(self, connection: Connection, slot: int, length: int) -> None:
         pair = connection.pair

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from paracosm.emulation.ports import Span
 from paracosm.emulation.wire.connection import Connection, Kept
 from paracosm.emulation.wire.entries import Entries
 from paracosm.emulation.wire.learning import LARGEST, Learning, Remembered, Standing
@@ -67,8 +68,8 @@ class Channel:
     first_given: int = 0
     halves: dict[int, int] = field(default_factory=dict)
     mirror: Kept | None = None
-    due: float | None = None
-    due_in: float | None = None
+    due: Span | None = None
+    due_in: Span | None = None
 
     @property
     def is_open(self) -> bool:
