@@ -48,7 +48,7 @@ WorkerCount = Annotated[int, BeforeValidator(_one), Field(ge=1, le=MOST_NODES)]
 """One number of workers."""
 
 WorkerCounts = Annotated[
-    tuple[int, ...], BeforeValidator(lambda v: None if v is None else parse_workers(v))
+    tuple[int, ...] | None, BeforeValidator(lambda v: None if v is None else parse_workers(v))
 ]
 """Numbers of workers: 16, or several: 1,2,4..64."""
 

@@ -1,4 +1,4 @@
-"""Who shares a link and how: the stations of a cluster, and what messages do to one another there."""
+"""Who shares a link and how: stations of a cluster, and what messages do to one another there."""
 
 from paracosm.network.stations import Connection, Stations
 

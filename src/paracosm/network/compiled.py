@@ -21,6 +21,7 @@ __all__ = [
     "LAST_INSTANT",
     "Traffic",
     "change_background",
+    "earliest_end",
     "make_traffic",
     "next_end",
     "pop_end",
@@ -66,8 +67,8 @@ def _rule(traffic: Any) -> Any:
 
 def request(
     traffic: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any = 1.0
-) -> None:
-    """Ask for a message to travel.
+) -> Any:
+    """Ask for a message to travel, and return a number for it that `earliest_end` understands.
 
     Args:
         traffic: of `make_traffic`.
@@ -87,8 +88,13 @@ def next_end(traffic: Any) -> Any:
     raise NotImplementedError
 
 
+def earliest_end(traffic: Any, number: Any, now: Any) -> Any:
+    """Return an instant before which a message that is under way or waits cannot end."""
+    raise NotImplementedError
+
+
 def pop_end(traffic: Any, now: Any) -> Any:
-    """Return a message whose transfer ends at `now`, the one asked for first; -1 where none is left.
+    """Return a message whose transfer ends at `now`, the one asked for first; -1 for none.
 
     With serial sharing its stations go to those that wait for them.
     """
@@ -122,6 +128,12 @@ def _request(
 def _next_end(traffic: Any) -> Any:
     rule = _rule(traffic).next_end
     return lambda traffic: rule(traffic)
+
+
+@_overload(earliest_end, **_OPTIONS)
+def _earliest_end(traffic: Any, number: Any, now: Any) -> Any:
+    rule = _rule(traffic).earliest_end
+    return lambda traffic, number, now: rule(traffic, number, now)
 
 
 @_overload(pop_end, **_OPTIONS)

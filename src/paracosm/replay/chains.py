@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.graphs.job import KINDS, Program
 from paracosm.compiled import compiled
+from paracosm.graphs.job import KINDS, Program
 
 __all__ = ["Chains", "contract"]
 

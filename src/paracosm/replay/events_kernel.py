@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from paracosm.replay.events_arrays import AWAITS, FIFO, FLOWS, IN_ORDER, MEETS, NEVER
 from paracosm.compiled import compiled_whole, inlined
 from paracosm.network.compiled import LAST_INSTANT, next_end, pop_end, request, settle
 from paracosm.network.heaps import place_item, place_task, pop_item, pop_task, replace_first
+from paracosm.replay.events_arrays import AWAITS, FIFO, FLOWS, IN_ORDER, MEETS, NEVER
 
 __all__ = ["LATE", "OVER", "play"]
 
@@ -125,8 +125,10 @@ def _arrive(plan: Any, row: Any, now: Any) -> None:
             _schedule(plan, _later(now, meeting.longest), ~task.partner)
     else:
         plan.begin[row] = now
-        if task.kind != AWAITS or plan.end[task.partner] != NEVER:
+        if task.kind != AWAITS:
             _schedule(plan, _later(now, task.duration), row)
+        elif plan.end[task.partner] != NEVER:
+            _schedule(plan, max(now, _later(plan.end[task.partner], task.duration)), row)
 
 
 @inlined
@@ -201,8 +203,7 @@ def _end(plan: Any, row: Any, now: Any) -> None:
                 plan.ready[counts[READY]] = other
                 counts[READY] += 1
         elif plan.arrive[~other] != NEVER:
-            over = _later(plan.arrive[~other], tasks[~other].duration)
-            _schedule(plan, max(now, over), ~other)
+            _schedule(plan, _later(now, tasks[~other].duration), ~other)
 
 
 @inlined

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.replay.chains import Chains
 from paracosm.compiled import compiled
+from paracosm.replay.chains import Chains
 
 __all__ = ["JoinedChains", "join_chains", "offsets_of", "sum_chains"]
 

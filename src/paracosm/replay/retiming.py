@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.compiled import compiled
 from paracosm.errors import InputError
 from paracosm.graphs.job import Job
 from paracosm.graphs.job.matching import check_job
 from paracosm.graphs.job.picoseconds import PICOSECOND
-from paracosm.compiled import compiled
 from paracosm.replay.folding import fold_ranks, unfolded
 from paracosm.replay.static import Played, play_static
 from paracosm.replay.static_arrays import chain_sums

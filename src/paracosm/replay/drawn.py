@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.compiled import compiled
 from paracosm.errors import InputError
 from paracosm.graphs.job import KINDS, Job
 from paracosm.graphs.job.picoseconds import picoseconds
-from paracosm.compiled import compiled
 from paracosm.timing.compiled_normal import normal_quantile
 from paracosm.timing.compiled_streams import stream_keys, uniform
 
-__all__ = ["check_jitter", "jittered"]
+__all__ = ["check_duration_cv", "drawn_durations"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -23,18 +23,18 @@ TASK = KINDS.index("task")
 PURPOSE = 20  # of the random streams, among those of a seed
 
 
-def jittered(job: Job, jitter: float, seed: int) -> Ints:
+def drawn_durations(job: Job, duration_cv: float, seed: int) -> Ints:
     """Return picoseconds of the tasks of all ranks, one rank after the other.
 
-    What ranks do by themselves is lognormal around its duration, with the relative standard
-    deviation `jitter`; communication is as it is. Every rank has a random stream of its own, and
-    every task a number in it.
+    What ranks do by themselves is lognormal around its duration, with the coefficient of
+    variation `duration_cv`; communication is as it is. Every rank has a random stream of its own,
+    and every task a number in it.
 
     Raises:
         InputError: a duration that cannot be.
     """
-    check_jitter(jitter, seed)
-    sigma = math.sqrt(math.log1p(jitter**2))
+    check_duration_cv(duration_cv, seed)
+    sigma = math.sqrt(math.log1p(duration_cv**2))
     keys = stream_keys(seed, PURPOSE, job.ranks)
     known: dict[tuple[int, float], Ints] = {}
     columns = []
@@ -48,10 +48,10 @@ def jittered(job: Job, jitter: float, seed: int) -> Ints:
     return np.concatenate([*columns, np.zeros(0, dtype=np.int64)])
 
 
-def check_jitter(jitter: float, seed: int) -> None:
+def check_duration_cv(duration_cv: float, seed: int) -> None:
     """Raise InputError for a relative standard deviation or a seed that cannot be."""
-    if not 0 <= jitter <= 1:
-        raise InputError(f"jitter is a relative standard deviation from 0 to 1, not {jitter}")
+    if not 0 <= duration_cv <= 1:
+        raise InputError(f"a coefficient of variation is from 0 to 1, not {duration_cv}")
     if seed < 0:
         raise InputError(f"a seed is a whole number from 0 on, not {seed}")
 

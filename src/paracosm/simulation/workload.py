@@ -7,7 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Workload"]
+__all__ = ["DOWNLINK", "SERVER", "UPLINK", "WORKER", "Workload"]
+
+DOWNLINK, WORKER, UPLINK, SERVER = range(4)
+"""What an op keeps busy: the way from a server, the worker itself, the way to a server, a server's
+core."""
 
 Codes = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int64]
@@ -19,7 +23,7 @@ class Workload:
     """Steps of one worker without what its link did to them.
 
     Attributes:
-        resource: by op, an index into `paracosm.profiling.jobs.RESOURCES`.
+        resource: by op, `DOWNLINK`, `WORKER`, `UPLINK` or `SERVER`.
         server: by op, which parameter server; 0 on the worker.
         size: by op, bytes that the link carries; 0 of computations.
         seconds: of computing, (steps, ops); of transfers: from the last byte until those who wait

@@ -1,6 +1,6 @@
 """Algorithm 3.1 of Li et al. 2020 without haste: the reference that tests compare others with."""
 
-from paracosm.prediction.parameter_servers.literal.sharing import (
+from steps_sharing import (
     Flow,
     Ports,
     Sharing,
@@ -8,7 +8,7 @@ from paracosm.prediction.parameter_servers.literal.sharing import (
     max_min,
     two_server_rates,
 )
-from paracosm.prediction.parameter_servers.literal.simulation import simulate_literally
+from steps_simulation import port_bandwidths, simulate_literally
 
 __all__ = [
     "Flow",
@@ -16,6 +16,7 @@ __all__ = [
     "Sharing",
     "equal_rates",
     "max_min",
+    "port_bandwidths",
     "simulate_literally",
     "two_server_rates",
 ]

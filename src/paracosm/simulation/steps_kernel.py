@@ -2,7 +2,8 @@
 
 An event is a step that begins, a chunk that ends, or a transfer whose delay is over. Who was let in
 by it is put in the schedulers of its lanes first; then every lane that is idle takes the best of
-those that wait. Events of one instant come in the order of workers, then of lanes.
+those that wait. Events of one instant come in the order of workers, then of lanes; transfers that
+begin or end at it change the rates of others when all of it is done.
 """
 
 from __future__ import annotations
@@ -11,81 +12,148 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.prediction.parameter_servers.compiled.flows import (
-    begin_flow,
+from paracosm.compiled import compiled_whole, inlined
+from paracosm.network.compiled import (
+    LAST_INSTANT,
     change_background,
-    end_flow,
-    next_flow,
-    undisturbed,
+    earliest_end,
+    next_end,
+    pop_end,
+    request,
+    settle,
 )
 from paracosm.network.heaps import place_event, pop_event
-from paracosm.prediction.parameter_servers.compiled.plan import (
+from paracosm.simulation.steps_arrays import (
     BACKGROUND,
     CHUNKS,
+    CLOCK,
     DELAYS,
     EVENTS,
+    FLOWS,
     ITERATION,
     NOBODY,
     READY_STEPS,
     SHIFT,
 )
-from paracosm.compiled import compiled_whole, inlined
 
-__all__ = ["FULL", "OVER", "PAUSED", "play_steps"]
+__all__ = ["FULL", "LATE", "OVER", "PAUSED", "play_steps"]
 
-OVER, FULL, PAUSED = range(3)
+OVER, FULL, PAUSED, LATE = range(4)
 """Why the loop came back: nothing is left to do until then, there is no room for another chunk, as
-many events as were asked for are done."""
+many events as were asked for are done, the clock goes no further."""
 
 
 @compiled_whole
 def play_steps(plan: Any, until: Any, events: Any) -> Any:
     """Play at most so many events, none later than `until`; return why the loop came back."""
-    counts = plan.counts
+    counts, traffic = plan.counts, plan.traffic
+    now = counts[CLOCK]
     for _ in range(events):
         if counts[CHUNKS] == plan.chunks.size and plan.chunks.size > 0:
             return FULL
-        time, item, found = next_flow(plan)
-        if counts[EVENTS] > 0:
-            top = plan.heap[0]
-            if top.key < time or (top.key == time and top.item < item):
-                time, item, found = top.key, top.item, np.int64(NOBODY)
-        if time == np.inf:
-            return OVER
-        change = counts[BACKGROUND]
-        if change < plan.background_times.size and plan.background_times[change] <= time:
-            if plan.background_times[change] > until:
-                return OVER
-            change_background(plan, change, plan.background_times[change])
-            counts[BACKGROUND] += 1
-            continue
-        if time > until:
-            return OVER
-        plan.clock[0] = time
+        if counts[EVENTS] == 0 or plan.heap[0].key > now:
+            settle(traffic, now)
+            end = next_end(traffic)
+            if end == LAST_INSTANT and counts[EVENTS] == 0:
+                return OVER if counts[FLOWS] == 0 else LATE
+            if counts[EVENTS] > 0:
+                end = min(end, plan.heap[0].key)
+            change = counts[BACKGROUND]
+            if change < plan.background_times.size and plan.background_times[change] <= end:
+                if plan.background_times[change] > until:
+                    return OVER
+                now = counts[CLOCK] = plan.background_times[change]
+                _change_background(plan, change)
+                counts[BACKGROUND] += 1
+                continue
+            if end > until:
+                return LATE if until == LAST_INSTANT - 1 else OVER
+            now = counts[CLOCK] = end
+            _gather_flows(plan, now)
+        top = plan.heap[0]
+        item, op = top.item, top.op
+        pop_event(plan.heap, 0, counts[EVENTS])
+        counts[EVENTS] -= 1
         worker = item >> SHIFT
         code = (item & ((1 << SHIFT) - 1)) - 1
-        if found >= 0:
-            end_flow(plan, found, time)
-            _end_chunk(plan, worker, code, time)
+        if code < 0:
+            _begin_step(plan, worker, now)
+        elif code < plan.lanes:
+            _end_chunk(plan, worker, code, now)
         else:
-            op = plan.heap[0].op
-            pop_event(plan.heap, 0, counts[EVENTS])
-            counts[EVENTS] -= 1
-            if code < 0:
-                _begin_step(plan, worker, time)
-            elif code < plan.lanes:
-                _end_chunk(plan, worker, code, time)
+            plan.stages[worker].later -= 1
+            if op < 0:
+                _put(plan, worker, ~op)
             else:
-                plan.stages[worker].later -= 1
-                if op < 0:
-                    _put(plan, worker, ~op)
-                else:
-                    _end_op(plan, worker, op, time)
+                _end_op(plan, worker, op, now)
         for lane in range(plan.lanes):
             state = plan.lane_states[worker * plan.lanes + lane]
             if state.op == NOBODY and state.head != NOBODY:
-                _start(plan, worker, lane, time)
+                _start(plan, worker, lane, now)
     return PAUSED
+
+
+@inlined
+def _gather_flows(plan: Any, now: Any) -> None:
+    """Put the transfers that end now among the events of the instant."""
+    item = pop_end(plan.traffic, now)
+    while item >= 0:
+        _push(plan, now, item >> SHIFT, (item & ((1 << SHIFT) - 1)) - 1, np.int64(NOBODY))
+        plan.counts[FLOWS] -= 1
+        item = pop_end(plan.traffic, now)
+
+
+@inlined
+def _change_background(plan: Any, change: Any) -> None:
+    """Let so many other flows share each server's port from now on."""
+    for direction in range(2):
+        for server in range(plan.servers):
+            if plan.ports[direction, server] >= 0:
+                station = plan.ports[direction, server]
+                change_background(plan.traffic, station, plan.background[direction, change])
+
+
+@inlined
+def _send(plan: Any, worker: Any, lane: Any, now: Any) -> None:
+    """Let the next bytes of a transfer travel: a window in its first turn, then all."""
+    servers = plan.servers
+    state = plan.lane_states[worker * plan.lanes + lane]
+    task = plan.tasks[worker * plan.lane.size + state.op]
+    amount = task.remaining
+    if state.turn == 0:
+        amount = min(amount, plan.window)
+    task.remaining -= amount
+    direction = np.int64(lane > servers)
+    server = lane - direction * (servers + 1)
+    way = plan.ways[(direction * plan.stages.size + worker) * servers + server]
+    demand = amount * way.factor
+    if state.turn == 0:
+        demand += way.held
+    if not way.is_flow:
+        demand = np.floor(demand + 0.5)
+    if demand > 0.0:
+        weight = 1.0
+        if plan.weighted:
+            weight = plan.weight[worker, plan.stages[worker].step]
+        item = (worker << SHIFT) | (lane + 1)
+        state.flow = request(plan.traffic, way.route, item, demand, now, weight)
+        plan.counts[FLOWS] += 1
+    else:
+        state.flow = NOBODY
+        _push(plan, now, worker, lane, np.int64(NOBODY))
+
+
+@inlined
+def _undisturbed(plan: Any, worker: Any, now: Any) -> Any:
+    """Return an instant before which no downlink of a worker ends."""
+    time = LAST_INSTANT
+    for server in range(plan.servers):
+        state = plan.lane_states[worker * plan.lanes + server]
+        if state.op >= 0:
+            if state.flow == NOBODY:
+                return now
+            time = min(time, earliest_end(plan.traffic, state.flow, now))
+    return time
 
 
 @inlined
@@ -104,8 +172,8 @@ def _begin_step(plan: Any, worker: Any, now: Any) -> None:
         task.remaining = plan.size[op]
     for index in range(plan.roots.shape[1]):
         root = np.int64(plan.roots[stage.drawn, index])
-        if plan.release[stage.drawn, index] > 0.0:
-            _push_later(plan, now + plan.release[stage.drawn, index], worker, ~root)
+        if plan.release[stage.drawn, index] > 0:
+            _push_later(plan, _later(now, plan.release[stage.drawn, index]), worker, ~root)
         else:
             _put(plan, worker, root)
 
@@ -157,13 +225,7 @@ def _start(plan: Any, worker: Any, lane: Any, now: Any) -> None:
     state.turn = task.turn
     task.turn += 1
     if lane < servers or servers < lane <= 2 * servers:
-        amount = task.remaining
-        if state.turn == 0:
-            amount = min(amount, plan.window)
-        task.remaining -= amount
-        direction = np.int64(lane > servers)
-        server = lane - direction * (servers + 1)
-        begin_flow(plan, direction, server, worker, lane, amount, now)
+        _send(plan, worker, lane, now)
     elif lane == servers:
         _compute(plan, worker, op, now)
     elif plan.cores > 0 and plan.core_states[lane - 2 * servers - 1].free == 0:
@@ -171,7 +233,7 @@ def _start(plan: Any, worker: Any, lane: Any, now: Any) -> None:
     else:
         if plan.cores > 0:
             plan.core_states[lane - 2 * servers - 1].free -= 1
-        _push(plan, now + plan.seconds[plan.stages[worker].drawn, op], worker, lane, op)
+        _push(plan, _later(now, plan.duration[plan.stages[worker].drawn, op]), worker, lane, op)
 
 
 @inlined
@@ -188,8 +250,8 @@ def _compute(plan: Any, worker: Any, op: Any, now: Any) -> None:
     speed = plan.speed[worker]
     limit = now
     if plan.is_local[op] and stage.later == 0:
-        limit = undisturbed(plan, worker, now)
-    end = now + plan.seconds[stage.drawn, op] / speed
+        limit = _undisturbed(plan, worker, now)
+    end = _later(now, _computing(plan.duration[stage.drawn, op], speed))
     while end < limit and plan.is_local[op]:
         for index in range(plan.first_dependent[op], plan.first_dependent[op + 1]):
             other = np.int64(plan.dependents[index])
@@ -208,9 +270,20 @@ def _compute(plan: Any, worker: Any, op: Any, now: Any) -> None:
             return
         op = state.head
         state.head = plan.tasks[base + op].next
-        end += plan.seconds[stage.drawn, op] / speed
+        end = _later(end, _computing(plan.duration[stage.drawn, op], speed))
     state.op = op
     _push(plan, end, worker, lane, op)
+
+
+@inlined
+def _later(now: Any, duration: Any) -> Any:
+    return now + min(duration, LAST_INSTANT - now)
+
+
+@inlined
+def _computing(duration: Any, speed: Any) -> Any:
+    """Return the picoseconds of an op on a worker of some speed."""
+    return np.int64(min(duration / speed + 0.5, 4.6e18))
 
 
 @inlined
@@ -259,9 +332,12 @@ def _end_chunk(plan: Any, worker: Any, lane: Any, now: Any) -> None:
         if plan.tasks[worker * plan.lane.size + op].remaining > 0.0:
             _put(plan, worker, op)
             return
-        delay = plan.seconds[stage.drawn, op] + plan.latency[worker]
-        if delay > 0.0:
-            _push_later(plan, now + delay, worker, op)
+        direction = np.int64(lane > servers)
+        server = lane - direction * (servers + 1)
+        way = plan.ways[(direction * plan.stages.size + worker) * servers + server]
+        delay = plan.duration[stage.drawn, op] + way.latency
+        if delay > 0:
+            _push_later(plan, _later(now, delay), worker, op)
             return
     elif lane > servers and plan.cores > 0:
         _free_core(plan, lane, now)
@@ -279,8 +355,8 @@ def _free_core(plan: Any, lane: Any, now: Any) -> None:
     state = plan.lane_states[worker * plan.lanes + lane]
     cores.head = state.next
     state.begin = now
-    seconds = plan.seconds[plan.stages[worker].drawn, state.op]
-    _push(plan, now + seconds, worker, lane, state.op)
+    duration = plan.duration[plan.stages[worker].drawn, state.op]
+    _push(plan, _later(now, duration), worker, lane, state.op)
 
 
 @inlined
@@ -325,4 +401,4 @@ def _go_on(plan: Any, worker: Any, now: Any) -> None:
     stage = plan.stages[worker]
     stage.step += 1
     if stage.step < plan.drawn.shape[1]:
-        _push(plan, now + plan.gap[stage.drawn], worker, np.int64(NOBODY), np.int64(NOBODY))
+        _push(plan, _later(now, plan.gap[stage.drawn]), worker, np.int64(NOBODY), np.int64(NOBODY))

@@ -14,19 +14,20 @@ from math import inf
 
 import numpy as np
 import numpy.typing as npt
+from steps_cores import Cores
+from steps_iterations import Iterations
+from steps_scheduler import Chunk, Scheduler
+from steps_sharing import Flow, Ports, Sharing, max_min
 
-from paracosm.prediction.parameter_servers.literal.cores import Cores
-from paracosm.prediction.parameter_servers.literal.iterations import Iterations
-from paracosm.prediction.parameter_servers.literal.scheduler import Chunk, Scheduler
-from paracosm.prediction.parameter_servers.literal.sharing import Flow, Ports, Sharing, max_min
-from paracosm.prediction.parameter_servers.simulated import CHUNK, Simulated
-from paracosm.prediction.parameter_servers.system import System
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
+from paracosm.simulation.simulate import CHUNK, Simulated
+from paracosm.simulation.system import DOWN, UP, System, Ways
+from paracosm.simulation.workload import Workload
 
-__all__ = ["simulate_literally"]
+__all__ = ["port_bandwidths", "simulate_literally"]
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 Event = tuple[float, int, int, int]
 """When, in seconds; whose, or `EVERYBODY`; in which lane, `BEFORE` or after all lanes; and a
@@ -62,6 +63,15 @@ def simulate_literally(
         np.array(simulation.trace if keep_chunks else [], dtype=CHUNK),
         simulation.accepted,
     )
+
+
+def port_bandwidths(ways: Ways) -> list[tuple[Floats, Floats]]:
+    """Return what `port_ways` was given: ports of servers and of workers, by direction."""
+    routes = ways.routes
+    return [
+        (ways.capacity[routes[way, 0, :, 0]], ways.capacity[routes[way, :, 0, 1]])
+        for way in (DOWN, UP)
+    ]
 
 
 class _Simulation:
@@ -166,10 +176,8 @@ class _Simulation:
         state = direction, self.background[direction], frozenset(active.items())
         if state not in self.rates:
             system = self.system
-            if direction == DOWNLINK:
-                servers, workers = system.server_down, system.worker_down
-            else:
-                servers, workers = system.server_up, system.worker_up
+            way = DOWN if direction == DOWNLINK else UP
+            servers, workers = port_bandwidths(system.ways)[way]
             ports = Ports(
                 tuple(servers.tolist()), tuple(workers.tolist()), self.background[direction]
             )
@@ -285,7 +293,7 @@ class _Simulation:
 
     def delay(self, w: int, op: int) -> float:
         """Return the seconds from a transfer's last byte until those that wait for it may begin."""
-        return self.seconds(w, op) + float(self.system.latency[w])
+        return self.seconds(w, op) + float(self.system.ways.latency[0, w, 0])
 
     def seconds(self, w: int, op: int) -> float:
         """Return the seconds of an op in a worker's step."""

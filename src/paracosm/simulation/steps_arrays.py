@@ -1,4 +1,4 @@
-"""A workload and a system as the arrays that the compiled loop works on."""
+"""A workload and a system as the arrays that the compiled loop works on: whole picoseconds."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.parameter_servers.simulated import CHUNK
-from paracosm.prediction.parameter_servers.system import System
-from paracosm.prediction.parameter_servers.workload import Workload
-from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
+from paracosm.network.compiled import LAST_INSTANT, Traffic, make_traffic
+from paracosm.simulation.system import System, Ways
+from paracosm.simulation.workload import DOWNLINK, SERVER, UPLINK, WORKER, Workload
 
 __all__ = [
     "BACKGROUND",
+    "CHUNK",
     "CHUNKS",
+    "CLOCK",
     "DELAYS",
-    "DOWN",
     "EVENTS",
+    "FLOWS",
     "ITERATION",
+    "NEVER",
     "NOBODY",
     "READY_STEPS",
     "SHIFT",
-    "UP",
     "Plan",
     "lanes_of_ops",
     "write_plan",
@@ -32,32 +33,33 @@ Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
-DOWN, UP = range(2)
-"""Directions: each has its ports."""
+EVENTS, CHUNKS, DELAYS, BACKGROUND, ITERATION, READY_STEPS, CLOCK, FLOWS = range(8)
+"""In `Plan.counts`: size of the heap, chunks written, delays so far, changes of the background, the
+iteration that is under way, how many steps were accepted for it, the instant, and how many
+transfers are in the network."""
 
-EVENTS, CHUNKS, DELAYS, BACKGROUND, ITERATION, READY_STEPS = range(6)
-"""In `Plan.counts`: size of the heap, chunks written, delays so far, changes of the background,
-the iteration that is under way, and how many steps were accepted for it."""
+NEVER = -1
+"""The instant of what has not happened."""
 
 NOBODY = -1
 
 SHIFT = 32
 """An item of the heap is worker << SHIFT | lane + 1, so that ties are in the order of workers."""
 
-EVENT = np.dtype([("key", "f8"), ("item", "i8"), ("op", "i8")])
+EVENT = np.dtype([("key", "i8"), ("item", "i8"), ("op", "i8")])
 LANE = np.dtype(
     [
         ("head", "i8"),
         ("tail", "i8"),
         ("op", "i8"),
-        ("begin", "f8"),
+        ("begin", "i8"),
         ("turn", "i8"),
         ("next", "i8"),
-        ("target", "f8"),
+        ("flow", "i8"),
     ]
 )
-"""Ops that wait (first and last); the one that runs, since when, in which turn, its port's virtual
-time when it ends; the `next` worker that waits for a core."""
+"""Ops that wait (first and last); the one that runs, since when, in which turn; the `next` worker
+that waits for a core; the transfer in the network, `NOBODY` for one that asks it for nothing."""
 
 TASK = np.dtype([("remaining", "f8"), ("missing", "i4"), ("next", "i4"), ("turn", "i4")])
 """An op of a worker's step: bytes left, prerequisites left, who waits behind it, turns begun."""
@@ -76,39 +78,28 @@ STAGE = np.dtype(
 iteration that it is for, whether the worker waits for that iteration's end, and how many delays and
 releases are to come."""
 
-PORT = np.dtype(
-    [
-        ("period", "f8"),
-        ("flows", "i8"),
-        ("load", "f8"),
-        ("background", "i8"),
-        ("virtual", "f8"),
-        ("since", "f8"),
-        ("next", "f8"),
-        ("first", "i8"),
-        ("left", "f8"),
-        ("unfixed", "f8"),
-    ]
+WAY = np.dtype(
+    [("route", "i8"), ("factor", "f8"), ("held", "f8"), ("is_flow", "i8"), ("latency", "i8")]
 )
-"""A port in one direction: seconds a byte, flows over it and the sum of their weights, flows in the
-background, bytes that a flow of weight 1 got since the port was last idle, up to when that is
-counted, when its next flow ends, where its heap begins; bytes/s not given away, weights without a
-rate."""
-
-FLOW = np.dtype(
-    [
-        ("item", "i8"),
-        ("server", "i8"),
-        ("worker", "i8"),
-        ("remaining", "f8"),
-        ("weight", "f8"),
-        ("rate", "f8"),
-        ("fixed", "i8"),
-    ]
-)
+"""A way from or to a server: its route in the network, what a byte and what a message beside its
+bytes asks for there, whether that is bytes and not picoseconds; picoseconds after it."""
 
 CORE = np.dtype([("free", "i8"), ("head", "i8"), ("tail", "i8")])
 """Cores of a server: how many are free, first and last worker that waits for one."""
+
+
+CHUNK = np.dtype(
+    [
+        ("worker", np.int32),
+        ("step", np.int32),
+        ("op", np.int32),
+        ("turn", np.int32),
+        ("begin", np.int64),
+        ("end", np.int64),
+    ]
+)
+"""A piece of an op without interruption: whose, of the worker's step with this number (from 0), 0
+for the op's first turn and 1 for its second, from when to when."""
 
 
 class Plan(NamedTuple):
@@ -117,14 +108,14 @@ class Plan(NamedTuple):
     # the workload
     lane: Codes
     size: Floats
-    seconds: Floats
+    duration: Ints
     waits: Codes
     first_dependent: Ints
     dependents: Codes
     is_local: Any
     roots: Codes
-    release: Floats
-    gap: Floats
+    release: Ints
+    gap: Ints
     drawn: Ints
     # the system
     servers: int
@@ -133,33 +124,25 @@ class Plan(NamedTuple):
     ordered: bool
     priority: Floats
     speed: Floats
-    latency: Floats
     cores: int
     backup: int
-    background_times: Floats
-    background: Ints
+    background_times: Ints
+    background: Floats
+    ports: Ints
     weighted: bool
     weight: Floats
-    # is by direction whether worker ports are wide enough never to matter
-    is_simple: Ints
+    ways: Any
     # the state
-    clock: Floats
+    traffic: Traffic
     counts: Ints
     heap: Any
     lane_states: Any
     tasks: Any
     stages: Any
-    ports: Any
-    port_heap: Any
-    worker_ports: Any
-    flows: Any
-    flow_counts: Ints
-    flow_since: Floats
-    flow_next: Floats
     core_states: Any
     # the result
-    step_begin: Floats
-    step_end: Floats
+    step_begin: Ints
+    step_end: Ints
     accepted: Any
     chunks: Any
 
@@ -199,22 +182,8 @@ def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int
     lanes = 3 * servers + 1
     transfers = int(np.isin(workload.resource, (DOWNLINK, UPLINK)).sum())
     lane_states = np.zeros(workers * lanes, LANE)
-    for name in ("head", "tail", "op", "next"):
+    for name in ("head", "tail", "op", "next", "flow"):
         lane_states[name] = NOBODY
-    ports = np.zeros(2 * servers, PORT)
-    with np.errstate(divide="ignore"):
-        ports["period"] = 1 / np.concatenate([system.server_down, system.server_up])
-        worker_ports = np.zeros(2 * workers, PORT)
-        worker_ports["period"] = 1 / np.concatenate([system.worker_down, system.worker_up])
-    ports["next"] = np.inf
-    ports["first"] = np.arange(2 * servers) * workers
-    simple = [
-        bool((own >= theirs.sum()).all()) and bool(np.isfinite(theirs).all() or servers == 1)
-        for theirs, own in (
-            (system.server_down, system.worker_down),
-            (system.server_up, system.worker_up),
-        )
-    ]
     core_states = np.zeros(servers, CORE)
     core_states["free"] = system.cores
     core_states["head"] = core_states["tail"] = NOBODY
@@ -223,22 +192,30 @@ def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int
     most = lanes + 1 + transfers + workload.roots.shape[1]
     heap = np.zeros(workers * most, EVENT)
     order = np.lexsort((np.arange(workers), system.start))
-    heap["key"][:workers] = system.start[order]
+    heap["key"][:workers] = _picoseconds(system.start[order])
     heap["item"][:workers] = order.astype(np.int64) << SHIFT
-    counts = np.zeros(6, np.int64)
+    counts = np.zeros(8, np.int64)
     counts[EVENTS] = workers
-    room = workers * servers
+    ways = system.ways
+    has_background = bool(system.background_times.size)
+    traffic = make_traffic(
+        ways.sharing,
+        ways.stations(),
+        ways.capacity.tolist(),
+        [1] * (2 * workers * servers),
+        ways.ports.ravel().tolist() if has_background else (),
+    )
     return Plan(
         lane=lanes_of_ops(workload, servers),
         size=np.ascontiguousarray(workload.size, float),
-        seconds=np.ascontiguousarray(workload.seconds, float),
+        duration=_picoseconds(workload.seconds),
         waits=workload.waits.astype(np.int32),
         first_dependent=workload.first_dependent.astype(np.int64),
         dependents=workload.dependents.astype(np.int32),
         is_local=_local_ops(workload) & (most_chunks == 0),
         roots=np.ascontiguousarray(workload.roots, np.int32),
-        release=np.ascontiguousarray(workload.release, float),
-        gap=np.asarray(workload.gap, float),
+        release=_picoseconds(workload.release),
+        gap=_picoseconds(workload.gap),
         drawn=np.ascontiguousarray(drawn, np.int64),
         servers=servers,
         lanes=lanes,
@@ -246,30 +223,48 @@ def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int
         ordered=system.priority is not None,
         priority=np.zeros(ops) if system.priority is None else np.asarray(system.priority, float),
         speed=np.asarray(system.speed, float),
-        latency=np.asarray(system.latency, float),
         cores=system.cores,
         backup=NOBODY if system.backup is None else system.backup,
-        background_times=np.asarray(system.background_times, float),
-        background=np.stack([system.background_down, system.background_up]).astype(np.int64),
+        background_times=_picoseconds(system.background_times),
+        background=np.stack([system.background_down, system.background_up]).astype(float),
+        ports=np.ascontiguousarray(ways.ports),
         weighted=system.weight is not None,
         weight=np.ones((1, 1)) if system.weight is None else np.asarray(system.weight, float),
-        is_simple=np.array(simple, np.int64),
-        clock=np.zeros(1),
+        ways=_ways(ways),
+        traffic=traffic,
         counts=counts,
         heap=heap,
         lane_states=lane_states,
         tasks=np.zeros(workers * ops, TASK),
         stages=stages,
-        ports=ports,
-        port_heap=np.zeros(2 * room, EVENT),
-        worker_ports=worker_ports,
-        flows=np.zeros(2 * room, FLOW),
-        flow_counts=np.zeros(2, np.int64),
-        flow_since=np.zeros(2),
-        flow_next=np.full(2, np.inf),
         core_states=core_states,
-        step_begin=np.full(drawn.shape, np.nan),
-        step_end=np.full(drawn.shape, np.nan),
+        step_begin=np.full(drawn.shape, NEVER, np.int64),
+        step_end=np.full(drawn.shape, NEVER, np.int64),
         accepted=np.full(drawn.shape, system.backup is None),
         chunks=np.zeros(most_chunks, CHUNK),
     )
+
+
+def _ways(ways: Ways) -> Any:
+    """Return the records of all ways, by direction, worker and server.
+
+    A fair transfer asks for bytes; a serial one, or one that passes no station with a limit, for
+    the picoseconds that it takes.
+    """
+    limit = np.append(ways.capacity, np.inf)[ways.routes].min(axis=-1, initial=np.inf)
+    flows = (ways.sharing == "fair") & np.isfinite(limit)
+    with np.errstate(invalid="ignore"):
+        held = np.where(flows, ways.held * ways.bandwidth, ways.held * 1e12)
+    records: Any = np.zeros(flows.size, WAY)
+    records["route"] = np.arange(flows.size)
+    records["factor"] = np.where(flows, 1.0, 1e12 / ways.bandwidth).ravel()
+    records["held"] = held.ravel()
+    records["is_flow"] = flows.ravel()
+    records["latency"] = _picoseconds(ways.latency).ravel()
+    return records
+
+
+def _picoseconds(seconds: Floats) -> Ints:
+    """Return whole picoseconds; what is beyond the clock is at its end."""
+    most = float(LAST_INSTANT // 2)
+    return np.ascontiguousarray(np.rint(np.minimum(np.asarray(seconds) * 1e12, most)), np.int64)
