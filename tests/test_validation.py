@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from paracosm.errors import InputError
-from paracosm.validation import validated
+from paracosm.validation import MOST_BYTES, parse_yaml, read_yaml, validated
 
 
 class Inner(BaseModel):
@@ -57,3 +58,55 @@ def test_the_line_names_the_key(mapping: dict[str, Any], message: str) -> None:
 
 def test_what_is_right_is_read() -> None:
     assert validated(Outer, {"name": "x", "many": [{"speed": 2}]}, "f").many[0].speed == 2
+
+
+def test_yaml_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text("a: [1, 2]\nb: &b {c: x}\nd: *b\ne: {<<: *b, c: y}", encoding="utf-8")
+    content = {"a": [1, 2], "b": {"c": "x"}, "d": {"c": "x"}, "e": {"c": "y"}}
+    assert read_yaml(path, "file") == content
+
+
+BOMB = "a: &a [x, x, x, x]\n" + "\n".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "f: "),
+        ("a: 1\nb: 2\na: 3", 'f: the key "a" stands twice (line 3)'),
+        ("x: {y: 1, y: 2}", 'f: the key "y" stands twice (line 1)'),
+        ("[" * 65 + "]" * 65, "f: nested deeper than 64 levels"),
+        ("[" * 100_000, "f: nested deeper than 64 levels"),
+        ("{a: " * 65 + "}" * 65, "f: nested deeper than 64 levels"),
+        (BOMB, "f: more than 1,000,000 values"),
+        ("a: &a\n  b: *a", "f: more than 1,000,000 values"),
+        ("!!python/object:os.system {}", "f: could not determine a constructor"),
+        ("? [a]\n: b", "f: while constructing a mapping"),
+        ("a: 2024-99-99", "f: "),
+        (f"a: {'9' * 5000}", "f: "),
+    ],
+)
+def test_yaml_that_cannot_be_used_is_one_short_line(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_yaml(text, "f")
+    line = str(caught.value)
+    assert line.startswith(message)
+    assert "\n" not in line
+    assert len(line) < 400
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r'no recipe at ".*none.yaml"'):
+        read_yaml(tmp_path / "none.yaml", "recipe")
+    with pytest.raises(InputError, match=r"cannot read the recipe .*directory"):
+        read_yaml(tmp_path, "recipe")
+    (tmp_path / "latin").write_bytes(b"a: \xe9")
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_yaml(tmp_path / "latin", "recipe")
+    (tmp_path / "large").write_bytes(b" " * (MOST_BYTES + 1))
+    with pytest.raises(InputError, match="a recipe of more than 16 MiB"):
+        read_yaml(tmp_path / "large", "recipe")

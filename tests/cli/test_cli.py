@@ -98,6 +98,39 @@ def test_every_argument_of_a_study_is_a_flag() -> None:
     assert set(inspect.signature(command).parameters) == set(TrainConfig.model_fields)
 
 
+def test_a_list_of_workers_makes_a_folder_for_each(tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "sweep"
+    flags = ("--workers", "1,2,4..16", "--updates", "3", "--timing-only", "--json")
+    assert call("train", *flags, "--out", str(out)) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["workers"] for row in rows] == [1, 2, 4, 8, 16]
+    assert (out / "workers=16" / "summary.json").is_file()
+    assert "workers: 1,2,4..16" in (out / "study.yaml").read_text()
+
+
+def test_a_change_is_shown_beside_the_unchanged_run(tmp_path: Path, capsys: Capture) -> None:
+    flags = ("--timing-only", "--compute", "1s", "--workers", "1", "--updates", "2")
+    out = tmp_path / "run"
+    assert call("train", *flags, "--what-if", "compute: 2x slower", "--out", str(out)) == 0
+    shown = capsys.readouterr().out
+    assert "compute: 2x slower" in shown
+    assert "virtual time 2 s" in shown
+    assert RunFolder.open(out).summary["unchanged"]["virtual_time"] == 2
+    assert "virtual time 2 s" in (out / "report.html").read_text()
+
+
+def test_values_are_shown_with_their_units(tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "run"
+    flags = ("--latency", "1ms", "--bandwidth", "10Gbit/s", "--overhead", "20us", "--timing-only")
+    assert call(*SMALL, *flags, "--out", str(out)) == 0
+    link = "10 Gbit/s, latency 1 ms, overhead 20 us a message, full duplex, pipelined, fair sharing"
+    assert link in " ".join(capsys.readouterr().out.split())
+    assert link in (out / "report.html").read_text()
+    study = (out / "study.yaml").read_text()
+    assert "bandwidth: 10Gbit/s" in study
+    assert "latency: 1ms" in study
+
+
 def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
     tmp_path: Path, capsys: Capture
 ) -> None:
@@ -128,6 +161,19 @@ def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
         (["train", "--bandwidth", "10 GBs"], "GBs"),
         (["train", "--bandwidth", "0"], "bandwidth"),
         (["train", "--latency=-1ms"], "latency"),
+        (["train", "--bandwidth", "25"], '"25" has no unit'),
+        (["train", "--latency", "5"], '"5" has no unit'),
+        (["train", "--compute", "20"], '"20" has no unit'),
+        (["train", "--sharing", "both"], "'fair' or 'serial'"),
+        (["train", "--workers", "1000000000"], "1,000,000 workers at most"),
+        (["train", "--servers", "1000000000"], "less than or equal to 1000000"),
+        (["train", "--updates", "1000000000"], "less than or equal to 100000000"),
+        (["train", "--workers", "1,2"], "a list of workers is a sweep, which needs a folder"),
+        (["train", "--workers", "2..1"], "goes nowhere"),
+        (["train", "--what-if", "worker 9: compute 2x slower"], "there are workers 0 to 3, not 9"),
+        (["train", "--what-if", "link 0-9: latency 1 ms"], '"worker9"'),
+        (["train", "--what-if", "all_reduce: 2x slower"], "train cannot change that"),
+        (["train", "--what-if", "faster"], 'what_if "faster": write SUBJECT: CHANGE'),
         (["train", "--model", "mpl"], 'did you mean "mlp"?'),
         (["train", "--model", "gpt-small"], "model gpt-small takes sequences of tokens"),
         (["train", "--model", "vgg11"], "choose other data (cifar10 or your own)"),

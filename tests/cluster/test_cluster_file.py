@@ -36,19 +36,29 @@ links:
     latency: 1 ms
     overhead: 20us
     duplex: half
+    pipelined: false
+    sharing: serial
   overrides:
     - between: [worker3, server0]
       bandwidth: 1Gbit/s
 """
+SERIAL = {"duplex": "half", "pipelined": False, "sharing": "serial"}
 
-links = st.builds(
-    Link,
-    st.floats(1e-3, 1e15) | st.just(inf),
-    st.floats(0, 1e6),
-    st.floats(0, 1e6),
-    st.sampled_from(["full", "half"]),
-    st.booleans(),
-)
+sharings = st.sampled_from(["fair", "serial"])
+
+
+def links(sharing):
+    return st.builds(
+        Link,
+        st.floats(1e-3, 1e15) | st.just(inf),
+        st.floats(0, 1e6),
+        st.floats(0, 1e6),
+        st.sampled_from(["full", "half"]),
+        st.booleans(),
+        st.just(sharing),
+    )
+
+
 nodes = st.builds(
     Node,
     st.just(""),
@@ -64,19 +74,20 @@ placements = st.sampled_from(["own", "workers"])
 def clusters(draw):
     workers = draw(st.lists(nodes, min_size=1, max_size=5))
     count, servers, placement = len(workers), draw(st.integers(1, 3)), draw(placements)
+    link = links(draw(sharings))
     topology = draw(
         st.sampled_from(
             [
-                star(count, servers, draw(links), placement=placement),
-                switch(count, servers, draw(links), placement=placement),
-                hierarchical(count, draw(counts), draw(links), draw(links)),
+                star(count, servers, draw(link), placement=placement),
+                switch(count, servers, draw(link), placement=placement),
+                hierarchical(count, draw(counts), draw(link), draw(link)),
             ]
         )
     ).topology
     server_nodes = [draw(nodes) if placement == "own" else Node("")] * servers
     overrides = ()
     if placement == "own":
-        overrides = (("worker0", "server0", draw(links)),)
+        overrides = (("worker0", "server0", draw(link)),)
     return assemble(workers, server_nodes, topology, placement, overrides)
 
 
@@ -88,8 +99,8 @@ def test_file(tmp_path):
     assert cluster.servers == ("server0", "server1")
     assert cluster.node("worker0") == Node("worker0", 1.0, 80 * 2.0**30, "A100")
     assert cluster.node("worker12") == Node("worker12", 0.5)
-    assert cluster.link("worker0", "server1") == Link(1.25e9, 1e-3, 2e-5, "half")
-    assert cluster.link("server0", "worker3") == Link(1.25e8, 1e-3, 2e-5, "half")
+    assert cluster.link("worker0", "server1") == Link(1.25e9, 1e-3, 2e-5, **SERIAL)
+    assert cluster.link("server0", "worker3") == Link(1.25e8, 1e-3, 2e-5, **SERIAL)
 
 
 def test_example_in_the_documentation_is_a_cluster_file():
@@ -129,6 +140,20 @@ def test_names_of_its_own_cannot_be_written():
         ({"links": {"default": {"latency": "-1ms"}}}, ["links.default.latency", "0 or more"]),
         ({"links": {"default": {"latency": "inf"}}}, ["links.default.latency", "finite"]),
         ({"links": {"default": {"duplex": "both"}}}, ["links.default.duplex", "half"]),
+        ({"links": {"default": {"sharing": "both"}}}, ["links.default.sharing", "'fair'"]),
+        ({"links": {"default": {"pipelined": 3}}}, ["links.default.pipelined"]),
+        ({"links": {"default": {"bandwidth": "25"}}}, ["links.default.bandwidth", "no unit"]),
+        (
+            {"links": {"overrides": [{"between": ["worker0", "server0"], "sharing": "serial"}]}},
+            ["sharing: one rule for all links"],
+        ),
+        (
+            {"links": {"overrides": [{"between": ["worker0", "server0"]}]}},
+            ["links.overrides.0 has no effect"],
+        ),
+        ({"workers": 10**9}, ["workers.0.count", "less than or equal to 1000000"]),
+        ({"workers": [{"count": 10**6}, {"count": 1}]}, ["1,000,001 nodes", "1,000,000"]),
+        ({"servers": 10**30}, ["servers.0.count", "less than or equal to 1000000"]),
         ({"workers": 0}, ["at least 1 worker"]),
         ({"workers": []}, ["at least 1 worker"]),
         ({"workers": {"count": 0}}, ["workers", "count", "1"]),
@@ -142,19 +167,19 @@ def test_names_of_its_own_cannot_be_written():
         ({"servers": {"speed": 2}, "placement": "workers"}, ["servers", "only their number"]),
         ({"topology": "switch", "servers": 0, "placement": "workers"}, ["no servers to place"]),
         (
-            {"links": {"overrides": [{"between": ["worker0", "worker9"]}]}},
+            {"links": {"overrides": [{"between": ["worker0", "worker9"], "latency": 1}]}},
             ['"worker9"', "did you mean"],
         ),
         (
-            {"links": {"overrides": [{"between": ["worker0", "worker0"]}]}},
+            {"links": {"overrides": [{"between": ["worker0", "worker0"], "latency": 1}]}},
             ["live on one node"],
         ),
         (
             {
                 "links": {
                     "overrides": [
-                        {"between": ["worker0", "server0"]},
-                        {"between": ["server0", "worker0"]},
+                        {"between": ["worker0", "server0"], "latency": 1},
+                        {"between": ["server0", "worker0"], "latency": 2},
                     ]
                 }
             },
@@ -177,6 +202,10 @@ def test_what_is_wrong_is_said_in_one_line_with_its_key(change, words):
         ("workers: [", "cannot read the cluster file"),
         ("- 3", "keys and values"),
         ("", "keys and values"),
+        ("workers: 2\nservers: 1\nworkers: 3", r'the key "workers" stands twice \(line 3\)'),
+        ("workers: " + "[" * 2000 + "]" * 2000, "nested deeper than 64 levels"),
+        ("a: &a [*a]", "values|recursive|undefined alias"),
+        ("\x00", "cannot read the cluster file"),
     ],
 )
 def test_broken_files(tmp_path, content, words):

@@ -134,6 +134,9 @@ def _cluster(file: _File) -> Cluster:
         if any(server != Node("") for server in servers):
             raise InputError("servers: give only their number where placement is workers")
     topology = _topology(file, len(workers), len(servers))
+    for number, entry in enumerate(file.links.overrides):
+        if entry.model_fields_set <= {"between"}:
+            raise InputError(f"links.overrides.{number} has no effect: give it a value of a link")
     overrides = tuple((*entry.between, entry.over(topology.link)) for entry in file.links.overrides)
     return assemble(workers, servers, topology, file.placement, overrides)
 
