@@ -42,7 +42,7 @@ def run(functions: dict[str, Any], sweeps: int = 50) -> RelaxationResult:
     return relax(PROBLEM, **functions, processors=PROCESSORS, max_sweeps=sweeps, tolerance=None)
 
 
-plain: dict[str, Any] = {"update": update, "pattern": pattern, "time": time}
+plain: dict[str, Any] = {"method": update, "pattern": pattern, "time": time}
 compiled = {name: numba.njit(function) for name, function in plain.items()}
 results = [run(functions) for functions in (plain, compiled)]
 for name, result in zip(("plain Python", "numba.njit"), results, strict=True):

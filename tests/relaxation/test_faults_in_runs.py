@@ -13,8 +13,8 @@ from scipy.sparse.linalg import spsolve
 from paracosm.cluster import Link, switch
 from paracosm.relaxation import RelaxationResult, relax, relax_map
 from paracosm.relaxation.problems import load_problem
-from paracosm.relaxation.request import Request
 from paracosm.relaxation.simulate import _play, _prepared
+from paracosm.relaxation.spec import RunSpec
 from paracosm.relaxation.state import Run
 
 PROBLEM = load_problem("laplace2d:10", seed=5)
@@ -40,18 +40,18 @@ def run(**more: Any) -> RelaxationResult:
     return relax(PROBLEM, **{**GIVEN, **more})
 
 
-def request_of(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Request:
+def spec_of(monkeypatch: pytest.MonkeyPatch, **more: Any) -> RunSpec:
     """Return what `relax` asks the simulation for."""
-    asked: list[Request] = []
+    asked: list[RunSpec] = []
     module = importlib.import_module("paracosm.relaxation.relax")
     with monkeypatch.context() as patch:
-        patch.setattr(module, "solve", lambda request, _: asked.append(request))
+        patch.setattr(module, "solve", lambda spec, _: asked.append(spec))
         run(**more)
     return asked[0]
 
 
-def played(request: Request) -> Run:
-    state = _prepared(request)
+def played(spec: RunSpec) -> Run:
+    state = _prepared(spec)
     _play(state, None)
     return state
 
@@ -80,11 +80,11 @@ def test_the_residual_is_that_of_x_after_every_kind_of_fault(
     if target == "in A":
         model = model.replace("1e8", "1")
     fault = f"{model} {target} {where} at 333s"
-    given = {"faults": fault, "tolerance": None, "cluster": cluster}
+    given = {"fault": fault, "tolerance": None, "cluster": cluster}
     for read in ("start", "completion"):
         # At the very instant of the fault, and much later.
         for until in (333, 2000):
-            state = played(request_of(monkeypatch, **given, read=read, max_time=until))
+            state = played(spec_of(monkeypatch, **given, read=read, max_time=until))
             assert len(state.faults) == 1
             if np.isfinite(state.arrays.iterate.x).all():  # a corrupted matrix may make it diverge
                 check_residual(state, 1e8 if "1e8" in model else 100)
@@ -101,9 +101,9 @@ def test_the_residual_is_that_of_x_after_rollbacks(
     checkpoint = ", ".join(filter(None, ["alpha=1.5, omega=10s", policy]))
     if policy == "monitor=component":
         checkpoint += ", scope=block"
-    given = {"faults": f"{model} every 150s", "checkpoint": checkpoint, "read": read}
+    given = {"fault": f"{model} every 150s", "checkpoint": checkpoint, "read": read}
     for until in (600, 3000):
-        state = played(request_of(monkeypatch, **given, max_time=until, tolerance=None))
+        state = played(spec_of(monkeypatch, **given, max_time=until, tolerance=None))
         assert len(state.faults) > 1
         if np.isfinite(state.arrays.iterate.x).all():
             check_residual(state, 1e6)
@@ -115,7 +115,7 @@ def test_after_a_transient_fault_it_converges_all_the_same(model: str, target: s
     """To a residual that is small when it is computed anew, and so to SciPy's solution."""
     if model == "shuffle" and target == "on 1 component":
         return
-    result = run(faults=f"{model} {target} at random")
+    result = run(fault=f"{model} {target} at random")
     assert result.status == "converged"
     fresh = np.linalg.norm(PROBLEM.b - PROBLEM.A @ result.x)
     assert fresh <= 1e-6
@@ -132,7 +132,7 @@ def test_a_residual_that_rises_again_after_the_fault() -> None:
     the fault left come in, and the residual is larger again by a factor of 1e10.
     """
     for seed in range(60):
-        result = run(faults="uniform(-100, 100) at random", seed=seed, time="normal(10, 1)")
+        result = run(fault="uniform(-100, 100) at random", seed=seed, time="normal(10, 1)")
         assert result.status == "converged", seed
         assert result.virtual_time < 3.5 * result.fault_free_time
         assert result.residual <= 1e-6
@@ -140,14 +140,14 @@ def test_a_residual_that_rises_again_after_the_fault() -> None:
 
 def test_a_large_fault_leaves_no_false_convergence() -> None:
     """Kept incrementally through a fault of 1e8, the residual would be wrong by 1e-8."""
-    result = run(faults="uniform(-1e8, 1e8) at 200s", tolerance=1e-11)
+    result = run(fault="uniform(-1e8, 1e8) at 200s", tolerance=1e-11)
     assert result.status == "converged"
     assert np.linalg.norm(PROBLEM.b - PROBLEM.A @ result.x) <= 1e-11
 
 
 @pytest.mark.parametrize("target", ["A", "b"])
 def test_a_system_that_a_fault_changed_is_not_solved(target: str) -> None:
-    result = run(faults=f"uniform(-0.01, 0.01) in {target} at 100s")
+    result = run(fault=f"uniform(-0.01, 0.01) in {target} at 100s")
     assert result.status == "stopped"
     assert "a system that a fault has changed" in result.reason
     assert result.residual > 1e-4
@@ -157,7 +157,7 @@ def test_a_system_that_a_fault_changed_is_not_solved(target: str) -> None:
 def test_marks_by_hand() -> None:
     """A fault that flips all signs of x just after an instant in step."""
     before = run(time=10, max_time=55)
-    result = run(time=10, faults="signflip at 55s", max_time=55)
+    result = run(time=10, fault="signflip at 55s", max_time=55)
     np.testing.assert_array_equal(result.x, -before.x)
     (mark,) = result.marks
     assert (mark.time, mark.relaxations) == (55.0, 500)
@@ -170,13 +170,13 @@ def test_a_rollback_puts_the_checkpoint_back() -> None:
     """Checkpoints at 40 and 80 s, the latter with what was written at 80 s."""
     saved = run(time=10, max_time=80, read="completion")
     given = {"time": 10, "read": "completion", "checkpoint": "alpha=2, omega=40s"}
-    result = run(faults="uniform(-100, 100) at 95s", max_time=95, **given)
+    result = run(fault="uniform(-100, 100) at 95s", max_time=95, **given)
     np.testing.assert_array_equal(result.x, saved.x)
     assert (result.checkpoints, result.rollbacks) == (2, 1)
     assert [mark.what for mark in result.marks] == ["checkpoint", "checkpoint", "fault", "rollback"]
     assert [mark.time for mark in result.marks] == [40, 80, 95, 95]
     assert result.marks[-1].residual == pytest.approx(saved.residual, rel=1e-10)
-    early = run(faults="uniform(-100, 100) at 35s", max_time=35, **given)
+    early = run(fault="uniform(-100, 100) at 35s", max_time=35, **given)
     assert not early.x.any()  # before the first checkpoint it is the first iterate
 
 
@@ -189,7 +189,7 @@ def test_what_checkpoints_cost() -> None:
     assert costly.virtual_time == plain.virtual_time + 4 * 3
     assert costly.x.tobytes() == plain.x.tobytes()
     struck = run(
-        **given, read="completion", faults="uniform(-100, 100) at 102s",
+        **given, read="completion", fault="uniform(-100, 100) at 102s",
         checkpoint="alpha=2, omega=45s, cost=3s, restore=7s",
     )  # fmt: skip
     assert (struck.rollbacks, struck.checkpoints) == (1, 4)
@@ -201,7 +201,7 @@ def test_a_block_alone_goes_back() -> None:
     before = run(**given)
     saved = run(**{**given, "max_time": 80})
     result = run(
-        **given, faults="uniform(-100, 100) on processor 3 at 95s",
+        **given, fault="uniform(-100, 100) on processor 3 at 95s",
         checkpoint="alpha=2, omega=40s, scope=block",
     )  # fmt: skip
     assert result.rollbacks == 1
@@ -213,7 +213,7 @@ def test_a_block_alone_goes_back() -> None:
 
 def test_components_are_watched_by_their_processors() -> None:
     """Nobody looks at the whole residual: the block finds the fault when it is read next."""
-    given = {"read": "completion", "faults": "uniform(-100, 100) on processor 3 at 450s"}
+    given = {"read": "completion", "fault": "uniform(-100, 100) on processor 3 at 450s"}
     plain, clean = run(**given), run(read="completion")
     policy = "alpha=3, omega=100s, monitor=component"
     for scope in ("all", "block"):
@@ -232,21 +232,21 @@ def test_components_are_watched_by_their_processors() -> None:
 
 def test_not_a_number_is_rolled_back() -> None:
     """Bit 62 makes numbers below 2 huge, infinite or NaN."""
-    broken = run(faults="bitflip(62) at 500s", read="completion")
+    broken = run(fault="bitflip(62) at 500s", read="completion")
     assert broken.status == "diverged"
     assert not broken.residual < 1e100
-    repaired = run(faults="bitflip(62) at 500s", read="completion", checkpoint="alpha=2, omega=10s")
+    repaired = run(fault="bitflip(62) at 500s", read="completion", checkpoint="alpha=2, omega=10s")
     assert repaired.status == "converged"
     assert repaired.rollbacks == 1
     assert repaired.residual <= 1e-6
 
 
 def test_a_processor_that_stops_for_good_and_one_that_restarts() -> None:
-    gone = run(faults="stop on processor 4 at 100s", max_time=5000)
+    gone = run(fault="stop on processor 4 at 100s", max_time=5000)
     assert gone.status == "stopped"
     assert gone.last_update[4] <= 100
     assert gone.residual > 1e-3
-    back = run(faults="stop(1000s) on processor 4 at 100s")
+    back = run(fault="stop(1000s) on processor 4 at 100s")
     assert back.status == "converged"
     begins = back.last_update[4]
     assert begins > 1100
@@ -257,8 +257,8 @@ def test_a_processor_that_stops_for_good_and_one_that_restarts() -> None:
 
 def test_a_stopped_processor_loses_its_update_by_hand() -> None:
     """All take 10 s; P0 stops from 25 to 41: its third update would have been at 30."""
-    result = run(time=10, faults="stop(16s) on processor 0 at 25s", max_time=61, tolerance=None,
-                 timeline_updates=1000)  # fmt: skip
+    result = run(time=10, fault="stop(16s) on processor 0 at 25s", max_time=61, tolerance=None,
+                 timeline=1000)  # fmt: skip
     assert result.updates.tolist() == [4] + [6] * 9
     own = result.spans.processor == 0
     assert result.spans.end[own].tolist() == [10, 20, 30, 51, 61, 71]
@@ -266,7 +266,7 @@ def test_a_stopped_processor_loses_its_update_by_hand() -> None:
 
 def test_when_all_have_stopped_it_ends() -> None:
     faults = "; ".join(f"stop on processor {who} at {50 + who}s" for who in range(10))
-    result = run(faults=faults)
+    result = run(fault=faults)
     assert result.status == "stopped"
     assert "no processor computes any more" in result.reason
 
@@ -284,29 +284,29 @@ def test_stale_values_by_hand() -> None:
         x = new
         if second == 20:
             seen = x.copy()
-    result = run(time=10, faults="stale(37s) on processor 3 at 25s", max_time=100, tolerance=None)
+    result = run(time=10, fault="stale(37s) on processor 3 at 25s", max_time=100, tolerance=None)
     np.testing.assert_allclose(result.x, x, rtol=1e-12, atol=1e-15)
 
 
 def test_faults_come_as_often_as_they_should() -> None:
-    result = run(faults="bitflip(3) on 1 component every 50s", max_time=20_000, tolerance=None)
+    result = run(fault="bitflip(3) on 1 component every 50s", max_time=20_000, tolerance=None)
     struck = [mark.time for mark in result.marks]
     assert len(struck) == pytest.approx(400, abs=5 * 20)
     assert (np.diff(struck) > 0).all()
 
 
 def test_a_fault_does_not_change_the_durations() -> None:
-    given = {"max_time": 800, "tolerance": None, "timeline_updates": 10_000}
+    given = {"max_time": 800, "tolerance": None, "timeline": 10_000}
     plain = run(**given)
-    struck = run(**given, faults="uniform(-1, 1) every 100s", checkpoint="alpha=2, omega=10s")
+    struck = run(**given, fault="uniform(-1, 1) every 100s", checkpoint="alpha=2, omega=10s")
     assert plain.spans.end.tobytes() == struck.spans.end.tobytes()
     assert plain.spans.processor.tolist() == struck.spans.processor.tolist()
 
 
 def test_two_faults_have_streams_of_their_own() -> None:
-    alone = run(faults="uniform(-1, 1) at random(0s, 100s)", max_time=100)
+    alone = run(fault="uniform(-1, 1) at random(0s, 100s)", max_time=100)
     both = run(
-        faults="uniform(-1, 1) at random(0s, 100s); bitflip(5) at random(200s, 300s)", max_time=100
+        fault="uniform(-1, 1) at random(0s, 100s); bitflip(5) at random(200s, 300s)", max_time=100
     )
     assert alone.x.tobytes() == both.x.tobytes()
 
@@ -314,12 +314,12 @@ def test_two_faults_have_streams_of_their_own() -> None:
 def test_a_fault_in_a_message_is_gone_with_the_next() -> None:
     cluster = switch(workers=10, servers=0, link=Link(latency=5.0))
     plain = run(cluster=cluster)
-    struck = run(cluster=cluster, faults="uniform(-1, 1) in halo at 500s")
+    struck = run(cluster=cluster, fault="uniform(-1, 1) in halo at 500s")
     assert struck.status == "converged"
     assert struck.marks[0].fault.startswith("uniform(-1, 1) in a message to processor")
     assert struck.virtual_time == pytest.approx(plain.virtual_time, rel=0.05)
     # What the fault struck is not x; x is what was computed from it.
-    given = {"cluster": cluster, "tolerance": None, "faults": "uniform(-1, 1) in halo at 500s"}
+    given = {"cluster": cluster, "tolerance": None, "fault": "uniform(-1, 1) in halo at 500s"}
     for until, changed in ((500, 0), (530, 1)):
         x = run(**{**given, "max_time": until}).x
         clean = run(cluster=cluster, tolerance=None, max_time=until).x
@@ -332,7 +332,7 @@ def test_a_fault_in_a_map() -> None:
 
     given = {"processors": 3, "time": "normal(10, 1)", "seed": 1, "max_sweeps": 1000}
     plain = relax_map(G, np.zeros(9), **given)
-    struck = relax_map(G, np.zeros(9), **given, faults="uniform(-5, 5) at 100s")
+    struck = relax_map(G, np.zeros(9), **given, fault="uniform(-5, 5) at 100s")
     assert struck.status == plain.status == "converged"
     assert np.linalg.norm(struck.x - np.cos(struck.x) / 2) <= 1e-6
     np.testing.assert_allclose(struck.x, plain.x, atol=1e-5)

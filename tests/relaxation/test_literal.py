@@ -91,7 +91,7 @@ class Case:
             time=list(self.times),
             read=self.read,
             scale_factor=SCALE,
-            timeline_updates=200_000,
+            timeline=200_000,
             seed=self.seed,
         )
 
@@ -210,9 +210,9 @@ def test_the_event_loop_is_algorithm_5(t: int, alpha: float, omega: int) -> None
         time=list(case.times),
         read="completion",
         scale_factor=SCALE,
-        faults=f"signflip at {t / SCALE}s",
+        fault=f"signflip at {t / SCALE}s",
         checkpoint=f"alpha={alpha}, omega={omega / SCALE}s",
-        timeline_updates=200_000,
+        timeline=200_000,
         seed=case.seed,
     )
     assert expected.converged

@@ -143,7 +143,7 @@ def test_figure_11_without_checkpoints(read: str, expected: float) -> None:
     """The time of the fault, uniform over the run, decides most: so it is taken out of the mean."""
     ratios, when = [], []
     for seed in range(60):
-        result = solve(10, 10, PATIENT, seed, read=read, faults=FAULT)
+        result = solve(10, 10, PATIENT, seed, read=read, fault=FAULT)
         ratios.append(result.virtual_time / result.fault_free_time)
         when.append(result.marks[0].time / result.fault_free_time)
     assert 0 < min(when) < max(when) < 1
@@ -157,7 +157,7 @@ def test_figure_11_without_checkpoints(read: str, expected: float) -> None:
 def test_figure_11_with_checkpoints(read: str, alpha: float) -> None:
     for seed in range(12):
         result = solve(
-            10, 10, PATIENT, seed, read=read, faults=FAULT, checkpoint=f"alpha={alpha}, omega=10"
+            10, 10, PATIENT, seed, read=read, fault=FAULT, checkpoint=f"alpha={alpha}, omega=10"
         )
         assert result.rollbacks == 1
         assert 1 <= result.virtual_time / result.fault_free_time < 1.02
@@ -170,7 +170,7 @@ def test_figure_11_with_alpha_1_does_not_converge_within_20_times() -> None:
         given = {"processors": 10, "time": PATIENT, "read": "completion", "seed": seed}
         nominal = relax(A, b, **given).virtual_time
         policy = "alpha=1, omega=10"
-        result = relax(A, b, faults=FAULT, checkpoint=policy, max_time=20 * nominal, **given)
+        result = relax(A, b, fault=FAULT, checkpoint=policy, max_time=20 * nominal, **given)
         assert result.status == "stopped"
         assert result.virtual_time == pytest.approx(20 * nominal)
         assert result.rollbacks > 1000
@@ -211,16 +211,16 @@ def test_momentum_that_is_best_in_step_diverges_out_of_step() -> None:
     root = np.sqrt(largest) + np.sqrt(least)
     omega, beta = 4 / root**2, ((np.sqrt(largest) - np.sqrt(least)) / root) ** 2
     best = f"second-order-richardson({omega}, {beta})"
-    assert solve(20, 20, 1, 0, update=best, synchronous=True).sweeps[-1] == 98
+    assert solve(20, 20, 1, 0, method=best, synchronous=True).sweeps[-1] == 98
     A, b = load_problem("laplace2d:20").A, right_hand_side(20, 0)
-    out_of_step = relax(A, b, processors=20, time=PATIENT, update=best)
+    out_of_step = relax(A, b, processors=20, time=PATIENT, method=best)
     assert out_of_step.status == "diverged"
     assert out_of_step.growth_rate > 1
-    less = solve(20, 20, PATIENT, 0, update="second-order-richardson(0.25, 0.5)")
+    less = solve(20, 20, PATIENT, 0, method="second-order-richardson(0.25, 0.5)")
     assert less.sweeps[-1] == pytest.approx(744, rel=0.02)
 
 
 def test_exact_block_solves() -> None:
     assert solve(20, 20, PATIENT, 0).sweeps[-1] == pytest.approx(1246, rel=0.01)
-    solved = solve(20, 20, PATIENT, 0, update="block-jacobi")
+    solved = solve(20, 20, PATIENT, 0, method="block-jacobi")
     assert solved.sweeps[-1] == pytest.approx(757, rel=0.01)

@@ -12,17 +12,17 @@ from paracosm.relaxation import RelaxationResult, RelaxConfig, relax, run_relaxa
 from paracosm.relaxation.problems import load_problem
 
 PROBLEM = load_problem("laplace2d:10", seed=1)
-GIVEN: dict[str, Any] = {"processors": 5, "time": "normal(10, 3)", "timeline_updates": 10_000}
+GIVEN: dict[str, Any] = {"processors": 5, "time": "normal(10, 3)", "timeline": 10_000}
 
 EVERYTHING: list[dict[str, Any]] = [
     {},
     {"read": "completion"},
     {"pattern": "random(blocks=12)"},
-    {"update": "coordinate(3)"},
-    {"pattern": "graph(method=bisection)", "update": "block-jacobi"},
-    {"faults": "bitflip(0..51) on 10% every 100s", "checkpoint": "alpha=2, omega=30"},
-    {"faults": "uniform(-5, 5) at random; stop(50s) at random"},
-    {"detection": "processor(time=exponential(30))"},
+    {"method": "coordinate(3)"},
+    {"pattern": "graph(method=bisection)", "method": "block-jacobi"},
+    {"fault": "bitflip(0..51) on 10% every 100s", "checkpoint": "alpha=2, omega=30"},
+    {"fault": "uniform(-5, 5) at random; stop(50s) at random"},
+    {"detect": "processor(time=exponential(30))"},
     {"cluster": switch(workers=5, servers=0, link=Link(1.0, 5.0)), "latency_jitter": "0.5"},
 ]
 
@@ -53,10 +53,10 @@ def begins(result: RelaxationResult, processor: int) -> list[float]:
     "more",
     [
         {"pattern": "random(blocks=12)"},
-        {"update": "coordinate(3)"},
+        {"method": "coordinate(3)"},
         {"read": "completion"},
-        {"detection": "processor(time=exponential(30))"},
-        {"faults": "uniform(-5, 5) every 100s"},
+        {"detect": "processor(time=exponential(30))"},
+        {"fault": "uniform(-5, 5) every 100s"},
         {"cluster": switch(workers=5, servers=0, link=Link(1.0, 5.0)), "latency_jitter": "1"},
     ],
 )
@@ -141,7 +141,7 @@ def test_ctrl_c_keeps_what_there_is() -> None:
     assert result.updates.sum() * 20 == result.relaxations
 
 
-@pytest.mark.parametrize("place", ["update", "pattern", "time"])
+@pytest.mark.parametrize("place", ["method", "pattern", "time"])
 def test_ctrl_c_in_a_function_of_the_users(place: str) -> None:
     calls = 0
 
@@ -153,7 +153,7 @@ def test_ctrl_c_in_a_function_of_the_users(place: str) -> None:
         return result
 
     functions = {
-        "update": lambda x, rows, A, b, out: count(x[rows] + (b - A @ x)[rows] / 4),
+        "method": lambda x, rows, A, b, out: count(x[rows] + (b - A @ x)[rows] / 4),
         "pattern": lambda who, update, u: count(np.arange(20 * who, 20 * who + 20)),
         "time": lambda who, update, u: count(5 + 10 * u),
     }

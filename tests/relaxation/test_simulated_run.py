@@ -35,7 +35,7 @@ def test_flags_and_arguments_are_the_same_run() -> None:
     ).result
     arguments = relax(
         load_problem("laplace2d:10", seed=4), processors=5, time="normal(10, 2)",
-        update="sor(1.2)", pattern="cyclic", norm=float("inf"), relative=True, seed=4,
+        method="sor(1.2)", pattern="cyclic", norm=float("inf"), relative=True, seed=4,
     )  # fmt: skip
     assert flags.x.tobytes() == arguments.x.tobytes()
     assert flags.virtual_time == arguments.virtual_time
@@ -133,8 +133,8 @@ def test_suggested_intervals() -> None:
 
 def test_speeds() -> None:
     run = run_relaxation(
-        RelaxConfig(problem="laplace2d:4", time="10", processors=4, speeds="2:0.5", max_time=100,
-                    tolerance=None)
+        RelaxConfig(problem="laplace2d:4", time="10", processors=4, speeds="1,1,0.5,1",
+                    max_time=100, tolerance=None)
     )  # fmt: skip
     assert run.result.updates.tolist() == [10, 10, 5, 10]
     assert "at given speeds" in run.summary["durations"]["update"]

@@ -140,13 +140,13 @@ def test_nobody_notices_before_it_is_so(
     by: str, read: str, time: str, tolerance: float, seed: int
 ) -> None:
     given = {"read": read, "time": time, "tolerance": tolerance, "seed": seed}
-    ideal, noticed = run(**given), run(**given, detection=by)
+    ideal, noticed = run(**given), run(**given, detect=by)
     assert noticed.status == "converged"
     assert noticed.virtual_time >= ideal.virtual_time
     assert noticed.virtual_time < 1.5 * ideal.virtual_time + 400
     assert residual(noticed) <= tolerance
     # Until then, all is the same: to look costs nothing.
-    until = run(**given, max_time=ideal.virtual_time, detection=by)
+    until = run(**given, max_time=ideal.virtual_time, detect=by)
     assert until.updates.tolist() == ideal.updates.tolist()
     np.testing.assert_allclose(until.x, ideal.x, rtol=1e-12)
 
@@ -154,22 +154,22 @@ def test_nobody_notices_before_it_is_so(
 def test_a_residual_processor_by_hand() -> None:
     """It reads at 0, 7, 14, ...; and knows the norm 7 s later (Algorithm 3)."""
     ideal = run(time=10)
-    noticed = run(time=10, detection="processor(time=7s)")
+    noticed = run(time=10, detect="processor(time=7s)")
     assert noticed.virtual_time == ceil(ideal.virtual_time / 7) * 7 + 7
     # At an instant with updates, it reads what they wrote.
-    together = run(time=10, detection="processor(time=10s)")
+    together = run(time=10, detect="processor(time=10s)")
     assert together.virtual_time == ideal.virtual_time + 10
 
 
 def test_a_residual_processor_works_as_long_as_the_others_unless_told() -> None:
-    assert run(time=10, detection="processor").virtual_time == run(time=10).virtual_time + 10
+    assert run(time=10, detect="processor").virtual_time == run(time=10).virtual_time + 10
 
 
 @pytest.mark.parametrize("every", [1, 4])
 def test_local_residuals_by_hand(every: int) -> None:
     """Each reads its rows' residual at the start of every k-th update, adds it at its end."""
     ideal = run(time=10)
-    noticed = run(time=10, detection=f"local(every={every})")
+    noticed = run(time=10, detect=f"local(every={every})")
     updates = ceil(ideal.virtual_time / 10 / every) * every
     assert noticed.virtual_time == updates * 10 + 10
 
@@ -177,8 +177,8 @@ def test_local_residuals_by_hand(every: int) -> None:
 def test_a_false_detection_is_confirmed_to_be_one() -> None:
     """The residual processor reads a small residual; before it says so, a fault strikes."""
     read_at = ceil(run().virtual_time / 100) * 100
-    given = {"detection": "processor(time=100s)"}
-    result = run(**given, faults=f"uniform(-1, 1) at {read_at + 55}s")
+    given = {"detect": "processor(time=100s)"}
+    result = run(**given, fault=f"uniform(-1, 1) at {read_at + 55}s")
     assert result.false_detections == 1
     assert result.status == "converged"
     assert result.virtual_time > read_at + 100
@@ -188,9 +188,9 @@ def test_a_false_detection_is_confirmed_to_be_one() -> None:
 
 def test_stale_local_residuals_are_false_detections() -> None:
     """A fault strikes when nearly all have contributed; the last one has read what was before."""
-    given = {"detection": "local(every=5)"}
+    given = {"detect": "local(every=5)"}
     noticed = run(**given)
-    result = run(**given, faults=f"uniform(-1, 1) at {noticed.virtual_time - 0.5}s")
+    result = run(**given, fault=f"uniform(-1, 1) at {noticed.virtual_time - 0.5}s")
     assert result.false_detections > noticed.false_detections
     assert result.status == "converged"
     assert result.virtual_time > noticed.virtual_time

@@ -14,7 +14,7 @@ from paracosm.relaxation import RelaxationResult, relax
 from paracosm.relaxation.problems import load_problem
 
 PROBLEM = load_problem("laplace2d:8", seed=2)
-GIVEN: dict[str, Any] = {"processors": 4, "seed": 9, "timeline_updates": 10_000}
+GIVEN: dict[str, Any] = {"processors": 4, "seed": 9, "timeline": 10_000}
 
 
 def jacobi(x: Any, rows: Any, A: Any, b: Any, out: Any) -> None:
@@ -49,14 +49,14 @@ def same(found: RelaxationResult, expected: RelaxationResult) -> None:
     assert found.virtual_time == pytest.approx(expected.virtual_time, rel=1e-12)
 
 
-BUILT_IN: dict[str, Any] = {"update": "jacobi", "pattern": "contiguous", "time": "uniform(5, 15)"}
-PLAIN: dict[str, Any] = {"update": jacobi, "pattern": strips, "time": spread}
+BUILT_IN: dict[str, Any] = {"method": "jacobi", "pattern": "contiguous", "time": "uniform(5, 15)"}
+PLAIN: dict[str, Any] = {"method": jacobi, "pattern": strips, "time": spread}
 COMPILED = {place: numba.njit(function) for place, function in PLAIN.items()}
 
 
 @pytest.mark.parametrize("read", ["start", "completion"])
 @pytest.mark.parametrize(
-    "places", [["update"], ["pattern"], ["time"], ["update", "pattern", "time"]]
+    "places", [["method"], ["pattern"], ["time"], ["method", "pattern", "time"]]
 )
 def test_plain_python_does_what_the_built_in_does(read: str, places: list[str]) -> None:
     expected = relax(PROBLEM, **BUILT_IN, **GIVEN, read=read)
@@ -65,7 +65,7 @@ def test_plain_python_does_what_the_built_in_does(read: str, places: list[str]) 
 
 
 @pytest.mark.parametrize("read", ["start", "completion"])
-@pytest.mark.parametrize("places", [["update"], ["update", "pattern", "time"]])
+@pytest.mark.parametrize("places", [["method"], ["method", "pattern", "time"]])
 def test_compiled_functions_do_what_the_built_in_does(read: str, places: list[str]) -> None:
     expected = relax(PROBLEM, **BUILT_IN, **GIVEN, read=read)
     mine = BUILT_IN | {place: COMPILED[place] for place in places}
@@ -74,7 +74,7 @@ def test_compiled_functions_do_what_the_built_in_does(read: str, places: list[st
 
 def test_plain_and_compiled_ones_go_together() -> None:
     expected = relax(PROBLEM, **BUILT_IN, **GIVEN)
-    mixed = {"update": COMPILED["update"], "pattern": strips, "time": spread}
+    mixed = {"method": COMPILED["method"], "pattern": strips, "time": spread}
     same(relax(PROBLEM, **mixed, **GIVEN), expected)
 
 
@@ -83,7 +83,7 @@ def test_an_update_may_return_its_values() -> None:
         return x[rows] + (b - A @ x)[rows] / 4.0
 
     expected = relax(PROBLEM, **BUILT_IN, **GIVEN)
-    same(relax(PROBLEM, **(BUILT_IN | {"update": update}), **GIVEN), expected)
+    same(relax(PROBLEM, **(BUILT_IN | {"method": update}), **GIVEN), expected)
 
 
 def test_what_the_functions_are_told() -> None:
@@ -126,14 +126,15 @@ def test_a_pattern_of_the_users_may_change_from_update_to_update() -> None:
         rows = pattern(0, update, 0.5)
         x[rows] += (PROBLEM.b - PROBLEM.A @ x)[rows] / 4
         relaxations += len(rows)
-    found = relax(PROBLEM, pattern=pattern, time=1, tolerance=None, max_time=50)
+    given: dict[str, Any] = {"processors": 1, "tolerance": None, "max_time": 50}
+    found = relax(PROBLEM, pattern=pattern, time=1, **given)
     assert found.relaxations == relaxations
     np.testing.assert_allclose(found.x, x, rtol=1e-12, atol=1e-15)
     compiled = numba.njit(
         lambda processor, update, u: (7 * update + np.arange(1 + update % 40)) % 64
     )
-    update, time = COMPILED["update"], numba.njit(lambda processor, update, u: 1.0)
-    found = relax(PROBLEM, update=update, pattern=compiled, time=time, tolerance=None, max_time=50)
+    update, time = COMPILED["method"], numba.njit(lambda processor, update, u: 1.0)
+    found = relax(PROBLEM, method=update, pattern=compiled, time=time, **given)
     np.testing.assert_allclose(found.x, x, rtol=1e-12, atol=1e-15)
 
 
@@ -153,7 +154,7 @@ class OwnError(Exception):
     pass
 
 
-@pytest.mark.parametrize("place", ["update", "pattern", "time"])
+@pytest.mark.parametrize("place", ["method", "pattern", "time"])
 def test_an_exception_of_the_users_function_comes_through(place: str) -> None:
     def fails(*_: Any) -> Any:
         nonlocal calls
@@ -173,7 +174,7 @@ def test_an_update_cannot_change_x_by_accident() -> None:
         x[rows] = 0.0
 
     with pytest.raises(ValueError, match="read-only"):
-        relax(PROBLEM, update=update, time=1)
+        relax(PROBLEM, method=update, time=1)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_a_compiled_duration_that_cannot_be() -> None:
         ("pattern", lambda *_: [-1], "rows are 0 to 63"),
         ("pattern", lambda *_: [0.5], "a list of one row or more"),
         ("pattern", lambda *_: None, "a list of one row or more"),
-        ("update", lambda x, rows, *_: x, r"values of shape \(64,\) for 16 rows"),
+        ("method", lambda x, rows, *_: x, r"values of shape \(64,\) for 16 rows"),
     ],
 )
 def test_what_a_function_may_not_return(place: str, wrong: Any, words: str) -> None:
@@ -226,7 +227,7 @@ def test_what_a_function_may_not_return(place: str, wrong: Any, words: str) -> N
 def test_a_compiled_function_with_other_arguments() -> None:
     two = numba.njit(lambda x, rows: None)
     with pytest.raises(InputError, match=r"update function .*cannot be compiled for") as raised:
-        relax(PROBLEM, update=two)
+        relax(PROBLEM, method=two)
     assert "\n" not in str(raised.value)
 
 
@@ -241,7 +242,7 @@ def test_values_that_are_not_numbers_diverge() -> None:
     def update(x: Any, rows: Any, A: Any, b: Any, out: Any) -> None:
         out[:] = np.nan
 
-    found = relax(PROBLEM, update=update, time=1)
+    found = relax(PROBLEM, method=update, time=1)
     assert found.status == "diverged"
     assert "not finite" in found.reason
 

@@ -291,7 +291,7 @@ def test_without_optuna_the_command_that_installs_it_is_named(
         ({"tolerance": 10.0}, SPACE, "nothing to tune"),
         ({"method": "sor"}, "relaxation=0.5..2", "sor: omega must be above 0 and below 2"),
         ({}, "processors=4..200", "200"),
-        ({"speeds": "0:0.5"}, "processors=4..8", "speeds says how many there are"),
+        ({"speeds": "0.5,1,1,1,1"}, "processors=4..8", "speeds says how many there are"),
         ({}, "blocks=4..8", "patterns random and rotating"),
     ],
 )

@@ -44,10 +44,10 @@ def further(seeds: int) -> Further:
     return Further(
         by_latency,
         float(_solve(0).sweeps[-1]),
-        float(_solve(0, update="block-jacobi").sweeps[-1]),
-        float(_solve(0, update=best, synchronous=True, time=UPDATE).sweeps[-1]),
-        float(_solve(0, update="second-order-richardson(0.25, 0.5)").sweeps[-1]),
-        _solve(0, update=best).status == "diverged",
+        float(_solve(0, method="block-jacobi").sweeps[-1]),
+        float(_solve(0, method=best, synchronous=True, time=UPDATE).sweeps[-1]),
+        float(_solve(0, method="second-order-richardson(0.25, 0.5)").sweeps[-1]),
+        _solve(0, method=best).status == "diverged",
     )
 
 

@@ -121,7 +121,7 @@ def _simulate(
             problem,
             time=f"{file}(variant={case.variant}, threads={case.threads})",
             processors=case.threads,
-            detection="processor",
+            detect="processor",
             tolerance=measured.threshold,
             max_time=longest,
             seed=seed,

@@ -87,7 +87,7 @@ def struck(seeds: int, stagnating: int) -> Struck:
                     seed,
                     TIME,
                     read=read,
-                    faults=f"uniform(-100, 100) at {instant!r}s",
+                    fault=f"uniform(-100, 100) at {instant!r}s",
                     checkpoint=checkpoint,
                     max_time=PATIENCE * length,
                 )
@@ -133,7 +133,7 @@ def _mean_time(read: str, cost: float, mtbf: float, interval: float, seeds: int)
             seed,
             TIME,
             read=read,
-            faults=f"uniform(-100, 100) every {mtbf}s",
+            fault=f"uniform(-100, 100) every {mtbf}s",
             checkpoint=f"alpha=2, omega={interval!r}, cost={cost}",
             max_time=1e5,
         )

@@ -56,7 +56,9 @@ def carry_out(
     points = wanted.points(where)
     if wanted.is_sweep:
         if out is None:
-            raise InputError(f"{where}: a study with a grid needs a folder to write: give --out")
+            what = " and ".join(wanted.counts)
+            what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
+            raise InputError(f"{where}: {what} needs a folder to write: give --out")
         return _sweep(wanted, points, out, jobs, force, json, quiet)
     return _one(points[0], out, force, json, quiet, log)
 

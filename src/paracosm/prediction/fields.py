@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
-from paracosm.graphs.capture.options import DTYPES, OPTIMIZERS, parse_shape
+from paracosm.graphs.capture.options import DTYPES, parse_shape
+from paracosm.models import OPTIMIZERS, canonical
 from paracosm.prediction.jobs.shown_ranks import parse_ranks
 from paracosm.prediction.parameter_servers.config import THROUGHPUT, ThroughputFields
 from paracosm.quantities import Bandwidth, Duration
@@ -23,14 +24,21 @@ def _sizes(value: Any) -> Any:
     return parse_shape(value) if isinstance(value, str) else value
 
 
+def _model(value: Any) -> Any:
+    """Write a model as it is always written."""
+    return None if value is None else canonical(value)
+
+
 class PredictFields(ThroughputFields, ClusterFields):
     """Which computation, on which cluster, from whose timings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     # Which computation.
-    model: str | None = Field(
-        None, description="model: resnet50, gpt2, ..., or package.module:factory of your own"
+    model: Annotated[str | None, BeforeValidator(_model)] = Field(
+        None,
+        description="resnet50, gpt2, mlp(hidden=512, layers=2), ..., or package.module:factory of "
+        "your own",
     )
     graph: Path | None = Field(None, description=".graph file, instead of a model")
     op_latencies: Path | None = Field(
@@ -47,10 +55,12 @@ class PredictFields(ThroughputFields, ClusterFields):
         None, description="of one example: 3x32x32, or a number of tokens (the model's own)"
     )
     classes: int | None = Field(
-        None, ge=1, description="classes of a model of images (1000, or 10 of small ones)"
+        None, ge=1, description="classes to tell apart (the model's own, or 10 of small images)"
     )
     dtype: str = Field("float32", description=f"of parameters and activations: {', '.join(DTYPES)}")
-    optimizer: str = Field("sgd", description=", ".join(OPTIMIZERS))
+    optimizer: str = Field(
+        "sgd", description=f"{', '.join(OPTIMIZERS)}; with options as in sgd(momentum=0.9)"
+    )
     foreach: bool = Field(False, description="update all parameters in one op")
     dropout: bool = Field(False, description="train with the model's dropout, in place of none")
     train: bool = Field(True, description="a training step, or the forward pass alone")

@@ -25,7 +25,7 @@ def ask_rows(run: Run) -> None:
     Raises:
         InputError: if it does not return rows.
     """
-    function, n = run.functions.python_rows, run.request.problem.n
+    function, n = run.functions.python_rows, run.spec.problem.n
     if function is None:
         return
     for who in _due(run):
@@ -63,7 +63,7 @@ def _ask_values_of(run: Run, function: Callable[..., Any], who: int) -> None:
     rows = (a.flight.chosen if chosen else a.blocks.rows)[first:end]
     slot = a.flight.slot[who]
     out = a.flight.values[slot : slot + end - first]
-    arguments = (out,) if run.request.fixed_point is not None else (run.A, a.matrix.b, out)
+    arguments = (out,) if run.spec.problem.map is not None else (run.A, a.matrix.b, out)
     if a.rules.distributed:
         exchange(a.iterate, a.halos, who)
     a.iterate.x.flags.writeable = False  # what the loop keeps is not for others to change
@@ -94,7 +94,7 @@ def ask_durations(run: Run) -> None:
         return
     a = run.arrays
     leaves = a.clock.key.size // 2
-    for who in np.flatnonzero(np.isnan(a.flight.given[: run.request.processors])).tolist():
+    for who in np.flatnonzero(np.isnan(a.flight.given[: run.spec.processors])).tolist():
         # Whose update is in flight has its duration already: the next one is asked for.
         in_flight = a.clock.key[leaves + who] < inf
         number = int(a.flight.updates[who]) + int(in_flight)
@@ -113,4 +113,4 @@ def ask_durations(run: Run) -> None:
 def _due(run: Run) -> list[int]:
     a = run.arrays
     due = a.flight.due[: a.counters[DUE]].tolist()
-    return [who for who in due if who < run.request.processors and not a.flight.stale[who]]
+    return [who for who in due if who < run.spec.processors and not a.flight.stale[who]]

@@ -1,47 +1,58 @@
-"""What `relax` can be asked for: the one description behind the command line and the study file."""
+"""What a relaxation is: the one description behind flags, study files and Python's arguments."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from paracosm.cluster import Cluster, Link, cluster_from_mapping, load_cluster, switch
+from paracosm.cluster import Cluster
+from paracosm.cluster.changes import is_of_cluster, refuse_changes
+from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.errors import InputError
-from paracosm.faults import CheckpointPolicy, Fault, parse_checkpoint, parse_faults
-from paracosm.relaxation.detection import parse_detection
+from paracosm.faults import (
+    CheckpointPolicy,
+    Fault,
+    mean_time_between_faults,
+    parse_checkpoint,
+    parse_faults,
+)
+from paracosm.quantities import Duration
+from paracosm.relaxation.detection import Detection, parse_detection
 from paracosm.relaxation.methods import Method, parse_method
-from paracosm.relaxation.times import read_spelling
-from paracosm.timing import parse_distribution
-from paracosm.units import parse_bandwidth, parse_duration
+from paracosm.relaxation.patterns import Patterns, parse_patterns
+from paracosm.relaxation.problems import Problem
+from paracosm.relaxation.times import MeasuredTimes, Times, parse_times
+from paracosm.timing import Distribution, parse_distribution
 
-__all__ = ["RelaxConfig"]
+__all__ = ["Function", "RelaxConfig"]
 
-Duration = Annotated[float, BeforeValidator(parse_duration)]
-Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth)]
+Function = Callable[..., Any]
+"""A function of the user's."""
 
-Time = str | list[str] | dict[str, Any]
-
-
-def _method(value: Any) -> str:
-    return str(parse_method(value))
+_TEXT = PlainSerializer(lambda value: None if value is None else str(value))
 
 
-def _detection(value: Any) -> str:
-    return str(parse_detection(value))
+def _method(value: Any) -> Method | Function:
+    return value if callable(value) else parse_method(value)
 
 
-def _faults(value: Any) -> list[str] | None:
-    return None if value is None else [str(fault) for fault in parse_faults(value)]
-
-
-def _checkpoint(value: Any) -> Any:
-    """Keep a policy as it is written: its interval may depend on the faults."""
-    if isinstance(value, dict):
-        return ", ".join(f"{key}={part}" for key, part in value.items())
-    return value
+def _jitter(value: Any) -> Distribution | None:
+    return None if value is None else parse_distribution(value)
 
 
 def _or_none(value: Any) -> Any:
@@ -53,31 +64,39 @@ def _norm(value: Any) -> Any:
     return names.get(str(value).lower(), value)
 
 
-def _time(value: Any) -> Any:
-    """Keep durations as the strings that say them best."""
-    value = read_spelling(value)
-    if isinstance(value, str) and ".json" in value.split("(", 1)[0]:
+def _speeds(value: Any) -> Any:
+    if not isinstance(value, str):
         return value
-    if isinstance(value, list):
-        return [str(parse_distribution(part)) for part in value]
-    if isinstance(value, dict) and set(value) & {"copy", "compute", "update", "joint"}:
-        return {
-            key: part if key == "joint" else str(parse_distribution(part))
-            for key, part in value.items()
-        }
-    return str(parse_distribution(value))
+    try:
+        return tuple(map(float, value.split(",")))
+    except ValueError:
+        raise InputError(
+            f'cannot read "{value}": write one number for each processor, as in 1,1,0.5; of one '
+            'alone, --what-if "worker 3: compute 10x slower" says it'
+        ) from None
 
 
-_NETWORK = {"latency", "bandwidth", "overhead", "jitter", "order"}
+def _cluster_text(value: Any) -> Any:
+    return value if value is None or isinstance(value, dict) else str(value)
 
 
-class RelaxConfig(BaseModel):
-    """An asynchronous iteration: what is solved, how, and on which imagined processors."""
+_NETWORK = LINK_FIELDS | {"latency_jitter", "order"}
+_PROCESSORS = 4
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+
+class RelaxConfig(ClusterFields):
+    """An asynchronous iteration: what is solved, how, and on which imagined processors.
+
+    Fields hold what their texts mean, read once. In Python `problem` may be a `Problem`, `method`,
+    `pattern` and `time` functions (`relax` says which), and `cluster` a `Cluster`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    SYNONYMS: ClassVar[dict[str, str]] = {"workers": "processors"}
 
     # What is solved.
-    problem: str | None = Field(
+    problem: Annotated[Any, _TEXT] = Field(
         None, description="grid problem: laplace2d:100, laplace3d:20, convection-diffusion:50, ..."
     )
     matrix: Path | None = Field(None, description="Matrix Market file, gzipped or not, instead")
@@ -88,8 +107,9 @@ class RelaxConfig(BaseModel):
     matrix_free: bool = Field(False, description="use the grid's stencil in place of its matrix")
 
     # How.
-    method: Annotated[str, BeforeValidator(_method)] = Field(
+    method: Annotated[Method | Function, PlainValidator(_method), _TEXT] = Field(
         "jacobi",
+        validate_default=True,
         description="jacobi, gauss-seidel, sor(1.5), block-jacobi, richardson, "
         "second-order-richardson, coordinate, ...",
     )
@@ -98,43 +118,52 @@ class RelaxConfig(BaseModel):
         description="when a processor reads what it computes from: at the start of its update, at "
         "its completion, or there and row after row (gauss-seidel)",
     )
-    processors: int | None = Field(
-        None, ge=1, description="number of processors (4, or the cluster's)"
+    processors: WorkerCount | None = Field(
+        None, description="number of processors (4, or the cluster's)"
     )
-    pattern: str = Field(
+    pattern: Annotated[Patterns, PlainValidator(parse_patterns), _TEXT] = Field(
         "contiguous",
+        validate_default=True,
         description="who updates which rows: contiguous, nonzeros, graph, cyclic, random, "
         "rotating, overlapping(rows=5), or several: contiguous; cyclic after 100s",
     )
     synchronous: bool = Field(False, description="all wait for the slowest at a barrier")
-    barrier: Duration = Field(0.0, ge=0, description="what a barrier costs")
+    barrier: Annotated[Duration, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="what a barrier costs"
+    )
 
     # How long it takes.
-    time: Annotated[Time, BeforeValidator(_time)] = Field(
+    time: Annotated[
+        Times | MeasuredTimes,
+        PlainValidator(parse_times),
+        PlainSerializer(lambda times: times.as_written()),
+    ] = Field(
         "normal(10, 1)",
         validate_default=True,
         description='duration of an update: a distribution; one for each processor ("1; 2"); one '
         'for each phase ("copy=2, compute=10, update=1"); or a file of paracosm relax measure',
     )
-    speeds: list[float] | str | None = Field(
-        None, description="relative speed of each processor: 1,1,0.5,... or 3:0.1 for one of them"
+    speeds: Annotated[tuple[float, ...] | None, BeforeValidator(_speeds)] = Field(
+        None, description="relative speed of each processor: 1,1,0.5,..."
     )
     scale_factor: float | None = Field(
-        None, gt=0, description="round durations times this to whole ticks, as in the paper"
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="round durations times this to whole ticks, as in the paper",
     )
 
-    # On which network.
+    # On which network, besides the fields of every command.
     memory: Literal["shared", "distributed"] = Field(
         "shared",
         description="distributed: halo values travel as messages, as where a network is given",
     )
-    cluster: Path | dict[str, Any] | None = Field(
-        None, description="cluster file: its workers are the processors"
+    cluster: Annotated[Any, PlainSerializer(_cluster_text)] = Field(
+        None, description="cluster file, in place of the fields of links: its workers relax"
     )
-    latency: Duration = Field(0.0, ge=0, description="latency of every link")
-    bandwidth: Bandwidth = Field(inf, gt=0, description="bandwidth of every link")
-    overhead: Duration = Field(0.0, ge=0, description="time that each message costs besides")
-    jitter: str | None = Field(None, description="distribution that adds to a message's latency")
+    latency_jitter: Annotated[Distribution | None, PlainValidator(_jitter), _TEXT] = Field(
+        None, description="distribution that adds to a message's latency"
+    )
     order: Literal["ordered", "overtaking"] = Field(
         "ordered", description="whether messages of a link keep their order"
     )
@@ -155,21 +184,47 @@ class RelaxConfig(BaseModel):
     )
     max_time: Duration | None = Field(None, gt=0, description="virtual time to stop at")
     max_sweeps: float = Field(100_000.0, gt=0, description="sweeps to stop after")
-    detect: Annotated[str, BeforeValidator(_detection)] = Field(
+    detect: Annotated[Detection, PlainValidator(parse_detection), _TEXT] = Field(
         "ideal",
+        validate_default=True,
         description="who notices convergence: ideal, processor(time=20ms) or local(every=10)",
     )
 
     # What goes wrong, and what is done about it.
-    fault: Annotated[list[str] | None, BeforeValidator(_faults)] = Field(
-        None, description='faults: "uniform(-100, 100) at random", several separated by ;'
-    )
-    checkpoint: Annotated[str | None, BeforeValidator(_checkpoint)] = Field(
+    fault: Annotated[
+        tuple[Fault, ...],
+        PlainValidator(parse_faults),
+        PlainSerializer(lambda faults: [str(fault) for fault in faults]),
+    ] = Field((), description='faults: "uniform(-100, 100) at random", several separated by ;')
+    checkpoint: Annotated[CheckpointPolicy | None, _TEXT] = Field(
         None, description='policy: "alpha=2, omega=10" and scope, monitor, cost, restore'
     )
     timeline: int = Field(
         20_000, ge=0, description="updates that the timeline records, from the first on"
     )
+
+    @field_validator("problem")
+    @classmethod
+    def _a_problem(cls, value: Any) -> str | Problem | None:
+        if value is None or isinstance(value, str | Problem):
+            return value
+        raise ValueError(f"write the name of a grid problem, such as laplace2d:100, not {value!r}")
+
+    @field_validator("cluster")
+    @classmethod
+    def _a_cluster(cls, value: Any) -> Path | dict[str, Any] | Cluster | None:
+        if isinstance(value, str):
+            return Path(value)
+        if value is None or isinstance(value, Path | dict | Cluster):
+            return value
+        raise ValueError(f"write the path of a cluster file, not {value!r}")
+
+    @field_validator("checkpoint", mode="plain")
+    @classmethod
+    def _policy(cls, value: Any, info: ValidationInfo) -> CheckpointPolicy | None:
+        """Read a policy; its intervals "young" and "daly" come from the rate of the faults."""
+        between = mean_time_between_faults(info.data.get("fault", ()))
+        return None if value is None else parse_checkpoint(value, between)
 
     @model_validator(mode="before")
     @classmethod
@@ -190,19 +245,10 @@ class RelaxConfig(BaseModel):
             given = sorted(fields & self.model_fields_set)
             if given:
                 raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
-        for wrong, message in (
-            (
-                self.tolerance is None and self.error_tolerance is None and not self._limited(),
-                "tolerance: without one, give max_time or max_sweeps",
-            ),
-        ):
-            if wrong:
-                raise ValueError(message)
-        self.policy()
+        limited = self.max_time is not None or "max_sweeps" in self.model_fields_set
+        if self.tolerance is None and self.error_tolerance is None and not limited:
+            raise ValueError("tolerance: without one, give max_time or max_sweeps")
         return self
-
-    def _limited(self) -> bool:
-        return self.max_time is not None or "max_sweeps" in self.model_fields_set
 
     def without_effect(self) -> set[str]:
         """Return the fields that make no difference, whatever their values, to such a run."""
@@ -213,99 +259,89 @@ class RelaxConfig(BaseModel):
         if self.memory == "shared":
             idle["shared memory has no messages (memory: distributed has)"] = set(_NETWORK)
         elif self.cluster is not None:
-            idle["the cluster file says what there is"] = _NETWORK - {"jitter", "order"}
+            idle["the cluster file says what there is"] = set(LINK_FIELDS)
         if self.cluster is not None:
-            idle.setdefault("the cluster file says how many there are", set()).update(
-                {"processors", "speeds"}
-            )
+            idle["the cluster says how fast they are"] = {"speeds"}
         if not self.synchronous:
             idle["an asynchronous iteration has no barrier (synchronous has)"] = {"barrier"}
-        if self.memory == "distributed" and self.jitter is None:
-            idle["without jitter no message is overtaken"] = {"order"}
+        if self.memory == "distributed" and self.latency_jitter is None:
+            idle["without latency_jitter no message is overtaken"] = {"order"}
         if self.tolerance is None:
             idle["there is no tolerance of the residual"] = {"relative"}
+        if isinstance(self.problem, Problem):
+            idle["the problem has its own"] = {"rhs", "start"}
+            if self.problem.map is not None:
+                idle["a map says itself what an update is"] = {"method", "matrix_free"}
         return idle
 
     def check(self) -> None:
         """Raise InputError for what shows without the matrix: cluster, speeds, durations, files."""
-        from paracosm.relaxation.times import read_times
-
-        cluster = self.resolve_cluster()
-        count = self.count(cluster)
-        self.speed_of(count)
-        read_times(self.time, count)
+        self.times_of(self.imagined)
         if self.matrix is not None and not self.matrix.is_file():
             what = "not a file" if self.matrix.exists() else "no such file"
             raise InputError(f"{self.matrix}: {what}")
 
-    def parsed_method(self) -> Method:
-        """Return the method, without what `read` makes of it."""
-        return parse_method(self.method)
+    @cached_property
+    def cluster_in_file(self) -> Cluster | None:
+        """The cluster of `cluster`, without changes; None where flags describe it."""
+        return self.cluster if isinstance(self.cluster, Cluster) else super().cluster_in_file
 
-    def faults(self) -> tuple[Fault, ...]:
-        """Return the faults."""
-        return parse_faults(self.fault)
-
-    def policy(self) -> CheckpointPolicy | None:
-        """Return the checkpoint policy; intervals "young" and "daly" from the faults' rate."""
-        from paracosm.faults import mean_time_between_faults
-
-        if self.checkpoint is None:
-            return None
-        return parse_checkpoint(self.checkpoint, mean_time_between_faults(self.faults()))
-
-    def resolve_cluster(self) -> Cluster | None:
-        """Return the cluster; None for processors in shared memory with speeds of their own.
+    @property
+    def count(self) -> int:
+        """The number of processors.
 
         Raises:
-            InputError: if the cluster file cannot be read.
+            InputError: the cluster file cannot be read, or has another number of workers.
         """
-        if isinstance(self.cluster, Path):
-            return load_cluster(self.cluster)
-        if self.cluster is not None:
-            return cluster_from_mapping(self.cluster)
-        if self.memory == "shared":
-            return None
-        link = Link(self.bandwidth, self.latency, self.overhead)
-        return switch(workers=self.count(None), servers=0, link=link)
-
-    def count(self, cluster: Cluster | None) -> int:
-        """Return the number of processors."""
-        if cluster is not None:
-            return len(cluster.workers)
+        if self.cluster_in_file is not None:
+            workers = len(self.cluster_in_file.workers)
+            if self.processors not in (None, workers):
+                raise InputError(
+                    f"cluster: it has {workers} workers for {self.processors} processors"
+                )
+            return workers
         if self.processors is not None:
             return self.processors
-        return len(self.time) if isinstance(self.time, list) else _PROCESSORS
+        return self.pattern.processors or self.time.processors or _PROCESSORS
 
-    def speed_of(self, count: int) -> list[float]:
-        """Return the relative speed of each of `count` processors.
+    @property
+    def imagined(self) -> Cluster:
+        """The processors and the links between them, with the changes of `what_if`.
 
         Raises:
-            InputError: if there are not as many, or one is not above 0.
+            InputError: no such cluster; speeds that are not one for each; a change that is none of
+                processors or, in distributed memory, of links.
         """
-        if self.speeds is None:
-            return [1.0] * count
-        parts = self.speeds.split(",") if isinstance(self.speeds, str) else self.speeds
-        speeds = [1.0] * count
-        try:
-            if any(":" in str(part) for part in parts):
-                named = dict(str(part).split(":") for part in parts)
-                if len(named) < len(parts) or any(int(who) < 0 for who in named):
-                    raise ValueError
-                for who, speed in named.items():
-                    speeds[int(who)] = float(speed)
-            else:
-                speeds = [float(part) for part in parts]
-        except (ValueError, IndexError):
-            raise InputError(
-                f"speeds: cannot read {self.speeds!r} for {count} processors: write one number for "
-                "each, or 3:0.1 for processor 3 alone"
-            ) from None
-        if len(speeds) != count:
-            raise InputError(f"speeds: {len(speeds)} numbers for {count} processors")
-        if not all(0 < speed < inf for speed in speeds):
-            raise InputError("speeds: each has to be finite and above 0")
-        return speeds
+        shared = self.memory == "shared"
+        refuse_changes(
+            (
+                change
+                for change in self.what_if
+                if not is_of_cluster(change)
+                or change.subject == "servers"
+                or (shared and change.subject != "workers")
+            ),
+            "a relaxation in shared memory" if shared else "a relaxation",
+            "how fast workers compute" + ("" if shared else ", and links"),
+        )
+        cluster = self.cluster_of(self.count, 0)
+        if self.speeds is not None:
+            cluster = _at_speeds(cluster, self.speeds)
+        return self.changed(cluster)
+
+    def times_of(self, cluster: Cluster) -> Times:
+        """Return how long updates take on the workers of a cluster.
+
+        Raises:
+            InputError: not one distribution for each processor, or a file that cannot be read.
+        """
+        return self.time.on([cluster.node(name).speed for name in cluster.workers])
 
 
-_PROCESSORS = 4
+def _at_speeds(cluster: Cluster, speeds: tuple[float, ...]) -> Cluster:
+    if len(speeds) != len(cluster.nodes):
+        raise InputError(f"speeds: {len(speeds)} numbers for {len(cluster.nodes)} processors")
+    if not all(0 < speed < inf for speed in speeds):
+        raise InputError("speeds: each has to be finite and above 0")
+    nodes = zip(cluster.nodes, speeds, strict=True)
+    return replace(cluster, nodes=tuple(replace(node, speed=speed) for node, speed in nodes))

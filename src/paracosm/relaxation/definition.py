@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paracosm.relaxation.request import Request
 from paracosm.relaxation.result import RelaxationResult
+from paracosm.relaxation.spec import RunSpec
 
 __all__ = ["Definition1", "definition_1"]
 
@@ -35,13 +35,13 @@ class Definition1:
 _LONG = 10  # updates of a processor, on average, before anything can be told
 
 
-def definition_1(request: Request, result: RelaxationResult) -> Definition1:
+def definition_1(spec: RunSpec, result: RelaxationResult) -> Definition1:
     """Hold a run against Definition 1."""
     total = int(result.updates.sum())
     half = result.virtual_time / 2
     silent = np.flatnonzero(result.last_update < half)
-    newest = result.staleness.most < max(total / 2, request.processors)
-    if total < _LONG * request.processors:
+    newest = result.staleness.most < max(total / 2, spec.processors)
+    if total < _LONG * spec.processors:
         return Definition1(True, True, True, "too short a run to tell whether Definition 1 held")
     if silent.size == 0 and newest:
         held = "the three conditions of Definition 1 held, as far as a finite run can show"

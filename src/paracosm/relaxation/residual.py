@@ -16,6 +16,7 @@ from paracosm.relaxation.kernel.scalars import (
     SAMPLES,
     SQUARE,
 )
+from paracosm.relaxation.spec import GROWTH
 from paracosm.relaxation.state import Run
 
 __all__ = ["compute_residual", "error_norm", "growth_rate", "norm", "set_largest", "true_norm"]
@@ -33,7 +34,7 @@ def compute_residual(run: Run) -> None:
     if run.functions.map is None:
         square = float(fresh_residual(a.matrix, a.iterate))
     else:
-        rows, out = np.arange(run.request.problem.n), np.empty(run.request.problem.n)
+        rows, out = np.arange(run.spec.problem.n), np.empty(run.spec.problem.n)
         given = run.functions.map(a.iterate.x, rows, out)
         if given is not None and np.shape(given) != out.shape:
             raise InputError(f"map: values of shape {np.shape(given)} for {out.size} rows")
@@ -45,7 +46,7 @@ def compute_residual(run: Run) -> None:
 
 def true_norm(run: Run) -> float:
     """Return the norm of b - A x with A and b as they were given, whatever faults made of them."""
-    a, problem = run.arrays, run.request.problem
+    a, problem = run.arrays, run.spec.problem
     if run.functions.map is not None:
         compute_residual(run)
         residual = a.iterate.residual
@@ -57,7 +58,7 @@ def true_norm(run: Run) -> float:
 
 def error_norm(run: Run) -> float:
     """Return the norm of x - solution; NaN where the solution is not known."""
-    solution = run.request.problem.solution
+    solution = run.spec.problem.solution
     if solution is None:
         return nan
     a = run.arrays
@@ -72,8 +73,7 @@ def _norm(values: NDArray[np.float64], infinity: bool) -> float:
 def set_largest(run: Run, square: float) -> None:
     """Say from which residual on the iteration counts as diverged, given a square that is not."""
     if isfinite(square):
-        growth = run.request.stop.growth
-        run.arrays.gauges[LARGEST] = max(square, 1e-300) * growth**2
+        run.arrays.gauges[LARGEST] = max(square, 1e-300) * GROWTH**2
 
 
 def growth_rate(run: Run) -> float:
@@ -84,5 +84,5 @@ def growth_rate(run: Run) -> float:
     rows = rows[np.isfinite(rows[:, 2]) & (rows[:, 2] > 0)]
     if len(rows) < 2 or rows[-1, 1] == rows[0, 1]:
         return nan
-    slope = np.polyfit(rows[:, 1] / run.request.problem.n, np.log(rows[:, 2]), 1)[0]
+    slope = np.polyfit(rows[:, 1] / run.spec.problem.n, np.log(rows[:, 2]), 1)[0]
     return float(np.exp(slope))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from paracosm.relaxation.definition import Definition1
-    from paracosm.relaxation.request import Request
+    from paracosm.relaxation.spec import RunSpec
     from paracosm.relaxation.spectrum import SpectralRadius
 
 __all__ = ["Mark", "RelaxationResult", "Spans", "Staleness", "Status"]
@@ -104,7 +104,7 @@ class RelaxationResult:
         false_detections: how often the residual test said converged and a fresh residual did not.
         growth_rate: factor by which the residual grows each sweep, where it diverged; else NaN.
         messages, bytes_sent: in distributed memory.
-        request: what was asked for.
+        spec: what was asked for.
         fault_free_time: virtual time of the same iteration without faults, where it was run; NaN.
         last_update: virtual time of each processor's last update, shape (p,).
         spans: for the timeline.
@@ -137,18 +137,18 @@ class RelaxationResult:
     last_update: Array = field(repr=False)
     spans: Spans = field(repr=False)
     fault_free_time: float = float("nan")
-    request: Request | None = field(default=None, repr=False)
+    spec: RunSpec | None = field(default=None, repr=False)
 
     @cached_property
     def spectral_radius(self) -> SpectralRadius | None:
         """rho(|C|) of the iteration matrix, computed or bounded (Theorem 1); None for a map."""
         from paracosm.relaxation.spectrum_of import spectrum_of
 
-        return None if self.request is None else spectrum_of(self.request)
+        return None if self.spec is None else spectrum_of(self.spec)
 
     @cached_property
     def definition(self) -> Definition1 | None:
         """Whether the conditions of Definition 1 held, as far as a finite run can show."""
         from paracosm.relaxation.definition import definition_1
 
-        return None if self.request is None else definition_1(self.request, self)
+        return None if self.spec is None else definition_1(self.spec, self)

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
-from paracosm.relaxation.detection import parse_detection
-from paracosm.relaxation.methods import gauss_seidel_of, method_divides
-from paracosm.relaxation.problems import Problem, load_matrix, load_problem
-from paracosm.relaxation.relax import network_of
-from paracosm.relaxation.request import Request, Stop
 from paracosm.relaxation.result import RelaxationResult
 from paracosm.relaxation.solve import solve
+from paracosm.relaxation.spec import RunSpec, spec_of
 from paracosm.relaxation.summary import summarise
-from paracosm.relaxation.times import at_speeds, read_times
 from paracosm.timeline import Timeline
 
-__all__ = ["MetricSink", "RelaxationRun", "request_of", "run_relaxation"]
+__all__ = ["MetricSink", "RelaxationRun", "run_relaxation"]
 
 Progress = Callable[[int, float | None], None]
 
@@ -62,7 +54,7 @@ def run_relaxation(
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> RelaxationRun:
-    """Simulate an asynchronous iteration.
+    """Simulate an asynchronous iteration; with changes (`what_if`), the unchanged one first.
 
     Args:
         config: what to solve, how, and on which imagined processors.
@@ -74,13 +66,32 @@ def run_relaxation(
     Raises:
         InputError: if the configuration cannot be used.
     """
+    unchanged = None
+    if config.what_if:
+        plain = config.model_copy(update={"what_if": (), "timeline": 0})
+        unchanged = run_relaxation(plain, seed, progress=progress).summary
+    run = _run(spec_of(config, seed), metrics, progress, announce)
+    if unchanged is not None:
+        run.summary["what_if"] = [str(change) for change in config.what_if]
+        run.summary["unchanged"] = {key: unchanged[key] for key in _COMPARED}
+    return run
+
+
+_COMPARED = ("status", "virtual_time", "sweeps", "relaxations", "residual")
+
+
+def _run(
+    spec: RunSpec,
+    metrics: MetricSink | None,
+    progress: Progress | None,
+    announce: Callable[[str], None] | None,
+) -> RelaxationRun:
     from paracosm.relaxation.kernel.compiled import is_on_disk
     from paracosm.relaxation.kernel.loop import advance
     from paracosm.relaxation.spectrum_of import spectrum_of
     from paracosm.relaxation.timeline_of import timeline_of
 
-    request = request_of(config, seed)
-    radius = spectrum_of(request)
+    radius = spectrum_of(spec)
     if announce is not None and radius is not None:
         announce(radius.sentence)
     if announce is not None and not is_on_disk(advance):
@@ -97,79 +108,11 @@ def run_relaxation(
         if progress is not None:
             progress(relaxations, virtual_time)
 
-    result = solve(request, observed)
+    result = solve(spec, observed)
     if metrics is not None:
         _put_end(metrics, result, last, time.perf_counter() - started)
-    summary = summarise(request, result, radius)
-    return RelaxationRun(summary, timeline_of(request, result), metrics, result)
-
-
-def request_of(config: RelaxConfig, seed: int) -> Request:
-    """Return what a configuration asks for, with files read and everything made.
-
-    Raises:
-        InputError: for what cannot be used.
-    """
-    from paracosm.relaxation.patterns import parse_patterns
-
-    cluster = config.resolve_cluster()
-    count = config.count(cluster)
-    problem = _problem(config, seed)
-    method, read = config.parsed_method(), config.read
-    if read == "gauss-seidel":
-        method, read = gauss_seidel_of(method), "completion"
-    speeds = config.speed_of(count)
-    if cluster is not None and config.cluster is not None:
-        speeds = [node.speed for node in cluster.nodes[:count]]
-    return Request(
-        problem=problem,
-        method=method,
-        patterns=tuple(parse_patterns(config.pattern, problem, count, seed)),
-        times=at_speeds(read_times(config.time, count), speeds),
-        read=read,
-        barrier=config.barrier if config.synchronous else None,
-        ticks=config.scale_factor,
-        detection=parse_detection(config.detect),
-        stop=Stop(
-            config.tolerance,
-            2 if config.norm == 2 else inf,
-            config.relative,
-            config.error_tolerance,
-            inf if config.max_time is None else config.max_time,
-            config.max_sweeps * problem.n,
-        ),
-        network=network_of(cluster, config.jitter, config.order == "ordered")
-        if cluster is not None and config.memory == "distributed"
-        else None,
-        faults=config.faults(),
-        checkpoint=config.policy(),
-        matrix_free=config.matrix_free,
-        spans=config.timeline,
-        seed=seed,
-    )
-
-
-def _problem(config: RelaxConfig, seed: int) -> Problem:
-    if config.problem is not None:
-        problem = load_problem(config.problem, config.rhs, config.start, seed)
-    else:
-        assert config.matrix is not None
-        divides = method_divides(config.parsed_method())
-        problem = load_matrix(
-            config.matrix, config.rhs, config.start, seed, divides_by_diagonal=divides
-        )
-    if config.error_tolerance is None or problem.solution is not None:
-        return problem
-    from scipy.sparse.linalg import spsolve
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a singular matrix, which is said below
-        solution = spsolve(problem.A.tocsc(), problem.b)
-    if not np.isfinite(solution).all():
-        raise InputError(
-            f"error_tolerance: {problem.name} is singular: no solution to compare with"
-        )
-    return replace(problem, solution=solution)
+    summary = summarise(spec, result, radius)
+    return RelaxationRun(summary, timeline_of(spec, result), metrics, result)
 
 
 def _put_history(metrics: MetricSink, rows: Any, wall_time: float) -> None:

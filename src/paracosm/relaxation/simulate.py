@@ -1,4 +1,4 @@
-"""Carry out a request: the loop runs, and what it cannot decide is decided here."""
+"""Simulate a run: the loop runs, and what it cannot decide is decided here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ from paracosm.relaxation.kernel.scalars import (
     STALEST,
 )
 from paracosm.relaxation.patterns import Pattern
-from paracosm.relaxation.request import Request
 from paracosm.relaxation.residual import (
     compute_residual,
     error_norm,
@@ -55,6 +54,7 @@ from paracosm.relaxation.residual import (
 )
 from paracosm.relaxation.result import Mark, RelaxationResult, Spans, Staleness, Status, What
 from paracosm.relaxation.slots import change_pattern, grow
+from paracosm.relaxation.spec import RunSpec
 from paracosm.relaxation.state import Run, bad_rows, bad_time
 from paracosm.relaxation.strikes import schedule_faults
 
@@ -70,17 +70,17 @@ _FIRST_SLICE = 20_000  # relaxations
 Ending = tuple[Status, str] | None
 
 
-def simulate(request: Request, progress: Progress | None = None) -> RelaxationResult:
-    """Play the asynchronous iteration that `request` describes.
+def simulate(spec: RunSpec, progress: Progress | None = None) -> RelaxationResult:
+    """Play the asynchronous iteration that `spec` describes.
 
     An interrupt (Ctrl-C) ends it with what it has.
 
     Raises:
-        InputError: parts of the request that do not go together, or a duration that is zero,
+        InputError: parts of the spec that do not go together, or a duration that is zero,
             negative or not a number, with the processor and the number of its update.
     """
     started = time.perf_counter()
-    run = _prepared(request)
+    run = _prepared(spec)
     try:
         status, reason = _play(run, progress)
     except KeyboardInterrupt:
@@ -88,24 +88,23 @@ def simulate(request: Request, progress: Progress | None = None) -> RelaxationRe
     return _result(run, status, reason, time.perf_counter() - started)
 
 
-def _prepared(request: Request) -> Run:
+def _prepared(spec: RunSpec) -> Run:
     """Return the run at time 0, the residual of the first iterate known."""
-    fixed_point = None if request.fixed_point is None else request.fixed_point.map
-    functions = user_functions(request.update, request.choose, request.times.function, fixed_point)
-    arrays = prepare(request, functions)
-    run = Run(request, functions, arrays, request.problem.A)
+    functions = user_functions(spec.update, spec.choose, spec.times.function, spec.problem.map)
+    arrays = prepare(spec, functions)
+    run = Run(spec, functions, arrays, spec.problem.A)
     compute_residual(run)
     run.initial_residual = norm(run)
     _check_range(arrays.iterate.residual)
     arrays.gauges[KEPT] = arrays.gauges[SQUARE]
     set_largest(run, float(arrays.gauges[SQUARE]))
-    stop = request.stop
-    if stop.tolerance is not None:
-        run.tolerance = stop.tolerance * (run.initial_residual if stop.relative else 1.0)
+    config = spec.config
+    if config.tolerance is not None:
+        run.tolerance = config.tolerance * (run.initial_residual if config.relative else 1.0)
         arrays.rules = arrays.rules._replace(limit=float(run.tolerance))
     sample(arrays.rules, arrays.iterate, arrays.history, arrays.counters, arrays.gauges)
     schedule_faults(run)
-    for instant, pattern in request.patterns[1:]:
+    for instant, pattern in spec.patterns[1:]:
         run.at(instant, _pattern_change(run, pattern))
     return run
 
@@ -126,22 +125,22 @@ _LEAST, _MOST = 1e-140, 1e140
 
 def _pattern_change(run: Run, pattern: Pattern) -> Callable[[], None]:
     def act() -> None:
-        run.request = replace(run.request, patterns=((0.0, pattern),))
-        change_pattern(run.arrays, run.request, pattern)
+        run.spec = replace(run.spec, patterns=((0.0, pattern),))
+        change_pattern(run.arrays, run.spec, pattern)
 
     return act
 
 
 def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
-    counters, stop = run.arrays.counters, run.request.stop
+    counters, spec = run.arrays.counters, run.spec
     if norm(run) <= run.tolerance:
         return "converged", "the first iterate is already within the tolerance"
     ask_durations(run)
     seen = -1.0
     slice_size, most, before = _FIRST_SLICE, _FIRST_SLICE, time.perf_counter()
     while True:
-        until = min(run.agenda[0].time if run.agenda else inf, stop.time)
-        answer = _advance(run, until, min(most, stop.relaxations))
+        until = min(run.agenda[0].time if run.agenda else inf, spec.max_time)
+        answer = _advance(run, until, min(most, spec.most_relaxations))
         ending: Ending = None
         if answer == CALL_ROWS:
             ask_rows(run)
@@ -158,8 +157,8 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
             raise bad_rows(run)
         elif answer in (DETECTED, DIVERGED):
             ending = _judge(run, answer)
-        elif counters[RELAXATIONS] >= stop.relaxations:
-            sweeps = counters[RELAXATIONS] / run.request.problem.n
+        elif counters[RELAXATIONS] >= spec.most_relaxations:
+            sweeps = counters[RELAXATIONS] / run.spec.problem.n
             ending = "stopped", f"stopped after {sweeps:,.6g} sweeps"
         elif _nobody_left(run):
             ending = "stopped", "stopped: no processor computes any more"
@@ -208,20 +207,20 @@ def _nobody_left(run: Run) -> bool:
     """Say whether all processors have stopped for good (a residual processor relaxes nothing)."""
     key = run.arrays.clock.key
     first = key.size // 2
-    stopped = np.isinf(key[first : first + run.request.processors]).all()
+    stopped = np.isinf(key[first : first + run.spec.processors]).all()
     return bool(stopped) and not any(event.revives for event in run.agenda)
 
 
 def _from_outside(run: Run, until: float) -> Ending:
     """Let the next event happen, if there is one and somebody whom it concerns."""
-    a, stop = run.arrays, run.request.stop
+    a, spec = run.arrays, run.spec
     if _nobody_left(run):
         return "stopped", "stopped: no processor computes any more"
     run.move_to(until)
-    if not run.agenda or run.agenda[0].time > stop.time:
+    if not run.agenda or run.agenda[0].time > spec.max_time:
         # A checkpoint that was being taken is cut short.
-        a.gauges[SHIFT] = min(a.gauges[SHIFT], stop.time * run.ticks - a.gauges[NOW])
-        return "stopped", f"stopped at virtual time {stop.time:g} s"
+        a.gauges[SHIFT] = min(a.gauges[SHIFT], spec.max_time * run.ticks - a.gauges[NOW])
+        return "stopped", f"stopped at virtual time {spec.max_time:g} s"
     heapq.heappop(run.agenda).act()
     answer = observe(a.state())
     return _judge(run, answer) if answer in (DETECTED, DIVERGED) else None
@@ -248,7 +247,7 @@ def _judge(run: Run, answer: int) -> Ending:
 
 
 def _result(run: Run, status: Status, reason: str, wall_time: float) -> RelaxationResult:
-    a, processors = run.arrays, run.request.processors
+    a, processors = run.arrays, run.spec.processors
     counters, gauges = a.counters, a.gauges
     residual = true_norm(run)
     if a.history.rows[counters[SAMPLES] - 1, 1] < counters[RELAXATIONS]:
@@ -268,7 +267,7 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
         relaxations=int(counters[RELAXATIONS]),
         updates=updates,
         times=history[:, 0] / run.ticks,
-        sweeps=history[:, 1] / run.request.problem.n,
+        sweeps=history[:, 1] / run.spec.problem.n,
         residuals=history[:, 2].copy(),
         errors=history[:, 3].copy(),
         staleness=Staleness(
@@ -289,7 +288,7 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
         else 0,
         last_update=np.where(updates > 0, a.clock.begun[:processors], 0.0) / run.ticks,
         spans=_spans(run),
-        request=run.request,
+        spec=run.spec,
     )
 
 

@@ -9,7 +9,7 @@ from paracosm.relaxation.kernel.links import with_more_room
 from paracosm.relaxation.kernel.loop import rows_in_flight
 from paracosm.relaxation.kernel.prepare import CHOICE_OF, Arrays, blocks_of, slots_for
 from paracosm.relaxation.patterns import Pattern
-from paracosm.relaxation.request import Request
+from paracosm.relaxation.spec import RunSpec
 
 __all__ = ["change_pattern", "grow", "grow_slots"]
 
@@ -34,10 +34,10 @@ def grow_slots(arrays: Arrays) -> None:
     _set_slots(arrays, 2 * np.diff(flight.slot), in_flight)
 
 
-def change_pattern(arrays: Arrays, request: Request, pattern: Pattern) -> None:
+def change_pattern(arrays: Arrays, spec: RunSpec, pattern: Pattern) -> None:
     """Let processors take blocks of another pattern; updates in flight keep their rows.
 
-    `request` has the new pattern.
+    `spec` has the new pattern.
     """
     flight, processors = arrays.flight, pattern.processors
     in_flight = []
@@ -48,7 +48,7 @@ def change_pattern(arrays: Arrays, request: Request, pattern: Pattern) -> None:
         in_flight.append((rows, flight.values[slot : slot + rows.size]))
         flight.size[who] = rows.size
     blocks = blocks_of(pattern)
-    room = np.maximum(slots_for(request, blocks), [rows.size for rows, _ in in_flight])
+    room = np.maximum(slots_for(spec, blocks), [rows.size for rows, _ in in_flight])
     _set_slots(arrays, room, in_flight)
     flight.block[:] = np.arange(processors) % pattern.blocks
     arrays.blocks = blocks

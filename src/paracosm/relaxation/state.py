@@ -1,4 +1,4 @@
-"""One run while it goes on: the request, the arrays, and what is to come from outside."""
+"""One run while it goes on: what is asked for, the arrays, and what is to come from outside."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from paracosm.relaxation.kernel.scalars import (
     SHIFT,
     VERDICT,
 )
-from paracosm.relaxation.request import Request
 from paracosm.relaxation.slots import grow
+from paracosm.relaxation.spec import RunSpec
 
 __all__ = ["Event", "Run", "begin_update", "schedule_update"]
 
@@ -45,7 +45,7 @@ class Run:
     """What a run consists of.
 
     Attributes:
-        request: what was asked for.
+        spec: what was asked for.
         functions: of the user's.
         arrays: what the loop works on.
         A: the matrix as the processors have it: the problem's own, until a fault strikes it.
@@ -59,7 +59,7 @@ class Run:
         struck: how many faults there were.
     """
 
-    request: Request
+    spec: RunSpec
     functions: UserFunctions
     arrays: Arrays
     A: Any
@@ -78,7 +78,7 @@ class Run:
     @property
     def ticks(self) -> float:
         """Units of the loop's clock in a second: ticks, or 1."""
-        return self.request.ticks or 1.0
+        return self.spec.ticks
 
     @property
     def virtual_time(self) -> float:
@@ -120,7 +120,7 @@ def schedule_update(run: Run, who: int) -> None:
 
 def bad_rows(run: Run) -> InputError:
     """Return the error for rows that a compiled pattern function made up."""
-    who, last = int(run.arrays.counters[CULPRIT]), run.request.problem.n - 1
+    who, last = int(run.arrays.counters[CULPRIT]), run.spec.problem.n - 1
     number = run.arrays.flight.updates[who]
     return InputError(f"pattern function: processor {who}, update {number}: rows are 0 to {last}")
 
@@ -130,13 +130,13 @@ def bad_time(run: Run, answer: int) -> InputError:
     a = run.arrays
     who = int(a.counters[CULPRIT])
     number, value = int(a.flight.updates[who]), float(a.gauges[BAD])
-    watcher = who == run.request.processors
+    watcher = who == run.spec.processors
     where = f"time: {'the residual processor' if watcher else f'processor {who}'}, update {number}"
     if answer == EXHAUSTED or value != value:
         return InputError(
             f"{where}: not a number: a recording has come to its end (cycle=true starts it again), "
             "or a function returned NaN"
         )
-    if run.request.ticks and value == 0:
+    if run.spec.config.scale_factor and value == 0:
         return InputError(f"{where}: the duration rounds to 0 ticks: give a larger scale factor")
     return InputError(f"{where}: {value / run.ticks:g} s; a duration has to be finite and above 0")

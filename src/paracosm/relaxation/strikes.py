@@ -33,31 +33,31 @@ FAULTS = 4  # purpose of random streams
 
 
 def schedule_faults(run: Run) -> None:
-    """Put the first occurrence of each of the request's faults on the run's agenda.
+    """Put the first occurrence of each of the configured faults on the run's agenda.
 
     Raises:
         InputError: a fault that names what the run does not have.
     """
-    request = run.request
-    for index, fault in enumerate(request.faults):
+    spec = run.spec
+    for index, fault in enumerate(spec.config.fault):
         check_fault(
             fault,
-            unknowns=request.problem.n,
-            entries=request.problem.A.nnz,
-            processors=request.processors,
-            distributed=request.network is not None,
+            unknowns=spec.problem.n,
+            entries=spec.problem.A.nnz,
+            processors=spec.processors,
+            distributed=spec.cluster is not None,
         )
-        if fault.target in ("A", "b") and request.fixed_point is not None:
+        if fault.target in ("A", "b") and spec.problem.map is not None:
             raise InputError(f'fault "{fault}": a map has no {fault.target}; write "in x"')
-        if fault.target == "A" and isinstance(request.method, BlockJacobi):
+        if fault.target == "A" and isinstance(spec.method, BlockJacobi):
             raise InputError(
                 f'fault "{fault}": block-jacobi has its factors of A, which the fault would not '
                 'strike; choose another method, or "in x"'
             )
-        if fault.target == "A" and request.matrix_free:
+        if fault.target == "A" and spec.config.matrix_free:
             raise InputError(f'fault "{fault}": a stencil has no matrix to strike')
-        rng = np.random.default_rng(np.random.SeedSequence(request.seed, spawn_key=(FAULTS, index)))
-        _schedule_next(run, fault, rng, fault_times(fault, request.horizon, rng))
+        rng = np.random.default_rng(np.random.SeedSequence(spec.seed, spawn_key=(FAULTS, index)))
+        _schedule_next(run, fault, rng, fault_times(fault, spec.horizon, rng))
 
 
 def _schedule_next(
@@ -92,7 +92,7 @@ def _strike(run: Run, fault: Fault, rng: np.random.Generator) -> None:
 
 
 def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:
-    who = choose_processor(fault.where, run.request.processors, rng)
+    who = choose_processor(fault.where, run.spec.processors, rng)
     assert isinstance(fault.model, Stop | Stale)
     until = run.virtual_time + fault.model.duration
     if isinstance(fault.model, Stop):
@@ -105,10 +105,10 @@ def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:
 def _stop(run: Run, who: int, until: float) -> None:
     """Let a processor stop: its update in flight is lost."""
     clock = run.arrays.clock
-    if run.request.barrier is not None:
+    if run.spec.barrier is not None:
         # Everybody waits for it at the barrier.
         first = clock.winner.size // 2
-        clock.key[first : first + run.request.processors] += (until - run.virtual_time) * run.ticks
+        clock.key[first : first + run.spec.processors] += (until - run.virtual_time) * run.ticks
         rebuild(clock)
         return
     set_key(clock, who, inf)
@@ -154,8 +154,8 @@ def _read(run: Run, who: int) -> None:
 
 def _corrupt(run: Run, fault: Fault, model: DataFault, rng: np.random.Generator) -> str:
     """Corrupt numbers where they are; return what was done, or nothing if none were there."""
-    a, pattern = run.arrays, run.request.pattern
-    who = choose_processor(fault.where, run.request.processors, rng)
+    a, pattern = run.arrays, run.spec.pattern
+    who = choose_processor(fault.where, run.spec.processors, rng)
     owned = pattern.block(who % pattern.blocks)
     rows = None
     if fault.target == "halo":
@@ -184,9 +184,9 @@ def _spread_matrix(run: Run) -> None:
         a.rows_of_a.data[:] = A.data
     if a.rules.distributed:
         a.halos.data[:] = A.data
-    if run.request.method is not None:
+    if run.spec.method is not None:
         with np.errstate(all="ignore"):
-            a.matrix.gain[:] = method_gain(run.request.method, A)
+            a.matrix.gain[:] = method_gain(run.spec.method, A)
 
 
 def _corrupt_message(

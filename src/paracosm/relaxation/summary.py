@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paracosm.cluster.fields import describe_cluster
 from paracosm.faults import (
     CheckpointPolicy,
     advice,
@@ -17,8 +18,8 @@ from paracosm.faults import (
     young_interval,
 )
 from paracosm.relaxation.definition import definition_1
-from paracosm.relaxation.request import Request
 from paracosm.relaxation.result import RelaxationResult
+from paracosm.relaxation.spec import RunSpec
 
 if TYPE_CHECKING:
     from paracosm.relaxation.spectrum import SpectralRadius
@@ -27,25 +28,25 @@ __all__ = ["summarise"]
 
 
 def summarise(
-    request: Request, result: RelaxationResult, radius: SpectralRadius | None
+    spec: RunSpec, result: RelaxationResult, radius: SpectralRadius | None
 ) -> dict[str, Any]:
     """Return the summary of a run: plain numbers, strings, lists and mappings."""
-    problem, stop = request.problem, request.stop
+    problem, config = spec.problem, spec.config
     summary: dict[str, Any] = {
         "problem": problem.name,
-        "method": "user" if request.method is None else str(request.method),
-        "read": "copy" if _reads_after_copy(request) else request.read,
-        "synchronous": request.barrier is not None,
-        "pattern": "; ".join(pattern.name for _, pattern in request.patterns),
-        "memory": "shared" if request.network is None else "distributed",
-        "processors": request.processors,
+        "method": "user" if spec.method is None else str(spec.method),
+        "read": "copy" if spec.reads_after_copy else spec.read,
+        "synchronous": spec.barrier is not None,
+        "pattern": "; ".join(pattern.name for _, pattern in spec.patterns),
+        "memory": "shared" if spec.cluster is None else "distributed",
+        "processors": spec.processors,
         "unknowns": problem.n,
         "nonzeros": int(problem.A.nnz),
         "status": result.status,
         "reason": result.reason,
         "residual": result.residual,
         "initial_residual": result.initial_residual,
-        "norm": "2" if stop.norm == 2 else "inf",
+        "norm": "2" if config.norm == 2 else "inf",
         "tolerance": _number(result.tolerance),
         "error": _number(result.error),
         "relaxations": result.relaxations,
@@ -55,33 +56,28 @@ def summarise(
         "wall_time": result.wall_time,
         "spectral_radius": None if radius is None else _radius(radius),
         "staleness": _staleness(result),
-        "definition": asdict(definition_1(request, result)),
+        "definition": asdict(definition_1(spec, result)),
         "updates_per_processor": {
             "least": int(result.updates.min()),
             "median": float(np.median(result.updates)),
             "most": int(result.updates.max()),
         },
         "detection": {
-            "by": str(request.detection),
+            "by": str(spec.config.detect),
             "false_detections": result.false_detections,
         },
-        "durations": _durations(request),
+        "durations": _durations(spec),
     }
-    if request.network is not None:
+    if spec.cluster is not None:
         summary["messages"] = {"count": result.messages, "bytes": result.bytes_sent}
-    if request.faults:
-        summary["faults"] = _faults(request, result)
-    if request.checkpoint is not None:
-        summary["checkpoints"] = _checkpoints(request, request.checkpoint, result)
+        summary["cluster"] = describe_cluster(spec.cluster)
+    if spec.config.fault:
+        summary["faults"] = _faults(spec, result)
+    if spec.config.checkpoint is not None:
+        summary["checkpoints"] = _checkpoints(spec, spec.config.checkpoint, result)
     if result.status == "diverged":
         summary["growth_rate"] = _number(result.growth_rate)
     return summary
-
-
-def _reads_after_copy(request: Request) -> bool:
-    from paracosm.relaxation.kernel.prepare import reads_after_copy
-
-    return reads_after_copy(request)
 
 
 def _number(value: float) -> float | None:
@@ -109,26 +105,26 @@ def _staleness(result: RelaxationResult) -> dict[str, Any]:
     }
 
 
-def _durations(request: Request) -> dict[str, str]:
-    kind = request.times.source
+def _durations(spec: RunSpec) -> dict[str, str]:
+    kind = spec.times.source
     if not kind.startswith("measured"):
         kind = f"modelled: {kind}"
-    if request.ticks:
-        kind += f", rounded to ticks of {1 / request.ticks:g} s"
+    if spec.config.scale_factor:
+        kind += f", rounded to ticks of {1 / spec.ticks:g} s"
     known = {"update": kind}
-    if request.times.caution:
-        known["caution"] = request.times.caution
-    if request.detection.by == "processor" and request.detection.time is None:
-        measured = request.times.residual is not None
+    if spec.times.caution:
+        known["caution"] = spec.times.caution
+    if spec.config.detect.by == "processor" and spec.config.detect.time is None:
+        measured = spec.times.residual is not None
         known["residual test"] = "measured" if measured else "assumed as long as an update"
-    if request.network is not None:
+    if spec.cluster is not None:
         known["halo messages"] = "modelled: latency and bandwidth"
-    if request.barrier is not None:
-        known["barrier"] = f"assumed: {request.barrier:g} s"
+    if spec.barrier is not None:
+        known["barrier"] = f"assumed: {spec.barrier:g} s"
     return known
 
 
-def _faults(request: Request, result: RelaxationResult) -> dict[str, Any]:
+def _faults(spec: RunSpec, result: RelaxationResult) -> dict[str, Any]:
     struck = [mark for mark in result.marks if mark.what == "fault"]
     rollbacks = [mark.time for mark in result.marks if mark.what == "rollback"]
     summary: dict[str, Any] = {
@@ -144,10 +140,11 @@ def _faults(request: Request, result: RelaxationResult) -> dict[str, Any]:
         ],
         "fault_free_time": _number(result.fault_free_time),
     }
-    if request.checkpoint is not None:
+    if spec.config.checkpoint is not None:
         # A fault is noticed at the latest when every processor has read what it did.
-        window = 2 * request.times.mean(request.processors)
-        blocks = request.checkpoint.scope == "block" or request.checkpoint.monitor == "component"
+        window = 2 * spec.times.mean(spec.processors)
+        policy = spec.config.checkpoint
+        blocks = policy.scope == "block" or policy.monitor == "component"
         found = score(
             [m.time for m in struck if m.data],
             _first_of_each(rollbacks, window),
@@ -169,10 +166,10 @@ def _first_of_each(rollbacks: list[float], window: float) -> list[float]:
 
 
 def _checkpoints(
-    request: Request, policy: CheckpointPolicy, result: RelaxationResult
+    spec: RunSpec, policy: CheckpointPolicy, result: RelaxationResult
 ) -> dict[str, Any]:
-    between = mean_time_between_faults(request.faults)
-    if between is None and request.faults and result.virtual_time > 0:
+    between = mean_time_between_faults(spec.config.fault)
+    if between is None and spec.config.fault and result.virtual_time > 0:
         between = result.virtual_time / result.faults if result.faults else None
     suggested = policy.cost > 0 and between is not None
     mtbf = between or 0.0

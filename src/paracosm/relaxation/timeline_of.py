@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from paracosm.relaxation.request import Request
 from paracosm.relaxation.result import RelaxationResult
+from paracosm.relaxation.spec import RunSpec
 from paracosm.timeline import Timeline
 
 __all__ = ["timeline_of"]
 
 
-def timeline_of(request: Request, result: RelaxationResult) -> Timeline | None:
+def timeline_of(spec: RunSpec, result: RelaxationResult) -> Timeline | None:
     """Return the spans that were recorded; None if there are none.
 
     Node "processor3", resource "compute", spans "relax" or the phases "copy", "compute", "update".
@@ -20,13 +20,13 @@ def timeline_of(request: Request, result: RelaxationResult) -> Timeline | None:
         return None
     timeline = Timeline()
     add = timeline.spans.append
-    phased = request.times.phases == 3
-    names = [f"processor{who}" for who in range(request.processors)] + ["residual"]
+    phased = spec.times.phases == 3
+    names = [f"processor{who}" for who in range(spec.processors)] + ["residual"]
     columns = (spans.processor, spans.begin, spans.copied, spans.computed, spans.end)
     latest: dict[int, float] = {}
     for who, begin, copied, computed, end in zip(*(c.tolist() for c in columns), strict=True):
         node = names[who]
-        if request.barrier is not None and who in latest and latest[who] < begin:
+        if spec.barrier is not None and who in latest and latest[who] < begin:
             add((node, "wait", "barrier", latest[who], begin, -1))
         latest[who] = end
         if phased:

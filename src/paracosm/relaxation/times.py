@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from paracosm.errors import InputError
 from paracosm.timing import Distribution, parse_distribution
 
-__all__ = ["PHASES", "TimeFunction", "Times", "read_spelling", "read_times"]
+__all__ = ["PHASES", "MeasuredTimes", "TimeFunction", "Times", "parse_times"]
 
 PHASES = ("copy", "compute", "update")
 
@@ -59,49 +59,105 @@ class Times:
         means = [sum(phase.mean() for phase in self.of(who)) for who in range(processors)]
         return sum(means) / processors
 
+    @property
+    def processors(self) -> int | None:
+        """For how many processors they are; None where all have the same."""
+        return len(self.updates) if len(self.updates) > 1 else None
 
-def read_times(value: Any, processors: int) -> Times:
+    def as_written(self) -> Any:
+        """Return what `parse_times` reads back: a text, a list or a mapping of them."""
+        if not self.updates:
+            return self.source
+        if self.phases == 3:
+            said = {name: str(part) for name, part in zip(PHASES, self.updates[0], strict=True)}
+            return {**said, "joint": True} if self.joint else said
+        written = [str(update[0]) for update in self.updates]
+        return written if len(written) > 1 else written[0]
+
+    def on(self, speeds: Sequence[float]) -> Times:
+        """Return the times on processors of these relative speeds, which divide the durations.
+
+        Raises:
+            InputError: not as many distributions, or times that a function of the user's says.
+        """
+        if len(self.updates) not in (0, 1, len(speeds)):
+            raise InputError(
+                f"time: {len(self.updates)} distributions for {len(speeds)} processors: "
+                "give one for all, or one for each"
+            )
+        if all(speed == 1.0 for speed in speeds):
+            return self
+        if self.function is not None:
+            raise InputError(
+                "time: a function says durations as they are; speeds have no effect on it"
+            )
+        updates = tuple(
+            tuple(phase.scaled(speed) for phase in self.of(who)) for who, speed in enumerate(speeds)
+        )
+        return replace(self, updates=updates, source=f"{self.source}, at given speeds")
+
+
+@dataclass(frozen=True)
+class MeasuredTimes:
+    """Times in a file that `paracosm relax measure` wrote: which, depends on the processors.
+
+    Attributes:
+        text: path and options: "measured.json(variant=race, threads=2)".
+    """
+
+    text: str
+    processors: ClassVar[int | None] = None
+
+    def as_written(self) -> str:
+        """Return what `parse_times` reads back."""
+        return self.text
+
+    def on(self, speeds: Sequence[float]) -> Times:
+        """Return the times on processors of these relative speeds, as `Times.on`.
+
+        Raises:
+            InputError: as `Times.on`; the file cannot be read, or was not measured so.
+        """
+        from paracosm.relaxation.threads.times import times_from_file
+
+        return times_from_file(self.text, len(speeds)).on(speeds)
+
+
+def parse_times(value: Any) -> Times | MeasuredTimes:
     """Return the times that `value` says.
 
     Args:
-        value: a distribution, or its string, for all processors; a sequence of them, one for each;
-            a mapping with distributions for copy, compute and update, and `joint`; a function
-            (`TimeFunction`); a file that `paracosm relax measure` wrote, as a path, or with
-            options: "measured.json(variant=race, threads=2)"; or Times.
-        processors: how many there are.
+        value: a distribution, or its string, for all processors; a sequence of them, one for each,
+            or "normal(10, 1); normal(20, 1)"; a mapping with distributions for copy, compute and
+            update, and `joint`, or "copy=2, compute=10, update=1"; a function (`TimeFunction`); a
+            file that `paracosm relax measure` wrote, as a path, or with options:
+            "measured.json(variant=race, threads=2)"; or Times.
 
     Raises:
-        InputError: what cannot be read, or the wrong number of distributions.
+        InputError: what cannot be read.
     """
-    value = read_spelling(value)
-    if isinstance(value, Times):
-        times = value
-    elif _is_file(value):
-        from paracosm.relaxation.threads.times import times_from_file
-
-        times = times_from_file(str(value), processors)
-    elif isinstance(value, Mapping) and set(value) & {*PHASES, "joint"}:
-        times = _from_phases(value)
-    elif callable(value) and not isinstance(value, Distribution):
-        times = Times((), function=value, source="a function of the user's")
-    elif isinstance(value, Sequence) and not isinstance(value, str):
+    value = _read_spelling(value)
+    if isinstance(value, Times | MeasuredTimes):
+        return value
+    if _is_file(value):
+        return MeasuredTimes(str(value))
+    if isinstance(value, Mapping) and set(value) & {*PHASES, "joint"}:
+        return _from_phases(value)
+    if callable(value) and not isinstance(value, Distribution):
+        return Times((), function=value, source="a function of the user's")
+    if isinstance(value, Sequence) and not isinstance(value, str):
         parsed = [parse_distribution(part) for part in value]
+        if not parsed:
+            raise InputError("time: an empty list: give one distribution for each processor")
         listed = ", ".join(_short(part) for part in parsed[:3]) + (
             ", ..." if len(parsed) > 3 else ""
         )
-        times = Times(tuple((part,) for part in parsed), source=f"one each: {listed}")
-    else:
-        distribution = parse_distribution(value)
-        times = Times(((distribution,),), source=_short(distribution))
-    if len(times.updates) not in (0, 1, processors):
-        raise InputError(
-            f"time: {len(times.updates)} distributions for {processors} processors: "
-            "give one for all, or one for each"
-        )
-    return times
+        return Times(tuple((part,) for part in parsed), source=f"one each: {listed}")
+    distribution = parse_distribution(value)
+    return Times(((distribution,),), source=_short(distribution))
 
 
-def read_spelling(value: Any) -> Any:
+def _read_spelling(value: Any) -> Any:
     """Return what a flag's text spells: a list or a mapping, as a study file would write it.
 
     "normal(10, 1); normal(20, 1)" is one distribution for each processor, "copy=2, compute=10,
@@ -132,22 +188,6 @@ def _short(distribution: Distribution) -> str:
     if len(samples) > 10:
         return f"{distribution.name} of {len(samples):,} samples"
     return str(distribution)
-
-
-def at_speeds(times: Times, speeds: Sequence[float]) -> Times:
-    """Return the times on processors of other relative speeds, which divide the durations.
-
-    Raises:
-        InputError: times that a function of the user's says.
-    """
-    if all(speed == 1.0 for speed in speeds):
-        return times
-    if times.function is not None:
-        raise InputError("time: a function says durations as they are; speeds have no effect on it")
-    updates = tuple(
-        tuple(phase.scaled(speed) for phase in times.of(who)) for who, speed in enumerate(speeds)
-    )
-    return replace(times, updates=updates, source=f"{times.source}, at given speeds")
 
 
 def _is_file(value: Any) -> bool:

@@ -119,7 +119,7 @@ def tune(
 def count_runs(config: RelaxConfig, space: Sequence[Parameter], seeds: int, trials: int) -> int:
     """Return how many runs `tune` makes, counting those that it need not make."""
     policy = _policy(config, space)
-    compared = 1 + bool(config.faults()) + len(_suggestions(policy, _between_faults(config, 1.0)))
+    compared = 1 + bool(config.fault) + len(_suggestions(policy, _between_faults(config, 1.0)))
     return seeds * (2 + trials + compared)
 
 
@@ -134,7 +134,7 @@ def _check(
         (seeds < 1 or trials < 1, "tune: at least one seed and one trial"),
         (not limit > 1, f"limit: above 1, not {limit}: a run without faults takes 1"),
         (
-            policy_tuned and not config.faults(),
+            policy_tuned and not config.fault,
             "alpha and omega have no effect where nothing goes wrong: give a fault",
         ),
         (
@@ -150,7 +150,7 @@ def _check(
 def _policy(config: RelaxConfig, space: Collection[Parameter]) -> CheckpointPolicy | None:
     """Return the policy that the trials change; None where there is none."""
     tuned = {each.name: each.low for each in space if each.name in ("alpha", "omega")}
-    policy = config.policy()
+    policy = config.checkpoint
     if policy is not None or not tuned:
         return policy
     for name in ("alpha", "omega"):
@@ -177,7 +177,7 @@ def _whole(value: float | None) -> int | None:
 
 def _between_faults(config: RelaxConfig, fault_free: float) -> float | None:
     """Return seconds between faults; those that strike once do so once a run."""
-    faults = config.faults()
+    faults = config.fault
     mean = mean_time_between_faults(faults)
     if mean is not None or not faults:
         return mean
@@ -270,7 +270,7 @@ def _compared(
 ) -> dict[str, Setting]:
     """Return the settings to validate, by name."""
     compared = {"best": best.setting}
-    if config.faults():
+    if config.fault:
         compared["no checkpoints"] = replace(best.setting, checkpoint=None)
     policy = best.setting.checkpoint
     if policy is not None:

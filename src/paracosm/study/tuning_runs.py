@@ -6,7 +6,6 @@ side that is drawn from the seed may double it: a ratio of 1 is a run that fault
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -17,10 +16,9 @@ from numpy.typing import NDArray
 from paracosm.errors import InputError
 from paracosm.faults import CheckpointPolicy
 from paracosm.relaxation.config import RelaxConfig
-from paracosm.relaxation.request import Request
-from paracosm.relaxation.run import request_of
 from paracosm.relaxation.simulate import simulate
-from paracosm.relaxation.solve import check_request, solve
+from paracosm.relaxation.solve import solve
+from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
 from paracosm.relaxation.times import Times
 
 __all__ = ["Outcomes", "Ran", "Setting", "Simulations"]
@@ -86,7 +84,7 @@ class Simulations:
         self.limit = limit
         self.jobs = jobs
         self._fault_free: dict[int, float] = {}
-        self._requests: dict[tuple[int, int | None, int | None], Request] = {}
+        self._specs: dict[tuple[int, int | None, int | None], RunSpec] = {}
         self._blocks = 0
 
     def fault_free(self, seeds: Sequence[int], ran: Ran | None = None) -> Array:
@@ -96,10 +94,8 @@ class Simulations:
             InputError: one of these runs does not converge.
         """
         missing = [seed for seed in seeds if seed not in self._fault_free]
-        requests = [
-            replace(self._request(seed, Setting()), faults=(), checkpoint=None) for seed in missing
-        ]
-        for seed, (time, why) in zip(missing, self._carry_out(requests, ran), strict=True):
+        specs = [self._spec(seed, Setting()).changed(fault=(), checkpoint=None) for seed in missing]
+        for seed, (time, why) in zip(missing, self._carry_out(specs, ran), strict=True):
             if why:
                 raise InputError(
                     f"without any fault the iteration does not converge with seed {seed} ({why}): "
@@ -121,14 +117,14 @@ class Simulations:
         """
         fault_free = self.fault_free(seeds)
         ends = np.minimum(self.limit * fault_free, self._most_time())
-        requests = [
+        specs = [
             self._under(setting, seed, end, time)
             for seed, end, time in zip(seeds, ends.tolist(), fault_free.tolist(), strict=True)
         ]
         half = len(seeds) if whole else len(seeds) // 2 + 1
-        ended = self._carry_out(requests[:half], ran)
+        ended = self._carry_out(specs[:half], ran)
         if any(not why for _, why in ended):
-            ended += self._carry_out(requests[half:], ran)
+            ended += self._carry_out(specs[half:], ran)
         elif ran is not None:
             ran(len(seeds) - half)
         run = len(ended)
@@ -142,39 +138,36 @@ class Simulations:
         Raises:
             InputError: one line.
         """
-        check_request(self._under(setting, 0, inf, 1.0))
+        check_spec(self._under(setting, 0, inf, 1.0))
 
     def _most_time(self) -> float:
         return inf if self.config.max_time is None else self.config.max_time
 
-    def _under(self, setting: Setting, seed: int, end: float, fault_free: float) -> Request:
-        request = self._request(seed, setting)
+    def _under(self, setting: Setting, seed: int, end: float, fault_free: float) -> RunSpec:
+        spec = self._spec(seed, setting)
         if setting.relaxation is not None:
-            if request.method is None:
+            if spec.method is None:
                 raise InputError("relaxation: an update function of your own has none")
-            request = replace(request, method=replace(request.method, omega=setting.relaxation))
-        stop = replace(request.stop, time=end)
+            spec = spec.changed(method=replace(spec.method, omega=setting.relaxation))
         if "max_sweeps" not in self.config.model_fields_set:
-            stop = replace(stop, relaxations=inf)
+            spec = spec.changed(max_sweeps=inf)
         return replace(
-            request,
-            checkpoint=setting.checkpoint,
-            stop=stop,
+            spec.changed(checkpoint=setting.checkpoint, max_time=end),
             horizon=fault_free if setting.is_policy_alone else None,
         )
 
-    def _request(self, seed: int, setting: Setting) -> Request:
-        """Return the request of a seed, kept while the processors and blocks are the same."""
+    def _spec(self, seed: int, setting: Setting) -> RunSpec:
+        """Return the spec of a seed, kept while the processors and blocks are the same."""
         key = (seed, setting.processors, setting.blocks)
-        if key not in self._requests:
-            if any(kept[1:] != key[1:] for kept in self._requests):
-                self._requests.clear()
-            request = request_of(self._config(setting), seed)
-            for other in self._requests.values():  # one copy of the matrix for all seeds
-                request = replace(request, problem=replace(request.problem, A=other.problem.A))
+        if key not in self._specs:
+            if any(kept[1:] != key[1:] for kept in self._specs):
+                self._specs.clear()
+            spec = spec_of(self._config(setting), seed)
+            for other in self._specs.values():  # one copy of the matrix for all seeds
+                spec = replace(spec, problem=replace(spec.problem, A=other.problem.A))
                 break
-            self._requests[key] = self._at_block_size(request, setting)
-        return self._requests[key]
+            self._specs[key] = self._at_block_size(spec, setting)
+        return self._specs[key]
 
     def _config(self, setting: Setting) -> RelaxConfig:
         config = self.config
@@ -182,38 +175,33 @@ class Simulations:
             for what, given in (
                 ("cluster", config.cluster is not None),
                 ("speeds", config.speeds is not None),
-                ("time", isinstance(config.time, list)),
+                ("time", config.time.processors is not None),
             ):
                 if given:
                     raise InputError(f"processors: {what} says how many there are: leave it out")
             config = config.model_copy(update={"processors": setting.processors})
         if setting.blocks is not None:
-            name = re.split(r"[(\s]", config.pattern.strip())[0]
-            if name not in ("random", "rotating") or ";" in config.pattern:
-                raise InputError(
-                    f'blocks: patterns random and rotating have a number of them, "{config.pattern}'
-                    '" has not'
-                )
-            config = config.model_copy(update={"pattern": f"{name}(blocks={setting.blocks})"})
+            pattern = config.pattern.with_blocks(setting.blocks)
+            config = config.model_copy(update={"pattern": pattern})
         return config
 
-    def _at_block_size(self, request: Request, setting: Setting) -> Request:
+    def _at_block_size(self, spec: RunSpec, setting: Setting) -> RunSpec:
         """Let an update take as long as its rows: a block of half the size takes half the time."""
         if setting.processors is None and setting.blocks is None:
-            return request
+            return spec
         if not self._blocks:
-            self._blocks = _blocks(request_of(self.config, 0))
-        return replace(request, times=_faster(request.times, _blocks(request) / self._blocks))
+            self._blocks = _blocks(spec_of(self.config, 0))
+        return replace(spec, times=_faster(spec.times, _blocks(spec) / self._blocks))
 
-    def _carry_out(self, requests: Sequence[Request], ran: Ran | None) -> list[tuple[float, str]]:
+    def _carry_out(self, specs: Sequence[RunSpec], ran: Ran | None) -> list[tuple[float, str]]:
         """Return virtual times, and why a run did not converge (empty if it did)."""
         if self.jobs == 1:
-            runs = map(_run, requests)
+            runs = map(_run, specs)
         else:
             from joblib import Parallel, delayed
 
             runs = Parallel(n_jobs=self.jobs, return_as="generator")(
-                delayed(_run)(request) for request in requests
+                delayed(_run)(spec) for spec in specs
             )
         ended = []
         for time, why in runs:
@@ -223,23 +211,23 @@ class Simulations:
         return ended
 
 
-def _run(request: Request) -> tuple[float, str]:
-    if request.horizon is None and any(fault.needs_horizon for fault in request.faults):
+def _run(spec: RunSpec) -> tuple[float, str]:
+    if spec.horizon is None and any(fault.needs_horizon for fault in spec.config.fault):
         # Without faults this setting takes another time than the one configured.
-        plain = simulate(replace(request, faults=(), checkpoint=None))
+        plain = simulate(spec.changed(fault=(), checkpoint=None))
         if plain.status == "interrupted":
             raise KeyboardInterrupt
         if plain.status != "converged":
             return plain.virtual_time, plain.reason
-        request = replace(request, horizon=plain.virtual_time)
-    result = solve(request)
+        spec = replace(spec, horizon=plain.virtual_time)
+    result = solve(spec)
     if result.status == "interrupted":
         raise KeyboardInterrupt  # which ends the search, not this run alone
     return result.virtual_time, "" if result.status == "converged" else result.reason
 
 
-def _blocks(request: Request) -> int:
-    return len(request.pattern.pointer) - 1
+def _blocks(spec: RunSpec) -> int:
+    return len(spec.pattern.pointer) - 1
 
 
 def _faster(times: Times, factor: float) -> Times:

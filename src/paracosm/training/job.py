@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from paracosm.cluster import ring_all_reduce
 from paracosm.timing import Constant
-from paracosm.training.algorithms import parse_algorithm
 from paracosm.training.roles.all_reduce import AllReduce
 from paracosm.training.store import Store
 from paracosm.training.streams import Stream, generator
@@ -88,7 +87,7 @@ class Job:
         progress: Progress | None,
     ) -> None:
         self.config = config
-        self.algorithm = parse_algorithm(config.algorithm)
+        self.algorithm = config.algorithm
         self.topology = self.algorithm.topology_for(config.topology)
         self.workers = cluster.workers
         self.servers = cluster.servers if self.topology == "server" else ("",)
@@ -146,7 +145,7 @@ class Job:
 
     def update_sampler(self, server: int) -> Callable[[], float] | None:
         """Return the source of the server's update times; None when updates take no time."""
-        distribution = self.config.update_distribution()
+        distribution = self.config.update_time
         if distribution == Constant(0.0):
             return None
         speed = self._cluster.node(self.servers[server]).speed

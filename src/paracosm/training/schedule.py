@@ -69,18 +69,20 @@ class Schedule:
 def simple_exchange(config: TrainConfig, cluster: Cluster) -> Exchange | None:
     """Return the exchange whose schedule can be played compiled; None where the engine must run."""
     compute = config.compute_distribution()
+    if cluster.sharing == "fair":
+        return None
     if not config.timing_only or compute is None or _has_a_place(compute):
         return None
     if config.until is not None or config.resolve_topology() != "server":
         return None
-    if len(cluster.servers) != 1 or config.update_distribution().mean() > 0:
+    if len(cluster.servers) != 1 or config.update_time.mean() > 0:
         return None
     server = cluster.servers[0]
     if cluster.node(server).name != server:
         return None  # it shares the ports of a worker's node
     if any(cluster.link(worker, server).duplex == "half" for worker in cluster.workers):
         return None
-    return config.parsed_algorithm.exchange(len(cluster.workers))
+    return config.algorithm.exchange(len(cluster.workers))
 
 
 def _has_a_place(distribution: Distribution) -> bool:

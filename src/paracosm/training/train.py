@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
 from paracosm.cluster import Cluster
+from paracosm.cluster.fields import describe_cluster, link_in_words
 from paracosm.engine import Recording, Simulator
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution
@@ -59,6 +61,9 @@ def train(
     they take and when they arrive is virtual time. An interrupt (Ctrl-C) ends the run with what it
     has, as does a loss that explodes, unless `config.keep_going`.
 
+    With changes (`config.what_if`) the result is that of the changed run, beside which the summary
+    has that of the unchanged one, "unchanged".
+
     Args:
         config: what to train, how, and on which cluster.
         seed: decides everything that is random.
@@ -73,6 +78,26 @@ def train(
     cluster = config.resolve_cluster()
     config.check(cluster)
     metrics = Metrics() if metrics is None else metrics
+    result = _train(config, seed, config.changed(cluster), metrics, progress, log)
+    if config.what_if:
+        beside = config.model_copy(update={"timeline": False})
+        unchanged = _train(beside, seed, cluster, Metrics(), None, False).summary
+        changes = {"what_if": [str(each) for each in config.what_if], "unchanged": unchanged}
+        result = replace(result, summary={**result.summary, **changes})
+        if unchanged["status"] == "interrupted":
+            result.summary["status"] = "interrupted"
+    return result
+
+
+def _train(
+    config: TrainConfig,
+    seed: int,
+    cluster: Cluster,
+    metrics: MetricSink,
+    progress: Progress | None,
+    log: bool,
+) -> TrainingResult:
+    """Train on one cluster."""
     servers = len(cluster.servers) if config.resolve_topology() == "server" else 1
     numerics = prepare_numerics(config, seed, len(cluster.workers), servers)
     timeline = Timeline() if _wants_timeline(config, cluster) else None
@@ -100,8 +125,8 @@ def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     busy = {
         name: {
             "compute": worker.compute_time,
-            "send": worker.ports.send.busy_time + job.all_reduce.busy_time,
-            "receive": worker.ports.receive.busy_time + job.all_reduce.busy_time,
+            "send": worker.ports.busy_time("send") + job.all_reduce.busy_time,
+            "receive": worker.ports.busy_time("receive") + job.all_reduce.busy_time,
         }
         for name, worker in sim.workers.items()
     }
@@ -121,7 +146,7 @@ def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
     if config.timeline is not None:
         return config.timeline
     workers, compute = len(cluster.workers), config.compute_distribution()
-    gradients: float = config.most_updates * config.parsed_algorithm.gradients_per_update(workers)
+    gradients: float = config.most_updates * config.algorithm.gradients_per_update(workers)
     if config.until is not None and compute is not None and compute.mean() > 0:
         gradients = min(gradients, workers * config.until / compute.mean())
     return gradients * _SPANS_PER_GRADIENT <= _MOST_SPANS
@@ -200,10 +225,11 @@ def _summary(
     numerics = job.numerics
     divergence = job.divergence
     return {
-        "algorithm": config.algorithm,
+        "algorithm": str(config.algorithm),
         "workers": len(cluster.workers),
         "servers": len(job.servers) if job.topology == "server" else 0,
         "topology": job.topology,
+        "cluster": describe_cluster(cluster),
         "model": config.model,
         "data": config.data,
         "seed": seed,
@@ -234,9 +260,10 @@ def _durations(config: TrainConfig, cluster: Cluster, job: Job) -> dict[str, str
     else:
         sources = {"compute": "measured: each gradient on this machine"}
     if job.topology == "server":
-        sources["update"] = _modelled(config.update_distribution())
+        sources["update"] = _modelled(config.update_time)
     if job.topology != "local":
-        sources["network"] = f"modelled: {config.describe_network()}"
+        file = f"cluster file {config.cluster}, " if isinstance(config.cluster, Path) else ""
+        sources["network"] = f"modelled: {file}links of {link_in_words(cluster.topology.link)}"
     sources["gradients"] = "computed" if job.numerics.real else "none (timing only)"
     return sources
 

@@ -8,11 +8,14 @@ from paracosm.errors import InputError
 from paracosm.relaxation.patterns import (
     edge_cut,
     halo_sizes,
-    parse_pattern,
     parse_patterns,
     pattern_from_blocks,
 )
 from paracosm.relaxation.problems import load_problem, problem_from
+
+
+def parse_pattern(text, problem, processors, seed=0):
+    return parse_patterns(text).dealt(problem, processors, seed)[0][1]
 
 
 def blocks(pattern):
@@ -200,9 +203,9 @@ def test_halos_against_sets(problem, kind, data):
 
 
 def test_a_schedule_of_patterns():
-    schedule = parse_patterns(
-        "contiguous; random(blocks=5) after 100ms;cyclic after 2", ten_rows(), 2
-    )
+    text = "contiguous; random(blocks=5) after 100ms;cyclic after 2"
+    schedule = parse_patterns(text).dealt(ten_rows(), 2)
+    assert str(parse_patterns(text)) == text
     assert [(time, pattern.name) for time, pattern in schedule] == [
         (0.0, "contiguous"),
         (0.1, "random(blocks=5)"),
@@ -235,7 +238,7 @@ def test_a_schedule_of_patterns():
 )
 def test_patterns_that_cannot_be(spec, words):
     with pytest.raises(InputError) as error:
-        parse_patterns(spec, ten_rows(), 2)
+        parse_patterns(spec).dealt(ten_rows(), 2)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 

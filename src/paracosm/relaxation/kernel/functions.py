@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class UserFunctions:
-    """The functions of a request.
+    """The functions of a run.
 
     Attributes:
         update, choose, time: pointers to compiled functions; to one that is never called where the

@@ -6,9 +6,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.relaxation.kernel.arrays import Halos
-from paracosm.relaxation.patterns import Pattern
-from paracosm.relaxation.problems import Problem
-from paracosm.relaxation.request import Network
+from paracosm.relaxation.spec import RunSpec
 from paracosm.timing.compiled import stream_keys
 
 __all__ = ["BYTES", "halo_links", "no_links", "with_more_room"]
@@ -29,24 +27,23 @@ def no_links() -> Halos:
 
 
 def halo_links(
-    problem: Problem,
-    pattern: Pattern,
-    network: Network,
-    ticks: float,
+    spec: RunSpec,
     jitter: int,
-    seed: int,
     purpose: int,
 ) -> Halos:
-    """Return the links of `pattern`, every processor knowing the first iterate.
+    """Return the links of the run's pattern, every processor knowing the first iterate.
 
     Args:
-        ticks: of the loop's clock in a second, or 1.
+        spec: a run in distributed memory.
         jitter: row of the table of distributions that adds to latencies, or -1.
-        seed, purpose: of the random numbers of messages.
+        purpose: of the random numbers of messages.
 
     Raises:
         InputError: a pattern whose blocks overlap or change hands.
     """
+    problem, pattern, cluster, ticks = spec.problem, spec.pattern, spec.cluster, spec.ticks
+    assert cluster is not None
+    names = cluster.workers
     A, n = problem.A, problem.n
     if pattern.choice != "fixed" or pattern.rows.size != n:
         raise InputError(
@@ -67,7 +64,7 @@ def halo_links(
     pairs, first = np.unique(places[:2], axis=1, return_index=True)
     links = pairs.shape[1]
     link = np.append(first, places.shape[1]).astype(np.int64)
-    channels = [network.link(int(a), int(b)) for a, b in pairs.T]
+    channels = [cluster.link(names[a], names[b]) for a, b in pairs.T]
     sizes = BYTES * np.diff(link)
     into = np.argsort(pairs[1], kind="stable")
     shape = (links, _CAPACITY)
@@ -90,8 +87,8 @@ def halo_links(
         * ticks,
         latency=np.array([c.latency for c in channels], np.float64) * ticks,
         jitter=np.full(links, jitter, np.int64),
-        streams=stream_keys(seed, purpose, links),
-        ordered=np.array([network.ordered]),
+        streams=stream_keys(spec.seed, purpose, links),
+        ordered=np.array([spec.config.order == "ordered"]),
         ticks=np.array([ticks]),
         free_at=np.full(links, -np.inf),
         waiting=np.zeros(places.shape[1]),

@@ -1,4 +1,4 @@
-"""From a request to the arrays that the loop works on."""
+"""From a run as it is specified to the arrays that the loop works on."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ from paracosm.relaxation.methods import (
     method_gain,
 )
 from paracosm.relaxation.patterns import Pattern
-from paracosm.relaxation.request import Request
+from paracosm.relaxation.spec import RunSpec
 from paracosm.timing.compiled import Draws, stream_keys, tabulate
 
-__all__ = ["CHOICE_OF", "Arrays", "blocks_of", "prepare", "reads_after_copy", "slots_for"]
+__all__ = ["CHOICE_OF", "Arrays", "blocks_of", "prepare", "slots_for"]
 
 CHOICE_OF = {"fixed": FIXED, "cyclic": IN_TURN, "random": AT_RANDOM}
 
@@ -106,28 +106,28 @@ class Arrays:
         )  # fmt: skip
 
 
-def prepare(request: Request, functions: UserFunctions) -> Arrays:
-    """Return the arrays of `request` at time 0, before any processor has begun.
+def prepare(spec: RunSpec, functions: UserFunctions) -> Arrays:
+    """Return the arrays of a run at time 0, before any processor has begun.
 
     Raises:
         InputError: parts that do not go together, or a block whose own equations are singular.
     """
-    problem, pattern, processors = request.problem, request.pattern, request.processors
+    problem, pattern, processors = spec.problem, spec.pattern, spec.processors
     n = problem.n
-    method = request.method
+    method = spec.method
     momentum = method.beta if isinstance(method, SecondOrderRichardson) else 0.0
     blocks = blocks_of(pattern)
-    draws, phase_rows = _draws(request)
+    draws, phase_rows = _draws(spec)
     counters, gauges = np.zeros(COUNTERS, np.int64), np.zeros(GAUGES)
-    gauges[NEXT_CHECKPOINT] = inf if request.checkpoint is None else _interval(request)
+    gauges[NEXT_CHECKPOINT] = inf if spec.config.checkpoint is None else _interval(spec)
     gauges[SEEN] = -1.0
     gauges[ERROR_AGAIN] = inf
     gauges[SAMPLE_EVERY] = max(1.0, n / 16)
-    flight = _flight(request, blocks)
+    flight = _flight(spec, blocks)
     return Arrays(
-        rules=_rules(request, functions, momentum),
-        matrix=_matrix(request),
-        rows_of_a=_rows(request, functions),
+        rules=_rules(spec, functions, momentum),
+        matrix=_matrix(spec),
+        rows_of_a=_rows(spec, functions),
         blocks=blocks,
         factors=block_factors(problem.A, pattern)
         if isinstance(method, BlockJacobi)
@@ -149,32 +149,23 @@ def prepare(request: Request, functions: UserFunctions) -> Arrays:
             np.full(processors, -1.0),
         ),
         halos=no_links()
-        if request.network is None
+        if spec.cluster is None
         else halo_links(
-            problem,
-            pattern,
-            request.network,
-            request.ticks or 1.0,
-            -1 if request.network.jitter is None else len(draws.kind) - 1,
-            request.seed,
+            spec,
+            -1 if spec.config.latency_jitter is None else len(draws.kind) - 1,
             MESSAGES,
         ),
-        checkpoint=Checkpoint(np.zeros(0) if request.checkpoint is None else problem.x0.copy()),
+        checkpoint=Checkpoint(np.zeros(0) if spec.config.checkpoint is None else problem.x0.copy()),
         history=History(np.zeros((SAMPLES, 4)), np.zeros((MARKS, 4))),
-        spans=Spans(np.zeros(request.spans, np.int32), np.zeros((request.spans, 4))),
+        spans=Spans(np.zeros(spec.config.timeline, np.int32), np.zeros((spec.config.timeline, 4))),
         draws=draws,
         phase_rows=phase_rows,
-        streams=stream_keys(request.seed, TIMES, processors + 1),
-        choices=stream_keys(request.seed, CHOICES, processors + 1),
+        streams=stream_keys(spec.seed, TIMES, processors + 1),
+        choices=stream_keys(spec.seed, CHOICES, processors + 1),
         counters=counters,
         gauges=gauges,
         functions=functions,
     )
-
-
-def reads_after_copy(request: Request) -> bool:
-    """Say whether processors read at the end of a phase of its own."""
-    return request.read == "start" and request.times.phases == 3 and request.barrier is None
 
 
 def blocks_of(pattern: Pattern) -> Blocks:
@@ -182,8 +173,8 @@ def blocks_of(pattern: Pattern) -> Blocks:
     return Blocks(pattern.pointer.astype(np.int64), pattern.rows.astype(np.int64))
 
 
-def _rules(request: Request, functions: UserFunctions, momentum: float) -> Rules:
-    method, stop, policy = request.method, request.stop, request.checkpoint
+def _rules(spec: RunSpec, functions: UserFunctions, momentum: float) -> Rules:
+    method, config, policy = spec.method, spec.config, spec.config.checkpoint
     kind = JACOBI
     if method is None:
         kind = USER
@@ -193,70 +184,68 @@ def _rules(request: Request, functions: UserFunctions, momentum: float) -> Rules
         kind = SWEEP
     elif isinstance(method, BlockJacobi):
         kind = SOLVE
-    tolerance = -1.0 if stop.tolerance is None else stop.tolerance
+    tolerance = -1.0 if config.tolerance is None else config.tolerance
     # Numba compiles anew for every mixture of whole and real numbers.
     return Rules(
         method=kind,
         omega=1.0 if method is None or method.omega is None else float(method.omega),
         momentum=float(momentum),
-        at_start=request.read == "start",
-        after_copy=reads_after_copy(request),
-        barrier=float(
-            -1.0 if request.barrier is None else request.barrier * (request.ticks or 1.0)
-        ),
-        processors=int(request.processors),
-        choice=CHOICE_OF[request.pattern.choice],
+        at_start=spec.read == "start",
+        after_copy=spec.reads_after_copy,
+        barrier=float(-1.0 if spec.barrier is None else spec.barrier * spec.ticks),
+        processors=int(spec.processors),
+        choice=CHOICE_OF[spec.pattern.choice],
         coordinates=int(method.count if isinstance(method, Coordinate) else 0),
         compiled_values=functions.compiled_values,
         compiled_rows=functions.compiled_rows,
         compiled_time=functions.compiled_time,
         python_rows=functions.python_rows is not None,
         python_values=functions.python_values is not None or functions.python_time is not None,
-        distributed=request.network is not None,
-        ticks=float(request.ticks or 0.0),
-        phases=int(request.times.phases),
-        joint=request.times.joint,
-        detect={"ideal": IDEAL, "processor": PROCESSOR, "local": LOCAL}[request.detection.by],
-        every=int(request.detection.every),
+        distributed=spec.cluster is not None,
+        ticks=float(config.scale_factor or 0.0),
+        phases=int(spec.times.phases),
+        joint=spec.times.joint,
+        detect={"ideal": IDEAL, "processor": PROCESSOR, "local": LOCAL}[spec.config.detect.by],
+        every=int(spec.config.detect.every),
         limit=float(tolerance),
-        infinity=stop.norm != 2,
-        error_limit=float(-1.0 if stop.error is None else stop.error),
+        infinity=config.norm != 2,
+        error_limit=float(-1.0 if config.error_tolerance is None else config.error_tolerance),
         alpha=float(0.0 if policy is None else policy.alpha),
-        interval=float(0.0 if policy is None else _interval(request)),
+        interval=float(0.0 if policy is None else _interval(spec)),
         own_block=policy is not None and policy.scope == "block",
         component=policy is not None and policy.monitor == "component",
-        cost=float(0.0 if policy is None else policy.cost * (request.ticks or 1.0)),
-        restore=float(0.0 if policy is None else policy.restore * (request.ticks or 1.0)),
-        bin_shift=int(max(0, ceil(log2(8 * request.processors / BINS)))),
+        cost=float(0.0 if policy is None else policy.cost * spec.ticks),
+        restore=float(0.0 if policy is None else policy.restore * spec.ticks),
+        bin_shift=int(max(0, ceil(log2(8 * spec.processors / BINS)))),
     )
 
 
-def _rows(request: Request, functions: UserFunctions) -> Rows:
+def _rows(spec: RunSpec, functions: UserFunctions) -> Rows:
     """Return the rows of A, if somebody reads them."""
     if not functions.compiled_values:
         return Rows(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
-    A = request.problem.A
+    A = spec.problem.A
     return Rows(A.indptr.astype(np.int64), A.indices.astype(np.int32), A.data.copy())
 
 
-def _interval(request: Request) -> float:
-    assert request.checkpoint is not None
-    return request.checkpoint.omega * (request.ticks or 1.0)
+def _interval(spec: RunSpec) -> float:
+    assert spec.config.checkpoint is not None
+    return spec.config.checkpoint.omega * spec.ticks
 
 
-def _matrix(request: Request) -> Matrix:
-    problem, n = request.problem, request.problem.n
-    gain = np.zeros(n) if request.method is None else method_gain(request.method, problem.A)
+def _matrix(spec: RunSpec) -> Matrix:
+    problem, n = spec.problem, spec.problem.n
+    gain = np.zeros(n) if spec.method is None else method_gain(spec.method, problem.A)
     nothing = np.zeros(0, np.int64)
     grid = np.zeros(3, np.int64), np.zeros((0, 3), np.int64), np.zeros(0)
-    if request.fixed_point is not None:
+    if spec.problem.map is not None:
         return Matrix(nothing, nothing.astype(np.uint32), np.zeros(0), problem.b, gain, *grid)
-    if request.matrix_free:
+    if spec.config.matrix_free:
         stencil = problem.stencil
         if stencil is None:
             raise InputError(f"{problem.name}: only grid problems are stencils; use the matrix")
-        if not isinstance(request.method, _STENCIL_METHODS):
-            raise InputError(f"matrix-free: {request.method} needs the matrix")
+        if not isinstance(spec.method, _STENCIL_METHODS):
+            raise InputError(f"matrix-free: {spec.method} needs the matrix")
         missing = 3 - len(stencil.shape)
         shape = np.array((1,) * missing + tuple(stencil.shape), np.int64)
         offsets = np.pad(stencil.offsets, ((0, 0), (missing, 0))).astype(np.int64)
@@ -280,9 +269,9 @@ def _matrix(request: Request) -> Matrix:
 _STENCIL_METHODS = (Jacobi, Richardson, SecondOrderRichardson, Coordinate)
 
 
-def _flight(request: Request, blocks: Blocks) -> Flight:
-    processors = request.processors
-    capacity = slots_for(request, blocks)
+def _flight(spec: RunSpec, blocks: Blocks) -> Flight:
+    processors = spec.processors
+    capacity = slots_for(spec, blocks)
     slot = np.concatenate([[0], np.cumsum(capacity)]).astype(np.int64)
     return Flight(
         slot=slot,
@@ -300,22 +289,22 @@ def _flight(request: Request, blocks: Blocks) -> Flight:
     )
 
 
-def slots_for(request: Request, blocks: Blocks) -> NDArray[np.int64]:
+def slots_for(spec: RunSpec, blocks: Blocks) -> NDArray[np.int64]:
     """Return room for how many rows each processor's update in flight needs, shape (p,)."""
     sizes = np.diff(blocks.pointer)
-    processors = request.processors
-    if request.pattern.choice == "fixed" and sizes.size == processors:
+    processors = spec.processors
+    if spec.pattern.choice == "fixed" and sizes.size == processors:
         capacity = sizes
     else:
         capacity = np.full(processors, sizes.max())
-    if isinstance(request.method, Coordinate):
-        capacity = np.maximum(capacity, request.method.count)
+    if isinstance(spec.method, Coordinate):
+        capacity = np.maximum(capacity, spec.method.count)
     return capacity
 
 
-def _draws(request: Request) -> tuple[Draws, NDArray[np.int64]]:
+def _draws(spec: RunSpec) -> tuple[Draws, NDArray[np.int64]]:
     """Return the table of all distributions, and who draws from which."""
-    times, processors = request.times, request.processors
+    times, processors = spec.times, spec.processors
     phases = times.phases
     distributions: list[Any] = [phase for update in times.updates for phase in update]
     rows = np.zeros((processors + 1, phases), np.int64)
@@ -323,28 +312,28 @@ def _draws(request: Request) -> tuple[Draws, NDArray[np.int64]]:
         rows[:processors] = np.arange(processors * phases).reshape(processors, phases)
     elif times.updates:
         rows[:processors] = np.arange(phases)
-    if request.detection.by == "processor":
-        watcher = _watcher(request)
+    if spec.config.detect.by == "processor":
+        watcher = _watcher(spec)
         rows[processors] = len(distributions) + np.arange(phases)
         distributions += watcher
-    if request.network is not None and request.network.jitter is not None:
-        distributions.append(request.network.jitter)
+    if spec.cluster is not None and spec.config.latency_jitter is not None:
+        distributions.append(spec.config.latency_jitter)
     table = tabulate(distributions)
     if table is None:
         raise InputError("time: a distribution of your own class: pass a function instead")
     return table, rows
 
 
-def _watcher(request: Request) -> list[Any]:
+def _watcher(spec: RunSpec) -> list[Any]:
     """Return the phases of the residual processor: as given, as measured, or as an update."""
     from paracosm.timing import Constant
 
-    phases = request.times.phases
-    if request.detection.time is not None:
-        return [request.detection.time, *[Constant(0.0)] * (phases - 1)]
-    if request.times.residual is not None:
-        given = list(request.times.residual)
+    phases = spec.times.phases
+    if spec.config.detect.time is not None:
+        return [spec.config.detect.time, *[Constant(0.0)] * (phases - 1)]
+    if spec.times.residual is not None:
+        given = list(spec.times.residual)
         return [*given, *[Constant(0.0)] * (phases - len(given))]
-    if not request.times.updates:
+    if not spec.times.updates:
         raise InputError("residual test: say how long the processor takes: processor(time=20ms)")
-    return list(request.times.of(0))
+    return list(spec.times.of(0))

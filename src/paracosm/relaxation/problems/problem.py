@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,8 @@ class Problem:
         solution: x, where it is known, shape (n,).
         stencil: the same matrix as a stencil, for grid problems.
         rhs, start: how `b` and `x0` were made, for the record.
+        map: `(x, rows, out)`, which writes G's components `rows` at x to `out`: a fixed point
+            x = G(x) is looked for in place of a solution; `A` is empty.
     """
 
     name: str
@@ -41,6 +44,10 @@ class Problem:
     stencil: Stencil | None = None
     rhs: str = "given"
     start: str = "given"
+    map: Callable[..., Any] | None = None
+
+    def __str__(self) -> str:
+        return self.name
 
     @property
     def n(self) -> int:

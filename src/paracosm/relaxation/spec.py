@@ -1,0 +1,230 @@
+"""One run of a configuration: its problem loaded, its rows dealt, its durations at hand."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, Literal
+
+import numpy as np
+
+from paracosm.cluster import Cluster
+from paracosm.errors import InputError
+from paracosm.relaxation.config import RelaxConfig
+from paracosm.relaxation.methods import (
+    BlockJacobi,
+    Coordinate,
+    Method,
+    SecondOrderRichardson,
+    gauss_seidel_of,
+    method_divides,
+)
+from paracosm.relaxation.patterns import Pattern
+from paracosm.relaxation.problems import Problem, load_matrix, load_problem
+from paracosm.relaxation.times import Times
+
+__all__ = ["GROWTH", "RunSpec", "check_spec", "spec_of"]
+
+GROWTH = 1e10
+"""Factor over the first residual at which an iteration counts as diverged."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunSpec:
+    """A configuration, and what it comes to for its problem and seed.
+
+    Attributes:
+        config: what is asked for.
+        problem: A, b and where to begin; or a map.
+        patterns: (from when on, pattern), the first from 0.
+        times: how long updates take.
+        cluster: of distributed memory: processor i is its i-th worker; None: shared.
+        seed: decides everything that is random.
+        horizon: run time of the same iteration without faults, for faults at a random time.
+    """
+
+    config: RelaxConfig
+    problem: Problem
+    patterns: tuple[tuple[float, Pattern], ...]
+    times: Times
+    cluster: Cluster | None = None
+    seed: int = 0
+    horizon: float | None = None
+
+    def changed(self, **fields: Any) -> RunSpec:
+        """Return the run with other values of its configuration; they are not checked."""
+        return replace(self, config=self.config.model_copy(update=fields))
+
+    @property
+    def pattern(self) -> Pattern:
+        """The pattern that the iteration begins with."""
+        return self.patterns[0][1]
+
+    @property
+    def processors(self) -> int:
+        """How many processors there are."""
+        return self.pattern.processors
+
+    @property
+    def method(self) -> Method | None:
+        """How new values are computed; None where `update` or the problem's map says it."""
+        method = self.config.method
+        if self.problem.map is not None or not isinstance(method, Method):
+            return None
+        return gauss_seidel_of(method) if self.config.read == "gauss-seidel" else method
+
+    @property
+    def update(self) -> Callable[..., Any] | None:
+        """(x, rows, A, b, out), an update function of the user's."""
+        method = self.config.method
+        return None if self.problem.map is not None or isinstance(method, Method) else method
+
+    @property
+    def read(self) -> Literal["start", "completion"]:
+        """When a processor reads what it computes from."""
+        return "start" if self.config.read == "start" else "completion"
+
+    @property
+    def reads_after_copy(self) -> bool:
+        """Whether processors read at the end of a phase of its own."""
+        phased = self.read == "start" and self.times.phases == 3
+        return phased and not self.config.synchronous
+
+    @property
+    def choose(self) -> Callable[..., Any] | None:
+        """(processor, update, u) -> rows, an update-pattern function of the user's."""
+        return self.config.pattern.choose
+
+    @property
+    def barrier(self) -> float | None:
+        """What a barrier costs; None: asynchronous."""
+        return self.config.barrier if self.config.synchronous else None
+
+    @property
+    def ticks(self) -> float:
+        """Units of the processors' clock in a second: ticks, or 1."""
+        return self.config.scale_factor or 1.0
+
+    @property
+    def max_time(self) -> float:
+        """Virtual time at which it is stopped, seconds."""
+        return inf if self.config.max_time is None else self.config.max_time
+
+    @property
+    def most_relaxations(self) -> float:
+        """Number of relaxations after which it is stopped."""
+        return self.config.max_sweeps * self.problem.n
+
+
+def spec_of(config: RelaxConfig, seed: int) -> RunSpec:
+    """Return a run of a configuration, with files read and everything made.
+
+    Raises:
+        InputError: for what cannot be used.
+    """
+    cluster = config.imagined
+    problem = _problem(config, seed)
+    return RunSpec(
+        config=config,
+        problem=problem,
+        patterns=config.pattern.dealt(problem, config.count, seed),
+        times=config.times_of(cluster),
+        cluster=cluster if config.memory == "distributed" else None,
+        seed=seed,
+    )
+
+
+def _problem(config: RelaxConfig, seed: int) -> Problem:
+    if isinstance(config.problem, Problem):
+        problem = config.problem
+    elif config.problem is not None:
+        problem = load_problem(config.problem, config.rhs, config.start, seed)
+    else:
+        assert config.matrix is not None
+        divides = not isinstance(config.method, Method) or method_divides(config.method)
+        problem = load_matrix(
+            config.matrix, config.rhs, config.start, seed, divides_by_diagonal=divides
+        )
+    if config.error_tolerance is None or problem.solution is not None or problem.map is not None:
+        return problem
+    from scipy.sparse.linalg import spsolve
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a singular matrix, which is said below
+        solution = spsolve(problem.A.tocsc(), problem.b)
+    if not np.isfinite(solution).all():
+        raise InputError(
+            f"error_tolerance: {problem.name} is singular: no solution to compare with"
+        )
+    return replace(problem, solution=np.atleast_1d(solution))
+
+
+def check_spec(spec: RunSpec) -> None:
+    """Refuse what cannot be.
+
+    Raises:
+        InputError: one line.
+    """
+    config, problem, policy = spec.config, spec.problem, spec.config.checkpoint
+    count, own_rows = spec.processors, spec.choose is not None
+    own_blocks = not own_rows and all(p.choice == "fixed" for _, p in spec.patterns)
+    by_blocks = policy is not None and (policy.scope == "block" or policy.monitor == "component")
+    conflicts = (
+        (
+            config.error_tolerance is not None and problem.solution is None,
+            "error_tolerance: the solution of this problem is not known; give it",
+        ),
+        (
+            config.read == "gauss-seidel" and spec.method is None,
+            "read gauss-seidel: goes with a method, not with a function",
+        ),
+        (
+            config.synchronous and spec.read != "start",
+            "a synchronous iteration reads at the start: all read after the barrier",
+        ),
+        (
+            config.synchronous and config.detect.by == "processor",
+            "a synchronous iteration has no residual processor: its test is ideal or local",
+        ),
+        (
+            own_rows and isinstance(spec.method, BlockJacobi),
+            "block-jacobi solves the equations of fixed blocks: not with a pattern function",
+        ),
+        (
+            isinstance(spec.method, BlockJacobi) and len(spec.patterns) > 1,
+            "block-jacobi solves the equations of fixed blocks: not with a pattern that changes",
+        ),
+        (
+            not own_blocks and by_blocks,
+            "a policy that looks at blocks needs a pattern in which each processor keeps its own",
+        ),
+        (
+            config.detect.by == "local" and (not own_blocks or isinstance(spec.method, Coordinate)),
+            "a local residual test adds up blocks: each processor has to keep and relax its own",
+        ),
+        (
+            spec.cluster is not None and problem.map is not None,
+            "distributed memory: a map does not say which rows it reads",
+        ),
+        (
+            spec.cluster is not None and (own_rows or len(spec.patterns) > 1),
+            "distributed memory: rows stay with their processor; use one fixed pattern",
+        ),
+        (
+            isinstance(spec.method, SecondOrderRichardson)
+            and spec.method.beta != 0
+            and not (own_blocks and spec.pattern.rows.size == problem.n),
+            "second-order-richardson needs a pattern in which each row has one processor",
+        ),
+        (
+            isinstance(spec.method, Coordinate) and spec.method.count > problem.n,
+            f"coordinate: count is at most the number of rows, {problem.n}",
+        ),
+        (spec.seed < 0, "seed: 0 or more"),
+        (count > problem.n, f"more processors ({count}) than rows ({problem.n})"),
+    )
+    for wrong, message in conflicts:
+        if wrong:
+            raise InputError(message)
