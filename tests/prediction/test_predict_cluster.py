@@ -372,3 +372,114 @@ def test_a_server_has_rows_messages_and_memory_of_its_own(
     named = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert sorted(named) == ["server0", "worker0", "worker1"]
     assert [event["ph"] for event in events if event["ph"] in "sf"].count("f") == 4
+
+
+LINKS = ["--workers", "4", "--latency", "10us", "--bandwidth", "100MB/s"]
+RING = ["--strategy", "ddp, all_reduce=ring", *LINKS]
+STEP = 10e-6 + GRADIENTS / 4 / 100e6  # of the 6 of a ring
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds"),
+    [
+        (["links: bandwidth 2x"], ALONE + 6 * (10e-6 + GRADIENTS / 4 / 200e6)),
+        (["bandwidth: 2x slower"], ALONE + 6 * (10e-6 + GRADIENTS / 4 / 50e6)),
+        (["latency: 50 us"], ALONE + 6 * (STEP + 40e-6)),
+        (["overhead: +1 us"], ALONE + 6 * (STEP + 1e-6)),
+        # Every step waits for the slowest link.
+        (["link 0-1: latency +5 us"], ALONE + 6 * (STEP + 5e-6)),
+        (["all_reduce: +2 ms"], ALONE + 6 * STEP + 2e-3),
+        (["collectives: 2x slower"], ALONE + 12 * STEP),
+        (["all_reduce: none"], ALONE),
+        # A tree over 4: log2(4) steps up, and as many down, of all bytes.
+        (["all_reduce: algorithm tree"], ALONE + 4 * (10e-6 + GRADIENTS / 100e6)),
+        (["compute: 2x faster"], ALONE / 2 + 6 * STEP),
+        (["rank 2: compute 1.5x slower"], 1.5 * ALONE + 6 * STEP),
+        (["workers 1..2: compute 3x slower", "latency: +1 us"], 3 * ALONE + 6 * (STEP + 1e-6)),
+        (["workers: 8"], ALONE + 14 * (10e-6 + GRADIENTS / 8 / 100e6)),
+    ],
+)
+def test_changes_beside_the_unchanged_prediction(
+    asked: list[str], changes: list[str], seconds: float, capsys: Capture
+) -> None:
+    flags = [flag for change in changes for flag in ("--what-if", change)]
+    summary = summary_of([*asked, *RING, *flags], capsys)
+    assert summary["iteration_time"] == pytest.approx(seconds, abs=1e-9)
+    assert summary["what_if"] == changes
+    assert summary["unchanged"]["iteration_time"] == pytest.approx(ALONE + 6 * STEP, abs=1e-9)
+    plain = summary_of([*asked, *RING], capsys)
+    assert {key: plain[key] for key in summary["unchanged"]} == summary["unchanged"]
+    assert "unchanged" not in plain
+
+
+def test_changes_of_servers_and_of_a_sweep(asked: list[str], capsys: Capture) -> None:
+    """At 1 MB/s 4 kB take 4 ms each way, shared by all; over the slow link 32 ms."""
+    flags = ["--strategy", "ps", "--bandwidth", "1MB/s", "--workers", "1,2,4"]
+    summary = summary_of(
+        [
+            *asked,
+            *flags,
+            "--what-if",
+            "link worker3-server0: bandwidth 8x slower",
+            "--what-if",
+            "workers 2..3: compute 1.5x slower",
+        ],
+        capsys,
+    )
+    times = [row["iteration_time"] for row in summary["scaling"]]
+    before = [row["iteration_time"] for row in summary["unchanged"]["scaling"]]
+    assert before == pytest.approx([ALONE + 8e-3 * workers for workers in (1, 2, 4)])
+    # The slower workers and the slow link are not among the first two.
+    assert times[:2] == pytest.approx(before[:2])
+    assert times[2] == pytest.approx(1.5 * ALONE + 64e-3)
+
+
+def test_the_cluster_is_described_with_units(asked: list[str], capsys: Capture) -> None:
+    flags = [
+        *RING,
+        "--overhead",
+        "1us",
+        "--duplex",
+        "half",
+        "--no-pipelined",
+        "--sharing",
+        "serial",
+    ]
+    summary = summary_of([*asked, *flags, "--what-if", "latency: 2x"], capsys)
+    links = {"bandwidth": "800 Mbit/s", "latency": "20 us", "overhead": "1 us", "duplex": "half"}
+    assert summary["cluster"]["links"] == {**links, "pipelined": "no", "sharing": "serial"}
+    assert summary["unchanged"]["cluster"]["links"]["latency"] == "10 us"
+    assert main([*asked, *flags, "--what-if", "latency: 2x"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "unchanged" in said
+    assert "(with the changes +" in said
+    assert "links bandwidth 800 Mbit/s, latency 20 us, overhead 1 us, duplex half" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("worker 3: +10 ms", "predict cannot change that; it can change how fast"),
+        ("copies: 2x faster", "predict cannot change that; it can change how fast"),
+        ("compute: none", "predict cannot change that; it can change how fast"),
+        ("server 0: compute 2x slower", "the cluster has no servers on nodes of their own"),
+        ("worker 4: compute 2x slower", "there are workers 0 to 3, not 4"),
+        ("all_gather: +2 ms", "has no effect: the job has all_reduce"),
+        ("all_reduce: algorithm rong", 'unknown algorithm for all_reduce "rong"'),
+        ("overhead: 2x", "has no effect: there is no overhead"),
+        ("workers: 1000000001", "a job has 1 to 1,000,000 workers"),
+    ],
+)
+def test_changes_that_cannot_be_made(
+    asked: list[str], change: str, reason: str, capsys: Capture
+) -> None:
+    assert main([*asked, *RING, "--what-if", change]) == 2
+    said = capsys.readouterr().err
+    assert reason in said
+    assert said.count("\n") == 1
+
+
+def test_a_number_of_workers_is_no_change_of_a_sweep(asked: list[str], capsys: Capture) -> None:
+    flags = ["--workers", "2,4", "--bandwidth", "inf", "--what-if", "workers: 8"]
+    assert main([*asked, *flags]) == 2
+    assert 'what_if "workers: 8": there are several numbers' in capsys.readouterr().err

@@ -115,7 +115,7 @@ class PredictConfig(PredictFields):
         if not counts:
             return self
         if len(counts) > 1 or (self.workers is not None and len(self.workers) > 1):
-            raise counts[-1].error("workers: there are several numbers already: leave one out")
+            raise counts[-1].error("there are several numbers of workers already: leave one out")
         rest = tuple(change for change in self.what_if if change.what != "count")
         return self._with(workers=(counts[0].value,), what_if=rest)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["Ending", "Figure", "figure"]
+__all__ = ["Ending", "Figure", "cluster_text", "figure"]
 
 Figure = Callable[[Mapping[str, Any]], str | None]
 """Returns the text of a figure from a summary; None where it has no such number."""
@@ -22,3 +22,18 @@ def figure(key: str, form: Callable[[Any], str]) -> Figure:
         return None if value is None else form(value)
 
     return write
+
+
+def cluster_text(cluster: Mapping[str, Any]) -> str:
+    """Say what a cluster is, as `describe_cluster` describes it: values with their units."""
+    parts = []
+    for name, value in cluster.items():
+        if isinstance(value, Mapping):
+            value = ", ".join(
+                f"{what} ({cluster_text({'': each}).strip()})"
+                if isinstance(each, Mapping)
+                else f"{what} {each}"
+                for what, each in value.items()
+            )
+        parts.append(f"{name.replace('_', ' ')} {value}")
+    return "; ".join(parts)

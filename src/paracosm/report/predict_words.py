@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from paracosm.report.figure import Ending, Figure, figure
+from paracosm.report.figure import Ending, Figure, cluster_text, figure
 from paracosm.report.job_tables import job_tables
 from paracosm.report.table import Table
 from paracosm.report.throughput_words import (
@@ -61,6 +61,20 @@ def _coverage(summary: Mapping[str, Any]) -> str | None:
     return ", ".join(f"{_share(share)} {source}" for source, share in coverage.items())
 
 
+def _unchanged(summary: Mapping[str, Any]) -> str | None:
+    """Return what is predicted without the changes, and how much longer or shorter that is."""
+    before = summary.get("unchanged") or {}
+    for key, write in (("iteration_time", format_duration), ("steps_per_second", _steps)):
+        if before.get(key) is not None and summary.get(key) is not None:
+            ratio = summary[key] / before[key] - 1 if before[key] else 0.0
+            return f"{write(before[key])} (with the changes {_signed(ratio)})"
+    return None
+
+
+def _steps(rate: float) -> str:
+    return f"{rate:.4g} steps/s"
+
+
 def _rate(rate: float) -> str:
     return f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
 
@@ -76,6 +90,7 @@ FIGURES: Mapping[str, Figure] = {
     "Workers": figure("workers", "{:,}".format),
     **THROUGHPUT_FIGURES,
     "Iteration time": figure("iteration_time", format_duration),
+    "Unchanged": _unchanged,
     "Interval": _interval,
     "Measured": _measured,
     "Error": _error,
@@ -122,7 +137,10 @@ def origins(summary: Mapping[str, Any]) -> dict[str, str]:
 def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
     """Return what else is worth a line: the bottleneck, other methods, what was not timed."""
     lines = {
+        "what if": "; ".join(summary.get("what_if") or ()),
         "bottleneck": summary.get("bottleneck") or "",
+        "unchanged bottleneck": (summary.get("unchanged") or {}).get("bottleneck") or "",
+        "cluster": cluster_text(summary.get("cluster") or {}),
         "memory": " ".join((summary.get("misfits") or ())[1:3]),
         "one replica": _replica(summary),
         "baselines": "" if is_throughput(summary) else _baselines(summary),

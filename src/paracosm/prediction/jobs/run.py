@@ -15,7 +15,7 @@ from paracosm.prediction.jobs.device_speeds import (
 )
 from paracosm.prediction.jobs.prediction import JobPrediction, ideal_throughput, predict_job
 from paracosm.prediction.jobs.shown_ranks import shown_ranks
-from paracosm.prediction.jobs.summary import summarise_jobs
+from paracosm.prediction.jobs.summary import OF_JOB, summarise_jobs
 from paracosm.prediction.jobs.timeline import job_timeline
 from paracosm.prediction.predict import predict
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
@@ -114,7 +114,8 @@ def run_on_cluster(
     summary |= summarise_jobs(predictions, alone, found.split)
     if before := [pair[1] for pair in pairs if pair[1] is not None]:
         summary["what_if"] = list(map(str, config.what_if))
-        summary["unchanged"] = summarise_jobs(before, alone, found.split)
+        said = summarise_jobs(before, alone, found.split)
+        summary["unchanged"] = {key: said[key] for key in OF_JOB}
     summary |= {"batch": alone.examples, "devices": speeds.origin}
     measured = measured_iteration(config, found)
     summary["replica"]["measured"] = None if measured is None else measured.duration

@@ -11,7 +11,7 @@ from paracosm.prediction.jobs.prediction import AlikeRanks, JobPrediction
 from paracosm.prediction.prediction import Prediction
 from paracosm.prediction.summary import summarise
 
-__all__ = ["summarise_jobs"]
+__all__ = ["OF_JOB", "summarise_jobs"]
 
 ALONE = ("coverage", "estimated_ops", "baselines", "largest", "nodes", "distinct_ops", "untimed")
 """What is said of the graph of one replica, whatever the cluster."""
@@ -63,6 +63,9 @@ _SAID = (
     *("iteration_time", "interval", "examples_per_second", "ideal", "efficiency", "peak_memory"),
     *("fits", "misfits", "bottleneck"),
 )
+
+OF_JOB = (*("workers", "strategy", "servers", "cluster", *_SAID), *("throughput", "scaling"))
+"""What of the summary a change of the job or its cluster can alter."""
 
 
 def _row(job: JobPrediction, alone: Prediction) -> dict[str, Any]:
