@@ -26,10 +26,13 @@ import numba
 import numpy as np
 
 from paracosm.relaxation import relax
-from paracosm.relaxation.literal import algorithm_2
 from paracosm.relaxation.patterns import contiguous
 from paracosm.relaxation.problems import Problem, load_problem
 from paracosm.timing.compiled import stream_keys, uniform
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "relaxation"))
+
+from literal_algorithms import algorithm_2
 
 ROUNDS = 7
 

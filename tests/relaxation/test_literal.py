@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
-
-from paracosm.relaxation import RelaxationResult, relax
-from paracosm.relaxation.literal import (
+from literal_algorithms import (
     LiteralRun,
     algorithm_2,
     algorithm_2_read_at_start,
     algorithm_5,
 )
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from paracosm.relaxation import RelaxationResult, relax
 from paracosm.relaxation.patterns import pattern_from_blocks
 from paracosm.relaxation.problems import load_problem
 from paracosm.timing import parse_distribution

@@ -42,6 +42,7 @@ from paracosm.relaxation.kernel.scalars import (
     SQUARE,
     STALENESS,
     STALEST,
+    TOO_LATE,
 )
 from paracosm.relaxation.patterns import Pattern
 from paracosm.relaxation.residual import (
@@ -153,6 +154,11 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
             ending = _from_outside(run, until)
         elif answer in (BAD_TIME, EXHAUSTED):
             raise bad_time(run, answer)
+        elif answer == TOO_LATE:
+            raise InputError(
+                "messages that share ports travel for at most 106 days of virtual time: give "
+                "shorter durations, or an earlier max_time"
+            )
         elif answer == BAD_ROWS:
             raise bad_rows(run)
         elif answer in (DETECTED, DIVERGED):

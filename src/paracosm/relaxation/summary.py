@@ -118,7 +118,8 @@ def _durations(spec: RunSpec) -> dict[str, str]:
         measured = spec.times.residual is not None
         known["residual test"] = "measured" if measured else "assumed as long as an update"
     if spec.cluster is not None:
-        known["halo messages"] = "modelled: latency and bandwidth"
+        sharing = spec.cluster.sharing
+        known["halo messages"] = f"modelled: latency, bandwidth, {sharing} sharing of ports"
     if spec.barrier is not None:
         known["barrier"] = f"assumed: {spec.barrier:g} s"
     return known

@@ -98,6 +98,8 @@ def origins(summary: Mapping[str, Any]) -> dict[str, str]:
 def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
     """Return what else is worth a line: what theory says, how the end was noticed, faults."""
     lines = {
+        "what if": _what_if(summary),
+        "network": _network(summary.get("cluster") or {}),
         "tolerance": _tolerance(summary),
         "spectral radius": _sentence(summary.get("spectral_radius")),
         "Definition 1": _sentence(summary.get("definition")),
@@ -112,6 +114,28 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
 def tables(summary: Mapping[str, Any]) -> list[Table]:
     """Return none."""
     return []
+
+
+def _what_if(summary: Mapping[str, Any]) -> str:
+    unchanged = summary.get("unchanged")
+    if not unchanged:
+        return ""
+    changes = "; ".join(summary["what_if"])
+    before, after = unchanged["virtual_time"], summary["virtual_time"]
+    ratio = f", {after / before:.3g} times as long" if before > 0 else ""
+    return (
+        f"{changes}: {format_duration(after)}{ratio}; unchanged {format_duration(before)} "
+        f"({unchanged['status']})"
+    )
+
+
+def _network(cluster: Mapping[str, Any]) -> str:
+    if not cluster:
+        return ""
+    links = [f"{what} {value}" for what, value in cluster["links"].items()]
+    others = [key for key in cluster if key.startswith("links ")]
+    rest = f"; and {', '.join(others)}" if others else ""
+    return f"{cluster['topology']} of {cluster['workers']}: {', '.join(links)}{rest}"
 
 
 def _tolerance(summary: Mapping[str, Any]) -> str:

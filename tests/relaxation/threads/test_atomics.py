@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.compiled import compiled
 from paracosm.relaxation.threads.atomics import (
     add,
     add_float,
@@ -17,7 +18,6 @@ from paracosm.relaxation.threads.atomics import (
     now,
     store,
 )
-from paracosm.relaxation.threads.compiled import compiled
 from paracosm.relaxation.threads.control import acquire, release
 from paracosm.relaxation.threads.measure import clock_overhead
 

@@ -20,6 +20,7 @@ __all__ = [
     "History",
     "Iterate",
     "Matrix",
+    "Ports",
     "Rows",
     "Spans",
     "State",
@@ -175,12 +176,13 @@ class Halos(NamedTuple):
         link: link k's values are at `link[k]:link[k + 1]`.
         rows: the rows that they are values of.
         out_pointer, out: links by sender; `into_pointer`, `into`: links by receiver.
-        occupancy, latency: seconds that a message holds its link, and takes besides.
+        occupancy, latency: how long a message holds its link, and takes besides, on the
+            processors' clock; of links that share nothing.
         jitter: row of the table of distributions that adds to the latency, or -1.
         streams: keys of each link's random numbers.
         ordered: whether a message never arrives before an older one; shape (1,).
         ticks: ticks in a second, or 1; shape (1,).
-        free_at: when each link is free again.
+        free_at: when each link is free again; of a link that shares ports, infinite until then.
         waiting: values that wait for their link; `wait_count`: updates written when they were,
             -1 where nothing waits.
         payload: the values under way, shape (capacity, values).
@@ -227,6 +229,24 @@ class Halos(NamedTuple):
     last_arrival: Floats
 
 
+class Ports(NamedTuple):
+    """What messages share, of links that share something.
+
+    Attributes:
+        traffic: who is under way (`network.compiled`); a message has the number of its link.
+        route: of each link; -1 where nothing is shared.
+        demand: of a message on each link: bytes, or picoseconds.
+        propagation: picoseconds from the end of a transfer until the message is there.
+        unsettled: the instant whose requests have no rate yet, picoseconds; -1: none; shape (1,).
+    """
+
+    traffic: Any
+    route: Integers
+    demand: Floats
+    propagation: Integers
+    unsettled: Integers
+
+
 class Tally(NamedTuple):
     """Counts: staleness by `width` updates a bin; local residuals as last contributed.
 
@@ -268,6 +288,7 @@ class State(NamedTuple):
 
     Attributes:
         rules: what stays the same during a run.
+        ports: of distributed memory (`Ports`); None where messages share nothing.
         rows_of_a: for update functions of the user's, empty without a compiled one.
         draws, phase_rows: the distributions, and which of them each processor's phases draw from,
             shape (p + 1, phases); the last row is the residual processor's.
@@ -286,6 +307,7 @@ class State(NamedTuple):
     flight: Flight
     tally: Tally
     halos: Halos
+    ports: Any
     checkpoint: Checkpoint
     history: History
     spans: Spans

@@ -8,20 +8,12 @@ from typing import Any, cast
 
 import numba
 
+from paracosm.compiled import compiled_whole as compiled
+
 __all__ = ["compiled", "inlined", "is_on_disk"]
 
-# None of these functions makes an array: without Numba's run time there is no counting of
-# references, which cost more than the arithmetic.
 _njit: Any = numba.njit
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with Numba and keep the result on disk.
-
-    Numba infers the types of compiled functions; mypy is told the same here, once.
-    """
-    return cast(Callable[..., Any], _njit(**_OPTIONS)(function))
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.relaxation.kernel.arrays import Halos
+from paracosm.network import Connection, Stations
+from paracosm.network.compiled import make_traffic
+from paracosm.relaxation.kernel.arrays import Halos, Ports
 from paracosm.relaxation.spec import RunSpec
 from paracosm.timing.compiled import stream_keys
 
@@ -30,8 +34,10 @@ def halo_links(
     spec: RunSpec,
     jitter: int,
     purpose: int,
-) -> Halos:
+) -> tuple[Halos, Ports | None]:
     """Return the links of the run's pattern, every processor knowing the first iterate.
+
+    And the ports that they share; None where nothing is shared.
 
     Args:
         spec: a run in distributed memory.
@@ -64,11 +70,12 @@ def halo_links(
     pairs, first = np.unique(places[:2], axis=1, return_index=True)
     links = pairs.shape[1]
     link = np.append(first, places.shape[1]).astype(np.int64)
-    channels = [cluster.link(names[a], names[b]) for a, b in pairs.T]
-    sizes = BYTES * np.diff(link)
+    stations = Stations(cluster)
+    channels = [stations.connect(names[a], names[b]) for a, b in pairs.T.tolist()]
+    sizes = (BYTES * np.diff(link)).tolist()
     into = np.argsort(pairs[1], kind="stable")
     shape = (links, _CAPACITY)
-    return Halos(
+    halos = Halos(
         pointer=A.indptr.astype(np.int64),
         source=source,
         data=A.data.copy(),
@@ -81,11 +88,14 @@ def halo_links(
         into_pointer=_pointer(pairs[1], processors),
         into=into.astype(np.int64),
         occupancy=np.array(
-            [c.overhead + size / c.bandwidth for c, size in zip(channels, sizes, strict=True)],
+            [c.link.occupancy(size) for c, size in zip(channels, sizes, strict=True)],
             np.float64,
         )
         * ticks,
-        latency=np.array([c.latency for c in channels], np.float64) * ticks,
+        latency=np.array(
+            [c.link.propagation(size) for c, size in zip(channels, sizes, strict=True)], np.float64
+        )
+        * ticks,
         jitter=np.full(links, jitter, np.int64),
         streams=stream_keys(spec.seed, purpose, links),
         ordered=np.array([spec.config.order == "ordered"]),
@@ -104,6 +114,29 @@ def halo_links(
         version=np.full(links, -1, np.int64),
         missed=np.full(links, -1, np.int64),
         last_arrival=np.full(links, -np.inf),
+    )
+    return halos, _ports(stations, channels, sizes)
+
+
+def _ports(
+    stations: Stations, channels: Sequence[Connection], sizes: Sequence[int]
+) -> Ports | None:
+    """Return the ports of the links; None where no message ever waits for another one's bytes."""
+    demand = [channel.demand(size) for channel, size in zip(channels, sizes, strict=True)]
+    if not any(channel.stations and asked for channel, asked in zip(channels, demand, strict=True)):
+        return None
+    return Ports(
+        traffic=make_traffic(
+            stations.sharing, stations.routes, stations.capacity, [1] * len(channels)
+        ),
+        route=np.array(
+            [channel.number if channel.stations else -1 for channel in channels], np.int64
+        ),
+        demand=np.array(demand, np.float64),
+        propagation=np.array(
+            [c.propagation(size) for c, size in zip(channels, sizes, strict=True)], np.int64
+        ),
+        unsettled=np.array([-1], np.int64),
     )
 
 

@@ -57,6 +57,7 @@ from paracosm.relaxation.kernel.scalars import (
     STALEST,
     START,
     STARTING,
+    TOO_LATE,
     UPDATES,
     VERDICT,
     WRITE,
@@ -105,6 +106,8 @@ def advance(s: Any, until: Any, most: Any) -> Any:
                 save(rules, iterate, checkpoint, history, counters, gauges, instant, until)
             if instant + gauges[SHIFT] > until or instant == np.inf:
                 return PAUSED
+            if instant > rules.last_instant:
+                return TOO_LATE
             instants += 1
             if counters[RELAXATIONS] >= most or instants > MOST_INSTANTS:
                 return SLICE
@@ -204,7 +207,7 @@ def complete(s: Any, who: Any, instant: Any) -> Any:
             counters[STALEST] = staleness
         tally.staleness[min(staleness >> rules.bin_shift, tally.staleness.size - 1)] += 1
         if rules.distributed:
-            send(iterate, halos, draws, counters, who, instant)
+            send(iterate, halos, s.ports, draws, counters, who, instant)
         if rules.detect == LOCAL and who == 0:
             counters[VERDICT] = 1  # it looks at the sum
         if rules.detect == LOCAL and tally.offered[who] >= 0.0:
@@ -344,7 +347,7 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
         _choose(rules, blocks, flight, choices[who], number, who)
     flight.read_at[who] = counters[UPDATES]
     if rules.distributed:
-        flight.read_at[who] = receive(halos, draws, counters, who, instant)
+        flight.read_at[who] = receive(halos, s.ports, draws, counters, who, instant)
     first, end, chosen = rows_in_flight(blocks, flight, who)
     rows = flight.chosen if chosen else blocks.rows
     residual = iterate.residual

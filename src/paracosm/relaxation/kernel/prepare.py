@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.errors import InputError
+from paracosm.network.compiled import LAST_INSTANT
 from paracosm.relaxation.kernel.arrays import (
     Blocks,
     Checkpoint,
@@ -20,6 +21,7 @@ from paracosm.relaxation.kernel.arrays import (
     History,
     Iterate,
     Matrix,
+    Ports,
     Rows,
     Spans,
     State,
@@ -84,6 +86,7 @@ class Arrays:
     flight: Flight
     tally: Tally
     halos: Halos
+    ports: Ports | None
     checkpoint: Checkpoint
     history: History
     spans: Spans
@@ -100,9 +103,9 @@ class Arrays:
         f = self.functions
         return State(
             self.rules, self.matrix, self.rows_of_a, self.blocks, self.factors, self.iterate,
-            self.clock, self.flight, self.tally, self.halos, self.checkpoint, self.history,
-            self.spans, self.draws, self.phase_rows, self.streams, self.choices, self.counters,
-            self.gauges, f.update, f.choose, f.time,
+            self.clock, self.flight, self.tally, self.halos, self.ports, self.checkpoint,
+            self.history, self.spans, self.draws, self.phase_rows, self.streams, self.choices,
+            self.counters, self.gauges, f.update, f.choose, f.time,
         )  # fmt: skip
 
 
@@ -124,8 +127,12 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> Arrays:
     gauges[ERROR_AGAIN] = inf
     gauges[SAMPLE_EVERY] = max(1.0, n / 16)
     flight = _flight(spec, blocks)
+    halos, ports = no_links(), None
+    if spec.cluster is not None:
+        jitter = -1 if spec.config.latency_jitter is None else len(draws.kind) - 1
+        halos, ports = halo_links(spec, jitter, MESSAGES)
     return Arrays(
-        rules=_rules(spec, functions, momentum),
+        rules=_rules(spec, functions, momentum, inf if ports is None else _last_instant(spec)),
         matrix=_matrix(spec),
         rows_of_a=_rows(spec, functions),
         blocks=blocks,
@@ -148,13 +155,8 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> Arrays:
             np.full(processors, -1.0),
             np.full(processors, -1.0),
         ),
-        halos=no_links()
-        if spec.cluster is None
-        else halo_links(
-            spec,
-            -1 if spec.config.latency_jitter is None else len(draws.kind) - 1,
-            MESSAGES,
-        ),
+        halos=halos,
+        ports=ports,
         checkpoint=Checkpoint(np.zeros(0) if spec.config.checkpoint is None else problem.x0.copy()),
         history=History(np.zeros((SAMPLES, 4)), np.zeros((MARKS, 4))),
         spans=Spans(np.zeros(spec.config.timeline, np.int32), np.zeros((spec.config.timeline, 4))),
@@ -173,7 +175,12 @@ def blocks_of(pattern: Pattern) -> Blocks:
     return Blocks(pattern.pointer.astype(np.int64), pattern.rows.astype(np.int64))
 
 
-def _rules(spec: RunSpec, functions: UserFunctions, momentum: float) -> Rules:
+def _last_instant(spec: RunSpec) -> float:
+    """Return the last instant of the processors' clock that the network's picoseconds can count."""
+    return (LAST_INSTANT * 1e-12 - 1.0) * spec.ticks
+
+
+def _rules(spec: RunSpec, functions: UserFunctions, momentum: float, last_instant: float) -> Rules:
     method, config, policy = spec.method, spec.config, spec.config.checkpoint
     kind = JACOBI
     if method is None:
@@ -202,6 +209,7 @@ def _rules(spec: RunSpec, functions: UserFunctions, momentum: float) -> Rules:
         python_rows=functions.python_rows is not None,
         python_values=functions.python_values is not None or functions.python_time is not None,
         distributed=spec.cluster is not None,
+        last_instant=float(last_instant),
         ticks=float(config.scale_factor or 0.0),
         phases=int(spec.times.phases),
         joint=spec.times.joint,

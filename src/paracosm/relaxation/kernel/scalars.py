@@ -18,6 +18,7 @@ CALL_VALUES = 5  # Python functions have to say new values, or durations
 BAD_TIME = 6  # a duration is zero, negative or infinite
 EXHAUSTED = 7  # a duration is not a number: a recording has come to its end, or a function's fault
 BAD_ROWS = 9  # a compiled pattern function returned rows that are none
+TOO_LATE = 10  # beyond the clock of the network
 GROW = 8  # a processor's slot is too small for its rows
 GO_ON = -1
 
@@ -97,6 +98,7 @@ class Rules(NamedTuple):
     python_rows: bool  # a Python function says which rows
     python_values: bool  # Python functions say values or durations
     distributed: bool  # what others wrote arrives in messages
+    last_instant: float  # of the processors' clock that the network can count
     ticks: float  # ticks in a second; 0: time is continuous
     phases: int  # durations that make one update
     joint: bool  # all phases from one uniform number

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.relaxation.threads.compiled import compiled
+from paracosm.compiled import compiled
 
 __all__ = [
     "CHECK",

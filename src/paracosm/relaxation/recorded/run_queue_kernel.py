@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.compiled import compiled
 from paracosm.relaxation.recorded.replay_kernel import CHECK, CHECKED, COMMIT, READ
-from paracosm.relaxation.threads.compiled import compiled
 
 __all__ = ["IDLE", "initial_cores", "schedule_events"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from paracosm.compiled import compiled
 from paracosm.relaxation.threads.atomics import now
-from paracosm.relaxation.threads.compiled import compiled
 
 __all__ = ["read_clock"]
 

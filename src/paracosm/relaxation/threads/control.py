@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from paracosm.compiled import compiled
 from paracosm.relaxation.threads.atomics import (
     add,
     compare_and_swap,
@@ -17,7 +18,6 @@ from paracosm.relaxation.threads.atomics import (
     step_aside,
     store,
 )
-from paracosm.relaxation.threads.compiled import compiled
 
 __all__ = [
     "BEGAN",

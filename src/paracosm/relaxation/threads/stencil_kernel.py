@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.compiled import compiled
 from paracosm.relaxation.threads.atomics import add, add_float, load, now, store
-from paracosm.relaxation.threads.compiled import compiled
 from paracosm.relaxation.threads.control import (
     BEGAN,
     DETECTED,
