@@ -22,8 +22,8 @@ from paracosm.network.fair import LAST_INSTANT, FairConnection, FairTraffic
 from paracosm.network.stations import Stations
 
 if TYPE_CHECKING:
+    from paracosm.engine.messages import Route, Transfer
     from paracosm.engine.simulator import Simulator
-    from paracosm.engine.transfers import Route, Transfer
 
 __all__ = ["FlowWay", "Flows"]
 
