@@ -45,8 +45,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("units", "validation", "expression", "factory"),
     },
     "relaxation": {
-        *("cluster", "timing", "timeline", "faults"),
-        *("units", "validation", "expression"),
+        *("network", "compiled", "cluster", "timing", "timeline", "faults"),
+        *("units", "quantities", "validation", "expression"),
     },
     "emulation": {
         *("cluster", "timing", "timeline"),
