@@ -16,9 +16,9 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from paracosm.training.data import load_data
+from paracosm.models import load_data
+from paracosm.models.build import build_model
 from paracosm.training.gradients import make_gradients
-from paracosm.training.models import build_model
 from paracosm.training.parameters import ParameterLayout
 
 CASES = (("mlp", 10), ("mlp", 100), ("paper-cnn", 10), ("resnet20", 10))

@@ -129,10 +129,10 @@ def folded(source: Replica) -> None:
 def varied(source: Replica) -> None:
     job = job_of(source, 256)
     drawn = [
-        replay_job(job, fold=False, jitter=SPREAD, seed=seed).makespan for seed in range(ROUNDS)
+        replay_job(job, fold=False, duration_cv=SPREAD, seed=seed).makespan for seed in range(ROUNDS)
     ]
     mean = statistics.mean(drawn)
-    plain, corrected = replay_job(job).makespan, replay_job(job, jitter=SPREAD).makespan
+    plain, corrected = replay_job(job).makespan, replay_job(job, duration_cv=SPREAD).makespan
     print(
         f"256 ranks, {SPREAD:.0%} jitter an op, against the mean of {ROUNDS} replays with drawn "
         f"durations: folded {plain / mean - 1:+.2%}, with the extreme-value term "

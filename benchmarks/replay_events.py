@@ -289,7 +289,7 @@ def flows(routes: list[list[int]], links: int, route: Any, gap: float, seed: int
         meeting=none,
         awaited=none.astype(np.int64),
         route=np.asarray(route, dtype=np.int32),
-        size=random.exponential(1e6, n),
+        demand=random.exponential(1e6, n),
         route_offsets=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
         routes=np.concatenate(routes).astype(np.int32),
         bandwidth=np.full(links, 12.5e9),

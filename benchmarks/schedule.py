@@ -11,6 +11,8 @@ import json
 import subprocess
 import sys
 
+SERIAL = {"sharing": "serial", "pipelined": False}
+
 CASES = (
     (
         "10,000 workers x 100 steps, timing only, serialised ports",
@@ -20,6 +22,7 @@ CASES = (
             "workers": 10_000,
             "updates": 1_000_000,
             "latency": "1us",
+            **SERIAL,
             "timing_only": True,
             "timeline": False,
         },
@@ -32,6 +35,7 @@ CASES = (
             "workers": 10_000,
             "updates": 100,
             "latency": "1us",
+            **SERIAL,
             "timing_only": True,
             "timeline": False,
         },

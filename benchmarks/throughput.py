@@ -20,16 +20,20 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from paracosm.prediction.parameter_servers.literal import simulate_literally
-from paracosm.prediction.parameter_servers.simulate import simulate
-from paracosm.prediction.parameter_servers.system import System, plain_system
-from paracosm.prediction.parameter_servers.workload import Workload
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "reference"))
+
+from steps_reference import simulate_literally
+
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.profiling.jobs.dependencies import dependencies_of, dependents_of
+from paracosm.simulation.simulate import simulate
+from paracosm.simulation.system import System, plain_system
+from paracosm.simulation.workload import Workload
 
 OPS, TENSORS, BYTES = 3000, 196, 95e6
 STEPS = 100  # to draw from

@@ -6,8 +6,8 @@ FOLDER has Kineto traces of a training loop, in folders whose names end in the n
 the data loader (`resnet50_num_workers_0`, `..._4`); without it, the folder `kineto` of the one that
 the variable PARACOSM_DATA names. docs/accuracy.md says what comes out.
 
-From each trace with 0 workers the steps with workers are predicted by the what-if "without data
-loading": the training loop never waits for data, all else stays as it was traced. The measured
+From each trace with 0 workers the steps with workers are predicted by the what-if "data loading:
+none": the training loop never waits for data, all else stays as it was traced. The measured
 steps are those of all traces with workers, of which the median is taken: one of them in four or so
 is a hiccup. *unchanged* is the error of saying that nothing changes, *subtracted* that of taking
 the time of the data loading off, without a replay. The other way round nothing is predicted: a
@@ -25,8 +25,9 @@ from pathlib import Path
 import hta
 from printing import folder_of, mape, print_table, signed
 
+from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.prediction.traces import job_of_traces, parse_what_if
+from paracosm.prediction.traces import job_of_traces
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.outcome import outcome_of, replayed, traced_times
 from paracosm.timeline.kineto import KinetoTrace, is_kineto, read_kineto, steps_of
@@ -85,7 +86,7 @@ def print_what_if(without: Traces, with_workers: Traces) -> None:
     for name, trace in without.items():
         traced = job_of_traces([trace], alone=True)
         before = outcome_of(traced, traced_times(traced))
-        asked = parse_what_if("without data loading")
+        asked = parse_change("data loading: none")
         after = outcome_of(traced, replayed(changed(traced, [asked])))
         loading = before.breakdowns[0].data_loading
         values = (after.iteration_time, before.iteration_time, before.iteration_time - loading)

@@ -26,28 +26,26 @@ def is_reference(name: str) -> bool:
 
 
 def call_factory(
-    kind: str, reference: str, offered: Mapping[str, Any], required: bool = False
-) -> Any:
-    """Call the factory that `reference` names and return what it makes.
+    kind: str, reference: str, offered: Mapping[str, Any]
+) -> tuple[Any, frozenset[str]]:
+    """Call the factory that `reference` names; return what it makes, and what it was given.
 
-    It gets those of the `offered` arguments that it has parameters for, by name; if it requires
-    others, all of them in order; if it takes none, none. The current folder is searched too.
+    It is called with those of the `offered` arguments that it has parameters for, by name. The
+    current folder is searched too.
 
     Args:
         kind: "model" or "data set", for messages.
-        reference: `package.module:factory`.
-        offered: arguments by name.
-        required: whether a factory that has no parameter for all of them is refused.
+        reference: `package.module:factory` or `file.py:factory`.
+        offered: arguments by name; None for one that is not known.
 
     Raises:
-        InputError: it cannot be found, or it fails; with the type and message of its own error.
+        InputError: it cannot be found, requires other arguments, or fails; with the type and
+            message of its own error.
     """
     factory = named_function(kind, reference)
-    positional, named = _arguments(kind, reference, factory, offered)
-    if required and len(positional) + len(named) < len(offered):
-        raise InputError(f'{kind} "{reference}" takes no {", ".join(offered)}')
+    given = _arguments(kind, reference, factory, offered)
     try:
-        return factory(*positional, **named)
+        return factory(**given), frozenset(given)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
@@ -117,24 +115,26 @@ def _load_file(name: str) -> ModuleType:
 
 def _arguments(
     kind: str, reference: str, factory: Callable[..., Any], offered: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional and the named arguments to call the factory with."""
+) -> dict[str, Any]:
+    """Return the arguments to call the factory with, by name."""
     try:
         signature = inspect.signature(factory)
     except ValueError:  # some callables written in C have none
-        return (), {}
-    named = {name: value for name, value in offered.items() if name in signature.parameters}
-    attempts: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
-        ((), named),
-        (tuple(offered.values()), {}),
-    ]
-    for positional, keywords in attempts:
-        try:
-            signature.bind(*positional, **keywords)
-        except TypeError:
-            continue
-        return positional, keywords
-    takes = f"({', '.join(offered)}), some of them by name, or nothing" if offered else "nothing"
-    raise InputError(
-        f'{kind} "{reference}" has the parameters {signature}; a factory takes {takes}'
-    )
+        return {}
+    known = {name: value for name, value in offered.items() if value is not None}
+    given = {name: value for name, value in known.items() if name in signature.parameters}
+    try:
+        signature.bind(**given)
+    except TypeError:
+        parameters = signature.parameters.items()
+        required = [name for name, each in parameters if each.default is each.empty]
+        absent = [name for name in required if name in offered and name not in known]
+        if absent:
+            raise InputError(
+                f'{kind} "{reference}" requires {", ".join(absent)}: not given'
+            ) from None
+        raise InputError(
+            f'{kind} "{reference}" has the parameters {signature}; it is called, by name, with '
+            f"any of {', '.join(offered)}"
+        ) from None
+    return given

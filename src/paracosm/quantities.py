@@ -1,4 +1,7 @@
-"""Fields of configurations that are quantities: numbers in SI units, or texts with a unit."""
+"""Fields of configurations that are quantities: numbers in SI units, or texts with a unit.
+
+They are written as texts with a unit, which are read back as the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,18 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, PlainSerializer
 
 from paracosm.errors import InputError
-from paracosm.units import parse_bandwidth, parse_duration, parse_number, parse_size
+from paracosm.units import (
+    format_bandwidth,
+    format_duration,
+    format_size,
+    parse_bandwidth,
+    parse_duration,
+    parse_number,
+    parse_size,
+)
 
 __all__ = ["Bandwidth", "Duration", "Size"]
 
@@ -34,11 +45,25 @@ def _is_plain(text: str) -> bool:
     return True
 
 
-Duration = Annotated[float, BeforeValidator(_with_unit(parse_duration, "duration", "20us"))]
+def _exactly(write: Callable[..., str]) -> PlainSerializer:
+    return PlainSerializer(lambda value: write(value, exact=True), return_type=str)
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_with_unit(parse_duration, "duration", "20us")),
+    _exactly(format_duration),
+]
 """Seconds."""
 
-Bandwidth = Annotated[float, BeforeValidator(_with_unit(parse_bandwidth, "bandwidth", "25Gbit/s"))]
+Bandwidth = Annotated[
+    float,
+    BeforeValidator(_with_unit(parse_bandwidth, "bandwidth", "25Gbit/s")),
+    _exactly(format_bandwidth),
+]
 """Bytes/s."""
 
-Size = Annotated[float, BeforeValidator(_with_unit(parse_size, "size", "16MiB"))]
+Size = Annotated[
+    float, BeforeValidator(_with_unit(parse_size, "size", "16MiB")), _exactly(format_size)
+]
 """Bytes."""

@@ -135,7 +135,7 @@ def _first(error: ValidationError, model: type[BaseModel], mapping: Mapping[str,
         message = f"{message[0].lower()}{message[1:]}"
         if problem["type"] != "missing":
             message += f", got {_shown(problem['input'])}"
-    return f"{key}: {message}" if key else message
+    return f"{key}: {message}" if key and not message.startswith(f"{key} ") else message
 
 
 # Where pydantic speaks of Python.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paracosm.cli.verbs import _command
-from paracosm.graphs.capture.options import OPTIMIZERS
+from paracosm.models import OPTIMIZERS
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.fields import CAPTURE
 

@@ -170,9 +170,9 @@ def test_json_prints_the_summary_and_nothing_else_on_standard_output(tmp_path: P
         (["--world-size", "4", "nowhere.py"], "nowhere.py: no such script"),
         ([str(DDP)], "world_size: how many ranks? --world-size 16"),
         (["--world-size", "4", "--rank", "4", str(DDP)], "a world of 4 has ranks 0 to 3, not 4"),
-        (["--world-size", "4", "--what-if", "all_reduc +2ms", str(DDP)], "all_reduce"),
+        (["--world-size", "4", "--what-if", "all_reduc: +2 ms", str(DDP)], "all_reduce"),
         (["--world-size", "4", "--delays", "all_reduce 8ms..0ms", str(DDP)], "8"),
-        (["--world-size", "4", "--jitter", "norml(1ms, 1ms)", str(DDP)], "normal"),
+        (["--world-size", "4", "--compute-jitter", "norml(1ms, 1ms)", str(DDP)], "normal"),
         (
             ["--world-size", "4", "--cluster", "none.yaml", str(DDP)],
             'no cluster file at "none.yaml',
@@ -241,7 +241,7 @@ def test_the_examples_ask_for_what_the_guide_says(monkeypatch: pytest.MonkeyPatc
     points = load_study(study).points("worlds.yaml")
     assert [point.config.world for point in points] == [2, 8, 64, 512]
     for point in points:
-        point.config.check()
+        check_emulation(point.config)
     cluster = ROOT / "examples" / "emulation" / "cluster.yaml"
     assert EmulateConfig(cluster=cluster).world == 64
 

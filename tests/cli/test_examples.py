@@ -46,7 +46,7 @@ def test_the_demo_counts_a_loss_that_is_no_number_as_broken(
     points = load_study(EXAMPLES / "demo.yaml").points("demo.yaml")
     rows: list[dict[str, object]] = [
         {
-            "algorithm": point.config.algorithm,
+            "algorithm": str(point.config.algorithm),
             "workers": point.config.workers,
             "final_loss": None if point.config.workers == 64 else 0.125,
         }

@@ -48,7 +48,7 @@ def test_the_program_of_the_guide_prints_what_it_says(
 
 
 def test_json_has_everything_by_rank(capsys: Capture) -> None:
-    what_ifs = ["--what-if", "link bandwidth x2", "--what-if", "rank 7 host x2"]
+    what_ifs = ["--what-if", "links: bandwidth 2x", "--what-if", "worker 7: host 2x faster"]
     assert main(["replay", *DLRM, *what_ifs, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["iteration_time"] == pytest.approx(19.901e-3)
@@ -56,7 +56,7 @@ def test_json_has_everything_by_rank(capsys: Capture) -> None:
     assert summary["ranks"] == list(range(8))
     assert summary["steps"] == [10]
     assert [each["what_if"] for each in summary["what_ifs"]] == what_ifs[1::2]
-    assert summary["together"]["what_if"] == "link bandwidth x2; rank 7 host x2"
+    assert summary["together"]["what_if"] == "links: bandwidth 2x; worker 7: host 2x faster"
     assert 1 < summary["what_ifs"][1]["speedup"] < summary["together"]["speedup"] < 1.1
     parts = summary["replayed"]["breakdown"]["1"]
     whole = sum(parts[name] for name in ("compute", "exposed_communication", "waiting", "host"))
@@ -67,20 +67,20 @@ def test_json_has_everything_by_rank(capsys: Capture) -> None:
 
 def test_a_run_folder_has_summary_timeline_and_report(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "deep" / "run"
-    command = ["replay", *DLRM, "--what-if", "link bandwidth x2", "--out", str(out), "--quiet"]
+    command = ["replay", *DLRM, "--what-if", "links: bandwidth 2x", "--out", str(out), "--quiet"]
     assert main(command) == 0
     assert capsys.readouterr().out == ""
     summary = json.loads((out / "summary.json").read_text())
     assert summary["status"] == "done"
     study = yaml.safe_load((out / "study.yaml").read_text())
-    assert study["replay"]["what_if"] == ["link bandwidth x2"]
+    assert study["replay"]["what_if"] == ["links: bandwidth 2x"]
     page = (out / "report.html").read_text()
     assert "Rank 7 comes last to 5 of 8 collectives" in page
-    assert "Ranks, link bandwidth x2" in page
+    assert "Ranks, links: bandwidth 2x" in page
     assert main(["trace", str(out), "--quiet"]) == 0
     events = json.loads(gzip.decompress((out / "trace.json.gz").read_bytes()))["traceEvents"]
     processes = {e["args"]["name"] for e in events if e.get("name") == "process_name"}
-    assert processes >= {"rank 0", "rank 7", "rank 7, link bandwidth x2"}
+    assert processes >= {"rank 0", "rank 7", "rank 7, links: bandwidth 2x"}
     waits = [e for e in events if e["ph"] == "X" and e["name"] == "wait: all_to_all"]
     assert max(e["dur"] for e in waits) == pytest.approx(7624, abs=10)  # rank 1 for rank 7
     assert main(command) == 2
@@ -101,10 +101,10 @@ def test_a_replay_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
         ([*DLRM, "--alone"], "--alone is for the trace of one rank"),
         ([RESNET, "--alone"], "--alone has no effect: the trace has no collectives"),
         ([RESNET, "--steps", "1..999999999999"], "are more than 100,000 steps"),
-        ([RESNET, "--what-if", "kernel zzz x2"], "choose from at::native::"),
-        ([RESNET, "--what-if", "link bandwidth x2"], "the traces have no communication"),
-        ([RESNET, "--what-if", "rank 1 compute x2"], "no rank 1: the traces are of 0"),
-        ([RESNET, "--what-if", "rank 0 copmute x2"], 'did you mean "compute"?'),
+        ([RESNET, "--what-if", "kernel zzz: 2x faster"], "choose from at::native::"),
+        ([RESNET, "--what-if", "links: bandwidth 2x"], "the traces have no communication"),
+        ([RESNET, "--what-if", "worker 1: compute 2x faster"], "no worker 1: the traces are of 0"),
+        ([RESNET, "--what-if", "worker 0: copmute 2x faster"], 'did you mean "compute"?'),
         ([RESNET, "--steps", "103"], "no step 103: it has 101 to 102"),
         ([RESNET, "--steps", "101..x"], '--steps: write 5 or 5..9, not "101..x"'),
         ([RESNET, "--steps", "5..4"], '--steps: write 5 or 5..9, not "5..4"'),
@@ -127,7 +127,7 @@ def test_bad_input_is_answered_in_a_line(
 
 
 def test_one_rank_alone(capsys: Capture) -> None:
-    assert main(["replay", DLRM[3], "--alone", "--what-if", "without communication"]) == 0
+    assert main(["replay", DLRM[3], "--alone", "--what-if", "collectives: none"]) == 0
     printed = capsys.readouterr().out
     assert "one rank alone: its collectives are as long as they were" in printed
-    assert re.search(r"without communication +\S+ ms +-\d", printed)
+    assert re.search(r"collectives: none +\S+ ms +-\d", printed)

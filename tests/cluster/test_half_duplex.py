@@ -13,9 +13,9 @@ from paracosm.cluster.collectives import (
 )
 from paracosm.cluster.communication import collective_time
 
-FULL = Link(bandwidth=10.0, latency=2.0, overhead=1.0)
-HALF = Link(bandwidth=10.0, latency=2.0, overhead=1.0, duplex="half")
-PIPELINED = Link(bandwidth=10.0, latency=2.0, overhead=1.0, duplex="half", pipelined=True)
+FULL = Link(bandwidth=10.0, latency=2.0, overhead=1.0, pipelined=False)
+HALF = Link(bandwidth=10.0, latency=2.0, overhead=1.0, duplex="half", pipelined=False)
+PIPELINED = Link(bandwidth=10.0, latency=2.0, overhead=1.0, duplex="half")
 
 
 def test_an_exchange_is_two_messages_one_after_the_other() -> None:

@@ -10,15 +10,15 @@ from paracosm.errors import InputError
 numbers = st.floats(0, 1e9)
 
 
-def test_ports_are_held_for_latency_and_all():
-    link = Link(bandwidth=1000.0, latency=0.5, overhead=0.25)
+def test_latency_that_is_not_pipelined_holds_the_ports():
+    link = Link(bandwidth=1000.0, latency=0.5, overhead=0.25, pipelined=False)
     assert link.occupancy(2000) == 2.75
     assert link.propagation(2000) == 0.0
     assert link.transfer_time(2000) == 2.75
 
 
 def test_pipelined_latency_comes_after_the_ports_are_free():
-    link = Link(bandwidth=1000.0, latency=0.5, overhead=0.25, pipelined=True)
+    link = Link(bandwidth=1000.0, latency=0.5, overhead=0.25)
     assert link.occupancy(2000) == 2.25
     assert link.propagation(2000) == 0.5
     assert link.transfer_time(2000) == 2.75
@@ -28,10 +28,13 @@ def test_default_link_costs_nothing():
     assert Link().transfer_time(1e12) == 0.0
 
 
+def test_a_link_is_a_real_network_s_by_default():
+    assert (Link().duplex, Link().pipelined, Link().sharing) == ("full", True, "fair")
+
+
 @given(numbers, numbers)
 def test_constant_twin_costs_the_same_whatever_the_size(seconds, size):
     assert Link.constant(seconds).transfer_time(size) == seconds
-    assert Link.constant(seconds).occupancy(size) == seconds
 
 
 @given(numbers, numbers, st.floats(1e-3, 1e12), numbers, st.booleans())
@@ -50,6 +53,7 @@ def test_transfer_time_is_occupancy_and_propagation(size, latency, bandwidth, ov
         ({"latency": inf}, "latency"),
         ({"overhead": -1}, "overhead"),
         ({"duplex": "simplex"}, 'full or half, not "simplex"'),
+        ({"sharing": "fifo"}, 'fair or serial, not "fifo"'),
     ],
 )
 def test_impossible_links_are_refused(arguments, words):

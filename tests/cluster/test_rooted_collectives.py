@@ -26,7 +26,7 @@ from paracosm.cluster.communication import algorithms_of, collective_time, colle
 from paracosm.errors import InputError
 
 # 1 s to start a message, 100 bytes/s
-LINK = Link(bandwidth=100.0, latency=1.0)
+LINK = Link(bandwidth=100.0, latency=1.0, pipelined=False)
 PIPELINED = dataclasses.replace(LINK, overhead=0.5, pipelined=True)
 HALF = dataclasses.replace(LINK, duplex="half")
 SIZE = 800.0
@@ -91,7 +91,7 @@ def test_after_a_barrier_everybody_has_heard_from_everybody(ranks: int) -> None:
 
 def machines():
     """Three machines of four workers: 1 s and 100 bytes/s within, 3 s and 10 bytes/s between."""
-    return hierarchical(12, 4, LINK, Link(bandwidth=10.0, latency=3.0))
+    return hierarchical(12, 4, LINK, Link(bandwidth=10.0, latency=3.0, pipelined=False))
 
 
 @pytest.mark.parametrize(

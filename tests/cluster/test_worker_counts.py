@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.errors import InputError
 from paracosm.cluster.worker_counts import MOST, parse_workers
+from paracosm.errors import InputError
 
 
 @pytest.mark.parametrize(

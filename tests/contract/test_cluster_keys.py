@@ -6,12 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from one_step import ALL_REDUCE, ASYNCHRONOUS_STEP, CLUSTERS
 
 from paracosm.cli import main
+from paracosm.emulation.communication import communication_of
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.ports import Ports
 from paracosm.graphs import Node, Op, build_graph, save_graph
+from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.parameter_servers.imagined import imagined_job
+from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
+from paracosm.profiling.jobs.file import save_job_profile
+from paracosm.simulation.simulate import simulate
 
 Capture = pytest.CaptureFixture[str]
 
@@ -64,6 +73,16 @@ def flags_of(name: str) -> list[str] | None:
 BY_FLAGS = [name for name in CLUSTERS if flags_of(name) is not None]
 
 
+def without_servers(name: str, path: Path) -> Path:
+    """Write the cluster without its servers; a link of its own then joins the workers."""
+    mapping = {k: v for k, v in CLUSTERS[name].items() if k not in ("servers", "placement")}
+    if "overrides" in mapping["links"]:
+        slow = {"overrides": [{"between": ["worker0", "worker1"], "bandwidth": "250kB/s"}]}
+        mapping = mapping | {"links": mapping["links"] | slow}
+    path.write_text(yaml.safe_dump(mapping))
+    return path
+
+
 STEP = ("--algorithm", "asgd", "--compute", "100ms", "--message-size", "100kB")
 
 
@@ -87,7 +106,14 @@ def test_parameter_server_strategy(
     monkeypatch.chdir(tmp_path)
     name, path = cluster
     summary = summary_of(
-        capsys, "predict", "--graph", timed_graph, "--strategy", "ps-async", "--cluster", path
+        capsys,
+        "predict",
+        "--graph",
+        timed_graph,
+        "--strategy",
+        "ps-async, iterations=1",
+        "--cluster",
+        path,
     )
     assert summary["iteration_time"] == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
 
@@ -101,11 +127,7 @@ def test_all_reduce_strategy(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     name, path = cluster
-    without = {k: v for k, v in CLUSTERS[name].items() if k not in ("servers", "placement")}
-    if "overrides" in without["links"]:  # the ring passes between the workers
-        slow = {"overrides": [{"between": ["worker0", "worker1"], "bandwidth": "250kB/s"}]}
-        without = without | {"links": without["links"] | slow}
-    path.write_text(yaml.safe_dump(without))
+    without_servers(name, path)
     strategy = ("--strategy", "ddp, all_reduce=ring")
     summary = summary_of(capsys, "predict", "--graph", timed_graph, *strategy, "--cluster", path)
     compute = 0.25 if name == "speed" else 0.1
@@ -122,7 +144,55 @@ def test_train_by_flags(name: str, capsys: Capture) -> None:
 @pytest.mark.parametrize("name", BY_FLAGS)
 def test_strategies_by_flags(name: str, timed_graph: Path, capsys: Capture) -> None:
     flags = ("predict", "--graph", timed_graph, *(flags_of(name) or ()), "--workers", 2)
-    servers = summary_of(capsys, *flags, "--strategy", "ps-async")
+    servers = summary_of(capsys, *flags, "--strategy", "ps-async, iterations=1")
     assert servers["iteration_time"] == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
     ring = summary_of(capsys, *flags, "--strategy", "ddp, all_reduce=ring")
     assert ring["iteration_time"] == pytest.approx(0.1 + ALL_REDUCE[name], rel=1e-9)
+
+
+def compute_first(tmp_path: Path) -> Path:
+    """Write a profile of one step that computes, pushes, waits for the update, and pulls."""
+    profile = JobProfile(
+        names=("compute", "push", "update", "pull"),
+        kinds=("MatMul", "Recv", "Apply", "Recv"),
+        resource=np.array([WORKER, UPLINK, SERVER, DOWNLINK], np.int8),
+        server=np.zeros(4, np.int64),
+        size=np.array([0, 100_000, 0, 100_000]),
+        first_dependency=np.array([0, 0, 1, 2, 3]),
+        dependencies=np.array([0, 1, 2]),
+        begin=np.array([[0.0, 0.1, 1.1, 1.1]]),
+        end=np.array([[0.1, 1.1, 1.1, 2.1]]),
+        step_begin=np.array([0.0]),
+        step_end=np.array([2.1]),
+    )
+    path = tmp_path / "job.profile"
+    save_job_profile(profile, path)
+    return path
+
+
+REFUSED_BY_PROFILES = {"placement": "placement", "hierarchical": "hierarchical"}
+
+
+def test_job_profile(cluster: tuple[str, Path], tmp_path: Path, capsys: Capture) -> None:
+    """The first step of both workers in the simulation that throughput is measured in."""
+    name, path = cluster
+    profile = compute_first(tmp_path)
+    for part, key in REFUSED_BY_PROFILES.items():
+        if part in name:
+            command = ["predict", str(profile), "--cluster", str(path), "--no-flow-control"]
+            assert main(command) == 2
+            assert key in capsys.readouterr().err
+            return
+    config = PredictConfig(profile=profile, cluster=path, flow_control=False)
+    job = imagined_job(config.job_profile, config.settings, seed=0)
+    simulated = simulate(job.workload, job.system(config.settings.ports), np.zeros((2, 1), int))
+    assert simulated.step_end.max() == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
+
+
+def test_emulate(cluster: tuple[str, Path], capsys: Capture) -> None:
+    """An all-reduce of both ranks, from when both have come to it."""
+    name, path = cluster
+    config = EmulateConfig(world_size=2, cluster=without_servers(name, path), algorithm="ring")
+    cost = communication_of(config).cost("all_reduce", (0, 1), 100_000, 0, -1)
+    done = Ports(config.resolve_cluster().sharing).ask("group", "all", 1, 0.0, 0.0, cost).done
+    assert done == pytest.approx(ALL_REDUCE[name], rel=1e-9)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.setting import VARIABLE, Setting
 from paracosm.errors import InputError
@@ -20,7 +21,7 @@ def script(tmp_path: Path) -> Path:
 
 def config(script: Path, **given: Any) -> EmulateConfig:
     found = validated(EmulateConfig, {"script": str(script), **given}, "here")
-    found.check()
+    check_emulation(found)
     return found
 
 
@@ -68,7 +69,7 @@ def test_without_links_there_is_no_cluster(script: Path) -> None:
         ({"world_size": 4, "port": 2000}, "port has no effect: only mode wire has it"),
         ({"world_size": 4, "mode": "wire", "algorithm": "ring"}, "gloo itself decides"),
         ({"cluster": CLUSTER, "latency": "1ms"}, "latency has no effect: the cluster says"),
-        ({"world_size": 4, "bandwidth": "25"}, "25 of what?"),
+        ({"world_size": 4, "bandwidth": "25"}, '"25" has no unit'),
         ({"world_size": 13, "cluster": CLUSTER}, "12"),
         ({"world_size": 4, "wordl_size": 4}, "world_size"),
         ({"world_size": 4, "beside": "nowhere"}, "nowhere: not the folder of a finished run"),
@@ -98,7 +99,7 @@ def test_a_module_is_not_looked_for_in_the_folder() -> None:
     "given",
     [
         {"world_size": 4},
-        {"cluster": CLUSTER, "algorithm": "tree", "what_if": ["all_reduce +2ms"]},
+        {"cluster": CLUSTER, "algorithm": "tree", "what_if": ["all_reduce: +2 ms"]},
         {"world_size": 4, "mode": "wire", "rank": "0,3", "skew": "50us", "pace": True},
     ],
 )

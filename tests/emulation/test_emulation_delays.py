@@ -42,7 +42,7 @@ def data_parallel(delay: float, buckets: int, workers: int) -> float:
     [
         ("all_reduce 0ms..8ms/9", Delays("all_reduce", tuple(n / 1000 for n in range(9)))),
         ("all_gather 0..10us/3", Delays("all_gather", (0.0, 5e-6, 1e-5))),
-        ("barrier  0.5 ms .. 1.5 ms/3", Delays("barrier", (5e-4, 1e-3, 1.5e-3))),
+        ("barrier  0.5 ms .. 1.5 ms/3", Delays("barrier", (0.0, 5e-4, 1e-3, 1.5e-3))),
     ],
 )
 def test_delays_are_read(text: str, delays: Delays) -> None:
@@ -53,8 +53,8 @@ def test_delays_are_read(text: str, delays: Delays) -> None:
     ("text", "said"),
     [
         ("all_reduc 0ms..8ms/9", 'did you mean "all_reduce"?'),
-        ("all_reduce 0..8/9", "8 of what"),
-        ("all_reduce 1..8ms/9", "1 of what"),
+        ("all_reduce 0..8/9", "8 has no unit"),
+        ("all_reduce 1..8ms/9", "1 has no unit"),
         ("all_reduce 8ms..2ms/9", "above the first"),
         ("all_reduce 8ms..8ms/9", "above the first"),
         ("all_reduce 0ms..inf/9", "finite"),

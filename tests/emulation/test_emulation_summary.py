@@ -207,7 +207,7 @@ def test_a_collective_counts_in_the_iteration_that_asked_for_it_and_lasts_into_t
         (
             {"latency": "25us", "bandwidth": "10Gbit/s"},
             "communication",
-            "modelled: every link latency 25 us, 10 Gbit/s, algorithm auto",
+            "modelled: every link 10 Gbit/s, latency 25 us, algorithm auto",
         ),
         ({"communication": "mine.models:slow"}, "communication", "modelled: mine.models:slow"),
         ({"mode": "wire"}, "links of the real rank", "measured: real messages of gloo"),
@@ -217,8 +217,12 @@ def test_a_collective_counts_in_the_iteration_that_asked_for_it_and_lasts_into_t
             "modelled: real messages, at the pace",
         ),
         ({"skew": "50us"}, "other ranks", "assumed: skew 50us"),
-        ({"jitter": "measured"}, "other ranks", "jitter as measured on the real rank"),
-        ({"what_if": ("all_reduce +2ms", "rank 1 x2")}, "what if", "all_reduce +2ms; rank 1 x2"),
+        ({"compute_jitter": "measured"}, "other ranks", "jitter as measured on the real rank"),
+        (
+            {"what_if": ("all_reduce: +2 ms", "worker 1: compute 2x slower")},
+            "what if",
+            "all_reduce: +2 ms; worker 1: compute 2x slower",
+        ),
     ],
 )
 def test_what_is_modelled_is_said(asked: dict[str, Any], what: str, how: str) -> None:

@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import Peers, peers_of
 from paracosm.errors import InputError
+from paracosm.validation import validated
 
 WORLD = tuple(range(8))
 
 
 def peers(seed: int = 0, rank: int = 0, world_size: int = 8, **given: Any) -> Peers:
-    config = EmulateConfig(script="train.py", world_size=world_size, rank=rank, **given)
-    return peers_of(config, rank, seed)
+    fields = {"script": "train.py", "world_size": world_size, "rank": rank, **given}
+    return peers_of(validated(EmulateConfig, fields, "here"), rank, seed)
 
 
 def test_without_anything_they_come_when_the_real_rank_does() -> None:
-    for each in (peers(), peers(jitter="none", skew="none")):
+    for each in (peers(), peers(compute_jitter="none", skew="none")):
         each.resumed(1.0)
         assert each.last_entry(WORLD, 3.25) == 3.25
         assert each.entry(5, 3.25) == 3.25
@@ -47,7 +48,7 @@ def test_a_group_without_emulated_members_waits_for_nobody() -> None:
 
 
 def test_a_straggler_is_late_by_what_the_real_rank_computed() -> None:
-    each = peers(what_if=("rank 5 x1.5", "ranks 6..7 x1.1"))
+    each = peers(what_if=("worker 5: compute 1.5x slower", "workers 6..7: compute 1.1x slower"))
     assert each.last_entry(WORLD, 10.0) == 10.0  # they begin together
     each.resumed(12.0)
     assert each.last_entry(WORLD, 16.0) == pytest.approx(16.0 + 0.5 * 4)
@@ -58,20 +59,27 @@ def test_a_straggler_is_late_by_what_the_real_rank_computed() -> None:
 
 
 def test_a_quicker_rank_holds_nobody_up() -> None:
-    each = peers(what_if="rank 5 x0.5", rank=0)
+    each = peers(what_if="worker 5: compute 0.5x slower", rank=0)
     each.resumed(0.0)
     assert each.entry(5, 4.0) == 2.0
     assert each.last_entry(WORLD, 4.0) == 4.0
 
 
 def test_factors_of_one_rank_multiply_and_delays_add() -> None:
-    each = peers(what_if=("rank 5 x1.5", "rank 5 x2", "rank 5 +1s", "rank 5 +2s"))
+    each = peers(
+        what_if=(
+            "worker 5: compute 1.5x slower",
+            "worker 5: compute 2x slower",
+            "worker 5: +1s",
+            "worker 5: +2s",
+        )
+    )
     each.resumed(0.0)
     assert each.entry(5, 4.0) == pytest.approx(4.0 + 2 * 4 + 3)
 
 
 def test_once_in_an_iteration_means_until_the_two_have_met() -> None:
-    each = peers(what_if="rank 5 +10ms")
+    each = peers(what_if="worker 5: +10ms")
     late = 0.01
     each.resumed(0.0)
     assert each.last_entry((0, 1), 1.0) == 1.0
@@ -86,7 +94,7 @@ def test_once_in_an_iteration_means_until_the_two_have_met() -> None:
 
 
 def test_random_lateness_is_drawn_once_in_an_iteration() -> None:
-    each = peers(what_if="ranks 5..6 +lognormal(10ms, 0.5)")
+    each = peers(what_if="workers 5..6: +lognormal(10ms, 0.5)")
     drawn = []
     for _ in range(400):
         both = [each.entry(5, 1.0), each.entry(6, 1.0)]
@@ -99,7 +107,7 @@ def test_random_lateness_is_drawn_once_in_an_iteration() -> None:
 
 
 def test_jitter_is_drawn_once_for_each_stretch() -> None:
-    each = peers(jitter="exponential(1ms)")
+    each = peers(compute_jitter="exponential(1ms)")
     entries = [each.entry(peer, 1.0) for peer in WORLD[1:]]
     assert len(set(entries)) == 7
     assert each.last_entry(WORLD, 1.0) == max(entries)
@@ -110,7 +118,7 @@ def test_jitter_is_drawn_once_for_each_stretch() -> None:
 
 def test_the_mean_of_the_latest_of_many() -> None:
     """Of n exponentials the largest has mean mu (1 + 1/2 + ... + 1/n)."""
-    each = peers(jitter="exponential(1ms)", world_size=101)
+    each = peers(compute_jitter="exponential(1ms)", world_size=101)
     everyone = tuple(range(101))
     latest = []
     for stretch in range(2000):
@@ -130,7 +138,7 @@ def test_a_random_skew_is_drawn_for_each_collective() -> None:
 
 
 def test_calls_with_the_same_instant_are_about_one_collective() -> None:
-    each = peers(skew="exponential(1ms)", jitter="exponential(1ms)")
+    each = peers(skew="exponential(1ms)", compute_jitter="exponential(1ms)")
     first = [each.entry(peer, 1.0) for peer in WORLD[1:]]
     other = [each.entry(peer, 2.0) for peer in WORLD[1:]]
     each.resumed(3.0)  # which concerns later collectives
@@ -161,16 +169,16 @@ def iterate(each: Peers, computing: list[float], place: float = 0.0) -> list[flo
 
 def test_measured_jitter_is_that_of_other_iterations() -> None:
     """The first warms up; of the second and third, the first is 1 s and the last 3 s longer."""
-    late = iterate(peers(jitter="measured"), [50.0, 3.0, 5.0, 2.0, 9.0])
+    late = iterate(peers(compute_jitter="measured"), [50.0, 3.0, 5.0, 2.0, 9.0])
     assert late[:3] == [0.0, 0.0, 0.0]
     assert late[3] in (pytest.approx(1.0), pytest.approx(3.0))  # as in iteration 1 or 2
     assert late[4] <= -4.0 + 1e-9  # the real rank itself is the last
-    assert iterate(peers(jitter="measured"), [7.0] * 6) == pytest.approx([0.0] * 6)
+    assert iterate(peers(compute_jitter="measured"), [7.0] * 6) == pytest.approx([0.0] * 6)
 
 
 def test_measured_jitter_gives_the_largest_of_the_world() -> None:
     """The real rank alternates; among 7 peers one nearly always takes the longer time."""
-    late = iterate(peers(jitter="measured"), [9.0] + [2.0, 3.0] * 100)
+    late = iterate(peers(compute_jitter="measured"), [9.0] + [2.0, 3.0] * 100)
     second = late[5::2]
     assert set(map(round, second)) <= {0, 1}
     assert fmean(second) == pytest.approx(1 - 2**-7, abs=0.05)
@@ -178,7 +186,7 @@ def test_measured_jitter_gives_the_largest_of_the_world() -> None:
 
 
 def test_another_number_of_collectives_in_an_iteration_is_no_trouble() -> None:
-    each = peers(jitter="measured")
+    each = peers(compute_jitter="measured")
     now = 0.0
     for count in (1, 3, 2, 5, 4, 0, 5, 6):
         for _ in range(count):
@@ -192,9 +200,19 @@ calls = st.lists(
     st.sampled_from(["resumed", "iteration"]) | st.sets(st.integers(1, 7), min_size=1), max_size=12
 )
 SETTINGS: list[dict[str, Any]] = [
-    {"jitter": "gamma(1ms, 2)", "skew": "lognormal(50us, 0.5)"},
-    {"jitter": "measured", "skew": "-exponential(50us)", "what_if": "rank 5 x1.5"},
-    {"what_if": ("rank 5 +exponential(1ms)", "ranks 2..6 +uniform(0s, 1ms)", "rank 3 x0.9")},
+    {"compute_jitter": "gamma(1ms, 2)", "skew": "lognormal(50us, 0.5)"},
+    {
+        "compute_jitter": "measured",
+        "skew": "-exponential(50us)",
+        "what_if": "worker 5: compute 1.5x slower",
+    },
+    {
+        "what_if": (
+            "worker 5: +exponential(1ms)",
+            "workers 2..6: +uniform(0s, 1ms)",
+            "worker 3: compute 0.9x slower",
+        )
+    },
 ]
 
 
@@ -259,14 +277,14 @@ def test_the_last_is_the_latest_of_each(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"skew": "50"}, "skew: 50 of what"),
-        ({"skew": "lognormal(50us)"}, "skew: lognormal: sigma is missing"),
-        ({"skew": "measured"}, 'skew: unknown distribution "measured"'),
+        ({"skew": "50"}, '"50" has no unit'),
+        ({"skew": "lognormal(50us)"}, "lognormal: sigma is missing"),
+        ({"skew": "measured"}, 'unknown distribution "measured"'),
         ({"skew": "--5us"}, "skew: "),
-        ({"jitter": "mesured"}, 'jitter: unknown distribution "mesured"'),
-        ({"jitter": "-50us"}, "jitter: a duration must be 0 or more"),
-        ({"jitter": "recorded(1ms, 2ms)"}, "jitter: .*use empirical"),
-        ({"what_if": "rank 8 x2"}, "a world of 8 has ranks 0 to 7"),
+        ({"compute_jitter": "mesured"}, 'unknown distribution "mesured"'),
+        ({"compute_jitter": "-50us"}, "a duration must be 0 or more"),
+        ({"compute_jitter": "recorded(1ms, 2ms)"}, "use empirical"),
+        ({"what_if": "worker 8: compute 2x slower"}, "there are workers 0 to 7"),
     ],
 )
 def test_refused_peers(given: dict[str, Any], message: str) -> None:

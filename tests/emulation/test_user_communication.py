@@ -67,7 +67,7 @@ def job(**given: Any) -> EmulateConfig:
 def test_seconds_keep_the_link_busy(models: str) -> None:
     communication = communication_of(job(communication=f"{models}:seconds"))
     assert communication.cost("all_reduce", EVERYONE, 2_000_000, 0, -1) == Cost(0.0, 2.0, "nic")
-    assert communication.hop(1, 2, 500_000) == 0.5
+    assert sum(communication.split(1, 2, 500_000)) == 0.5
     assert not communication.is_measured
 
 
@@ -77,7 +77,7 @@ def test_it_is_asked_every_time(models: str) -> None:
     asked.clear()
     for _ in range(3):
         communication.cost("all_gather", EVERYONE, 10, 0, -1)
-    communication.hop(1, 2, 10)
+    sum(communication.split(1, 2, 10))
     assert asked == ["all_gather"] * 3 + ["send"]
 
 
@@ -92,7 +92,7 @@ def test_it_gets_what_it_has_parameters_for(models: str) -> None:
 
 
 def test_what_ifs_change_it(models: str) -> None:
-    what_if = ("all_reduce x3", "all_reduce +1s")
+    what_if = ("all_reduce: 3x slower", "all_reduce: +1 s")
     communication = communication_of(job(communication=f"{models}:everything", what_if=what_if))
     found = communication.cost("all_reduce", EVERYONE, 5, 0, -1)
     assert found == Cost(4e-3 * 3 + 1.0, 15.0, "all_reduce 0 -1")
@@ -106,7 +106,7 @@ def test_a_module_of_the_current_folder(
     communication = communication_of(job(communication="emulated_costs_of_mine:free"))
     assert communication.cost("all_reduce", EVERYONE, 10, 0, -1) == Cost(0.0, 0.0, "nic")
     by_file = communication_of(job(communication="emulated_costs_of_mine.py:free"))
-    assert by_file.hop(0, 1, 10) == 0
+    assert sum(by_file.split(0, 1, 10)) == 0
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_files_that_are_not_there_or_fail(tmp_path: Path) -> None:
 
 
 def test_links_and_algorithms_have_no_effect(models: str) -> None:
-    for what_if in ("links bandwidth /4", "all_reduce algorithm ring"):
-        with pytest.raises(InputError, match=f'what_if "{what_if}" has no effect: communication'):
+    for what_if in ("links: bandwidth 4x slower", "all_reduce: algorithm ring"):
+        with pytest.raises(InputError, match=f'what_if "{what_if}": has no effect: communication'):
             communication_of(
                 job(communication=f"{models}:seconds", bandwidth="1Gbit/s", what_if=what_if)
             )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from paracosm.cluster import Link, star
+from paracosm.cluster.link import Sharing
 from paracosm.engine import Simulator, Worker
 from paracosm.timeline import Timeline
 
@@ -30,8 +31,10 @@ class Client(Worker):
         await self.compute(0.5)
 
 
-def run(timeline: Timeline | None = None, log: bool = False) -> Simulator:
-    cluster = star(workers=2, servers=1, link=Link(bandwidth=100))
+def run(
+    timeline: Timeline | None = None, log: bool = False, sharing: Sharing = "serial"
+) -> Simulator:
+    cluster = star(workers=2, servers=1, link=Link(bandwidth=100, sharing=sharing))
     sim = Simulator(log=log, network=cluster, timeline=timeline)
     sim.add_worker("server0", Server)
     sim.add_worker("worker0", Client)
@@ -72,9 +75,27 @@ def test_every_compute_send_receive_and_wait_is_there() -> None:
     ]
 
 
-def test_a_send_and_its_receive_share_a_flow() -> None:
+def test_transfers_that_share_a_port_lie_side_by_side() -> None:
+    """By hand: both push at 1 at half of the rate, for 4 s; both answers take 2 s each, at once."""
     timeline = Timeline()
-    run(timeline)
+    assert run(timeline, sharing="fair").now == 7.5
+    assert spans(timeline, "worker1") == [
+        (0, 1, "compute", "train"),
+        (1, 5, "send", "push"),
+        (1, 7, "wait", "a message tagged answer"),
+        (5, 7, "receive", "answer"),
+        (7, 7.5, "compute", "compute"),
+    ]
+    assert [span for span in spans(timeline, "server0") if span[2] != "wait"] == [
+        *[(1, 5, "receive", "push")] * 2,
+        *[(5, 7, "send", "answer")] * 2,
+    ]
+
+
+@pytest.mark.parametrize("sharing", ["fair", "serial"])
+def test_a_send_and_its_receive_share_a_flow(sharing: Sharing) -> None:
+    timeline = Timeline()
+    run(timeline, sharing=sharing)
     ends: dict[int, list[tuple[str, float, float]]] = {}
     for _, resource, _, begin, end, flow in timeline.spans:
         if resource in ("send", "receive"):
@@ -91,10 +112,11 @@ def test_observing_changes_nothing() -> None:
     assert run().now == run(Timeline()).now == 6.5
 
 
-def test_a_run_that_is_cut_short_records_what_went_on_and_goes_on() -> None:
+@pytest.mark.parametrize("sharing", ["fair", "serial"])
+def test_a_run_that_is_cut_short_records_what_went_on_and_goes_on(sharing: Sharing) -> None:
     whole, pieces = Timeline(), Timeline()
-    run(whole)
-    cluster = star(workers=2, servers=1, link=Link(bandwidth=100))
+    run(whole, sharing=sharing)
+    cluster = star(workers=2, servers=1, link=Link(bandwidth=100, sharing=sharing))
     sim = Simulator(network=cluster, timeline=pieces)
     sim.add_worker("server0", Server)
     sim.add_worker("worker0", Client)

@@ -11,6 +11,7 @@ import pytest
 from paracosm.cluster import Link
 from paracosm.engine import Simulator, Transfer, Worker
 from paracosm.errors import InputError
+from paracosm.network import serial
 
 
 class Mute(Worker):
@@ -155,7 +156,7 @@ def pair(link: Link, sizes: list[float]) -> tuple[Simulator, list[Transfer]]:
 
 
 def test_the_latency_holds_the_ports() -> None:
-    _, sent = pair(Link(bandwidth=100, latency=0.5, overhead=0.25), [100, 25])
+    _, sent = pair(Link(bandwidth=100, latency=0.5, overhead=0.25, pipelined=False), [100, 25])
     assert [(t.began, t.arrived) for t in sent] == [(0, 1.75), (1.75, 2.75)]
 
 
@@ -183,9 +184,9 @@ def half_duplex(link: Link) -> list[tuple[float, float]]:
 
 
 def test_a_half_duplex_node_either_sends_or_receives() -> None:
-    full = Link(latency=1.0)
+    full = Link(latency=1.0, pipelined=False)
     assert half_duplex(full) == [(0, 1), (0, 1), (0, 1)]
-    half = Link(latency=1.0, duplex="half")
+    half = Link(latency=1.0, duplex="half", pipelined=False)
     assert half_duplex(half) == [(0, 1), (1, 2), (2, 3)]
 
 
@@ -219,7 +220,7 @@ class TwoNodes(Plain):
 
 
 def test_workers_on_one_node_share_its_ports_and_talk_for_nothing() -> None:
-    sim = Simulator(network=TwoNodes(Link(latency=1.0)))
+    sim = Simulator(network=TwoNodes(Link(latency=1.0, pipelined=False)))
     sent: list[Transfer] = []
 
     class Node(Worker):
@@ -243,27 +244,23 @@ def test_a_delay_must_be_seconds(value: float) -> None:
         sim.start()
 
 
-def test_thousands_at_one_port_are_not_scanned() -> None:
+def test_thousands_at_one_port_are_not_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times as many requests must take about ten times as many looks, not a hundred."""
+    original, count = serial.request, 0
+
+    def counted(claim: serial.Claim) -> None:
+        nonlocal count
+        count += 1
+        original(claim)
+
+    monkeypatch.setattr(serial, "request", counted)
 
     def looks(senders: int) -> int:
-        from paracosm.engine import transfers
-
+        nonlocal count
         count = 0
-        original = transfers.request
-
-        def counted(transfer: Transfer) -> None:
-            nonlocal count
-            count += 1
-            original(transfer)
-
-        transfers.request = counted
-        try:
-            plans = {f"s{i}": [(0.0, "server", 1.0)] for i in range(senders)}
-            fan_out = [(0.0, f"s{i}", 1.0) for i in range(senders)]
-            run(server=fan_out, **plans)
-        finally:
-            transfers.request = original
+        plans = {f"s{i}": [(0.0, "server", 1.0)] for i in range(senders)}
+        fan_out = [(0.0, f"s{i}", 1.0) for i in range(senders)]
+        run(server=fan_out, **plans)
         return count
 
     assert looks(1000) < 11 * looks(100)

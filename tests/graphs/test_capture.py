@@ -17,7 +17,7 @@ from paracosm.graphs.memory import peak_memory
 
 SMALL = {"batch": 2, "shape": (3, 32, 32)}
 STEPS = {
-    "convolutions": CaptureOptions("tiny_models:resnet", **SMALL, optimizer="momentum"),
+    "convolutions": CaptureOptions("tiny_models:resnet", **SMALL, optimizer="sgd(momentum=0.9)"),
     "convolutions, foreach": CaptureOptions("tiny_models:resnet", **SMALL, foreach=True),
     "a built-in model": CaptureOptions("resnet18", **SMALL),
     "attention": CaptureOptions("tiny_models:gpt", batch=2, optimizer="adam"),
@@ -83,7 +83,8 @@ def test_a_seed_decides_parameters_and_inputs() -> None:
         strict=True,
     ):
         assert torch.equal(mine, same)
-        assert not torch.equal(mine, differs)
+        if mine.ndim > 1:  # biases begin with 0
+            assert not torch.equal(mine, differs)
 
 
 def test_a_capture_repeats_itself() -> None:
@@ -203,7 +204,7 @@ def test_70_billion_parameters_need_less_than_a_gigabyte() -> None:
 def test_a_name_is_known_and_a_module_imported_without_torch() -> None:
     program = (
         "import sys; from paracosm.graphs.capture import CaptureOptions, capture, training_step; "
-        "from paracosm.graphs.models import MODELS; import paracosm.cli.graph_capture; "
+        "from paracosm.models import MODELS; import paracosm.cli.graph_capture; "
         "CaptureOptions('resnet50'); assert 'torch' not in sys.modules; print(*MODELS)"
     )
     done = subprocess.run(

@@ -15,7 +15,7 @@ from paracosm.graphs.capture.record import record
 from paracosm.graphs.capture.recorder import Recorder
 from paracosm.graphs.capture.step import TrainingStep
 from paracosm.graphs.capture.storages import Ledger
-from paracosm.graphs.capture.workload import Workload
+from paracosm.models import Workload
 
 
 def nodes_of(program: Callable[[], object], held: tuple[Tensor, ...] = ()) -> list[Node]:

@@ -18,6 +18,22 @@ REFUSED: Mapping[str, dict[str, Any]] = {
         "shape": (32, 32)
     },
     "shape: 3x32x32, but gpt2 takes a sequence length": {"model": "gpt2", "shape": (3, 32, 32)},
+    "shape: 3x8x8, but vgg19 takes images of 32 pixels or more a side": {
+        "model": "vgg19",
+        "shape": (3, 8, 8),
+    },
+    'unknown parameter of mlp "hiden": did you mean "hidden"?': {"model": "mlp(hiden=3)"},
+    "model mlp: hidden is a whole number from 1 to 65,536, not 1000000000": {
+        "model": "mlp(hidden=1000000000)"
+    },
+    "model mlp: layers is a whole number from 1 to 1,000, not 1.5": {"model": "mlp(layers=1.5)"},
+    'model "mlp(3)": name its parameters, hidden, layers': {"model": "mlp(3)"},
+    'model "resnet18(layers=3)": resnet18 has no parameters': {"model": "resnet18(layers=3)"},
+    "there is no file nowhere/train.py": {"model": "nowhere/train.py:make"},
+    "which function makes the model? train.py:make_model": {"model": "train.py"},
+    "optimizer adam: foreach is a flag of what captures a step": {
+        "optimizer": "adam(foreach=True)"
+    },
     "shape: 3x0x32, but sizes of 1 or more are needed": {"shape": (3, 0, 32)},
     "shape: nothing, but resnet18 takes": {"shape": ()},
     "classes: 0, but at least 1 is needed": {"classes": 0},
@@ -52,10 +68,10 @@ FAILING: Mapping[str, dict[str, Any]] = {
     'model "tiny_models:failing" failed: ValueError: no model for 2': {
         "model": "tiny_models:failing"
     },
-    'model "tiny_models:nothing" returned int, not a module, (module, inputs) or a Workload': {
+    'model "tiny_models:nothing" returned int, not a torch.nn.Module, (module, loss)': {
         "model": "tiny_models:nothing"
     },
-    'model "tiny_models:linear" returned a module alone: give the shape of one example': {
+    'model "tiny_models:linear" returned no inputs: give the shape of one example': {
         "model": "tiny_models:linear"
     },
     'model "tiny_models:stubborn" returned 3 examples, not the batch of 2': {
@@ -78,9 +94,18 @@ FAILING: Mapping[str, dict[str, Any]] = {
     "tiny_models:values, batch 2: the model failed: DataDependentOutputException": {
         "model": "tiny_models:values"
     },
-    "vgg19, batch 2, 3x8x8: the model failed: RuntimeError: Given input size: (512x1x1)": {
-        "model": "vgg19",
-        "shape": (3, 8, 8),
+    'model "tiny_models:with_loss" returned a loss of outputs and targets: give the classes': {
+        "model": "tiny_models:with_loss",
+        "shape": (4,),
+    },
+    'model "tiny_models:demanding" requires classes: not given': {"model": "tiny_models:demanding"},
+    "optimizer sgd(momentum=-1): PyTorch cannot use it so: Invalid momentum value: -1": {
+        "model": "mlp",
+        "optimizer": "sgd(momentum=-1)",
+    },
+    'unknown option of adam "beta": did you mean "betas"?': {
+        "model": "mlp",
+        "optimizer": "adam(beta=1)",
     },
     "tiny_models:linear: the model does not say how its layers are split": {
         "model": "tiny_models:linear",

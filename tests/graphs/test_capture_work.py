@@ -12,7 +12,7 @@ from paracosm.graphs import PHASES, RESOURCES, Graph, Op
 from paracosm.graphs.capture import CaptureOptions, capture
 from paracosm.graphs.capture.record import record
 from paracosm.graphs.capture.step import TrainingStep
-from paracosm.graphs.capture.workload import Workload
+from paracosm.models import Workload
 
 PRODUCTS = ("convolution", "addmm", "mm", "bmm", "scaled_dot_product")
 
@@ -65,7 +65,7 @@ def test_products_are_counted_as_by_pytorch() -> None:
 
 
 def test_a_perceptron_by_hand() -> None:
-    graph = capture(CaptureOptions("mlp", batch=3))
+    graph = capture(CaptureOptions("mlp(hidden=512, layers=2)", batch=3, shape=(784,)))
     weights = [784 * 512, 512 * 512, 512 * 10]
     assert flops(graph, "forward") == 2 * 3 * sum(weights)
     # As much for the gradients of the weights, and of the inputs but for the first layer's.

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from paracosm.cluster import Link, star
+from paracosm.cluster.link import Sharing
 from paracosm.errors import InputError
 from paracosm.graphs.job import Codebook, Job, ProgramWriter, write_communicators, write_job
 from paracosm.graphs.job.expand import expand, first_rows, task_label
+from paracosm.network import Stations
 
 PS = 1e-12
 
@@ -33,11 +36,7 @@ def two_stages() -> Job:
     return write_job(
         [first, second],
         [0, 0, 1, 1],
-        write_communicators(
-            [(0, 2), (1, 3), (0, 1), (2, 3)],
-            routes=[(0,), (), (1,), ()],
-            bandwidth=[1e9, 2e9],
-        ),
+        write_communicators([(0, 2), (1, 3), (0, 1), (2, 3)]),
         [
             {"next": 0, "data": 2},
             {"next": 1, "data": 2},
@@ -61,8 +60,8 @@ def test_every_column_of_two_stages() -> None:
         *[11, 11, 9, 10, -1],
     ]
     assert tasks.policy.tolist() == [0, 0, 1, 0, 0, 1, 0, 1, 2, 0, 1, 2]
-    # only work is faster on a faster node; a receive takes no time of its own
-    assert tasks.duration.tolist() == [*[100, 7, 7, 40, 50] * 2, *[0, 0, 50, 40, 2] * 2]
+    # only work is faster on a faster node
+    assert tasks.duration.tolist() == [*[100, 7, 7, 40, 50] * 2, *[9, 9, 50, 40, 2] * 2]
     assert tasks.priority.tolist() == [*[0] * 10, *[0, 0, 3, 0, 0] * 2]
     assert [
         tasks.dependencies[tasks.offsets[row] : tasks.offsets[row + 1]].tolist()
@@ -76,15 +75,48 @@ def test_every_column_of_two_stages() -> None:
     none = [-1] * 3
     assert tasks.meeting.tolist() == [*none, 0, 1, *none, 0, 1, *none, 2, -1, *none, 2, -1]
     assert tasks.awaited.tolist() == [*[-1] * 10, *[1, 2, *none], *[6, 7, *none]]
-    # only what is sent has a route, and only where the communicator has one
-    assert tasks.route.tolist() == [-1, 0, 0, *[-1] * 17]
-    assert tasks.size.tolist() == [*[0, 64, 32, 8, 8] * 2, *[64, 32, 0, 8, 0] * 2]
-    assert tasks.bandwidth.tolist() == [1e9, 2e9]
+    assert tasks.route.tolist() == [-1] * 20
+
+
+@pytest.mark.parametrize(
+    ("sharing", "asks"),
+    # 50 and 100 kB at 1 MB/s, and 1 ms of overhead, which counts as 1 kB.
+    [("fair", [51e3, 101e3]), ("serial", [51e9, 101e9])],
+)
+def test_messages_over_a_network(sharing: Sharing, asks: list[float]) -> None:
+    """Worker 0 is on the server's node; worker 1 sends on a lane, the server on none."""
+    link = Link(1e6, latency=0.25, overhead=1e-3, sharing=sharing)
+    network = Stations(star(2, 1, link, placement="workers"))
+    books = Codebook(), Codebook(), Codebook()
+    worker, server = ProgramWriter(*books), ProgramWriter(*books)
+    worker.add("push", "send", 0.0, kind="send", role="to server", size=50_000)
+    worker.add("pull", "receive", 0.0, kind="receive", role="from server", size=100_000)
+    for number in range(2):
+        network.connect(f"worker{number}", "server0")
+        network.connect("server0", f"worker{number}")
+        came = server.add("push", None, 0.0, kind="receive", role=f"from {number}", size=50_000)
+        for _ in range(2):
+            server.add("pull", None, 0.0, [came], kind="send", role=f"to {number}", size=100_000)
+    roles = {"from 0": 0, "to 0": 1, "from 1": 2, "to 1": 3}
+    groups = write_communicators([(0, 2), (2, 0), (1, 2), (2, 1)], network)
+    of_rank = [{"to server": 0, "from server": 1}, {"to server": 2, "from server": 3}, roles]
+    job = write_job([worker, server], [0, 0, 1], groups, of_rank)
+    tasks = expand(job)
+    assert not job.is_static
+    assert tasks.sharing == sharing
+    assert tasks.route.tolist() == [-1, -1, 2, -1, -1, -1, -1, -1, 3, 3]
+    assert tasks.demand.tolist() == [0, 0, asks[0], 0, 0, 0, 0, 0, asks[1], asks[1]]
+    late = 250_000_000_000
+    assert tasks.duration.tolist() == [0, 0, 0, late, 0, 0, 0, late, 0, 0]
+    # Two lanes of each worker; of the server the connections to either, first in, first out.
+    assert tasks.resource.tolist() == [0, 1, 2, 3, -1, 4, 4, -1, 5, 5]
+    assert tasks.policy.tolist() == [0, 0, 0, 0, 1, 1]
+    assert tasks.bandwidth.tolist() == [1e6] * 4
 
 
 def test_durations_of_ones_own() -> None:
     tasks = expand(two_stages(), np.arange(20))
-    assert tasks.duration.tolist() == [*range(10), 0, 0, 12, 13, 14, 0, 0, 17, 18, 19]
+    assert tasks.duration.tolist() == list(range(20))
     with pytest.raises(InputError, match="3 durations for the 20 tasks"):
         expand(two_stages(), np.arange(3))
 

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paracosm.cluster import Link, switch
 from paracosm.errors import InputError
 from paracosm.graphs.job import Codebook, Job, ProgramWriter, write_communicators, write_job
 from paracosm.graphs.job.matching import check_job
+from paracosm.network import Stations
 
 
 def codes(*values: int) -> np.ndarray:
@@ -28,6 +30,13 @@ def sound() -> Job:
     met = writer.add("meet", "network", 1.0, [done], kind="collective", role="all", size=8)
     writer.add("b", "compute", 1.0, [met])
     return write_job([writer], [0, 0], write_communicators([(0, 1)]), [{"all": 0}] * 2)
+
+
+def two_ways() -> Stations:
+    network = Stations(switch(2, 0, Link()))
+    network.connect("worker0", "worker1")
+    network.connect("worker1", "worker0")
+    return network
 
 
 def test_what_goes_together_is_accepted() -> None:
@@ -78,12 +87,8 @@ def test_a_program_that_leads_nowhere_is_named(changes: dict[str, Any], message:
         ({"communicators": write_communicators([(0, 7)])}, "member 1: there is no rank 7"),
         ({"communicators": write_communicators([(0, 0)])}, "communicator 0 has rank 0 twice"),
         (
-            {"communicators": write_communicators([(0, 1)], [(3,)], [1.0], ["up"])},
-            "hop 0: there is no link 3, only 1 of them",
-        ),
-        (
-            {"communicators": write_communicators([(0, 1)], [(0,)], [0.0], ["up"])},
-            "link 0: bandwidth must be above 0, not 0.0",
+            {"communicators": write_communicators([(0, 1)], two_ways())},
+            "job: 2 connections for 1 communicators",
         ),
     ],
 )

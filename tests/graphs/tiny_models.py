@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from paracosm.graphs.capture import Workload
-from paracosm.graphs.models.gpt import GPT
-from paracosm.graphs.models.llama import Llama
-from paracosm.graphs.models.resnet import BasicBlock, ResNet
+from paracosm.models import Workload
+from paracosm.models.gpt import GPT
+from paracosm.models.llama import Llama
+from paracosm.models.resnet import BasicBlock, ResNet
 
 Module = nn.Module
 Fed = tuple[Module, Tensor]
@@ -33,9 +33,19 @@ def llama(batch: int) -> Fed:
     return model, torch.randint(64, (batch, 8))
 
 
-def resnet(classes: int | None) -> Module:
+def resnet(classes: int = 10) -> Module:
     """One block a stage."""
-    return ResNet(BasicBlock, (1, 1, 1, 1), channels=3, classes=classes or 10)
+    return ResNet(BasicBlock, (1, 1, 1, 1), channels=3, classes=classes)
+
+
+def with_loss() -> tuple[Module, Module]:
+    """A loss of outputs and labels."""
+    return nn.Linear(4, 3), nn.CrossEntropyLoss()
+
+
+def demanding(classes: int) -> Module:
+    """A model that cannot do without a number of classes."""
+    return nn.Linear(4, classes)
 
 
 def gru(batch: int) -> Fed:

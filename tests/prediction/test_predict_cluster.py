@@ -72,7 +72,7 @@ def test_a_ring_all_reduce_of_the_last_bucket_is_exposed(asked: list[str], capsy
 
 
 def test_the_parts_of_every_kind_of_rank_add_up(asked: list[str], capsys: Capture) -> None:
-    flags = ["--workers", "8", "--bandwidth", "1Gbit/s", "--straggler", "worker3 x0.5"]
+    flags = ["--workers", "8", "--bandwidth", "1Gbit/s", "--what-if", "worker 3: compute 2x slower"]
     summary = summary_of([*asked, *flags], capsys)
     ranks = summary["breakdown"]["ranks"]
     assert [(each["first"], each["ranks"]) for each in ranks] == [("worker0", 7), ("worker3", 1)]
@@ -213,32 +213,51 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--workers", "4"], "bandwidth: nobody says how fast the links between nodes are"),
+        (["--workers", "4"], "link bandwidth not specified: add --bandwidth 10Gbit/s"),
         (["--strategy", "ddp"], "over how many workers?"),
-        (["--strategy", "ps", "--workers", "1"], "bandwidth: nobody says how fast"),
+        (
+            ["--strategy", "ps", "--workers", "1"],
+            "link bandwidth not specified: add --bandwidth 10Gbit/s",
+        ),
         (["--strategy", "dddp", "--workers", "4"], 'unknown name "dddp": did you mean "ddp"'),
         (["--strategy", "dp=3, tp=2", "--workers", "8"], "dp=3 x tp=2 = 6 ranks"),
         (["--workers", "1,2,x"], 'workers: cannot read "x" as numbers of workers'),
         (["--workers", "0"], "workers: a job has 1 worker or more"),
         (["--bandwidth", "1Gbit/s"], "bandwidth: no effect here, leave out: one device"),
-        (["--jitter", "0.1"], "jitter: no effect here, leave out: one device"),
+        (["--duration-cv", "0.1"], "duration_cv: no effect here, leave out: one device"),
+        (["--what-if", "latency: 2x"], "what_if: no effect here, leave out: one device"),
         (["--workers", "2", "--bandwidth", "fast"], 'bandwidth: cannot read "fast"'),
         (["--workers", "2", "--bandwidth", "0"], "bandwidth: input should be greater than 0"),
-        (["--workers", "2", "--bandwidth", "25"], "bandwidth: 25 of what? write a bandwidth with"),
-        (["--workers", "2", "--bandwidth", "inf", "--latency", "1e-3"], "latency: 1e-3 of what?"),
+        (
+            ["--workers", "2", "--bandwidth", "25"],
+            'bandwidth: "25" has no unit: write a bandwidth as',
+        ),
+        (
+            ["--workers", "2", "--bandwidth", "inf", "--latency", "1e-3"],
+            'latency: "1e-3" has no unit',
+        ),
         (["--workers", "2", "--bandwidth", "inf", "--strategy", " "], "strategy: empty: write ddp"),
-        (["--workers", "99999999999999999999"], "workers: a job has 1,000,000 at most, not 99,999"),
+        (
+            ["--workers", "1000000000"],
+            "workers: a job has 1,000,000 workers at most, not 1,000,000,000",
+        ),
+        (["--workers", ","], "workers: cannot read"),
+        (["--workers", ""], "workers: cannot read"),
         (["--strategy", "dp=1000001"], "workers: a job has 1,000,000 at most"),
-        (["--strategy", "ps", "--workers", "2", "--servers", "1000001"], "servers: a job has 1,0"),
+        (
+            ["--strategy", "ps", "--workers", "2", "--servers", "1000001"],
+            "servers: input should be",
+        ),
+        (["--strategy", "ps, servers=1000001", "--workers", "2"], "servers: a job has 1,0"),
         (["--cluster", "nowhere.yaml"], 'no cluster file at "nowhere.yaml"'),
         (["--workers", "2", "--bandwidth", "inf", "--servers", "2"], "servers: no effect here"),
         (
-            ["--workers", "2", "--bandwidth", "inf", "--straggler", "worker2 x0.5"],
-            'straggler: there is no "worker2": workers are worker0 to worker1',
+            ["--workers", "2", "--bandwidth", "inf", "--what-if", "worker 2: compute 2x slower"],
+            'what_if "worker 2: compute 2x slower": there are workers 0 to 1, not 2',
         ),
         (
-            ["--workers", "2", "--bandwidth", "inf", "--straggler", "worker1"],
-            'straggler: cannot read "worker1"',
+            ["--workers", "2", "--bandwidth", "inf", "--what-if", "worker1 x0.5"],
+            'what_if "worker1 x0.5": write SUBJECT: CHANGE',
         ),
         (
             ["--workers", "2", "--bandwidth", "inf", "--timeline-ranks", "0,2"],
@@ -248,7 +267,10 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
             ["--workers", "2", "--bandwidth", "inf", "--timeline-ranks", "0..99999999999"],
             "timeline_ranks: no rank 99999999999: they are 0 to 1",
         ),
-        (["--workers", "2", "--bandwidth", "inf", "--jitter", "-1"], "jitter: input should be"),
+        (
+            ["--workers", "2", "--bandwidth", "inf", "--duration-cv", "-1"],
+            "duration_cv: input should be",
+        ),
     ],
 )
 def test_bad_input_is_answered_in_one_line(

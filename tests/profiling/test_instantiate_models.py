@@ -13,7 +13,7 @@ from paracosm.profiling.model import ops_to_profile
 
 IMAGES = {"batch": 2, "shape": (3, 32, 32)}
 STEPS = {
-    "convolutions": CaptureOptions("tiny_models:resnet", **IMAGES, optimizer="momentum"),
+    "convolutions": CaptureOptions("tiny_models:resnet", **IMAGES, optimizer="sgd(momentum=0.9)"),
     "convolutions, foreach": CaptureOptions(
         "tiny_models:resnet", **IMAGES, optimizer="adamw", foreach=True, dtype="bfloat16"
     ),

@@ -60,7 +60,8 @@ def static_jobs(draw: st.DrawFn, copies: int = 1) -> Job:
             lane = draw(st.sampled_from(LANES))
             add(sender, f"send {number}", lane, draw(picoseconds), "send", role)
             lane = draw(st.sampled_from(LANES))
-            add(receiver, f"receive {number}", lane, 0.0, "receive", role)
+            late = draw(st.sampled_from([0.0, 0.0, 100e-12]))
+            add(receiver, f"receive {number}", lane, late, "receive", role)
         elif act == "across" and copies > 1:
             rank = draw(st.integers(0, ranks - 1))
             add(
@@ -127,7 +128,7 @@ def _rank_once(
             end = begin + max(_length(job, other, call) for other, call in calls)
         elif kind == "receive":
             [(other, call)] = [each for each in _counterparts(job, rank, row) if each[0] != rank]
-            end = max(arrive, spans[other][call][2])
+            end = max(arrive, spans[other][call][2] + _length(job, rank, row))
         free[program.lane[row]] = end
         found.append((arrive, begin, end))
     return found

@@ -43,7 +43,7 @@ def task_graph(
         meeting=np.array([row.meeting for row in rows], dtype=np.int32),
         awaited=np.array([row.awaited for row in rows], dtype=np.int64),
         route=np.array([row.route for row in rows], dtype=np.int32),
-        size=np.array([row.size for row in rows], dtype=np.float64),
+        demand=np.array([row.size for row in rows], dtype=np.float64),
         route_offsets=np.array([0, *accumulate(len(path) for path in routes)], dtype=np.int64),
         routes=np.array([link for path in routes for link in path], dtype=np.int32),
         bandwidth=np.array(bandwidth, dtype=np.float64) * 1e12,

@@ -70,7 +70,7 @@ def test_no_link_carries_more_than_its_bandwidth(tasks: TaskGraph) -> None:
             for stop in times.end[over]:
                 inside = over & (first_byte >= start) & (times.end <= stop)
                 room = bandwidth * (max(0, stop - start) + inside.sum() / 1024)
-                assert tasks.size[inside].sum() <= room + 1e-9
+                assert tasks.demand[inside].sum() <= room + 1e-9
 
 
 @settings(deadline=None, max_examples=100)
@@ -103,7 +103,7 @@ def least_flow_time(tasks: TaskGraph, row: int) -> int:
     links = [link for link in range(len(tasks.bandwidth)) if takes(tasks, row, link)]
     if not links:
         return 0
-    return int(np.ceil(tasks.size[row] / (tasks.bandwidth[links].min() * 1e-12)))
+    return int(np.ceil(tasks.demand[row] / (tasks.bandwidth[links].min() * 1e-12)))
 
 
 def takes(tasks: TaskGraph, row: int, link: int) -> bool:
@@ -129,7 +129,7 @@ def in_other_order(tasks: TaskGraph, order: np.ndarray) -> TaskGraph:
     ]
     columns = {
         name: getattr(tasks, name)[order]
-        for name in ("resource", "duration", "priority", "meeting", "awaited", "route", "size")
+        for name in ("resource", "duration", "priority", "meeting", "awaited", "route", "demand")
     }
     return replace(
         tasks,

@@ -77,7 +77,7 @@ def test_a_collective_waits_on_its_lanes_for_the_last_and_takes_the_longest() ->
 
 
 def test_who_awaits_ends_when_the_other_has() -> None:
-    """Receives of 0, 1 and 9 ps that are there at 2; the message is at 6; and one that comes late.
+    """Receives at 2 of a message that is sent by 6 and takes 0, 1 and 9 ps; and one at 7.
 
     The lane of the first receive is busy until then.
     """
@@ -91,8 +91,8 @@ def test_who_awaits_ends_when_the_other_has() -> None:
         Row(1, 1, after=[0], awaited=0),
     ]
     assert spans(task_graph(rows, ["in order"] * 3)) == [
-        *[(0, 6), (0, 2), (2, 6), (2, 6), (2, 11)],
-        *[(6, 9), (6, 7)],
+        *[(0, 6), (0, 2), (2, 6), (2, 7), (2, 15)],
+        *[(6, 9), (7, 7)],
     ]
 
 
@@ -219,8 +219,8 @@ GOOD = task_graph(
         ({"offsets": np.array([0, 1])}, "offsets has 2 entries for 4 rows"),
         ({"awaited": np.array([-1, -1, 4, -1])}, "task 2: there is no awaited task 4"),
         ({"route": np.array([-1, -1, -1, 1])}, "task 3: there is no route 1, only 1"),
-        ({"size": np.array([0, 0, 0, -8.0])}, "task 3: size -8.0 bytes; give 0 or more"),
-        ({"size": np.array([0, 0, 0, np.nan])}, "task 3: size nan bytes"),
+        ({"demand": np.array([0, 0, 0, -8.0])}, "task 3: demand -8.0; give 0 or more"),
+        ({"demand": np.array([0, 0, 0, np.nan])}, "task 3: demand nan; give"),
         ({"bandwidth": np.array([0.0])}, "link 0: bandwidth 0.0 bytes/s; give more than 0"),
         ({"policy": np.array([3])}, "resource 0: there is no policy 3, only 3"),
         ({"routes": np.array([2])}, "hop 0: there is no link 2, only 1"),
@@ -248,17 +248,17 @@ def test_meetings_may_have_any_numbers() -> None:
 
 
 def test_where_messages_take_turns_a_task_holds_its_links() -> None:
-    """Links of 2 and 4 bytes/ps. Row 0 holds both for 1 + 10 / 2 = 6, row 1 asks for the second.
+    """Row 0 holds both links for 6 ps, row 1 asks for the second, row 4 for the first one.
 
-    Row 2 asks later, at 3, for the first one alone: 3 / 2 rounds to 2. Of those that ask at one
-    instant the first row comes first, whoever else is on its way.
+    Row 2 asks for that too, later, at 3. Of those that ask at one instant the first row comes
+    first.
     """
     rows = [
-        Row(1, route=0, size=10),
-        Row(0, route=1, size=8),
-        Row(0, route=2, size=3, after=[3]),
+        Row(0, route=0, size=6),
+        Row(0, route=1, size=2),
+        Row(0, route=2, size=2, after=[3]),
         Row(3),
-        Row(5, route=2, size=0),
+        Row(0, route=2, size=5),
     ]
     tasks = task_graph(rows, [], [[0, 1], [1], [0]], [2, 4])
     times = replay_tasks(replace(tasks, sharing="serial"))

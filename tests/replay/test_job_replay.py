@@ -148,10 +148,10 @@ def test_durations_that_cannot_be_are_refused(duration: float) -> None:
         replay_job(two_ranks(duration, 1.0))
 
 
-@pytest.mark.parametrize("jitter", [-0.1, 1.5, float("nan")])
-def test_jitter_that_cannot_be_is_refused(jitter: float) -> None:
-    with pytest.raises(InputError, match="relative standard deviation"):
-        replay_job(two_ranks(1.0, 1.0), jitter=jitter)
+@pytest.mark.parametrize("spread", [-0.1, 1.5, float("nan")])
+def test_a_spread_that_cannot_be_is_refused(spread: float) -> None:
+    with pytest.raises(InputError, match="a coefficient of variation is from 0 to 1"):
+        replay_job(two_ranks(1.0, 1.0), duration_cv=spread)
 
 
 @settings(deadline=None)
@@ -195,6 +195,6 @@ def test_a_fifo_lane_takes_who_comes_first() -> None:
     schedule = replay_job(job)
     np.testing.assert_allclose(schedule.begin[schedule.tasks_of(2)], [0, 12, 0, 2])
     assert schedule.makespan == pytest.approx(22)
-    varied = replay_job(job, jitter=0.1, seed=3)
+    varied = replay_job(job, duration_cv=0.1, seed=3)
     assert varied.makespan != schedule.makespan
-    np.testing.assert_array_equal(varied.end, replay_job(job, jitter=0.1, seed=3).end)
+    np.testing.assert_array_equal(varied.end, replay_job(job, duration_cv=0.1, seed=3).end)

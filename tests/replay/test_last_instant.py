@@ -42,9 +42,8 @@ def test_instants_beyond_the_clock_are_refused(ranks: int, lane: str | None, fol
 
 def test_other_durations_beyond_the_clock_are_refused() -> None:
     retiming = prepare_retiming(relay(3, 1.0))
-    assert retiming.makespan(np.full(retiming.tasks, 10**12)) == pytest.approx(
-        5.0
-    )  # 3 works, 2 puts
+    # 3 works, 2 puts, and as long again until they are there
+    assert retiming.makespan(np.full(retiming.tasks, 10**12)) == pytest.approx(7.0)
     for picoseconds in (6 * 10**18, -5):
         with pytest.raises(InputError, match="negative, or the job lasts more than"):
             retiming.makespan(np.full(retiming.tasks, picoseconds))
@@ -58,4 +57,4 @@ def test_a_job_that_does_not_fit_together_is_not_stored() -> None:
 
 def test_a_seed_below_0_is_refused() -> None:
     with pytest.raises(InputError, match="a seed is a whole number from 0 on, not -1"):
-        replay_job(relay(2, 1.0), jitter=0.1, seed=-1)
+        replay_job(relay(2, 1.0), duration_cv=0.1, seed=-1)

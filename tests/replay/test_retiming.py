@@ -12,7 +12,7 @@ from scipy import stats
 from paracosm.errors import InputError
 from paracosm.graphs.job import Codebook, Job, ProgramWriter, write_communicators, write_job
 from paracosm.replay import replay_job
-from paracosm.replay.jitter import jittered
+from paracosm.replay.drawn import drawn_durations
 from paracosm.replay.retiming import prepare_retiming
 
 
@@ -67,14 +67,14 @@ def test_drawn_durations_have_their_mean_and_deviation_and_are_the_same_each_tim
         writer.add("work", "compute", 1e-3)
     writer.add("meet", "network", 1e-3, kind="collective", role="all", size=8)
     job = write_job([writer], [0, 0], write_communicators([(0, 1)]), [{"all": 0}] * 2)
-    drawn = jittered(job, 0.3, seed=7).reshape(2, -1) * 1e-12
+    drawn = drawn_durations(job, 0.3, seed=7).reshape(2, -1) * 1e-12
     work = drawn[:, :-1]
     assert (drawn[:, -1] == 1e-3).all()  # communication does not vary
     assert work.mean() == pytest.approx(1e-3, rel=0.02)
     assert work.std() / work.mean() == pytest.approx(0.3, rel=0.05)
     assert abs(np.corrcoef(work)[0, 1]) < 0.05  # every rank has numbers of its own
-    np.testing.assert_array_equal(jittered(job, 0.3, seed=7).reshape(2, -1) * 1e-12, drawn)
-    assert (jittered(job, 0.3, seed=8) != jittered(job, 0.3, seed=7)).any()
+    np.testing.assert_array_equal(drawn_durations(job, 0.3, seed=7).reshape(2, -1) * 1e-12, drawn)
+    assert (drawn_durations(job, 0.3, seed=8) != drawn_durations(job, 0.3, seed=7)).any()
 
 
 @pytest.mark.parametrize("ranks", [2, 10, 1000])
@@ -83,7 +83,7 @@ def test_many_ranks_wait_for_the_largest_of_so_many_normal_numbers(ranks: int) -
     largest = stats.norm.expect(lambda z: ranks * z * stats.norm.cdf(z) ** (ranks - 1), lb=-8, ub=8)
     # work 1 s with 2 %, then the collective, then the rest: only the first is waited for.
     expected = 1.0 + 0.02 * largest + 0.01 + 0.1
-    assert replay_job(meeting(ranks, 1.0), jitter=0.02).makespan == pytest.approx(
+    assert replay_job(meeting(ranks, 1.0), duration_cv=0.02).makespan == pytest.approx(
         expected, rel=2e-4
     )
 
@@ -91,8 +91,8 @@ def test_many_ranks_wait_for_the_largest_of_so_many_normal_numbers(ranks: int) -
 @pytest.mark.parametrize(("ranks", "rounds"), [(8, 1), (8, 6), (64, 6)])
 def test_the_estimate_lies_among_replays_with_drawn_durations(ranks: int, rounds: int) -> None:
     job = meeting(ranks, 1.0, rounds, parts=10)  # the sum of ten is nearly normal
-    drawn = [replay_job(job, fold=False, jitter=0.1, seed=seed).makespan for seed in range(40)]
-    estimated, folded = replay_job(job, jitter=0.1).makespan, replay_job(job).makespan
+    drawn = [replay_job(job, fold=False, duration_cv=0.1, seed=seed).makespan for seed in range(40)]
+    estimated, folded = replay_job(job, duration_cv=0.1).makespan, replay_job(job).makespan
     error, ignorance = abs(estimated - np.mean(drawn)), abs(folded - np.mean(drawn))
     assert error < max(3 * np.std(drawn) / np.sqrt(len(drawn)), 0.01 * np.mean(drawn))
     assert error < ignorance / 5
@@ -100,11 +100,11 @@ def test_the_estimate_lies_among_replays_with_drawn_durations(ranks: int, rounds
 
 @settings(deadline=None)
 @given(static_jobs(copies=2))
-def test_no_jitter_is_no_correction(job: Job) -> None:
-    np.testing.assert_array_equal(replay_job(job, jitter=0.0).end, replay_job(job).end)
+def test_no_spread_is_no_correction(job: Job) -> None:
+    np.testing.assert_array_equal(replay_job(job, duration_cv=0.0).end, replay_job(job).end)
 
 
 @settings(deadline=None)
 @given(static_jobs(copies=3))
-def test_jitter_makes_a_job_longer_in_the_mean(job: Job) -> None:
-    assert replay_job(job, jitter=0.2).makespan >= replay_job(job).makespan - 1e-12
+def test_spread_makes_a_job_longer_in_the_mean(job: Job) -> None:
+    assert replay_job(job, duration_cv=0.2).makespan >= replay_job(job).makespan - 1e-12

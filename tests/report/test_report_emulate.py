@@ -201,11 +201,11 @@ def test_several_runs_are_compared_by_their_iterations(tmp_path: Path) -> None:
     runs = [
         make_emulation(tmp_path / "plain"),
         make_emulation(
-            tmp_path / "slow", asked={"what_if": ["all_reduce +7ms"]}, records=job(delay=7e-3)
+            tmp_path / "slow", asked={"what_if": ["all_reduce: +7 ms"]}, records=job(delay=7e-3)
         ),
     ]
     html = page_of(tmp_path, *runs)
-    assert "train.py, 8 ranks, all_reduce +7ms" in text_of(html)
+    assert "train.py, 8 ranks, all_reduce: +7 ms" in text_of(html)
     figures = figures_of(html)
     assert list(figures) == [
         *("compared_iterations", "iteration_times", "iteration_parts"),
@@ -216,7 +216,7 @@ def test_several_runs_are_compared_by_their_iterations(tmp_path: Path) -> None:
     assert dots[0]["x"][0] == pytest.approx(60.88, abs=0.01)
     assert dots[1]["x"][0] == pytest.approx(69.99, abs=0.01)
     rows = figures["iteration_parts"]["layout"]["yaxis"]["ticktext"]
-    assert rows == ["train.py, 8 ranks", "train.py, 8 ranks, all_reduce +7ms"]
+    assert rows == ["train.py, 8 ranks", "train.py, 8 ranks, all_reduce: +7 ms"]
 
 
 def test_of_several_real_ranks_each_has_a_bar_and_rows(tmp_path: Path) -> None:

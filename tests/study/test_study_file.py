@@ -34,7 +34,7 @@ def test_a_grid_is_the_product_of_its_values_and_a_list_of_grids_their_union() -
         ],
     )
     points = study.points("test")
-    seen = [(p.config.algorithm, p.config.workers, p.seed) for p in points]
+    seen = [(str(p.config.algorithm), p.config.workers, p.seed) for p in points]
     assert seen == [
         ("ssgd", 1, 0),
         ("ssgd", 4, 0),
@@ -45,6 +45,24 @@ def test_a_grid_is_the_product_of_its_values_and_a_list_of_grids_their_union() -
         ("asgd", 64, 1),
     ]
     assert len({point.name for point in points}) == len(points)
+
+
+def test_a_list_of_numbers_of_workers_is_a_sweep(tmp_path: Path) -> None:
+    for text in ("'1,2,4..16'", "[1, 2, '4..16']", "[1, 2, 4, 8, 16]"):
+        study = load_study(write(tmp_path / "s.yaml", f"train: {{workers: {text}}}"))
+        assert study.is_sweep
+        points = study.points("s.yaml")
+        assert [point.config.workers for point in points] == [1, 2, 4, 8, 16]
+        assert [point.varied["workers"] for point in points] == [1, 2, 4, 8, 16]
+        assert not study.with_arguments(None, {"workers": "3"}).is_sweep
+
+
+def test_a_flag_sweeps_over_workers_beside_the_grid_of_the_study() -> None:
+    study = Study(train={"workers": 3}, over={"lr": [0.1, 0.2]})
+    points = study.with_arguments(None, {"workers": "1..2"}).points("test")
+    assert [(p.config.lr, p.config.workers) for p in points] == [
+        *[(0.1, 1), (0.2, 1), (0.1, 2), (0.2, 2)]
+    ]
 
 
 def test_names_of_points_are_fit_for_folders() -> None:
@@ -114,6 +132,8 @@ def test_a_point_that_cannot_run_is_found_before_any_runs() -> None:
         {"timing_only": True},
         {"timing_only": True, "message_size": "3MB"},
         {"compute": "measured"},
+        {"sharing": "serial", "pipelined": False, "duplex": "half", "overhead": 1e-6 / 7},
+        {"what_if": ["worker 1: compute 2x slower", "links: bandwidth 25 Gbit/s"]},
     ],
 )
 def test_the_resolved_study_of_a_point_gives_the_same_point_again(
@@ -134,7 +154,7 @@ def test_the_resolved_study_of_a_point_gives_the_same_point_again(
         ("train: {workers: 0}", "workers: input should be greater than or equal to 1, got 0"),
         ("train: {latency: -1ms}", "latency: "),
         ("train: {latency: 10 GBs}", "latency: "),
-        ("train: {bandwidth: 0}", "bandwidth must be above 0"),
+        ("train: {bandwidth: 0}", "bandwidth: input should be greater than 0"),
         ("train: {algorithm: asdg}", 'unknown algorithm "asdg": did you mean "asgd"?'),
         ("train: {algorithm: ssp(slak=3)}", 'unknown parameter of ssp "slak"'),
         ("train: {algorithm: ssp(slack=-1)}", "ssp: slack must be at least 0, got -1"),
@@ -160,7 +180,18 @@ def test_the_resolved_study_of_a_point_gives_the_same_point_again(
         ("train: [1]", "train: input should be a mapping of names to values, got a list"),
         ("train: {cluster: 5}", "cluster: input should be a path, got 5"),
         ("workers: 4", "a study has one of the keys train, relax, predict"),
-        ("train: [", "not YAML"),
+        ("train: [", "cannot read the study file"),
+        ("train: {lr: 0.1, lr: 0.2}", 'the key "lr" stands twice (line 1)'),
+        (f"train: {'[' * 99}{']' * 99}", "nested deeper than 64 levels"),
+        ("train: {bandwidth: '25'}", '"25" has no unit: write a bandwidth as 25Gbit/s'),
+        ("train: {compute: '20'}", 'compute: "20" has no unit: write 20ms or 20s'),
+        ("train: {workers: []}", "workers: missing number of workers"),
+        ("train: {workers: [2, 1]}", "workers: numbers of workers grow"),
+        ("train: {workers: 2000000000}", "workers: input should be less than or equal to 1000000"),
+        ("train: {servers: 2000000000}", "servers: input should be less than or equal to 1000000"),
+        ("train: {updates: 2000000000}", "updates: input should be less than or equal to 10000"),
+        ("train: {what_if: 'workers: 3'}", 'what_if "workers: 3": train cannot change that'),
+        ("train: {what_if: 'rank 4: compute 2x slower'}", "there are workers 0 to 3, not 4"),
     ],
 )
 def test_bad_studies_get_one_line_that_names_what_is_wrong(
@@ -176,5 +207,5 @@ def test_bad_studies_get_one_line_that_names_what_is_wrong(
 
 
 def test_a_study_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="no study file at"):
         load_study(tmp_path / "none.yaml")

@@ -26,6 +26,7 @@ def values(result: TrainingResult, name: str) -> NDArray[np.float64]:
 
 
 SPEEDS = "uniform(1s, 5s)"
+HELD_PORTS = {"sharing": "serial", "pipelined": False}  # as Zhang et al. model a network
 
 
 @pytest.mark.parametrize("workers", [2, 4, 8, 16, 32, 64])
@@ -115,7 +116,12 @@ def test_rounds_of_synchronous_sgd_through_serialised_ports(
 ) -> None:
     """n (c + (W + 1) L) + (W - 1) L, until the last worker has the last parameters."""
     result = schedule(
-        algorithm="ssgd", workers=workers, compute=compute, latency=transfer, updates=rounds
+        algorithm="ssgd",
+        workers=workers,
+        compute=compute,
+        latency=transfer,
+        updates=rounds,
+        **HELD_PORTS,
     )
     expected = rounds * (compute + (workers + 1) * transfer) + (workers - 1) * transfer
     assert result.summary["virtual_time"] == pytest.approx(expected, rel=1e-12)
@@ -127,10 +133,33 @@ def test_throughput_of_asynchronous_sgd_through_serialised_ports(
 ) -> None:
     """min(W / (c + 2 L), 1 / L): bound by computing, then by the server's port."""
     result = schedule(
-        algorithm="asgd", workers=workers, compute=1.0, latency=transfer, updates=4000, batch=1
+        algorithm="asgd",
+        workers=workers,
+        compute=1.0,
+        latency=transfer,
+        updates=4000,
+        batch=1,
+        **HELD_PORTS,
     )
     expected = min(workers / (1 + 2 * transfer), 1 / transfer)
     assert result.summary["examples_per_second"] == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7, 64])
+def test_rounds_of_synchronous_sgd_through_shared_ports(workers: int) -> None:
+    """n (c + 2 (W s + L)): W gradients share the server's port, then W answers; L passes beside."""
+    compute, transfer, latency, rounds = 0.5, 0.125, 0.25, 5
+    result = schedule(
+        algorithm="ssgd",
+        workers=workers,
+        compute=compute,
+        latency=latency,
+        bandwidth="8MB/s",
+        message_size="1MB",
+        updates=rounds,
+    )
+    expected = rounds * (compute + 2 * (workers * transfer + latency))
+    assert result.summary["virtual_time"] == pytest.approx(expected, rel=1e-12)
 
 
 def test_rounds_with_backup_workers_take_the_order_statistic() -> None:

@@ -21,6 +21,8 @@ from paracosm.training.numerics import _evenly
 from paracosm.training.roles import TrainingWorker
 from paracosm.validation import validated
 
+HELD_PORTS = {"sharing": "serial", "pipelined": False}  # as Zhang et al. model a network
+
 
 def run(seed: int = 0, **arguments: Any) -> TrainingResult:
     common: dict[str, Any] = {"updates": 40, "workers": 4}
@@ -54,7 +56,9 @@ def test_the_metrics_are_complete() -> None:
 def test_utilisation_is_the_busy_share_of_the_virtual_time() -> None:
     # Synchronous, c = 1 s, L = 0.25 s, W = 2, one update: computing ends at 1 s, the gradients are
     # in at 1.25 and 1.5 s, the answers at 1.75 and 2 s.
-    result = run(algorithm="ssgd", workers=2, updates=1, compute="1s", latency="250ms")
+    result = run(
+        algorithm="ssgd", workers=2, updates=1, compute="1s", latency="250ms", **HELD_PORTS
+    )
     assert result.summary["virtual_time"] == 2
     assert isinstance(result.metrics, Metrics)
     rows = result.metrics.rows
@@ -66,10 +70,27 @@ def test_utilisation_is_the_busy_share_of_the_virtual_time() -> None:
     assert found["worker1", "compute"] == 0.5
 
 
-def test_the_timeline_is_consistent() -> None:
-    result = run(algorithm="asgd", latency="1ms", bandwidth="1Gbit/s")
+def test_utilisation_of_shared_ports_counts_every_second_once() -> None:
+    # c = 1 s, 1 MB at 4 MB/s, W = 2: both gradients are in at 1.5 s, both answers at 2 s.
+    result = run(
+        algorithm="ssgd",
+        workers=2,
+        updates=1,
+        compute="1s",
+        bandwidth="4MB/s",
+        message_size="1MB",
+    )
+    assert result.summary["virtual_time"] == 2
+    assert column(result, "utilisation.receive") == [0.25] * 3
+    assert column(result, "utilisation.send") == [0.25] * 3
+
+
+@pytest.mark.parametrize("sharing", ["serial", "fair"])
+def test_the_timeline_is_consistent(sharing: str) -> None:
+    result = run(algorithm="asgd", latency="1ms", bandwidth="1Gbit/s", sharing=sharing)
     assert result.timeline is not None
-    assert check(result.timeline) == []
+    ports = ("send", "receive") if sharing == "serial" else ()
+    assert check(result.timeline, exclusive=("compute", *ports)) == []
     nodes = {span[0] for span in result.timeline.spans}
     assert nodes == {"server0", "worker0", "worker1", "worker2", "worker3"}
 
@@ -158,7 +179,7 @@ def test_an_all_reduce_holds_everybody_s_ports() -> None:
 
 
 def test_half_duplex_takes_the_steps_of_a_ring_in_turn() -> None:
-    link = {"default": {"latency": "1s", "duplex": "half"}}
+    link = {"default": {"latency": "1s", "duplex": "half", "pipelined": False}}
     cluster = {"topology": "switch", "workers": 2, "links": link}
     result = run(algorithm="local-sgd(1)", cluster=cluster, workers=None, updates=1, compute="1s")
     assert result.summary["virtual_time"] == 5
@@ -184,6 +205,7 @@ def test_every_gradient_counts_once_with_several_servers() -> None:
         updates=200,
         compute="uniform(1s, 3s)",
         latency="10ms",
+        pipelined=False,
     )
     assert result.timeline is not None
     pushed = {
@@ -359,9 +381,72 @@ def test_adding_a_worker_changes_no_other_worker_s_compute_times() -> None:
     assert np.allclose(durations(2), durations(5)[: len(durations(2))], rtol=1e-9)
 
 
+def test_a_change_is_compared_with_the_unchanged_run() -> None:
+    """ssgd, c = 1 s, W = 2, 1 MB at 4 MB/s: a round is 1 + 0.5 + 0.5 = 2 s, as messages share.
+
+    With one worker twice as slow and 8 MB/s, gradients come alone: 2 + 0.125 + 0.25 = 2.375 s.
+    """
+    common: dict[str, Any] = {
+        "algorithm": "ssgd",
+        "workers": 2,
+        "updates": 3,
+        "compute": "1s",
+        "bandwidth": "4MB/s",
+        "message_size": "1MB",
+    }
+    plain = run(**common)
+    changes = ["worker 1: compute 2x slower", "links: bandwidth 2x"]
+    result = run(what_if=changes, **common)
+    assert result.summary["what_if"] == changes
+    assert result.summary["virtual_time"] == pytest.approx(3 * 2.375)
+    assert result.summary["unchanged"]["virtual_time"] == pytest.approx(3 * 2)
+    assert result.summary["cluster"]["links"]["bandwidth"] == "64 Mbit/s"
+    assert result.summary["unchanged"]["cluster"]["links"]["bandwidth"] == "32 Mbit/s"
+    for name, value in plain.summary.items():
+        if name != "wall_time":
+            assert result.summary["unchanged"][name] == value, name
+    assert column(result, "loss") == column(plain, "loss"), "the same gradients, at other times"
+
+
+def test_a_change_of_the_bandwidth_makes_the_size_of_messages_count() -> None:
+    """19,240 bytes each way at as many a second."""
+    result = run(
+        algorithm="asgd",
+        workers=1,
+        updates=1,
+        compute="1s",
+        timing_only=True,
+        what_if=["bandwidth: 19240 B/s"],
+    )
+    assert result.summary["virtual_time"] == pytest.approx(3)
+    assert result.summary["unchanged"]["virtual_time"] == 1
+
+
+def test_a_slower_server_updates_more_slowly() -> None:
+    result = run(
+        workers=1, updates=2, compute="1s", update_time="1s", what_if="server 0: compute 2x slower"
+    )
+    assert result.summary["virtual_time"] == 6
+    assert result.summary["unchanged"]["virtual_time"] == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"what_if": "all_reduce: 2x slower"}, "train cannot change that; it can change how fast"),
+        ({"what_if": "workers: 8"}, "train cannot change that"),
+        ({"what_if": "worker 2: +1 s"}, "train cannot change that"),
+        ({"what_if": "host: 2x faster"}, "train cannot change that"),
+        ({"what_if": "server 0: compute 2x slower"}, "updates take no time; give update_time"),
+        ({"what_if": "worker 4: compute 2x slower"}, "there are workers 0 to 3, not 4"),
+        ({"what_if": "link 0-1: latency 1 ms"}, "no link joins"),
+        ({"what_if": "latency: 2x"}, "has no effect: there is no latency"),
+        ({"what_if": "compute: 2x faster", "compute": "measured"}, "measured durations differ"),
+        (
+            {"what_if": "latency: 1 ms", "algorithm": "sequential", "workers": 1},
+            "has no effect: sequential sends nothing",
+        ),
+        ({"sharing": "serial", "algorithm": "sequential", "workers": 1}, "sharing: no effect here"),
         ({"optimizer": "sgd(momentums=0.9)"}, 'did you mean "momentum"?'),
         ({"optimizer": "sgd(momentum=abc)"}, "sgd(momentum=abc)"),
         ({"optimizer": "adam(capturable=True)"}, "adam(capturable=True)"),

@@ -55,7 +55,7 @@ def read_curve(point: Point, folder: Path) -> Curve:
     # A loss that is not a number any more has exploded like one that is infinite.
     value = np.where(np.isnan(loss.value), np.inf, loss.value)
     return Curve(
-        config.algorithm,
+        str(config.algorithm),
         config.workers,
         config.latency,
         "slow" if "200" in str(point.varied["compute"]) else "fast",

@@ -31,7 +31,7 @@ def measure_modelled(network: Network, quick: bool, say: Say) -> dict[str, Any]:
     kept = []
     for delay in DELAYS:
         say(f"backend mode: delays of {1e3 * delay:g} ms")
-        options = {"communication": "none", "what_if": (f"all_reduce +{1e6 * delay:g}us",)}
+        options = {"communication": "none", "what_if": (f"all_reduce: +{1e6 * delay:g} us",)}
         times = _calls(network, options, ["--calls", str(CALLS[delay] // share)])["modelled"]
         kept.append({"delay": delay, **_summary(times)})
     return {"calls": {name: _summary(times) for name, times in free.items()}, "delays": kept}

@@ -39,7 +39,7 @@ FITTED = tuple(1 << power for power in range(14, 24))
 """Bytes of the all-reduces that the links are fitted to: those that buckets have, and around."""
 
 WORLD = 2
-WIRE = {"communication": "none", "jitter": "measured"}
+WIRE = {"communication": "none", "compute_jitter": "measured"}
 
 
 def measure_table3(network: Network, quick: bool, say: Say) -> dict[str, Any]:

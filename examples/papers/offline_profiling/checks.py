@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from conv import CLIFF, Series
 from copies import PAPER as TABLE1
-from models import PAPER as TABLE2
 from steady import LIMIT
 
+from models import PAPER as TABLE2
 from paracosm.prediction.accuracy import Accuracy
 
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ class Plan:
 
 def _images(model: str, batch: int = 64) -> CaptureOptions:
     """Return a model of images as large as those of CIFAR-10."""
-    from paracosm.graphs.models import MODELS
+    from paracosm.models import MODELS
 
     images = [name for name, each in MODELS.items() if each.kind == "images"]
     if model not in images:

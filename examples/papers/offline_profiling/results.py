@@ -10,9 +10,9 @@ from checks import Check
 from conv import Series
 from copies import Copies
 from grids import Line
-from models import Neighbour
 from steady import Steadiness
 
+from models import Neighbour
 from paracosm.prediction.accuracy import Accuracy
 from paracosm.profiling import Environment
 from paracosm.profiling.designs.compare import DesignError

@@ -13,7 +13,6 @@ from pathlib import Path
 import conv
 import copies
 import grids
-import models
 import steady
 from checks import check_all
 from document import put_into, write_markdown
@@ -24,6 +23,7 @@ from plan import FULL, QUICK, Plan
 from results import Results, as_json
 from tables import make_tables
 
+import models
 from paracosm.errors import InputError
 from paracosm.profiling.allocator import restart_pinned
 from paracosm.units import parse_duration

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from copies import PAPER as TABLE1
 from copies import Copies
-from models import PAPER as TABLE2
 
+from models import PAPER as TABLE2
 from paracosm.prediction.accuracy import Accuracy
 from paracosm.units import format_size
 

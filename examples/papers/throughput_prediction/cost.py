@@ -9,8 +9,8 @@ import numpy as np
 from finding import Finding
 from measured_jobs import SEED, MeasuredJob
 
-from paracosm.prediction.parameter_servers.simulate import simulate
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
+from paracosm.simulation.simulate import simulate
 
 __all__ = ["Cost", "cost_of", "judge_cost"]
 

@@ -16,6 +16,7 @@ from paracosm.prediction.parameter_servers.settings import Settings
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.smallest_first import smallest_first
+from paracosm.simulation.system import port_ways
 
 __all__ = ["Divided", "Gains", "divide", "gains_of", "judge_division", "judge_gains", "model_gains"]
 
@@ -141,12 +142,19 @@ def _gains(name: str, profile: JobProfile, bandwidth: float, steps: int | None) 
     cases = {
         "1 server": one,
         "2 servers": link_ports(WORKERS, 2, bandwidth),
-        "2 servers, if even": replace(one, server=2 * one.server),
+        "2 servers, if even": _with_fast_servers(one),
     }
     sizes = profile.size[(profile.resource == DOWNLINK) & (profile.size > 0)].astype(float)
     held = np.bincount(smallest_first(sizes.tolist(), 2), weights=sizes)
     rates = {title: _rates(profile, ports, steps) for title, ports in cases.items()}
     return Gains(name, rates, float(held.max() / held.sum()))
+
+
+def _with_fast_servers(ports: Ports) -> Ports:
+    """Return the ports with those of servers twice as wide, and workers' as they were."""
+    fast, own = 2 * ports.server, ports.worker
+    ways = port_ways(fast, fast, own, own)
+    return replace(ports, ways=ways)
 
 
 def _rates(profile: JobProfile, ports: Ports, steps: int | None) -> list[float]:

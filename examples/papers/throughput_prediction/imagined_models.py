@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.errors import require
-from paracosm.graphs.models import built_in
+from paracosm.models import built_in
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 
 __all__ = ["Layer", "layers_of", "profile_of"]
@@ -37,7 +36,6 @@ def layers_of(model: str) -> list[Layer]:
     """
     torch: Any = require("torch", "torch", "a model's layers")
     about = built_in(model)
-    factory = getattr(importlib.import_module(about.module), about.factory)
     layers: list[Layer] = []
 
     def note(name: str) -> Any:
@@ -55,7 +53,7 @@ def layers_of(model: str) -> list[Layer]:
         return hook
 
     with torch.device("meta"):
-        network = factory(about.shape, about.classes)
+        network = about.make(about.shape, about.classes)
         for name, module in network.named_modules():
             if list(module.parameters(recurse=False)):
                 module.register_forward_hook(note(name))

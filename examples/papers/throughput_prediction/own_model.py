@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from paracosm.graphs.capture import Workload
+from paracosm.models import Workload
 
 
 def make_model(batch: int) -> Workload:

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from finding import Finding
 from measured_jobs import SEED, MeasuredJob
 
-from paracosm.prediction.parameter_servers.simulate import simulate
-from paracosm.prediction.parameter_servers.system import plain_system
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK
+from paracosm.simulation.simulate import simulate
+from paracosm.simulation.system import plain_system
+from paracosm.simulation.workload import Workload
 
 __all__ = [
     "ORDERS",

@@ -44,6 +44,7 @@ def carry_out(
     given = {key: value for key, value in arguments.items() if value is not None}
     where = str(study) if study is not None else "command line"
     wanted = _asked(kind, study).with_arguments(seed, given)
+    points = wanted.points(where)
     for conflict, message in (
         (log and json, "--log and --json both print to standard output: give one of them"),
         (json and quiet, "--json prints and --quiet does not: give one of them"),
@@ -53,10 +54,11 @@ def carry_out(
     ):
         if conflict:
             raise InputError(message)
-    points = wanted.points(where)
     if wanted.is_sweep:
         if out is None:
-            raise InputError(f"{where}: a study with a grid needs a folder to write: give --out")
+            what = " and ".join(wanted.counts)
+            what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
+            raise InputError(f"{where}: {what} needs a folder to write: give --out")
         return _sweep(wanted, points, out, jobs, force, json, quiet)
     return _one(points[0], out, force, json, quiet, log)
 

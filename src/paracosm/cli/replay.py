@@ -31,8 +31,8 @@ def replay(
     what_if: Annotated[
         list[str] | None,
         typer.Option(
-            help='what is different, as often as wanted: "link bandwidth x2", "rank 3 compute '
-            'x1.5" (1.5 times as fast), "without data loading", "kernel *gemm* x2"',
+            help='what is different, as often as wanted: "links: bandwidth 2x", "worker 3: compute '
+            '1.5x faster", "data loading: none", "kernel *gemm*: 2x slower"',
             show_default=False,
         ),
     ] = None,
@@ -52,7 +52,7 @@ def replay(
 ) -> int:
     """Replay traces of PyTorch's profiler, and say what would be if something were different.
 
-    Example: paracosm replay rank0.json.gz rank1.json.gz --what-if "link bandwidth x2"
+    Example: paracosm replay rank0.json.gz rank1.json.gz --what-if "links: bandwidth 2x"
     """
     from paracosm.prediction.traces import replay_traces, summarise_replays
 

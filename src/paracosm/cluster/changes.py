@@ -128,7 +128,10 @@ def parse_change(text: str) -> Change:
     Raises:
         InputError: it is none of the module's forms; the nearest subject is named.
     """
-    subject, colon, rest = (part.strip() for part in " ".join(str(text).split()).partition(":"))
+    words = " ".join(str(text).split())
+    # Names of kernels have colons of their own.
+    parts = words.rpartition(":") if words.lower().startswith("kernel ") else words.partition(":")
+    subject, colon, rest = (part.strip() for part in parts)
     try:
         if not colon or not rest:
             raise InputError(f"write SUBJECT: CHANGE, as in {_EXAMPLES}")
@@ -233,6 +236,9 @@ def _of_nodes(text: str, word: str, first: str | None, last: str | None, rest: s
 def _of_part(change: Change, rest: str) -> Change:
     match = _PART.fullmatch(rest)
     if match is None:
+        word = rest.partition(" ")[0]
+        if not any(part.startswith(word) for part in PARTS):
+            raise unknown("part", word, PARTS)
         raise InputError(f'cannot read "{rest}": write compute 1.5x slower')
     if match[1].startswith("kernel "):
         change = replace(change, what="kernel", pattern=match[1].removeprefix("kernel ").strip())

@@ -27,6 +27,7 @@ __all__ = [
     "WorkerCounts",
     "describe_cluster",
     "describe_link",
+    "link_in_words",
 ]
 
 LINK_FIELDS = frozenset({"latency", "bandwidth", "overhead", "duplex", "pipelined", "sharing"})
@@ -47,7 +48,7 @@ WorkerCount = Annotated[int, BeforeValidator(_one), Field(ge=1, le=MOST_NODES)]
 """One number of workers."""
 
 WorkerCounts = Annotated[
-    tuple[int, ...], BeforeValidator(lambda v: None if v is None else parse_workers(v))
+    tuple[int, ...] | None, BeforeValidator(lambda v: None if v is None else parse_workers(v))
 ]
 """Numbers of workers: 16, or several: 1,2,4..64."""
 
@@ -159,6 +160,18 @@ def describe_link(link: Link) -> dict[str, str]:
         "pipelined": "yes" if link.pipelined else "no",
         "sharing": link.sharing,
     }
+
+
+def link_in_words(link: Link) -> str:
+    """Return the effective values of a link in one line."""
+    said = describe_link(link)
+    parts = [said["bandwidth"] if link.bandwidth < inf else "unlimited bandwidth"]
+    parts.append(f"latency {said['latency']}")
+    if link.overhead:
+        parts.append(f"overhead {said['overhead']} a message")
+    parts.append(f"{link.duplex} duplex")
+    parts.append("pipelined" if link.pipelined else "latency holds the ports")
+    return ", ".join([*parts, f"{link.sharing} sharing"])
 
 
 def describe_cluster(cluster: Cluster) -> dict[str, Any]:

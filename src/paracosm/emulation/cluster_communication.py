@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import isinf
 
-from paracosm.cluster import Cluster
-from paracosm.cluster.communication import collective_times, message_time
-from paracosm.cluster.topology import Hierarchical
+from paracosm.cluster import Cluster, Link
+from paracosm.cluster.communication import collective_times
+from paracosm.cluster.topology import Hierarchical, Topology
 from paracosm.emulation.cost import FREE, IN, OUT, Cost
 from paracosm.emulation.known_groups import KnownGroups
 
@@ -18,14 +19,17 @@ __all__ = ["ClusterCommunication"]
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _MOST_COSTS = 100_000  # of one group; some scripts have another size in every step
 
+TimeOf = Callable[[float], float]
+
 
 class ClusterCommunication:
     """Collectives and messages over the links of `cluster`, whose worker i is rank i.
 
-    A collective costs `paracosm.cluster.communication.collective_time`, a message `message_time`.
-    Fixed is what the same algorithm takes for no bytes; the rest keeps the rank's link busy. A rank
-    has one link, "nic"; in a hierarchical cluster "inner" within its machine and "outer" to others.
-    A message holds one direction of it, unless the link is half duplex.
+    A collective costs `paracosm.cluster.communication.collective_time`: fixed is what the same
+    algorithm takes for latencies that hold no port; the rest needs the rank's link, all of it. A
+    message needs it for `Link.occupancy`, and is there `Link.propagation` later. A rank has one
+    link, "nic"; in a hierarchical cluster "inner" within its machine and "outer" to others. A
+    message needs one direction of it, or both where the link is half duplex.
 
     Args:
         cluster: the links.
@@ -37,7 +41,8 @@ class ClusterCommunication:
     def __init__(self, cluster: Cluster, algorithms: Mapping[str, str]) -> None:
         self.cluster = cluster
         self.algorithms = algorithms
-        self._groups = KnownGroups(lambda members: _Group(cluster, algorithms, members))
+        latencies = _latencies(cluster)
+        self._groups = KnownGroups(lambda members: _Group(cluster, latencies, algorithms, members))
 
     def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
         """Return what a collective costs, in a microsecond where it was asked for before.
@@ -49,13 +54,14 @@ class ClusterCommunication:
         """
         return self._groups.of(members).cost(kind, size, rank, peer)
 
-    def hop(self, source: int, target: int, size: int) -> float:
-        """Return the seconds of a message between two ranks.
+    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
+        """Return the seconds of a message in which it holds no link, and in which it does.
 
         Raises:
-            InputError: nothing joins them.
+            InputError: nothing joins the two ranks.
         """
-        return message_time(self.cluster, source, target, size)
+        link = _link(self.cluster, source, target)
+        return link.propagation(size), link.occupancy(size)
 
 
 @dataclass(frozen=True)
@@ -63,10 +69,11 @@ class _Group:
     """A process group: its collectives by size, and what was asked of it before."""
 
     cluster: Cluster
+    latencies: Cluster
     algorithms: Mapping[str, str]
     members: tuple[int, ...]
     costs: dict[tuple[str, int, int, int], Cost] = field(default_factory=dict)
-    ways: dict[tuple[str, int], list[Callable[[float], float]]] = field(default_factory=dict)
+    ways: dict[tuple[str, int], list[tuple[TimeOf, TimeOf]]] = field(default_factory=dict)
 
     def cost(self, kind: str, size: int, rank: int, peer: int) -> Cost:
         key = (kind, size, rank, peer)
@@ -82,27 +89,45 @@ class _Group:
             return FREE
         if kind in ("send", "recv"):
             other = self._next(rank) if peer < 0 else peer
-            source, target = (rank, other) if kind == "send" else (other, rank)
-            fixed = message_time(self.cluster, source, target, 0)
-            whole = message_time(self.cluster, source, target, size)
-            link = self._link(source, target)
-            workers = self.cluster.workers
-            if self.cluster.link(workers[source], workers[target]).duplex == "full":
-                link += OUT if kind == "send" else IN
-            return Cost(fixed, whole - fixed, link)
-        ways = self._ways(kind, peer)
-        way = min(ways, key=lambda time_of: time_of(size))
-        fixed = way(0)
-        return Cost(fixed, way(size) - fixed, self._link_of_all)
+            return self._message(kind, size, rank, other)
+        time_of, latency_of = min(self._ways(kind, peer), key=lambda way: way[0](size))
+        fixed = latency_of(0)
+        link = self._link_of_all
+        if not self._shares(_capacity(self.cluster, rank, link)):
+            link = ""
+        return Cost(fixed, max(time_of(size) - fixed, 0.0), link)
 
-    def _ways(self, kind: str, root: int) -> list[Callable[[float], float]]:
-        """Return the time by the size, for each algorithm that may be chosen."""
+    def _message(self, kind: str, size: int, rank: int, other: int) -> Cost:
+        """Return what a message costs, whose link may be slower than the rank's fastest one."""
+        link = _link(self.cluster, rank, other)
+        busy, after = link.occupancy(size), link.propagation(size)
+        if not self._shares(link.bandwidth):
+            return Cost(0.0, busy, "", after)
+        port = self._link(rank, other)
+        capacity = _capacity(self.cluster, rank, port)
+        direction = "" if link.duplex == "half" else OUT if kind == "send" else IN
+        if link.bandwidth >= capacity or self.cluster.sharing == "serial":
+            return Cost(0.0, busy, port + direction, after)
+        own = f"{port} with {other}{direction}"
+        if isinf(capacity):
+            return Cost(0.0, busy, "", after, own)
+        return Cost(0.0, busy, port + direction, after, own, link.bandwidth / capacity)
+
+    def _shares(self, bandwidth: float) -> bool:
+        """Whether there is anything to share; messages that take turns do, however fast."""
+        return self.cluster.sharing == "serial" or not isinf(bandwidth)
+
+    def _ways(self, kind: str, root: int) -> list[tuple[TimeOf, TimeOf]]:
+        """Return the whole time and that of latencies by the size, for each algorithm to choose."""
         first = self.members.index(root) if kind in _ROOTED and root >= 0 else 0
         if (kind, first) not in self.ways:
             workers = self.members[first:] + self.members[:first]
             algorithm = self.algorithms.get(kind, "auto")
-            found = collective_times(self.cluster, workers, kind, algorithm)
-            self.ways[kind, first] = list(found.values())
+            whole = collective_times(self.cluster, workers, kind, algorithm)
+            latencies = whole
+            if self.latencies is not self.cluster:
+                latencies = collective_times(self.latencies, workers, kind, algorithm)
+            self.ways[kind, first] = [(whole[name], latencies[name]) for name in whole]
         return self.ways[kind, first]
 
     def _next(self, rank: int) -> int:
@@ -116,5 +141,45 @@ class _Group:
         topology = self.cluster.topology
         if not isinstance(topology, Hierarchical):
             return "nic"
-        machines = {rank // topology.group_size for rank in ranks}
-        return "inner" if len(machines) == 1 else "outer"
+        crosses = any(_crosses(topology, ranks[0], rank) for rank in ranks)
+        return "outer" if crosses else "inner"
+
+
+def _link(cluster: Cluster, source: int, target: int) -> Link:
+    return cluster.link(cluster.workers[source], cluster.workers[target])
+
+
+def _capacity(cluster: Cluster, rank: int, port: str) -> float:
+    """Return the bandwidth of a rank's port: that of the fastest of its links there."""
+    topology, name = cluster.topology, cluster.workers[rank]
+    is_outer = isinstance(topology, Hierarchical) and port == "outer"
+    common = topology.outer if isinstance(topology, Hierarchical) and is_outer else topology.link
+    number = {worker: each for each, worker in enumerate(cluster.workers)}
+    own = [
+        link.bandwidth
+        for a, b, link in cluster.overrides
+        if name in (a, b) and _crosses(topology, number[a], number[b]) == is_outer
+    ]
+    return max([common.bandwidth, *own])
+
+
+def _crosses(topology: Topology, a: int, b: int) -> bool:
+    """Whether a message between two workers leaves its machine."""
+    if not isinstance(topology, Hierarchical):
+        return False
+    return a // topology.group_size != b // topology.group_size
+
+
+def _latencies(cluster: Cluster) -> Cluster:
+    """Return the cluster in which messages take nothing but the latency that holds no port."""
+
+    def of(link: Link) -> Link:
+        return replace(link, overhead=0.0, latency=link.propagation(0))
+
+    if all(of(link) == link for link in cluster.links):
+        return cluster
+    topology = replace(cluster.topology, link=of(cluster.topology.link))
+    if isinstance(topology, Hierarchical):
+        topology = replace(topology, outer=of(topology.outer))
+    overrides = tuple((a, b, of(link)) for a, b, link in cluster.overrides)
+    return replace(cluster, topology=topology, overrides=overrides)

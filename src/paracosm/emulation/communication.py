@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
+from paracosm.cluster import Cluster
+from paracosm.cluster.changes import Change, apply_changes
 from paracosm.cluster.communication import COLLECTIVES as WITH_ALGORITHMS
 from paracosm.cluster.communication import algorithms_of
 from paracosm.emulation.cluster_communication import ClusterCommunication
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.cost import FREE, Communication, Cost
-from paracosm.emulation.link_changes import with_changed_links
 from paracosm.emulation.user_communication import UserCommunication
-from paracosm.emulation.what_if import (
-    AddedDelay,
-    AnotherAlgorithm,
-    LinkChange,
-    TimesAsLong,
-    WhatIf,
-    what_ifs_of,
-    with_world,
-)
+from paracosm.emulation.what_if import changes_of, with_world
 from paracosm.errors import InputError, unknown
 from paracosm.factory import is_reference
 
-__all__ = ["ChangedCommunication", "NoCommunication", "communication_of"]
+__all__ = ["ChangedCommunication", "NoCommunication", "changed_cluster", "communication_of"]
 
 _NAMES = ("cluster", "none", "measured")
 
@@ -43,13 +36,13 @@ def communication_of(config: EmulateConfig) -> ChangedCommunication:
             user's that cannot be found or called.
     """
     config = with_world(config)
-    what_ifs = what_ifs_of(config)
+    collectives = changes_of(config, "collectives")
     name = _name(config)
     model: _Model
     if name == "cluster":
-        model = _of_links(config, what_ifs)
+        model = _of_links(config, collectives)
     else:
-        _refuse(config, name, what_ifs)
+        _refuse(config, name, collectives)
         model = (
             UserCommunication.of(name, config.world)
             if is_reference(name)
@@ -57,18 +50,29 @@ def communication_of(config: EmulateConfig) -> ChangedCommunication:
         )
     delays: dict[str, float] = {}
     factors: dict[str, float] = {}
-    for each in what_ifs:
-        match each:
-            case AddedDelay(kinds=kinds, seconds=seconds):
-                delays |= {kind: delays.get(kind, 0.0) + seconds for kind in kinds}
-            case TimesAsLong(kinds=kinds, factor=factor):
-                if config.mode == "wire":
-                    raise InputError(
-                        f'what_if "{each.text}" has no effect: in mode wire gloo itself sends the '
-                        "messages; add a delay (all_reduce +2ms) or change links"
-                    )
-                factors |= {kind: factors.get(kind, 1.0) * factor for kind in kinds}
+    for each in collectives:
+        if each.what != "time":
+            continue
+        if config.mode == "wire" and each.factor != 1:
+            raise each.error(
+                "has no effect: in mode wire gloo itself sends the messages; add a delay "
+                "(all_reduce: +2 ms) or change links"
+            )
+        assert not isinstance(each.added, str)
+        for kind in each.kinds:
+            delays[kind] = delays.get(kind, 0.0) + each.added
+            factors[kind] = factors.get(kind, 1.0) * each.factor
     return ChangedCommunication(model, MappingProxyType(delays), MappingProxyType(factors))
+
+
+def changed_cluster(config: EmulateConfig) -> Cluster | None:
+    """Return the cluster whose worker i is rank i, after the changes of links; None for none.
+
+    Raises:
+        InputError: it cannot be read, or a change does not fit it.
+    """
+    cluster = with_world(config).resolve_cluster()
+    return None if cluster is None else apply_changes(cluster, changes_of(config, "link"))
 
 
 class _Model(Protocol):
@@ -79,7 +83,7 @@ class _Model(Protocol):
 
     def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost: ...
 
-    def hop(self, source: int, target: int, size: int) -> float: ...
+    def split(self, source: int, target: int, size: int) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,9 @@ class NoCommunication:
         """Return nothing."""
         return FREE
 
-    def hop(self, source: int, target: int, size: int) -> float:
+    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
         """Return nothing."""
-        return 0.0
+        return 0.0, 0.0
 
 
 @dataclass(frozen=True)
@@ -132,11 +136,11 @@ class ChangedCommunication(Communication):
             return cost
         factor = self.factors.get(kind, 1.0)
         fixed = cost.fixed * factor + self.delays.get(kind, 0.0)
-        return Cost(fixed, cost.busy * factor, cost.link)
+        return replace(cost, fixed=fixed, busy=cost.busy * factor, after=cost.after * factor)
 
-    def hop(self, source: int, target: int, size: int) -> float:
+    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
         """Return the seconds of one message; see the protocol."""
-        return self.model.hop(source, target, size)
+        return self.model.split(source, target, size)
 
     def added(self, kind: str) -> float:
         """Return the seconds that are added to collectives of a kind."""
@@ -164,36 +168,39 @@ def _name(config: EmulateConfig) -> str:
     return name
 
 
-def _of_links(config: EmulateConfig, what_ifs: Sequence[WhatIf]) -> ClusterCommunication:
+def _of_links(config: EmulateConfig, changes: Sequence[Change]) -> ClusterCommunication:
     """Return the model of the cluster file or of the link flags, checked for the whole world."""
-    cluster = config.resolve_cluster()
+    cluster = changed_cluster(config)
     assert cluster is not None  # `_name` has seen to it
-    cluster = with_changed_links(
-        cluster, [each for each in what_ifs if isinstance(each, LinkChange)]
-    )
-    algorithms = _algorithms(config.algorithm)
-    model = ClusterCommunication(cluster, algorithms)
+    if config.mode == "wire" and any(link.duplex == "half" for link in cluster.links):
+        raise InputError(
+            "duplex: half has no model in mode wire, where gloo sends and receives at one time: "
+            "full, or mode backend"
+        )
+    model = ClusterCommunication(cluster, _algorithms(config.algorithm))
     everyone = tuple(range(len(cluster.workers)))
     # Nothing but a ring needs fewer links, so where this is refused everything would be.
     model.cost("all_reduce", everyone, 0, everyone[0], -1)
-    chosen: dict[str, AnotherAlgorithm] = {}
-    for each in what_ifs:
-        if not isinstance(each, AnotherAlgorithm):
+    chosen: dict[str, Change] = {}
+    for each in changes:
+        if each.what != "algorithm":
             continue
         if config.mode == "wire":
-            raise InputError(
-                f'what_if "{each.text}" has no effect: in mode wire gloo itself decides'
-            )
-        if each.kind in chosen:
-            raise InputError(
-                f'what_if "{each.text}": there is one already, "{chosen[each.kind].text}"'
-            )
-        chosen[each.kind] = each
-        model = ClusterCommunication(cluster, {**model.algorithms, each.kind: each.algorithm})
+            raise each.error("has no effect: in mode wire gloo itself decides")
+        kind, name = each.kinds[0], str(each.value)
+        if kind in chosen:
+            raise each.error(f'there is one already, "{chosen[kind].text}"')
+        chosen[kind] = each
         try:
-            model.cost(each.kind, everyone, 0, everyone[0], everyone[0])
+            if kind not in WITH_ALGORITHMS:
+                raise InputError(f"{kind} has no algorithms")
+            names = ("auto", *algorithms_of(kind))
+            if name not in names:
+                raise unknown(f"algorithm for {kind}", name, names)
+            model = ClusterCommunication(cluster, {**model.algorithms, kind: name})
+            model.cost(kind, everyone, 0, everyone[0], everyone[0])
         except InputError as error:
-            raise InputError(f'what_if "{each.text}": {error}') from None
+            raise each.error(str(error)) from None
     return model
 
 
@@ -208,7 +215,7 @@ def _algorithms(name: str) -> dict[str, str]:
     return found
 
 
-def _refuse(config: EmulateConfig, name: str, what_ifs: Sequence[WhatIf]) -> None:
+def _refuse(config: EmulateConfig, name: str, changes: Sequence[Change]) -> None:
     """Refuse what has no effect without links."""
     if config.communication is None:
         reason = "no links are given: --cluster FILE, or --bandwidth and --latency"
@@ -216,7 +223,7 @@ def _refuse(config: EmulateConfig, name: str, what_ifs: Sequence[WhatIf]) -> Non
         reason = f"communication is {name}, not that of links"
     if config.algorithm != "auto":
         raise InputError(f"algorithm has no effect: {reason}")
-    for each in what_ifs:
-        times_nothing = isinstance(each, TimesAsLong) and not is_reference(name)
-        if times_nothing or isinstance(each, LinkChange | AnotherAlgorithm):
-            raise InputError(f'what_if "{each.text}" has no effect: {reason}')
+    for each in (*changes_of(config, "link"), *changes):
+        times_nothing = each.factor != 1 and not is_reference(name)
+        if each.subject in ("link", "links") or each.what == "algorithm" or times_nothing:
+            raise each.error(f"has no effect: {reason}")

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    model_validator,
+)
 
-from paracosm.cluster import Cluster, cluster_from_shorthand, load_cluster
+from paracosm.cluster import Cluster
+from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
+from paracosm.cluster.link import Sharing
 from paracosm.cluster.subset import first_workers
-from paracosm.emulation.beside import predicted_time
+from paracosm.cluster.topology import Hierarchical
+from paracosm.emulation.delays import Delays, parse_delays
+from paracosm.emulation.random_delay import RandomDelay, parse_random_delay, parse_skew
 from paracosm.errors import InputError
-from paracosm.quantities import Bandwidth, Duration
+from paracosm.factory import is_reference
 
 __all__ = ["MOST_RANKS", "EmulateConfig"]
 
@@ -32,30 +43,39 @@ def _ranks(value: Any) -> Any:
     return value
 
 
-def _check_plan(plan: Path, world: int) -> None:
-    from paracosm.emulation.wire.payloads import load_payloads
+def _read(parse: Callable[[str], Any]) -> PlainValidator:
+    """Read a text, of which "none" is nothing."""
+    return PlainValidator(
+        lambda value: (
+            value
+            if value is not None and not isinstance(value, str | int | float)
+            else None
+            if value in (None, "none")
+            else parse(str(value))
+        )
+    )
 
-    if not plan.is_file():
-        raise InputError(f"{plan}: no such plan: a backend run writes plan.npz")
-    load_payloads(plan, world)
+
+_AS_TEXT = PlainSerializer(lambda value: None if value is None else str(value))
 
 
-def _listed(value: Any) -> Any:
-    """Read one text as a list of one."""
-    return (value,) if isinstance(value, str) else value
+def _parse_jitter(text: str) -> RandomDelay | str:
+    return text if text == "measured" else parse_random_delay(text)
 
 
-class EmulateConfig(BaseModel):
+class EmulateConfig(ClusterFields):
     """An emulated job: which script, as which ranks of how many, on which cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    SYNONYMS: ClassVar[dict[str, str]] = {"workers": "world_size"}
 
     script: Path | None = Field(
         None, description="the training script, or module:NAME as python -m takes it"
     )
     arguments: tuple[str, ...] = Field((), description="of the script")
-    world_size: int | None = Field(
-        None, ge=1, description="ranks of the job (the workers of the cluster file)"
+    world_size: WorkerCount | None = Field(
+        None, description="ranks of the job (the workers of the cluster file)"
     )
     rank: Annotated[tuple[int, ...], BeforeValidator(_ranks)] = Field(
         (0,), description="which rank is real; several, as 0,3, in wire mode"
@@ -64,14 +84,6 @@ class EmulateConfig(BaseModel):
         "backend",
         description="backend: a modelled torch.distributed backend, any world and device; wire: "
         "the real gloo talks to emulated peers over TCP",
-    )
-    cluster: Path | dict[str, Any] | None = Field(None, description="a cluster file")
-    latency: Duration = Field(0.0, ge=0, description="of every link, without a cluster file")
-    bandwidth: Bandwidth | None = Field(
-        None, gt=0, description="of every link, without a cluster file: 25Gbit/s, inf"
-    )
-    overhead: Duration = Field(
-        0.0, ge=0, description="that each message costs, without a cluster file"
     )
     communication: str | None = Field(
         None,
@@ -82,15 +94,12 @@ class EmulateConfig(BaseModel):
     algorithm: str = Field(
         "auto", description="of collectives: ring, tree, hierarchical, ... (the cheapest)"
     )
-    what_if: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
-        (),
-        description='a change, as "all_reduce +2ms", "link 0-3 bandwidth /4", "rank 5 x1.5", '
-        '"all_gather algorithm ring"; may be given several times',
-    )
-    skew: str | None = Field(
+    skew: Annotated[RandomDelay | None, _read(parse_skew), _AS_TEXT] = Field(
         None, description="how much later than the real rank each peer comes: 50us, a distribution"
     )
-    jitter: str | None = Field(
+    compute_jitter: Annotated[
+        RandomDelay | Literal["measured"] | None, _read(_parse_jitter), _AS_TEXT
+    ] = Field(
         None,
         description="how peers' computing time scatters: measured (as the real rank's does), or a "
         "distribution of what it takes longer (none)",
@@ -112,7 +121,7 @@ class EmulateConfig(BaseModel):
         None, description="wire mode: plan.npz of a backend run, which another rank than 0 needs"
     )
     port: int | None = Field(None, ge=1, le=65535, description="of the rendezvous (a free one)")
-    delays: str | None = Field(
+    delays: Annotated[Delays | None, _read(parse_delays), _AS_TEXT] = Field(
         None,
         description='run once for each of some added delays: "all_reduce 0ms..8ms/9" for nine of '
         "them, and find what hides under computing",
@@ -124,27 +133,6 @@ class EmulateConfig(BaseModel):
         "terminal", description="where what the script prints goes"
     )
 
-    def check(self) -> None:
-        """Raise InputError for what shows before anything runs: files, ranks, links, what-ifs."""
-        from paracosm.emulation.communication import communication_of
-        from paracosm.emulation.delays import parse_delays
-        from paracosm.emulation.peers import peers_of
-        from paracosm.emulation.what_if import with_world
-
-        if self.script is None:
-            raise InputError("script: which one is to be run? paracosm emulate ... train.py")
-        if not self.is_module and not self.script.is_file():
-            raise InputError(f"{self.script}: no such script")
-        _ = self.world
-        communication_of(self)
-        peers_of(self, self.rank[0], 0)
-        if self.delays is not None:
-            parse_delays(self.delays)
-        if self.plan is not None:
-            _check_plan(self.plan, with_world(self).world)
-        if self.beside is not None:
-            predicted_time(self.beside)
-
     @property
     def is_module(self) -> bool:
         """Whether the script is named as a module: "module:package.train"."""
@@ -153,7 +141,14 @@ class EmulateConfig(BaseModel):
     @property
     def has_links(self) -> bool:
         """Whether links are given, by a cluster file or by flags."""
-        return self.cluster is not None or self.bandwidth is not None or self.latency > 0
+        flags = self.bandwidth is not None or self.latency > 0 or self.overhead > 0
+        return self.cluster is not None or flags
+
+    @property
+    def shared(self) -> Sharing:
+        """How what is under way at one time shares the rank's links."""
+        file = self.cluster_in_file
+        return self.sharing if file is None else file.sharing
 
     @property
     def world(self) -> int:
@@ -166,7 +161,8 @@ class EmulateConfig(BaseModel):
         if world is None:
             if self.cluster is None:
                 raise InputError("world_size: how many ranks? --world-size 16")
-            world = len(self._given_cluster.workers)
+            assert self.cluster_in_file is not None
+            world = len(self.cluster_in_file.workers)
         if world > MOST_RANKS:
             raise InputError(f"world_size: {MOST_RANKS:,} at most, not {world:,}")
         for rank in self.rank:
@@ -179,8 +175,6 @@ class EmulateConfig(BaseModel):
     @property
     def ranks_per_machine(self) -> int:
         """How many ranks one machine has: LOCAL_WORLD_SIZE of the script's environment."""
-        from paracosm.cluster.topology import Hierarchical
-
         if self.local_world_size is not None:
             return min(self.local_world_size, self.world)
         cluster = self.resolve_cluster()
@@ -189,19 +183,17 @@ class EmulateConfig(BaseModel):
         return 1
 
     def resolve_cluster(self) -> Cluster | None:
-        """Return the cluster whose worker i is rank i, without what-ifs; None where none is given.
+        """Return the cluster whose worker i is rank i, without changes; None where none is given.
 
         Raises:
-            InputError: it cannot be read, or has fewer workers than the world ranks.
+            InputError: it cannot be read, has servers, or fewer workers than the world ranks.
         """
-        if self.cluster is not None:
-            return first_workers(self._given_cluster, self.world)
         if not self.has_links:
             return None
-        bandwidth = float("inf") if self.bandwidth is None else self.bandwidth
-        return cluster_from_shorthand(
-            self.world, 0, self.latency, bandwidth, self.overhead, pipelined=True
-        )
+        cluster = self.cluster_of(self.world, 0)
+        if cluster.servers:
+            raise InputError("cluster: servers: an emulated job has ranks only, leave servers out")
+        return first_workers(cluster, self.world)
 
     def without_effect(self) -> set[str]:
         """Return the fields that make no difference, whatever their values, to such a run."""
@@ -231,14 +223,10 @@ class EmulateConfig(BaseModel):
         else:
             idle["in mode wire gloo itself decides"] = {"algorithm", "comm_workers"}
         if self.cluster is not None:
-            idle["the cluster says what there is"] = {"latency", "bandwidth", "overhead"}
+            idle["the cluster says what there is"] = set(LINK_FIELDS)
+        elif not self.has_links:
+            flags = {"duplex", "pipelined", "sharing"}
+            if self.communication is not None and is_reference(self.communication):
+                flags.remove("sharing")
+            idle["no links are given: --cluster FILE, or --bandwidth and --latency"] = flags
         return idle
-
-    @cached_property
-    def _given_cluster(self) -> Cluster:
-        if isinstance(self.cluster, Path):
-            return load_cluster(self.cluster)
-        from paracosm.cluster import cluster_from_mapping
-
-        assert self.cluster is not None
-        return cluster_from_mapping(self.cluster)

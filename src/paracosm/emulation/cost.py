@@ -14,26 +14,34 @@ OUT, IN = " out", " in"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The time of one collective once all members have come to it.
+    """The time of one collective once all members have come to it: `fixed` + `busy` + `after`.
 
     Attributes:
-        fixed: seconds that pass whatever else is on the links: latencies, added delays.
-        busy: seconds for which it holds a link that it does not share at that time: bytes over
-            bandwidth.
-        link: which link of the rank that is; collectives on one link take turns for `busy`. A
-            message may hold one direction only, "nic out" or "nic in", of a link "nic".
+        fixed: seconds that pass first, whatever else is on the links: latencies, added delays.
+        busy: seconds of a link that it needs: bytes over bandwidth, overheads, and latencies where
+            these hold the link.
+        link: which link of the rank that is, in both directions; a message needs one direction
+            only, "nic out" or "nic in", of a link "nic". Empty where nothing is shared.
+        after: seconds that pass then, in which a message holds no link.
+        own: name of the link of the two ends of a message, where that is slower than `link`.
+        share: of `link` that it has when alone there; less than 1 over a slower link of its own.
     """
 
     fixed: float
     busy: float
     link: str = ""
+    after: float = 0.0
+    own: str = ""
+    share: float = 1.0
 
 
 FREE = Cost(0.0, 0.0)
 
 
 def directions(link: str) -> tuple[str, ...]:
-    """Return the directions that a link is, or the one that it names."""
+    """Return the directions that a link is, or the one that it names; none of no link."""
+    if not link:
+        return ()
     return (link,) if link.endswith((OUT, IN)) else (link + OUT, link + IN)
 
 
@@ -51,8 +59,12 @@ class Communication(Protocol):
             peer: global rank of the root or the other end; -1 where there is none.
         """
 
-    def hop(self, source: int, target: int, size: int) -> float:
-        """Return the seconds of one message between two global ranks on an idle link."""
+    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
+        """Return what one message between two global ranks takes on an idle link.
+
+        Returns:
+            The seconds in which it holds no link, and those in which it does.
+        """
 
     def added(self, kind: str) -> float:
         """Return the seconds that what-ifs add to every collective of a kind (within `cost`)."""

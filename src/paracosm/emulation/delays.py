@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,11 +42,16 @@ class Delays:
 
     Attributes:
         kind: of the collectives that are delayed, one of `COLLECTIVES`.
-        delays: rising, seconds.
+        delays: rising, seconds; the first is 0, the unchanged job.
+        text: as it was written.
     """
 
     kind: str
     delays: tuple[float, ...]
+    text: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,8 @@ class Knee:
 def parse_delays(text: str) -> Delays:
     """Read "all_reduce 0ms..8ms/9": a kind, the first and the last delay, how many.
 
+    Where the first is not 0, the run without any delay is one more.
+
     Raises:
         InputError: it has another form, no such kind (the nearest is named), no unit, or fewer
             than 3 delays that rise.
@@ -98,7 +105,8 @@ def parse_delays(text: str) -> Delays:
         )
     # Rounded, so that a delay of 3 ms is written so.
     steps = np.linspace(first, last, count).tolist()
-    return Delays(found["kind"], tuple(float(f"{each:.12g}") for each in steps))
+    delays = tuple(float(f"{each:.12g}") for each in steps)
+    return Delays(found["kind"], delays if first == 0 else (0.0, *delays), text)
 
 
 def find_knee(delays: Sequence[float], iteration_times: Sequence[Floats]) -> Knee:
@@ -173,7 +181,7 @@ def _delay(text: str, whole: str) -> float:
     except InputError:
         return seconds
     if 0 < seconds < np.inf:
-        raise InputError(f'delays: {text} of what in "{whole}"? write {text}ms or {text}us')
+        raise InputError(f'delays: {text} has no unit in "{whole}": write {text}ms or {text}us')
     return seconds
 
 

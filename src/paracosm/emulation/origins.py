@@ -27,7 +27,7 @@ def origins(config: EmulateConfig) -> dict[str, str]:
         "memory": f"measured: of the process that runs as {real}"
         if len(config.rank) == 1
         else "measured: of the processes of the real ranks",
-        "what if": "; ".join(config.what_if),
+        "what if": "; ".join(map(str, config.what_if)),
     }
     return {what: line for what, line in lines.items() if line}
 
@@ -58,8 +58,9 @@ def _links(config: EmulateConfig) -> str:
         return f"cluster {config.cluster.name}"
     if isinstance(config.cluster, Mapping):
         return "a cluster"
-    parts = [f"latency {format_duration(config.latency)}"] if config.latency else []
-    parts += [] if config.bandwidth is None else [format_bandwidth(config.bandwidth)]
+    parts = [] if config.bandwidth is None else [format_bandwidth(config.bandwidth)]
+    for name, seconds in (("latency", config.latency), ("overhead", config.overhead)):
+        parts += [f"{name} {format_duration(seconds)}"] if seconds else []
     return f"every link {', '.join(parts)}" if parts else "links that cost nothing"
 
 
@@ -73,11 +74,11 @@ def _own_links(config: EmulateConfig) -> str:
 
 
 def _peers(config: EmulateConfig) -> str:
-    if config.skew is None and config.jitter is None:
+    if config.skew is None and config.compute_jitter is None:
         return "assumed: compute as fast as the real rank, and come when it comes"
     parts = [] if config.skew is None else [f"skew {config.skew}"]
-    if config.jitter == "measured":
-        parts.append("jitter as measured on the real rank")
-    elif config.jitter is not None:
-        parts.append(f"jitter {config.jitter}")
+    if config.compute_jitter == "measured":
+        parts.append("compute jitter as measured on the real rank")
+    elif config.compute_jitter is not None:
+        parts.append(f"compute jitter {config.compute_jitter}")
     return f"assumed: {', '.join(parts)}"

@@ -12,12 +12,12 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.draws import Draws
 from paracosm.emulation.jitter import DrawnJitter, Jitter, MeasuredJitter
 from paracosm.emulation.known_groups import KnownGroups
-from paracosm.emulation.random_delay import parse_random_delay
-from paracosm.emulation.what_if import Straggler, what_ifs_of, with_world
+from paracosm.emulation.random_delay import RandomDelay
+from paracosm.emulation.what_if import stragglers_of, with_world
 from paracosm.errors import InputError
 from paracosm.timing import Constant, Distribution
 
-__all__ = ["Peers", "Skew", "peers_of"]
+__all__ = ["Peers", "peers_of"]
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -30,28 +30,39 @@ def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
     """Return when the emulated ranks of a job come, as the real rank `rank` sees it.
 
     Raises:
-        InputError: a skew, a jitter or a what-if that cannot be read, or names a rank that is not
-            emulated.
+        InputError: a change that names no emulated rank; a speed of a real rank's node.
     """
     config = with_world(config)
     world = config.world
     jitter: Jitter | None = None
-    if config.jitter == "measured":
+    if config.compute_jitter == "measured":
         jitter = MeasuredJitter(Draws(seed, (_JITTER,)), world)
-    elif config.jitter not in (None, "none"):
-        drawn = _distribution("jitter", str(config.jitter))
+    elif config.compute_jitter is not None:
+        drawn = config.compute_jitter.distribution
         jitter = DrawnJitter(drawn, Draws(seed, (_JITTER,)), world)
-    stragglers = [each for each in what_ifs_of(config) if isinstance(each, Straggler)]
     real = {rank, *config.rank}
-    return Peers(world, real, seed, _skew(config.skew), jitter, stragglers)
+    factors = _time_factors(config)
+    late = []
+    for each in stragglers_of(config):
+        factors[each.ranks.start : each.ranks.stop] *= each.factor
+        if each.late is not None:
+            late.append((each.ranks, each.late.distribution))
+    return Peers(world, real, seed, config.skew, jitter, factors, late)
 
 
-@dataclass(frozen=True)
-class Skew:
-    """How much later than the real rank each peer comes; earlier where `sign` is -1."""
-
-    distribution: Distribution
-    sign: int = 1
+def _time_factors(config: EmulateConfig) -> Array:
+    """Return by rank how many times as long it computes as this machine, by its node's speed."""
+    cluster = config.resolve_cluster()
+    if cluster is None:
+        return np.ones(config.world)
+    speeds = np.array([cluster.node(name).speed for name in cluster.workers])
+    for rank in config.rank:
+        if speeds[rank] != 1:
+            raise InputError(
+                f"cluster: speed: worker {rank} is real and computes at this machine's speed, "
+                f"which is 1, not {speeds[rank]:g}"
+            )
+    return 1 / speeds
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,8 @@ class Peers:
             rank's draws do not depend on the size of the world.
         skew: None for none.
         jitter: None for none.
-        stragglers: they add up.
+        factors: by rank, how many times as long it computes as the real rank.
+        late: ranks that are later by a draw, once in an iteration; they add up.
     """
 
     def __init__(
@@ -99,27 +111,25 @@ class Peers:
         world: int,
         real: set[int],
         seed: int,
-        skew: Skew | None,
+        skew: RandomDelay | None,
         jitter: Jitter | None,
-        stragglers: Sequence[Straggler],
+        factors: Array,
+        late: Sequence[tuple[range, Distribution]],
     ) -> None:
         self._skew = skew
         self._jitter = jitter
-        self._stragglers = stragglers
+        self._lates = [(*each, Draws(seed, (_LATE, i))) for i, each in enumerate(late)]
+        self._has_stragglers = bool(late) or bool(np.any(factors != 1))
         self._emulated = KnownGroups(
             lambda members: np.array([rank for rank in members if rank not in real], np.int64)
         )
         self._skews = Draws(seed, (_SKEW,))
-        self._lates = [Draws(seed, (_LATE, number)) for number in range(len(stragglers))]
         self._stretch = self._iteration = self._count = 0
         self._collectives: dict[
             float, _Collective
         ] = {}  # the last ones, by when they were asked for
         self._together: float | None = None
-        self._slower = np.zeros(world)  # seconds for each second that the real rank computes
-        for each in stragglers:
-            ranks = slice(each.ranks.start, each.ranks.stop)
-            self._slower[ranks] = (1 + self._slower[ranks]) * each.factor - 1
+        self._slower = factors - 1  # seconds for each second that the real rank computes
         self._late = np.zeros(world)
         self._met = np.zeros(world, dtype=np.bool_)
         self._draw_late()
@@ -128,7 +138,7 @@ class Peers:
         """Know that a wait of the real rank ended at `now`."""
         self._together = now
         self._stretch += 1
-        if self._stragglers:
+        if self._has_stragglers:
             self._late[self._met] = 0.0
             self._met[:] = False
 
@@ -137,7 +147,7 @@ class Peers:
         self._iteration += 1
         if self._jitter is not None:
             self._jitter.iteration_ended()
-        if self._stragglers:
+        if self._has_stragglers:
             self._met[:] = False
             self._draw_late()
 
@@ -148,7 +158,7 @@ class Peers:
             members: global ranks of the process group.
             asked: when the real rank asked for the collective; the peers may come before that.
         """
-        if self._skew is None and self._jitter is None and not self._stragglers:
+        if self._skew is None and self._jitter is None and not self._has_stragglers:
             return asked
         ranks = self._emulated.of(members)
         if not len(ranks):
@@ -163,7 +173,7 @@ class Peers:
         """Return the seconds by which these ranks are later than the real one."""
         collective = self._collectives.get(asked) or self._begin(asked)
         late = np.zeros(len(ranks))
-        if self._stragglers:
+        if self._has_stragglers:
             late += self._slower[ranks] * collective.computed + self._late[ranks]
             self._met[ranks] = True
         if collective.jitter is not None:
@@ -184,7 +194,7 @@ class Peers:
         self._collectives[asked] = found = _Collective(self._count, computed, jitter)
         return found
 
-    def _skewed(self, skew: Skew, ranks: Ints, collective: int) -> Array | float:
+    def _skewed(self, skew: RandomDelay, ranks: Ints, collective: int) -> Array | float:
         if isinstance(skew.distribution, Constant):
             return skew.sign * skew.distribution.value
         return skew.sign * self._skews.of(skew.distribution, collective, ranks)
@@ -192,22 +202,6 @@ class Peers:
     def _draw_late(self) -> None:
         """Draw how late each straggler is in this iteration."""
         self._late[:] = 0.0
-        for each, draws in zip(self._stragglers, self._lates, strict=True):
-            if each.late is not None:
-                ranks = np.arange(each.ranks.start, each.ranks.stop)
-                self._late[ranks] += draws.of(each.late, self._iteration, ranks)
-
-
-def _skew(text: str | None) -> Skew | None:
-    """Read "50us", "-50us", "lognormal(50us, 0.5)"."""
-    if text is None or text == "none":
-        return None
-    earlier = text.strip().startswith("-")
-    return Skew(_distribution("skew", text.strip().removeprefix("-")), -1 if earlier else 1)
-
-
-def _distribution(field: str, text: str) -> Distribution:
-    try:
-        return parse_random_delay(text)
-    except InputError as error:
-        raise InputError(f"{field}: {error}") from None
+        for ranks, distribution, draws in self._lates:
+            numbers = np.arange(ranks.start, ranks.stop)
+            self._late[numbers] += draws.of(distribution, self._iteration, numbers)

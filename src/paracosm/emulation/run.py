@@ -6,11 +6,13 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from paracosm.cluster.changes import parse_change
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.delays import Delays, parse_delays, summarise_delays
+from paracosm.emulation.delays import Delays, summarise_delays
 from paracosm.emulation.launch import PLAN, Ended, run_job
 from paracosm.emulation.metrics import Metrics, Sink
 from paracosm.emulation.records import Record
@@ -39,17 +41,44 @@ def run_emulation(
         progress: is told how many iterations have ended.
         announce: is told what is real and what is assumed before the script starts.
 
+    With changes the script is run once without them first: its summary is `unchanged`.
+
     Raises:
         InputError: PyTorch is missing; the port is in use.
     """
-    config = with_world(config)
-    if announce is not None:
-        announce(_expectation(config))
     heard = Metrics(metrics, progress)
+    if not config.what_if:
+        if announce is not None:
+            announce(_expectation(config))
+        return _run(config, seed, heard)
+    unchanged = config.model_copy(update={"what_if": (), "delays": None})
+    changed = with_world(config)
+    if announce is not None:
+        announce(f"{_expectation(changed)}; first the unchanged job runs, then the changed one")
+    before, ended = _run_once(unchanged, seed, Metrics(None, progress))
+    if ended.exit_code or ended.interrupted:
+        return before
+    after = _run(changed, seed, heard)
+    return replace(after, summary=after.summary | _compared(config, before, after))
+
+
+def _run(config: EmulateConfig, seed: int, heard: Metrics) -> EmulationResult:
     if config.delays is not None:
-        return _run_delays(config, parse_delays(config.delays), seed, heard)
-    result, _ = _run_once(config, seed, heard)
-    return result
+        return _run_delays(config, config.delays, seed, heard)
+    return _run_once(config, seed, heard)[0]
+
+
+def _compared(
+    config: EmulateConfig, before: EmulationResult, after: EmulationResult
+) -> dict[str, Any]:
+    """Return what was changed, the summary without that, and what it makes of an iteration."""
+    times = [each.summary["iteration_time"] for each in (before, after)]
+    known = all(times) and times[0]["median"] > 0
+    return {
+        "what_if": list(map(str, config.what_if)),
+        "unchanged": before.summary,
+        "ratio": times[1]["median"] / times[0]["median"] if known else None,
+    }
 
 
 def _run_delays(
@@ -58,20 +87,20 @@ def _run_delays(
     """Run the script once for each delay, and find what hides under computing.
 
     They are run in a drawn order, so that a machine that changes its speed does not look like a
-    slope. The result is that of the least delay, with what was found; or of the run that failed.
+    slope. The result is that of no delay, with what was found; or of the run that failed.
     """
     results: dict[float, EmulationResult] = {}
     order = np.random.default_rng(np.random.SeedSequence(seed)).permutation(len(delays.delays))
     for place in order.tolist():
         delay = delays.delays[place]
-        added = (f"{delays.kind} +{delay!r}s",) if delay else ()
+        added = (parse_change(f"{delays.kind}: +{delay!r} s"),) if delay else ()
         update = {"what_if": (*config.what_if, *added), "delays": None}
         results[delay], ended = _run_once(config.model_copy(update=update), seed, heard)
         if ended.exit_code or ended.interrupted:
             shown = results[delay]
             break
     else:
-        shown = results[min(results)]
+        shown = results[0.0]
     done = tuple(sorted(results))
     found = summarise_delays(delays.kind, done, [results[delay].summary for delay in done])
     return replace(shown, summary=shown.summary | found)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.cluster.fields import describe_cluster
 from paracosm.emulation.by_rank import RankRecords, by_rank, spans_of
+from paracosm.emulation.communication import changed_cluster
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.exposure import Floats, parts_between
 from paracosm.emulation.iterations import Iterations, measured_iterations, spread
@@ -49,6 +51,10 @@ def summarise(
         "virtual_time": max(seconds, 0.0),
         "wall_time": max(seconds, 0.0),
     }
+    if config.has_links and config.communication in (None, "cluster"):
+        cluster = changed_cluster(config)
+        assert cluster is not None
+        summary["cluster"] = describe_cluster(cluster)
     if config.mode == "backend":
         summary["lateness"] = _lateness(found[top])
     else:

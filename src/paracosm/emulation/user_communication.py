@@ -67,18 +67,18 @@ class UserCommunication:
                 f"{one_line(error)}"
             ) from error
         cost = found if isinstance(found, Cost) else Cost(0.0, self._seconds(found, kind), "nic")
-        for seconds in (cost.fixed, cost.busy):
+        for seconds in (cost.fixed, cost.busy, cost.after):
             self._seconds(seconds, kind)
         return cost
 
-    def hop(self, source: int, target: int, size: int) -> float:
-        """Return what the function says of a message.
+    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
+        """Return what the function says of a message; see the protocol.
 
         Raises:
             InputError: it fails, or returns no time.
         """
         cost = self.cost("send", (source, target), size, source, target)
-        return cost.fixed + cost.busy
+        return cost.fixed + cost.after, cost.busy
 
     def _seconds(self, value: Any, kind: str) -> float:
         try:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from paracosm.engine.future import Future
-from paracosm.engine.ports import Transfer
+from paracosm.engine.transfers import Transfer
 from paracosm.engine.walker import Walker
 from paracosm.errors import InputError
 

@@ -20,7 +20,7 @@ from paracosm.engine.scheduler import seconds
 from paracosm.errors import unknown
 
 if TYPE_CHECKING:
-    from paracosm.engine.ports import Transfer
+    from paracosm.engine.transfers import Transfer
     from paracosm.engine.walker import Continuation
     from paracosm.engine.worker import Worker
 

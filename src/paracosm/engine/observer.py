@@ -14,8 +14,8 @@ from paracosm.engine.mailbox import deliver
 from paracosm.engine.transfers import complete
 
 if TYPE_CHECKING:
-    from paracosm.engine.ports import Transfer
     from paracosm.engine.simulator import Simulator
+    from paracosm.engine.transfers import Transfer
     from paracosm.engine.walker import Continuation, Walker
     from paracosm.engine.worker import Worker
     from paracosm.timeline import Timeline
@@ -116,10 +116,9 @@ class Observer:
         for worker, (name, began) in list(self._computes.items()):
             self._span(worker.name, "compute", name, began)
             self._computes[worker] = name, now
-        for _, _, call, argument in sorted(self._sim._near, key=lambda event: event[:2]):
-            if call == self.complete:
-                self._transferred(argument)
-                self._recorded_until[argument.number] = now
+        for transfer in self._sim._transfers_under_way():
+            self._transferred(transfer)
+            self._recorded_until[transfer.number] = now
 
     def _waited(self, walker: Walker) -> None:
         if walker in self._waits:

@@ -123,7 +123,7 @@ class Scheduler:
     def __init__(self) -> None:
         self.now = 0.0
         self._events: list[Event] = []
-        self._near: list[Event] = []  # of transfers
+        self.near: list[Event] = []  # of transfers
         self._ready: deque[tuple[Resumable, Any]] = deque()
         self._tick = count().__next__
         self._current: Any = None  # the continuation of the walker that runs
@@ -143,7 +143,7 @@ class Scheduler:
 
     def _anything_left(self) -> bool:
         """Whether something is still to happen; stale entries do not count."""
-        if self._ready or self._near:
+        if self._ready or self.near:
             return True
         return any(call or not what.stale for _, _, call, what in self._events)
 
@@ -163,7 +163,7 @@ class Scheduler:
         The two ways to resume are the same lines twice: a function that both call would cost as
         much as all the rest of an event.
         """
-        events, near, ready, tick = self._events, self._near, self._ready, self._tick
+        events, near, ready, tick = self._events, self.near, self._ready, self._tick
         push, pop, popleft = heappush, heappop, ready.popleft
         now = before = self.now
         sleep: float | None = None

@@ -9,18 +9,20 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from paracosm.cluster import Cluster
 from paracosm.engine.combine import Awaitable, all_of, any_of, as_future
 from paracosm.engine.errors import DeadlockError
+from paracosm.engine.flows import Flows
 from paracosm.engine.future import Future
 from paracosm.engine.mailbox import deliver
 from paracosm.engine.observer import Observer
-from paracosm.engine.ports import Ports, Transfer
 from paracosm.engine.recording import Recording, Replay
 from paracosm.engine.scheduler import Halt, Scheduler, seconds
-from paracosm.engine.transfers import complete
+from paracosm.engine.transfers import Ports, Transfer, complete
 from paracosm.engine.walker import Continuation, Task, Walker
 from paracosm.engine.worker import Worker
 from paracosm.errors import InputError
+from paracosm.network import Stations
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +35,8 @@ W = TypeVar("W", bound=Worker)
 
 
 class Network(Protocol):
-    """What says how long messages take; `paracosm.cluster.Cluster` does.
+    """What says how long messages take; `paracosm.cluster.Cluster` does, which also says how they
+    share ports. A network of another kind is shared serially.
 
     It may also have `node(name)`: workers on one node share its ports and have its speed.
     """
@@ -78,15 +81,18 @@ class Simulator(Scheduler):
         self._replay = None if recording is None else Replay(recording)
         self._living: dict[Walker, None] = {}
         self._ports_of_nodes: dict[str, Ports] = {}
+        self._stations = Stations(network) if isinstance(network, Cluster) else None
+        is_fair = self._stations is not None and self._stations.sharing == "fair"
+        self._flows = Flows(self, self._stations) if is_fair and self._stations else None
         self._spawned = 0
         self._until: Future | None = None
         self._started = self._looping = self._stopping = self._over = False
         # Chosen here, once, so that a run that nobody observes pays nothing.
         self._observer = None if timeline is None and not log else Observer(self, timeline, log)
-        self._complete: Callable[[Transfer], Continuation | None] = complete
+        self.complete: Callable[[Transfer], Continuation | None] = complete
         self._deliver: Callable[[Transfer], None] = deliver
         if self._observer is not None:
-            self._complete = self._observer.complete
+            self.complete = self._observer.complete
             self._deliver = self._observer.deliver
 
     # Who takes part
@@ -168,6 +174,22 @@ class Simulator(Scheduler):
         node = find(name)
         ports = self._ports_of_nodes.setdefault(node.name, Ports())
         return ports, node.speed, len(self.workers)
+
+    def _leaves_group(self, source: str, target: str) -> bool:
+        """Whether messages between the two go through the outer ports of their nodes."""
+        return self._stations is not None and self._stations.leaves_group(source, target)
+
+    def _transfers_under_way(self) -> list[Transfer]:
+        """Return the transfers that hold their ports or flow through them, in order of request."""
+        found = [what for _, _, call, what in self.near if call == self.complete]
+        if self._flows is not None:
+            found.extend(self._flows.under_way.values())
+        return sorted(found, key=lambda transfer: transfer.number)
+
+    def _anything_left(self) -> bool:
+        if self._flows is not None and not self._ready and len(self.near) == self._flows.stale:
+            return any(call or not what.stale for _, _, call, what in self._events)
+        return super()._anything_left()
 
     def _generator(self, *key: int) -> np.random.Generator:
         import numpy as np
@@ -254,9 +276,9 @@ class Simulator(Scheduler):
         while not condition():
             if self._ready:
                 self._ready.append((_STOP, None))
-            elif self._events or self._near:
+            elif self._events or self.near:
                 # Right behind the next event: no other one can have a number in between.
-                time, number, _, _ = min(heap[0] for heap in (self._events, self._near) if heap)
+                time, number, _, _ = min(heap[0] for heap in (self._events, self.near) if heap)
                 heappush(self._events, (time, number + 0.5, _halt, None))
             else:
                 return True

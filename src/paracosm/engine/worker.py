@@ -14,11 +14,11 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from paracosm.engine.mailbox import Mailbox
-from paracosm.engine.ports import Ports, Route, Transfer
 from paracosm.engine.scheduler import seconds
-from paracosm.engine.transfers import hand_over, request
+from paracosm.engine.transfers import Ports, Route, Transfer, hand_over
 from paracosm.engine.walker import Continuation, Walker
 from paracosm.errors import InputError, unknown
+from paracosm.network.serial import request
 from paracosm.timing import Distribution
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ _INF = float("inf")
 class Worker(Walker):
     """A computer of the simulation. Subclass it and define `async def run(self)`.
 
-    Sending, receiving and computing go on independently of one another; `paracosm.engine.ports`
-    says how transfers share the ports.
+    Sending, receiving and computing go on independently of one another; `paracosm.network` says how
+    transfers share the ports.
 
     Attributes:
         mailbox: what has arrived and was not received.
@@ -85,8 +85,9 @@ class Worker(Walker):
         Args:
             to: the receiver's name.
             data: any object; the receiver gets the same one, not a copy.
-            delay: for how long the transfer holds the ports, in seconds. Without it, the link of
-                the simulation's network says so; without a network it takes no time.
+            delay: for how long the transfer holds the ports, in seconds; on a cluster that is
+                shared fairly, how long it takes, whatever else flows. Without it, the link of the
+                simulation's network says so; without a network it takes no time.
             size: bytes.
             tag: what kind of message it is; `recv` can choose by it. Compared with `==`.
 
@@ -114,6 +115,7 @@ class Worker(Walker):
             transfer.size = size
         else:
             raise InputError(f"send: the size must be finite, 0 or more bytes, not {size!r}")
+        given = delay
         if delay is None:
             if route.local:
                 return hand_over(transfer)
@@ -123,14 +125,18 @@ class Worker(Walker):
         transfer.occupancy = delay
         number = transfer.number = sim._tick()
         outgoing, incoming = route.outgoing, route.incoming
-        if outgoing.busy is None and incoming.busy is None and not route.half:
-            # `transfers.request` for the common case: both ports are free.
+        if outgoing.busy is None and incoming.busy is None and route.plain:
+            # `request` for the common case: both ports are free.
             outgoing.busy = incoming.busy = transfer
             now = transfer.began = sim.now
-            heappush(sim._near, (now + delay, number, sim._complete, transfer))
+            heappush(sim.near, (now + delay, number, sim.complete, transfer))
         else:
             transfer.began = nan
-            request(transfer)
+            if route.flow is None:
+                request(transfer)
+            else:
+                transfer.occupancy = nan
+                route.flow.request(transfer, None if given is None else delay)
         return transfer
 
     def __open_route(self, to: str) -> Route:
@@ -139,7 +145,7 @@ class Worker(Walker):
             raise unknown("worker", to, self.sim.workers)
         network = self.sim.network
         link = None if network is None else network.link(self.name, to)
-        route = self.__routes[to] = Route(self, target, link)
+        route = self.__routes[to] = Route(self, target, link, self.sim._flows)
         return route
 
     # Receiving

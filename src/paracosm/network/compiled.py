@@ -21,6 +21,7 @@ __all__ = [
     "LAST_INSTANT",
     "Traffic",
     "change_background",
+    "earliest_end",
     "make_traffic",
     "next_end",
     "pop_end",
@@ -66,8 +67,8 @@ def _rule(traffic: Any) -> Any:
 
 def request(
     traffic: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any = 1.0
-) -> None:
-    """Ask for a message to travel.
+) -> Any:
+    """Ask for a message to travel, and return a number for it that `earliest_end` understands.
 
     Args:
         traffic: of `make_traffic`.
@@ -84,6 +85,11 @@ def request(
 
 def next_end(traffic: Any) -> Any:
     """Return the instant at which the next message ends; `LAST_INSTANT` where none is under way."""
+    raise NotImplementedError
+
+
+def earliest_end(traffic: Any, number: Any, now: Any) -> Any:
+    """Return an instant before which a message that is under way or waits cannot end."""
     raise NotImplementedError
 
 
@@ -122,6 +128,12 @@ def _request(
 def _next_end(traffic: Any) -> Any:
     rule = _rule(traffic).next_end
     return lambda traffic: rule(traffic)
+
+
+@_overload(earliest_end, **_OPTIONS)
+def _earliest_end(traffic: Any, number: Any, now: Any) -> Any:
+    rule = _rule(traffic).earliest_end
+    return lambda traffic, number, now: rule(traffic, number, now)
 
 
 @_overload(pop_end, **_OPTIONS)

@@ -35,6 +35,7 @@ __all__ = [
     "LAST_INSTANT",
     "Fair",
     "change_background",
+    "earliest_end",
     "fair_traffic",
     "next_end",
     "pop_end",
@@ -77,6 +78,7 @@ PATH = np.dtype(
         ("of_flows", "i8"),
         ("flows", "i8"),
         ("load", "f8"),
+        ("period", "f8"),
         ("shared", "f8"),
         ("rate", "f8"),
         ("virtual", "f8"),
@@ -88,8 +90,9 @@ PATH = np.dtype(
     ]
 )
 """A path: where its hops and its heap of flows begin; how many flows it has, the sum of their
-weights, and for which sum its rate is, bytes/ps of a flow of weight 1; the bytes that such a one
-has got by `since`; when its first flow ends; where it stands in `Fair.order`."""
+weights; picoseconds of a byte over its narrowest station; for which sum of weights its rate is,
+bytes/ps of a flow of weight 1; the bytes that such a one has got by `since`; when its first flow
+ends; where it stands in `Fair.order`."""
 
 HOP = np.dtype([("station", "i4"), ("path", "i4"), ("place", "i8")])
 """A station on a path, and where it stands in `Fair.used` when the path has flows."""
@@ -103,9 +106,19 @@ OPEN = np.dtype([("key", "f8"), ("item", "i8"), ("op", "i8")])
 EVENT = np.dtype([("key", "i8"), ("item", "i8"), ("op", "i8")])
 """An instant, the number of a request, its message. Of `Fair.done` the key is the number."""
 
-MESSAGE = np.dtype([("message", "i8"), ("number", "i8"), ("weight", "f8"), ("free", "i8")])
-"""A message that is under way: its caller's number and that of its request, its weight; the next
-free record after this one."""
+MESSAGE = np.dtype(
+    [
+        ("message", "i8"),
+        ("number", "i8"),
+        ("path", "i8"),
+        ("until", "f8"),
+        ("weight", "f8"),
+        ("free", "i8"),
+    ]
+)
+"""A message that is under way: its caller's number and that of its request; its path, and the
+virtual time of that at which it ends, or without a path the instant; its weight; the next free
+record after this one."""
 
 
 class Fair(NamedTuple):
@@ -178,6 +191,7 @@ def fair_traffic(
     paths: Any = np.zeros(count + 1, dtype=PATH)
     paths["first"][1:] = np.cumsum(lengths)
     paths["of_flows"][1:] = np.cumsum(rooms)
+    paths["period"][:-1] = [1e12 / min(capacity[at] for at in path) for path in numbers]
     stations_: Any = np.zeros(len(capacity) + 1, dtype=STATION)
     stations_["bandwidth"][:-1] = np.asarray(capacity, dtype=float) * 1e-12
     stations_["first"][1:] = np.cumsum(np.bincount(hops["station"], minlength=len(capacity)))
@@ -204,7 +218,7 @@ def fair_traffic(
 
 
 @inlined
-def request(fair: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any) -> None:
+def request(fair: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any) -> Any:
     """Let a message flow over its route from now on; how fast, `settle` says."""
     counts = fair.counts
     slot = counts[FREE]
@@ -212,13 +226,15 @@ def request(fair: Any, route: Any, message: Any, demand: Any, now: Any, weight: 
     counts[FREE] = record.free
     record.message, record.number, record.weight = message, counts[REQUESTS], weight
     counts[REQUESTS] += 1
-    number = np.int64(fair.path_of[route])
+    number = record.path = np.int64(fair.path_of[route])
     if number >= 0:
         _begin_flow(fair, number, slot, demand / weight, weight, now)
     else:
         end = now + np.int64(min(demand, np.float64(LAST_INSTANT - now)))
+        record.until = end
         place_event(fair.alone, 0, counts[ALONE], end, record.number, slot)
         counts[ALONE] += 1
+    return slot
 
 
 @inlined
@@ -233,6 +249,18 @@ def next_end(fair: Any) -> Any:
         if fair.counts[ALONE] > 0:
             due = min(due, fair.alone[0].key)
     return due
+
+
+@inlined
+def earliest_end(fair: Any, slot: Any, now: Any) -> Any:
+    """Return an instant before which a message does not end, as if it had all to itself."""
+    record = fair.messages[slot]
+    end = record.until
+    if record.path >= 0:
+        path = fair.paths[record.path]
+        got = path.virtual + path.rate * (now - path.since)
+        end = now + (record.until - got) * record.weight * path.period * (1.0 - 1e-9)
+    return np.int64(max(np.float64(now), min(end, 9.2e18)))
 
 
 @inlined
@@ -282,6 +310,7 @@ def _begin_flow(fair: Any, number: Any, slot: Any, bytes_: Any, weight: Any, now
         path.since = now
         _occupy(fair, number)
     _advance(path, now)
+    fair.messages[slot].until = path.virtual + bytes_
     place_item(fair.flows, path.of_flows, path.flows, path.virtual + bytes_, slot)
     path.flows += 1
     path.load += weight
@@ -318,9 +347,16 @@ def change_background(fair: Any, station: Any, weight: Any) -> None:
             _touch(fair, number)
 
 
-@compiled_whole
+@inlined
 def settle(fair: Any, now: Any) -> None:
     """Give every flow its max-min fair rate, after all that begins or ends now."""
+    if fair.counts[TOUCHED] > 0:
+        _share_out(fair, now)
+
+
+@compiled_whole
+def _share_out(fair: Any, now: Any) -> None:
+    """Give the flows that touched paths lead to their rates."""
     _gather(fair, now)
     found = 0
     for index in range(fair.counts[TOUCHED]):

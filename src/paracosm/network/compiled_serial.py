@@ -21,11 +21,13 @@ from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
 __all__ = [
     "Serial",
     "change_background",
+    "earliest_end",
     "next_end",
     "pop_end",
     "request",
     "serial_traffic",
     "settle",
+    "under_way",
 ]
 
 Ints = npt.NDArray[np.int64]
@@ -44,10 +46,17 @@ EVENT = np.dtype([("key", "i8"), ("item", "i8"), ("op", "i8")])
 """A message ends: the instant, the number of the request, its record."""
 
 MESSAGE = np.dtype(
-    [("message", "i8"), ("number", "i8"), ("route", "i8"), ("lasts", "i8"), ("free", "i8")]
+    [
+        ("message", "i8"),
+        ("number", "i8"),
+        ("route", "i8"),
+        ("lasts", "i8"),
+        ("end", "i8"),
+        ("free", "i8"),
+    ]
 )
-"""A message that was asked for: its caller's number, that of the request, its route, picoseconds;
-the next free record after this one."""
+"""A message that was asked for: its caller's number, that of the request, its route, picoseconds,
+its end once that is known; the next free record after this one."""
 
 
 class Serial(NamedTuple):
@@ -104,17 +113,28 @@ def serial_traffic(
     )
 
 
+def under_way(serial: Serial) -> list[tuple[int, int]]:
+    """Return each message that has its stations, and since when."""
+    ends = serial.ends[: serial.counts[ENDS]]
+    records = serial.messages[ends["op"]]
+    return list(
+        zip(records["message"].tolist(), (records["end"] - records["lasts"]).tolist(), strict=True)
+    )
+
+
 @inlined
-def request(serial: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any) -> None:
-    """Let a message have its stations for `demand` picoseconds as soon as it can."""
+def request(serial: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any) -> Any:
+    """Let a message have its stations for so many picoseconds as soon as it can."""
     counts = serial.counts
     slot = counts[FREE]
     record = serial.messages[slot]
     counts[FREE] = record.free
     record.message, record.number, record.route = message, counts[REQUESTS], route
     record.lasts = np.int64(min(demand, 9.2e18))
+    record.end = NOBODY
     counts[REQUESTS] += 1
     _start(serial, slot, now)
+    return slot
 
 
 @inlined
@@ -124,6 +144,16 @@ def next_end(serial: Any) -> Any:
     if serial.counts[ENDS] > 0:
         due = serial.ends[0].key
     return due
+
+
+@inlined
+def earliest_end(serial: Any, slot: Any, now: Any) -> Any:
+    """Return an instant before which a message does not end."""
+    record = serial.messages[slot]
+    end = record.end
+    if end == NOBODY:
+        end = now + min(record.lasts, LAST_INSTANT - now)
+    return end
 
 
 @inlined
@@ -168,7 +198,7 @@ def _start(serial: Any, slot: Any, now: Any) -> None:
             return
     for hop in range(first, last):
         serial.stations[serial.hops[hop]].is_busy = 1
-    end = now + min(record.lasts, LAST_INSTANT - now)
+    end = record.end = now + min(record.lasts, LAST_INSTANT - now)
     place_event(serial.ends, 0, serial.counts[ENDS], end, record.number, slot)
     serial.counts[ENDS] += 1
 

@@ -83,7 +83,7 @@ class Stations:
         self._fastest: dict[tuple[str, bool], float] = {}
         for a, b, link in cluster.overrides:
             here, there = cluster.node(a).name, cluster.node(b).name
-            outer = self._leaves_group(a, b)
+            outer = self.leaves_group(a, b)
             for node in (here, there):
                 known = self._fastest.get((node, outer), 0.0)
                 self._fastest[node, outer] = max(known, link.bandwidth)
@@ -113,7 +113,7 @@ class Stations:
         here, there = self.cluster.node(source).name, self.cluster.node(target).name
         if here == there or (self.sharing == "fair" and isinf(link.bandwidth)):
             return ()
-        outer = self._leaves_group(source, target)
+        outer = self.leaves_group(source, target)
         sending, receiving = self._port_capacity(here, outer), self._port_capacity(there, outer)
         within = ".outer" if outer else ""
         half = link.duplex == "half"
@@ -129,7 +129,8 @@ class Stations:
             found.append(self._number(pair, link.bandwidth))
         return tuple(found)
 
-    def _leaves_group(self, source: str, target: str) -> bool:
+    def leaves_group(self, source: str, target: str) -> bool:
+        """Whether messages between two workers or servers go from one group to another."""
         topology = self.cluster.topology
         if not isinstance(topology, Hierarchical):
             return False

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from paracosm.cluster import Cluster, cluster_from_mapping, cluster_from_shorthand, load_cluster
+from paracosm.cluster import Cluster, star
+from paracosm.cluster.changes import Change, is_of_cluster, refuse_changes
 from paracosm.cluster.subset import first_workers
+from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.prediction.fields import CAPTURE, PredictFields
 from paracosm.prediction.jobs.shown_ranks import check_ranks
-from paracosm.prediction.jobs.stragglers import parse_stragglers, slowed
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from paracosm.profiling.jobs import JobProfile
 
 __all__ = ["PredictConfig"]
-
-MOST_NODES = 1_000_000
-"""Workers of one job, and servers: so many workers take a minute and 2 GB."""
 
 
 class PredictConfig(PredictFields):
@@ -35,6 +33,10 @@ class PredictConfig(PredictFields):
 
     def check(self) -> None:
         """Raise InputError for files that are not there, and options that no capture takes."""
+        for config in (self.unchanged, self.resolved) if self.what_if else (self,):
+            config._check()
+
+    def _check(self) -> None:
         if self.profile is not None:
             _ = self.settings
             return
@@ -47,8 +49,8 @@ class PredictConfig(PredictFields):
         if self.model is not None:
             self.options(self.device)
         if self.is_on_cluster:
-            for workers, strategy in self.jobs:
-                self.resolve_cluster(workers, strategy)
+            workers, strategy = self.jobs[-1]
+            self.resolve_cluster(workers)
             if self.timeline_ranks is not None:
                 check_ranks(self.timeline_ranks, workers + strategy.servers)
         if self.db.is_dir():
@@ -85,6 +87,48 @@ class PredictConfig(PredictFields):
         return CaptureOptions(**asked, device=device)
 
     @cached_property
+    def unchanged(self) -> PredictConfig:
+        """The same without `what_if`."""
+        return self._with(what_if=(), timeline_ranks=None)
+
+    @cached_property
+    def resolved(self) -> PredictConfig:
+        """The same with the number of workers that `what_if` says, if it says one.
+
+        Raises:
+            InputError: a change that a prediction cannot make; two numbers of workers, or several
+                before.
+        """
+        of_profile = self.profile is not None
+        refuse_changes(
+            (
+                change
+                for change in self.what_if
+                if not (is_of_cluster(change) or change.what == "count")
+                and (of_profile or change.subject != "collectives")
+            ),
+            "predict",
+            "how fast workers and servers compute, links, and the number of workers"
+            + (" (of a job profile)" if of_profile else ", and collectives"),
+        )
+        counts = [change for change in self.what_if if change.what == "count"]
+        if not counts:
+            return self
+        if len(counts) > 1 or (self.workers is not None and len(self.workers) > 1):
+            raise counts[-1].error("workers: there are several numbers already: leave one out")
+        rest = tuple(change for change in self.what_if if change.what != "count")
+        return self._with(workers=(counts[0].value,), what_if=rest)
+
+    @cached_property
+    def of_collectives(self) -> tuple[Change, ...]:
+        """Those of `what_if` that are about collectives and messages between workers."""
+        return tuple(change for change in self.what_if if change.subject == "collectives")
+
+    def _with(self, **values: Any) -> PredictConfig:
+        given = {name: getattr(self, name) for name in self.model_fields_set} | values
+        return PredictConfig(**{name: value for name, value in given.items() if value is not None})
+
+    @cached_property
     def jobs(self) -> list[tuple[int, Strategy]]:
         """Return the numbers of workers that are asked for, each with its strategy.
 
@@ -94,72 +138,47 @@ class PredictConfig(PredictFields):
         from paracosm.prediction.jobs.strategies_by_workers import strategies_by_workers
 
         workers, held = self.workers, None
-        if self.cluster is not None:
-            held = len(self._given_cluster.servers)
-            workers = workers or (len(self._given_cluster.workers),)
+        if self.cluster_in_file is not None:
+            held = len(self.cluster_in_file.servers)
+            workers = workers or (len(self.cluster_in_file.workers),)
         return strategies_by_workers(self.strategy or "ddp", workers, self.servers, held)
 
-    def resolve_cluster(self, workers: int, strategy: Strategy) -> Cluster:
-        """Return the cluster that a job of so many workers is imagined on.
+    def resolve_cluster(self, workers: int) -> Cluster:
+        """Return the changed cluster that a job of so many workers is predicted on.
 
         Raises:
-            InputError: more than `MOST_NODES`; the cluster cannot be read or has fewer workers;
-                nobody says how fast its links are; servers that the strategy has no use for, or
-                lacks; a straggler that is no worker.
+            InputError: more than `MOST_NODES`; the cluster cannot be read, has fewer workers, or
+                cannot be changed so; nothing says how fast its links are.
         """
+        return first_workers(self._largest, workers)
+
+    @cached_property
+    def _largest(self) -> Cluster:
+        """The changed cluster of the largest number of workers."""
+        workers, strategy = self.jobs[-1]
         for what, number in (("workers", workers), ("servers", strategy.servers)):
             if number > MOST_NODES:
                 raise InputError(f"{what}: a job has {MOST_NODES:,} at most, not {number:,}")
-        if self.cluster is not None:
-            cluster = first_workers(self._given_cluster, workers)
-        else:
-            cluster = self._shorthand(workers, strategy)
-        return self._with_stragglers(cluster, self.jobs[-1][0])
-
-    def cluster_of_profile(self, servers: int, bandwidth: float) -> Cluster:
-        """Return the cluster that a profiled job is imagined on, with all workers ever asked for.
-
-        Args:
-            servers: how many, without a cluster file.
-            bandwidth: bytes/s of every link, without a cluster file.
-
-        Raises:
-            InputError: as `resolve_cluster`; nobody says how many workers.
-        """
-        workers = self.profiled_workers[-1]
-        if self.cluster is not None:
-            cluster = first_workers(self._given_cluster, workers)
-        else:
-            cluster = cluster_from_shorthand(
-                workers, servers, self.latency, bandwidth, pipelined=True
+        cluster = self.cluster_in_file
+        if cluster is None and self.bandwidth is None and workers + strategy.servers > 1:
+            raise InputError(
+                "link bandwidth not specified: add --bandwidth 10Gbit/s (inf where links cost "
+                "nothing), or --cluster FILE"
             )
-        return self._with_stragglers(cluster, workers)
+        return self.changed(first_workers(self.cluster_of(workers, strategy.servers), workers))
 
     @cached_property
     def profiled_workers(self) -> tuple[int, ...]:
         """The numbers of workers that a profile is to predict.
 
         Raises:
-            InputError: nobody says how many.
+            InputError: nothing says how many.
         """
         if self.workers is not None:
             return self.workers
-        if self.cluster is None:
-            raise InputError("workers: how many? --workers 1..16")
-        return (len(self._given_cluster.workers),)
-
-    def _with_stragglers(self, cluster: Cluster, most: int) -> Cluster:
-        """Return a cluster with the slower workers; `most` is the largest number of any."""
-        if self.straggler is None:
-            return cluster
-        factors = parse_stragglers(self.straggler)
-        known = {f"worker{number}" for number in range(most)}
-        for name in factors:
-            if name not in known:
-                raise InputError(
-                    f'straggler: there is no "{name}": workers are worker0 to worker{most - 1}'
-                )
-        return slowed(cluster, factors)
+        if self.cluster_in_file is None:
+            raise InputError("missing number of workers: add --workers 8, or --workers 1..16")
+        return (len(self.cluster_in_file.workers),)
 
     @cached_property
     def job_profile(self) -> JobProfile:
@@ -173,6 +192,23 @@ class PredictConfig(PredictFields):
         return asked_profile(self)
 
     @cached_property
+    def profile_cluster(self) -> Cluster:
+        """The changed cluster that a profiled job is predicted on, with all workers asked for.
+
+        Raises:
+            InputError: as `resolve_cluster`.
+        """
+        from paracosm.prediction.parameter_servers.asked import asked_bandwidth
+
+        workers = self.profiled_workers[-1]
+        if self.cluster_in_file is not None:
+            cluster = first_workers(self.cluster_in_file, workers)
+        else:
+            link = replace(self.link, bandwidth=asked_bandwidth(self, self.job_profile))
+            cluster = star(workers, self.servers or self.job_profile.servers, link)
+        return self.changed(cluster)
+
+    @cached_property
     def settings(self) -> Settings:
         """What is imagined of the profiled job.
 
@@ -182,24 +218,5 @@ class PredictConfig(PredictFields):
         """
         from paracosm.prediction.parameter_servers.asked import asked_settings
 
-        return asked_settings(self, self.job_profile)
-
-    @cached_property
-    def _given_cluster(self) -> Cluster:
-        if isinstance(self.cluster, Path):
-            return load_cluster(self.cluster)
-        return cluster_from_mapping(self.cluster or {})
-
-    def _shorthand(self, workers: int, strategy: Strategy) -> Cluster:
-        if self.bandwidth is None and workers + strategy.servers > 1:
-            raise InputError(
-                "bandwidth: nobody says how fast the links between nodes are: --bandwidth "
-                "25Gbit/s (or inf, for a network that costs nothing), or --cluster"
-            )
-        return cluster_from_shorthand(
-            workers=workers,
-            servers=strategy.servers,
-            latency=self.latency,
-            bandwidth=float("inf") if self.bandwidth is None else self.bandwidth,
-            pipelined=True,
-        )
+        _ = self.job_profile
+        return asked_settings(self, self.profile_cluster)

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from paracosm.cluster.worker_counts import parse_workers
+from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
+from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
-from paracosm.graphs.capture.options import DTYPES, OPTIMIZERS, parse_shape
+from paracosm.graphs.capture.options import DTYPES, parse_shape
+from paracosm.models import OPTIMIZERS, canonical
 from paracosm.prediction.jobs.shown_ranks import parse_ranks
-from paracosm.prediction.jobs.stragglers import parse_stragglers
 from paracosm.prediction.parameter_servers.config import THROUGHPUT, ThroughputFields
 from paracosm.quantities import Bandwidth, Duration
 
@@ -23,19 +24,21 @@ def _sizes(value: Any) -> Any:
     return parse_shape(value) if isinstance(value, str) else value
 
 
-def _workers(value: Any) -> Any:
-    """Read "1,2,4..1024"."""
-    return None if value is None else parse_workers(value)
+def _model(value: Any) -> Any:
+    """Write a model as it is always written."""
+    return None if value is None else canonical(value)
 
 
-class PredictFields(ThroughputFields):
+class PredictFields(ThroughputFields, ClusterFields):
     """Which computation, on which cluster, from whose timings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     # Which computation.
-    model: str | None = Field(
-        None, description="model: resnet50, gpt2, ..., or package.module:factory of your own"
+    model: Annotated[str | None, BeforeValidator(_model)] = Field(
+        None,
+        description="resnet50, gpt2, mlp(hidden=512, layers=2), ..., or package.module:factory of "
+        "your own",
     )
     graph: Path | None = Field(None, description=".graph file, instead of a model")
     op_latencies: Path | None = Field(
@@ -52,10 +55,12 @@ class PredictFields(ThroughputFields):
         None, description="of one example: 3x32x32, or a number of tokens (the model's own)"
     )
     classes: int | None = Field(
-        None, ge=1, description="classes of a model of images (1000, or 10 of small ones)"
+        None, ge=1, description="classes to tell apart (the model's own, or 10 of small images)"
     )
     dtype: str = Field("float32", description=f"of parameters and activations: {', '.join(DTYPES)}")
-    optimizer: str = Field("sgd", description=", ".join(OPTIMIZERS))
+    optimizer: str = Field(
+        "sgd", description=f"{', '.join(OPTIMIZERS)}; with options as in sgd(momentum=0.9)"
+    )
     foreach: bool = Field(False, description="update all parameters in one op")
     dropout: bool = Field(False, description="train with the model's dropout, in place of none")
     train: bool = Field(True, description="a training step, or the forward pass alone")
@@ -66,33 +71,36 @@ class PredictFields(ThroughputFields):
         description="how workers share the work: ddp, fsdp, zero1, ps, ps-async, or "
         '"dp=64, tp=8, pp=4, schedule=1f1b, microbatches=32" (ddp, where there is a cluster)',
     )
-    workers: Annotated[tuple[int, ...] | None, BeforeValidator(_workers)] = Field(
+    workers: WorkerCounts = Field(
         None,
         description="numbers of workers: 16, or several, as 1,2,4..1024, which goes on by the same "
         "factor where the number before the dots is a multiple of the one before it, else by their "
         "difference; 1..8 goes on by ones",
     )
     cluster: Path | dict[str, Any] | None = Field(
-        None, description="a cluster file; workers then says how many of its own, the first ones"
+        None,
+        description="a cluster file, in place of the fields of links; workers then says how many "
+        "of its own, the first ones",
     )
-    latency: Duration = Field(0.0, description="latency of every link, without a cluster file")
     bandwidth: Bandwidth | None = Field(
         None,
         gt=0,
-        description="bandwidth of every link, without a cluster file: 25Gbit/s, inf (of a profile: "
-        "the node's, or what it was profiled on)",
+        description="bandwidth of every link: 25Gbit/s, or inf (of a profile: the node's, or what "
+        "it was profiled on)",
     )
     servers: int | None = Field(
         None,
         ge=1,
+        le=MOST_NODES,
         description="parameter servers of strategies ps and ps-async (1), or of a profiled job "
         "(its own)",
     )
-    straggler: str | None = Field(
-        None, description='workers that are slower: "worker3 x0.5, worker7 x0.8"'
-    )
-    jitter: float = Field(
-        0.0, ge=0, le=1, description="relative standard deviation of the durations of tasks"
+    duration_cv: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="coefficient of variation of the durations of tasks: their standard deviation "
+        "over their mean",
     )
     timeline_ranks: str | None = Field(
         None,
@@ -153,13 +161,6 @@ class PredictFields(ThroughputFields):
             raise InputError('empty: write ddp, or "dp=8, tp=2", or leave it out')
         return text
 
-    @field_validator("straggler")
-    @classmethod
-    def _readable_stragglers(cls, text: str | None) -> str | None:
-        if text is not None:
-            parse_stragglers(text)
-        return text
-
     @field_validator("timeline_ranks")
     @classmethod
     def _readable_ranks(cls, text: str | None) -> str | None:
@@ -191,7 +192,7 @@ class PredictFields(ThroughputFields):
                 *CLUSTER
             } - {"workers", "cluster", "strategy"}
         if self.cluster is not None:
-            idle["the cluster says what there is"] = {"latency", "bandwidth", "servers"}
+            idle["the cluster says what there is"] = {*LINK_FIELDS, "servers"}
         return idle
 
     def _idle_of_profile(self) -> dict[str, set[str]]:
@@ -199,18 +200,18 @@ class PredictFields(ThroughputFields):
         idle["the profile says what a step is"] = set(CAPTURE) - {"batch"}
         idle["the profile has its own timings"] = set(TIMINGS)
         idle["a profile is of parameter servers, and its steps differ as they did"] = {
-            *("strategy", "jitter", "timeline_ranks")
+            *("strategy", "duration_cv", "timeline_ranks")
         }
         if self.cluster is not None:
-            idle["the cluster says what there is"] = {"latency", "bandwidth", "servers"}
+            idle["the cluster says what there is"] = {*LINK_FIELDS, "servers"}
         return idle
 
 
 SUBJECTS = ("model", "graph", "op_latencies", "profile")
 CLUSTER = frozenset(
     {
-        *("strategy", "workers", "cluster", "latency", "bandwidth", "servers"),
-        *("straggler", "jitter", "timeline_ranks"),
+        *(*LINK_FIELDS, "strategy", "workers", "servers", "cluster"),
+        *("what_if", "duration_cv", "timeline_ranks"),
     }
 )
 CAPTURE = frozenset(

@@ -38,7 +38,7 @@ def run_prediction(
 
     Args:
         config: what to predict.
-        seed: of what is profiled and fitted, and of jitter.
+        seed: of what is profiled, fitted and drawn.
         progress: called while new ops are profiled, with how many are done.
         announce: told beforehand what is worth knowing.
 

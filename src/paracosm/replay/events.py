@@ -76,7 +76,7 @@ def replay_tasks(tasks: TaskGraph, label: Callable[[int], str] | None = None) ->
 _TYPES = {
     **dict.fromkeys(("resource", "priority", "meeting", "route", "routes", "policy"), np.int32),
     **dict.fromkeys(("duration", "offsets", "dependencies", "awaited", "route_offsets"), np.int64),
-    **dict.fromkeys(("size", "bandwidth"), np.float64),
+    **dict.fromkeys(("demand", "bandwidth"), np.float64),
 }
 
 

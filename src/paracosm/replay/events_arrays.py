@@ -132,11 +132,8 @@ def arrange(graph: TaskGraph) -> Plan:
     of_meeting, members = group(meeting, int(meeting.max(initial=-1)) + 1)
     tasks = np.empty(n + 1, dtype=TASK)
     after = np.empty(len(graph.dependencies) + int((graph.awaited >= 0).sum()), dtype=np.int32)
-    passes = graph.duration
-    if graph.sharing == "serial":  # what holds links passes there
-        passes = np.where(route >= 0, 0, passes)
     _fill_tasks(
-        *(tasks, graph.resource, passes, graph.priority, graph.offsets),
+        *(tasks, graph.resource, graph.duration, graph.priority, graph.offsets),
         *(meeting, graph.awaited, route, np.append(graph.policy, FIFO) == PRIORITY),
     )
     _fill_after(tasks, after, graph.offsets, graph.dependencies, graph.awaited)
@@ -155,7 +152,7 @@ def arrange(graph: TaskGraph) -> Plan:
         ready=np.empty(n, dtype=np.int32),
         arriving=np.empty(n, dtype=np.int32),
         ended=np.empty(n, dtype=np.int32),
-        demand=graph.size if graph.sharing == "fair" else _serial_demand(graph, route),
+        demand=graph.demand,
         arrive=arrive,
         begin=begin,
         end=end,
@@ -175,7 +172,7 @@ def _traffic(graph: TaskGraph) -> tuple[Codes, Traffic]:
     if graph.sharing == "fair":
         finite = np.append(0, np.cumsum(np.isfinite(graph.bandwidth[graph.routes])))
         limited = np.append(finite[first[1:]] > finite[first[:-1]], False)
-        flows = (route >= 0) & (graph.size > 0) & limited[route]
+        flows = (route >= 0) & (graph.demand > 0) & limited[route]
     else:
         flows = (route >= 0) & np.append(np.diff(first) > 0, False)[route]
     route = np.where(flows, route, -1).astype(np.int32)
@@ -184,16 +181,6 @@ def _traffic(graph: TaskGraph) -> tuple[Codes, Traffic]:
     number = np.append(np.cumsum(room > 0) - 1, -1).astype(np.int32)
     traffic = make_traffic(graph.sharing, used, graph.bandwidth.tolist(), room[room > 0].tolist())
     return number[route], traffic
-
-
-def _serial_demand(graph: TaskGraph, route: Codes) -> Floats:
-    """Return the picoseconds for which each task holds its links; 0 where it has none."""
-    first = graph.route_offsets
-    slowest = np.full(len(first), np.inf)
-    has_links = np.flatnonzero(np.diff(first))
-    slowest[has_links] = np.minimum.reduceat(graph.bandwidth[graph.routes], first[has_links])
-    held = graph.duration + np.round(graph.size / slowest[graph.route] * 1e12)
-    return np.where(route >= 0, held, 0.0)
 
 
 @compiled

@@ -125,8 +125,10 @@ def _arrive(plan: Any, row: Any, now: Any) -> None:
             _schedule(plan, _later(now, meeting.longest), ~task.partner)
     else:
         plan.begin[row] = now
-        if task.kind != AWAITS or plan.end[task.partner] != NEVER:
+        if task.kind != AWAITS:
             _schedule(plan, _later(now, task.duration), row)
+        elif plan.end[task.partner] != NEVER:
+            _schedule(plan, max(now, _later(plan.end[task.partner], task.duration)), row)
 
 
 @inlined
@@ -201,8 +203,7 @@ def _end(plan: Any, row: Any, now: Any) -> None:
                 plan.ready[counts[READY]] = other
                 counts[READY] += 1
         elif plan.arrive[~other] != NEVER:
-            over = _later(plan.arrive[~other], tasks[~other].duration)
-            _schedule(plan, max(now, over), ~other)
+            _schedule(plan, _later(now, tasks[~other].duration), ~other)
 
 
 @inlined

@@ -36,16 +36,16 @@ POINTS = 96  # of the integral
 REACH = 6.0  # standard deviations to either side
 
 
-def with_extremes(played: Played, order: StoredOrder, jitter: float) -> Played:
+def with_extremes(played: Played, order: StoredOrder, duration_cv: float) -> Played:
     """Return the expected instants of a folded job whose ranks' own tasks vary.
 
     Args:
         played: the job with the mean durations.
         order: its stored order.
-        jitter: relative standard deviation of every task of kind "task".
+        duration_cv: coefficient of variation of every task of kind "task".
     """
     arrays, folding = played.arrays, played.folding
-    variance = _chain_variances(played, jitter)
+    variance = _chain_variances(played, duration_cv)
     mean = chain_sums(arrays.chains, arrays.program, _lengths(played)) * PICOSECOND
     begin, end = np.zeros((2, len(order)))
     spread, shared = np.zeros((2, len(order)))
@@ -91,11 +91,11 @@ def _lengths(played: Played) -> npt.NDArray[np.int64]:
     )
 
 
-def _chain_variances(played: Played, jitter: float) -> Floats:
+def _chain_variances(played: Played, duration_cv: float) -> Floats:
     """Return the variance of every chain, in seconds squared; tasks vary independently."""
     own = np.concatenate([_own(played.job, code) for code in played.arrays.program.tolist()])
     lengths = np.where(own, _lengths(played) * PICOSECOND, 0.0)
-    return chain_sums(played.arrays.chains, played.arrays.program, (jitter * lengths) ** 2)
+    return chain_sums(played.arrays.chains, played.arrays.program, (duration_cv * lengths) ** 2)
 
 
 def _own(job: Job, program: int) -> npt.NDArray[np.bool_]:

@@ -10,10 +10,10 @@ from paracosm.graphs.job import Job
 from paracosm.graphs.job.expand import expand, first_rows, task_label
 from paracosm.graphs.job.matching import check_job
 from paracosm.graphs.job.picoseconds import PICOSECOND
+from paracosm.replay.drawn import check_duration_cv, drawn_durations
 from paracosm.replay.events import replay_tasks
 from paracosm.replay.extremes import with_extremes
 from paracosm.replay.folding import fold_ranks, unfolded
-from paracosm.replay.jitter import check_jitter, jittered
 from paracosm.replay.job_schedule import JobSchedule
 from paracosm.replay.static import play_static, schedule_of
 from paracosm.replay.stored_order import store_order
@@ -21,7 +21,9 @@ from paracosm.replay.stored_order import store_order
 __all__ = ["replay_job"]
 
 
-def replay_job(job: Job, *, fold: bool = True, jitter: float = 0.0, seed: int = 0) -> JobSchedule:
+def replay_job(
+    job: Job, *, fold: bool = True, duration_cv: float = 0.0, seed: int = 0
+) -> JobSchedule:
     """Return when every task of a job runs.
 
     Where all lanes run in order and no links are shared, that is a longest path; alike ranks are
@@ -30,7 +32,7 @@ def replay_job(job: Job, *, fold: bool = True, jitter: float = 0.0, seed: int = 
     Args:
         job: what runs.
         fold: whether alike ranks are replayed as one; the instants are the same, to the bit.
-        jitter: relative standard deviation of each task of the ranks' own, lognormal around its
+        duration_cv: coefficient of variation of each task of the ranks' own, lognormal around its
             duration. Ranks that are alike then differ: folded, what they lose by waiting for the
             slowest of them is estimated (see `extremes.py`); not folded, and where events are
             played, every task is drawn.
@@ -38,23 +40,24 @@ def replay_job(job: Job, *, fold: bool = True, jitter: float = 0.0, seed: int = 
 
     Raises:
         InputError: arrays that do not go together; communication that does not match; a duration
-            that cannot be; ranks that wait for each other for ever; jitter or a seed below 0.
+            that cannot be; ranks that wait for each other for ever; a coefficient of variation or a
+            seed below 0.
     """
-    check_jitter(jitter, seed)
+    check_duration_cv(duration_cv, seed)
     check_job(job)
     if not job.is_static:
-        return _by_events(job, jitter, seed)
-    if jitter and not fold:
-        return schedule_of(play_static(job, unfolded(job), jittered(job, jitter, seed)))
+        return _by_events(job, duration_cv, seed)
+    if duration_cv and not fold:
+        return schedule_of(play_static(job, unfolded(job), drawn_durations(job, duration_cv, seed)))
     played = play_static(job, fold_ranks(job) if fold else unfolded(job))
-    if jitter:
-        played = with_extremes(played, store_order(played), jitter)
+    if duration_cv:
+        played = with_extremes(played, store_order(played), duration_cv)
     return schedule_of(played)
 
 
-def _by_events(job: Job, jitter: float, seed: int) -> JobSchedule:
+def _by_events(job: Job, duration_cv: float, seed: int) -> JobSchedule:
     """Play a job on which the order of tasks, or the rates of messages, depend on what happens."""
-    duration = jittered(job, jitter, seed) if jitter else None
+    duration = drawn_durations(job, duration_cv, seed) if duration_cv else None
     times = replay_tasks(expand(job, duration), functools.partial(task_label, job))
     ranks = np.arange(job.ranks, dtype=np.int32)
     return JobSchedule(

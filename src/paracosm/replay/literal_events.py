@@ -59,8 +59,11 @@ def replay_tasks_literally(tasks: TaskGraph) -> tuple[Instants, Instants, Instan
         for other in together:
             begin[other] = now
             over[other] = now + longest
-        if tasks.awaited[row] >= 0 and end[tasks.awaited[row]] is None:
-            del over[row]
+        if tasks.awaited[row] >= 0:
+            awaited = end[tasks.awaited[row]]
+            over[row] = max(now, int(tasks.duration[row]) + (0 if awaited is None else awaited))
+            if awaited is None:
+                del over[row]
 
     def ends(row: int) -> list[int]:
         """End a task and return those that are ready now."""
@@ -70,7 +73,7 @@ def replay_tasks_literally(tasks: TaskGraph) -> tuple[Instants, Instants, Instan
         for other in range(n):
             started = begin[other]
             if tasks.awaited[other] == row and started is not None and other not in over:
-                over[other] = max(now, started + int(tasks.duration[other]))
+                over[other] = now + int(tasks.duration[other])
         ready = []
         for other in range(n):
             counter[other] -= dependencies[other].count(row)
@@ -109,8 +112,8 @@ def replay_tasks_literally(tasks: TaskGraph) -> tuple[Instants, Instants, Instan
         passed = [row for row in over if over[row] == now]
         over = {row: over[row] for row in over if row not in passed}
         for row in passed:
-            if routes[row] and tasks.size[row] > 0:
-                left[row] = Fraction(float(tasks.size[row]))
+            if routes[row] and tasks.demand[row] > 0:
+                left[row] = Fraction(float(tasks.demand[row]))
             else:
                 finished.append(row)
         for row in finished:

@@ -137,7 +137,7 @@ def play_chains(
                         begin[here], end[here] = slot_arrive[slot], slot_end[slot]
                     elif what == RECEIVE:
                         begin[here] = arrive[here]
-                        end[here] = max(arrive[here], slot_end[slot])
+                        end[here] = max(arrive[here], _later(slot_end[slot], length))
                     else:
                         begin[here] = arrive[here]
                         end[here] = _later(arrive[here], length)

@@ -33,7 +33,8 @@ class StoredOrder:
     Attributes:
         kind: k of `CHAIN`, `ARRIVAL`, `JOIN`.
         chain: k chains, whose duration (of a join: of whose collective) is added; -1 where nothing
-            is: at arrivals and receives.
+            is: at arrivals and receives, which are preceded by the instant at which the message
+            has come.
         offsets, predecessors: CSR of instants; those of a join are the arrivals of its members, in
             the order of `Folding.members`.
         group: k communicators of joins; -1 elsewhere.
@@ -60,7 +61,7 @@ def store_order(played: Played) -> StoredOrder:
     """
     arrays, folding = played.arrays, played.folding
     chains, total = arrays.chains, len(played.order)
-    most = total + _collectives(played)
+    most = total + _count(played, COLLECTIVE) + _count(played, RECEIVE)
     edges = 2 * total + _dependencies(played) + most
     kind, group = np.zeros(most, dtype=np.int32), np.full(most, -1, dtype=np.int32)
     chain, offsets = np.full(most, -1, dtype=np.int64), np.zeros(most + 1, dtype=np.int64)
@@ -111,11 +112,10 @@ def store_order(played: Played) -> StoredOrder:
     )
 
 
-def _collectives(played: Played) -> int:
+def _count(played: Played, kind: int) -> int:
+    """Return how many chains of a kind all units have."""
     chains = played.arrays.chains
-    per_program = np.add.reduceat(
-        np.append(chains.kind == COLLECTIVE, False), chains.chains_before[:-1]
-    )
+    per_program = np.add.reduceat(np.append(chains.kind == kind, False), chains.chains_before[:-1])
     return int(per_program[played.arrays.program].sum())
 
 
@@ -192,6 +192,13 @@ def _store(
                 end_of[chain] = slot_node[slot]
                 continue
             arrivals = seats[slot + 1] - seats[slot]
+        if what == RECEIVE:  # the message, on its way
+            predecessors[links] = slot_node[slot]
+            links += 1
+            node_kind[count], node_chain[count] = CHAIN, chain
+            slot_node[slot] = count
+            count += 1
+            offsets[count] = links
         longest, length = chain, -1
         for seat in range(arrivals):
             one = chain

@@ -13,17 +13,18 @@ from paracosm.graphs.job import POLICIES, TaskGraph
 
 __all__ = ["check_tasks"]
 
-COLUMNS = ("duration", "priority", "meeting", "awaited", "route", "size")
+COLUMNS = ("duration", "priority", "meeting", "awaited", "route", "demand")
 
 
 def check_tasks(tasks: TaskGraph) -> None:
     """Make sure that the arrays of `tasks` go together, in time linear in their lengths.
 
     Raises:
-        InputError: an unknown sharing; columns of unequal length; offsets that do not ascend; rows,
-            resources, meetings, routes, links or policies that are not there; negative durations;
-            sizes that are negative or not finite; a link without bandwidth; a route with a link
-            twice; a task that is two of these: part of a meeting, awaiting another task, a flow.
+        InputError: a sharing that is unknown; columns of unequal length; offsets that do not
+            ascend; rows, resources, meetings, routes, links or policies that are not there;
+            durations that are negative; demands that are negative or not finite; a link without
+            bandwidth; a route with a link twice; a task that is two of these: part of a meeting,
+            awaiting another task, a flow.
     """
     n = len(tasks)
     if tasks.sharing not in ("fair", "serial"):
@@ -70,9 +71,9 @@ def _check_numbers(tasks: TaskGraph) -> None:
     if len(tasks) and tasks.duration.min() < 0:
         row = int(np.flatnonzero(tasks.duration < 0)[0])
         raise InputError(f"replay: task {row}: duration {tasks.duration[row]} ps; give 0 or more")
-    if not 0 <= tasks.size.min(initial=0.0) <= tasks.size.max(initial=0.0) < np.inf:
-        row = int(np.flatnonzero(~((tasks.size >= 0) & np.isfinite(tasks.size)))[0])
-        raise InputError(f"replay: task {row}: size {tasks.size[row]} bytes; give 0 or more")
+    if not 0 <= tasks.demand.min(initial=0.0) <= tasks.demand.max(initial=0.0) < np.inf:
+        row = int(np.flatnonzero(~((tasks.demand >= 0) & np.isfinite(tasks.demand)))[0])
+        raise InputError(f"replay: task {row}: demand {tasks.demand[row]}; give 0 or more")
     if not np.all(tasks.bandwidth > 0):
         link = int(np.flatnonzero(~(tasks.bandwidth > 0))[0])
         raise InputError(

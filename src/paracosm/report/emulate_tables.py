@@ -17,6 +17,7 @@ def emulate_tables(summary: Mapping[str, Any]) -> list[Table]:
     """Return every table that the summary has rows for."""
     found = [
         _collectives(summary),
+        _changes(summary),
         _delays(summary.get("delays") or ()),
         _ranks(summary.get("ranks") or ()),
         _groups(summary.get("groups") or ()),
@@ -67,6 +68,21 @@ def _delays(delays: Sequence[Mapping[str, Any]]) -> Table:
         exposed_text = "" if exposed is None else format_duration(exposed)
         rows.append((format_duration(each["delay"]), *texts, exposed_text))
     return Table("Added delay", header, tuple(rows))
+
+
+def _changes(summary: Mapping[str, Any]) -> Table:
+    """Return where an iteration goes with the changes and without them."""
+    header = ("what if", "iteration", "10 %", "90 %", "computing", "exposed")
+    runs = {"unchanged": summary.get("unchanged"), "; ".join(summary.get("what_if") or ()): summary}
+    rows = []
+    for what, run in runs.items():
+        if not run or not what or not run.get("iteration_time"):
+            continue
+        parts = run["breakdown"]
+        seconds = [run["iteration_time"][key] for key in ("median", "p10", "p90")]
+        seconds += [parts["compute"], parts["exposed_communication"]]
+        rows.append((what, *map(format_duration, seconds)))
+    return Table("With and without the changes", header, tuple(rows) if len(rows) > 1 else ())
 
 
 def _ranks(ranks: Sequence[Mapping[str, Any]]) -> Table:

@@ -67,6 +67,12 @@ def _predicted(summary: Mapping[str, Any]) -> str | None:
     return f"{format_duration(predicted)} ({predicted / time['median'] - 1:+.1%})"
 
 
+def _unchanged(summary: Mapping[str, Any]) -> str | None:
+    """Return the iteration time without the changes, and what these make of it."""
+    text, ratio = _iteration_time(summary.get("unchanged") or {}), summary.get("ratio")
+    return text if text is None or ratio is None else f"{text}; {ratio:.3f} times with the changes"
+
+
 def _cpu(summary: Mapping[str, Any]) -> str | None:
     cpu = (summary.get("utilisation") or {}).get("cpu")
     return None if cpu is None else f"{cpu:.0%}"
@@ -77,6 +83,7 @@ FIGURES: Mapping[str, Figure] = {
     "Mode": figure("mode", str),
     "Iterations": figure("iterations", "{:,}".format),
     "Iteration time": _iteration_time,
+    "Unchanged": _unchanged,
     "Predicted": _predicted,
     "Computing": lambda summary: _part(summary, "compute"),
     "Exposed communication": lambda summary: _part(summary, "exposed_communication"),
@@ -152,6 +159,7 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
         "measured": _measured(summary.get("iteration_time") or {}),
         "waiting for others": _late_peers(summary.get("breakdown") or {}),
         "added delay": _added_delay(summary.get("knee") or {}),
+        "cluster": _cluster(summary.get("cluster") or {}),
         "prediction": str((summary.get("beside") or {}).get("run") or ""),
         "lateness": _lateness(summary.get("lateness") or {}),
         "emulator": _emulator(summary.get("emulator") or {}),
@@ -163,6 +171,16 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
 def tables(summary: Mapping[str, Any]) -> list[Table]:
     """Return the collectives by kind, and groups, ranks and delays where there are several."""
     return emulate_tables(summary)
+
+
+def _cluster(cluster: Mapping[str, Any]) -> str:
+    """Say what the modelled links are, as a person would write them."""
+    parts = []
+    for name, value in cluster.items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{key} {each}" for key, each in value.items())
+        parts.append(f"{name.replace('_', ' ')} {value}")
+    return "; ".join(parts)
 
 
 def _measured(time: Mapping[str, Any]) -> str:

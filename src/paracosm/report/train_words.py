@@ -80,8 +80,16 @@ def origins(summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Return nothing: the figures and the charts say it all."""
-    return {}
+    """Say what was changed, and what the run was without it."""
+    unchanged = summary.get("unchanged")
+    if not isinstance(unchanged, Mapping):
+        return {}
+    shown = ("Virtual time", "Examples/s", "Mean staleness", "Last test accuracy")
+    figures = ((label.lower(), FIGURES[label](unchanged)) for label in shown)
+    return {
+        "what if": "; ".join(summary["what_if"]),
+        "unchanged": ", ".join(f"{label} {text}" for label, text in figures if text is not None),
+    }
 
 
 def tables(summary: Mapping[str, Any]) -> list[Table]:

@@ -157,7 +157,9 @@ def _emulate_model() -> type[BaseModel]:
 
 
 def _check_emulate(config: Any) -> None:
-    config.check()
+    from paracosm.emulation.check import check_emulation
+
+    check_emulation(config)
 
 
 def _emulate(

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -57,39 +57,42 @@ class Study(BaseModel):
         """
         given = [*arguments, *([] if seed is None else ["seed"])]
         for key in given:
-            if any(key in grid for grid in self._grids()):
+            if any(key in grid for grid in self._over()):
                 raise InputError(
                     f"{key} is varied by the study (over.{key}): leave out "
                     f"--{key.replace('_', '-')}, or change the study"
                 )
-        swept = self._swept(arguments)
         return self.model_copy(
             update={
                 "seed": self.seed if seed is None else seed,
-                self.kind: {
-                    **{key: value for key, value in self.arguments.items() if key not in swept},
-                    **{key: value for key, value in arguments.items() if key not in swept},
-                },
-                "over": [{**grid, **swept} for grid in self._grids() or [{}]]
-                if swept
-                else self.over,
+                self.kind: {**self.arguments, **arguments},
             }
         )
 
-    def _swept(self, arguments: Mapping[str, Any]) -> Grid:
-        """Return the lists of numbers of workers among arguments of which a run takes one number.
+    @property
+    def counts(self) -> Grid:
+        """The lists of numbers of workers of which each run takes one: `workers: 1,2,4..64`.
 
-        `--workers 1,2,4..64` is a sweep in every kind of run.
+        That is a sweep in every kind of run that does not itself compare numbers of workers.
+
+        Raises:
+            InputError: a list that cannot be read.
         """
         model = KINDS[self.kind].model()
         synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
         found: Grid = {}
-        for key, value in arguments.items():
+        for key, value in self.arguments.items():
             name = synonyms.get(key, key)
-            if name not in _COUNTS or model.model_fields[name].annotation == tuple[int, ...] | None:
+            field = model.model_fields.get(name)
+            if name not in _COUNTS or field is None or not _is_one_number(field.annotation):
                 continue
-            if isinstance(value, str) and ("," in value or ".." in value):
-                found[key] = list(parse_workers(value))
+            if isinstance(value, list) or (isinstance(value, str) and re.search(r",|\.\.", value)):
+                try:
+                    numbers = parse_workers(value)
+                except InputError as error:
+                    raise InputError(f"{key}: {error}") from None
+                if len(numbers) > 1:
+                    found[key] = list(numbers)
         return found
 
     @property
@@ -140,8 +143,8 @@ class Study(BaseModel):
 
     @property
     def is_sweep(self) -> bool:
-        """Whether the study has a grid."""
-        return bool(self.over)
+        """Whether the study has a grid, or a list of numbers of workers."""
+        return bool(self.over or self.counts)
 
     def points(self, where: str) -> list[Point]:
         """Return every run of the study, each once, in the order in which they are written.
@@ -172,11 +175,19 @@ class Study(BaseModel):
         return list(points.values())
 
     def _grids(self) -> list[Grid]:
+        counts = self.counts
+        return [{**counts, **grid} for grid in self._over() or [{}]]
+
+    def _over(self) -> list[Grid]:
         return self.over if isinstance(self.over, list) else [self.over]
 
     def _combinations(self, where: str) -> list[tuple[dict[str, Any], str]]:
         """Return what each point varies, and a name for it."""
-        for grid in self._grids():
+        try:
+            grids = self._grids()
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        for grid in grids:
             for key, values in grid.items():
                 if not values:
                     raise InputError(f"{where}: over.{key}: give it at least one value")
@@ -187,9 +198,15 @@ class Study(BaseModel):
                 {key: value for key, (_, value) in zip(grid, choice, strict=True)},
                 _name(grid, choice),
             )
-            for grid in self._grids()
+            for grid in grids
             for choice in itertools.product(*(enumerate(v, start=1) for v in grid.values()))
         ]
+
+
+def _is_one_number(annotation: Any) -> bool:
+    """Whether a field takes a whole number, not a tuple of them."""
+    parts = () if get_origin(annotation) is tuple else get_args(annotation)
+    return annotation is int or any(map(_is_one_number, parts))
 
 
 @dataclass(frozen=True)

@@ -3,56 +3,73 @@
 from __future__ import annotations
 
 import sys
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-
-from paracosm.cluster import Cluster, Link, cluster_from_mapping, load_cluster, star, switch
-from paracosm.errors import InputError
-from paracosm.timing import Distribution, parse_distribution
-from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
-from paracosm.training.optimizers import parse_optimizer
-from paracosm.units import (
-    format_bandwidth,
-    format_duration,
-    parse_bandwidth,
-    parse_duration,
-    parse_size,
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    model_validator,
 )
+
+from paracosm.cluster import Cluster
+from paracosm.cluster.changes import is_of_cluster, refuse_changes
+from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
+from paracosm.cluster.worker_counts import MOST_NODES
+from paracosm.errors import InputError
+from paracosm.models import Optimizer, canonical, parse_optimizer
+from paracosm.quantities import Duration, Size
+from paracosm.timing import Constant, Distribution, parse_distribution
+from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
+from paracosm.units import parse_number
 
 __all__ = ["MEASURED", "TrainConfig"]
 
 MEASURED = "measured"
 
-Duration = Annotated[float, BeforeValidator(parse_duration)]
-Size = Annotated[float, BeforeValidator(parse_size)]
-Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth)]
+MOST_UPDATES = 100_000_000
 
 
-def _compute(value: Any) -> str:
-    """Keep a distribution of compute times as the string that says it best."""
-    return MEASURED if value == MEASURED else str(parse_distribution(value))
+def _compute(value: Any) -> Distribution | str:
+    return MEASURED if value == MEASURED else _distribution(value)
 
 
-def _distribution(value: Any) -> str:
-    return str(parse_distribution(value))
+def _distribution(value: Any) -> Distribution:
+    """Read a distribution; a plain number in a text has no unit."""
+    if isinstance(value, Distribution):
+        return value
+    if isinstance(value, str):
+        try:
+            seconds = parse_number(value)
+        except InputError:
+            seconds = 0.0
+        if seconds:
+            raise InputError(f'"{value}" has no unit: write {value}ms or {value}s')
+    return parse_distribution(value)
 
 
-def _algorithm(value: Any) -> str:
-    return str(value if isinstance(value, Algorithm) else parse_algorithm(value))
+def _algorithm(value: Any) -> Algorithm:
+    return value if isinstance(value, Algorithm) else parse_algorithm(value)
 
 
-def _optimizer(value: Any) -> str:
-    return str(parse_optimizer(value))
+def _optimizer(value: Any) -> Optimizer:
+    optimizer = value if isinstance(value, Optimizer) else parse_optimizer(value)
+    if optimizer is None:
+        raise InputError("optimizer none: training changes parameters: sgd, adam, ...")
+    return optimizer
 
 
 def _lookahead(value: Any) -> Any:
     return "off" if value is False else value  # which is how YAML reads off
 
 
+_AS_TEXT = PlainSerializer(str, return_type=str)
+
 _UPDATES = 3000
-_NETWORK = {"latency", "bandwidth", "overhead", "pipelined"}
 _NUMERICS = {
     "shards",
     "optimizer",
@@ -65,31 +82,40 @@ _NUMERICS = {
 }
 
 
-class TrainConfig(BaseModel):
+class TrainConfig(ClusterFields):
     """A hybrid simulation: what is trained, by which algorithm, on which imagined cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     # What is trained.
-    model: str = Field("mlp", description="mlp, paper-cnn, resnet20 or package.module:factory")
+    model: Annotated[str, BeforeValidator(canonical)] = Field(
+        "mlp",
+        description="mlp, mlp(hidden=512, layers=2), paper-cnn, resnet20, resnet18, ..., or "
+        "package.module:factory of your own",
+    )
     data: str = Field("digits", description="digits, cifar10 or package.module:factory")
     data_dir: Path | None = Field(None, description="folder of the CIFAR-10 archive")
     batch: int = Field(32, ge=1, description="examples in a worker's minibatch")
     shards: str = Field("shared", description="shared, iid or dirichlet(ALPHA)")
 
     # How.
-    algorithm: Annotated[str, BeforeValidator(_algorithm)] = Field(
-        "asgd", description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ..."
+    algorithm: Annotated[InstanceOf[Algorithm], BeforeValidator(_algorithm), _AS_TEXT] = Field(
+        parse_algorithm("asgd"),
+        description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ...",
     )
     topology: Topology | None = Field(
         None, description="who exchanges with whom, where the algorithm leaves a choice"
     )
-    optimizer: Annotated[str, BeforeValidator(_optimizer)] = Field(
-        "sgd", description="sgd, sgd(momentum=0.9), adam, ... where parameters are updated"
+    optimizer: Annotated[Optimizer, BeforeValidator(_optimizer), _AS_TEXT] = Field(
+        Optimizer("sgd", {}),
+        description="sgd, sgd(momentum=0.9), adam, ... where parameters are updated",
     )
     lr: float = Field(0.2, gt=0, allow_inf_nan=False, description="learning rate")
     updates: int | None = Field(
-        None, ge=1, description="updates before the run ends (3000, or any number with until)"
+        None,
+        ge=1,
+        le=MOST_UPDATES,
+        description="updates before the run ends (3000, or any number with until)",
     )
     until: Duration | None = Field(None, gt=0, description="virtual time at which the run ends")
     evaluate_every: int | None = Field(
@@ -100,30 +126,20 @@ class TrainConfig(BaseModel):
         2000, ge=1, description="examples of each set, evenly spread, that an evaluation looks at"
     )
 
-    # On which cluster.
-    workers: int = Field(4, ge=1, description="number of workers")
-    servers: int = Field(1, ge=1, description="number of parameter servers")
-    latency: Duration = Field(0.0, description="latency of every link")
-    bandwidth: Bandwidth = Field(float("inf"), description="bandwidth of every link")
-    overhead: Duration = Field(0.0, description="time that each message costs besides")
-    pipelined: bool = Field(
-        False, description="latency does not hold the ports, as in a real network"
-    )
-    cluster: Path | dict[str, Any] | None = Field(
-        None, description="a cluster file, instead of the fields above"
-    )
-    compute: Annotated[str, BeforeValidator(_compute)] = Field(
-        "lognormal(20ms, 0.1)",
-        validate_default=True,
+    # On which cluster; links and changes are fields of `ClusterFields`.
+    workers: WorkerCount = Field(4, description="number of workers; 1,2,4..64 is a sweep")
+    servers: int = Field(1, ge=1, le=MOST_NODES, description="number of parameter servers")
+    compute: Annotated[
+        InstanceOf[Distribution] | Literal["measured"], BeforeValidator(_compute), _AS_TEXT
+    ] = Field(
+        parse_distribution("lognormal(20ms, 0.1)"),
         description='duration of one gradient: a distribution, or "measured"',
     )
     recording: Path | None = Field(
         None, description="recording.json of a measured run, whose durations to replay"
     )
-    update_time: Annotated[str, BeforeValidator(_distribution)] = Field(
-        "0s",
-        validate_default=True,
-        description="duration of one update at a parameter server",
+    update_time: Annotated[InstanceOf[Distribution], BeforeValidator(_distribution), _AS_TEXT] = (
+        Field(Constant(0.0), description="duration of one update at a parameter server")
     )
     message_size: Size | None = Field(
         None, gt=0, description="bytes of a whole gradient (default: the model's own)"
@@ -153,10 +169,15 @@ class TrainConfig(BaseModel):
                 "lookahead: gradients are timed one by one when compute is measured; "
                 "leave lookahead out"
             )
-        if self.compute == MEASURED and self.parsed_algorithm.interrupts:
+        if self.compute == MEASURED and self.algorithm.interrupts:
             raise ValueError(
                 f"compute: {self.algorithm} interrupts workers, so how long they compute must be "
                 "modelled, not measured"
+            )
+        if self.compute == MEASURED and self.what_if:
+            raise ValueError(
+                "what_if: two runs are compared, and measured durations differ from run to run; "
+                "give compute a distribution"
             )
         for reason, fields in self._idle().items():
             given = sorted(fields & self.model_fields_set)
@@ -164,7 +185,19 @@ class TrainConfig(BaseModel):
                 raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
         if self.cluster is None:
             self.resolve_cluster()
+        self._check_changes()
         return self
+
+    def _check_changes(self) -> None:
+        """Refuse changes that a training cannot make, or that make no difference to it."""
+        others = [change for change in self.what_if if not is_of_cluster(change)]
+        refuse_changes(others, "train", "how fast workers and servers compute, and values of links")
+        for change in self.what_if:
+            is_of_links = change.subject in ("link", "links")
+            if is_of_links and self.resolve_topology() == "local":
+                raise change.error(f"has no effect: {self.algorithm} sends nothing")
+            if change.subject == "servers" and self.update_time == Constant(0.0):
+                raise change.error("has no effect: updates take no time; give update_time")
 
     def without_effect(self) -> set[str]:
         """Return the fields that make no difference, whatever their values, to such a run."""
@@ -176,12 +209,12 @@ class TrainConfig(BaseModel):
         topology = self.resolve_topology()
         if self.cluster is not None:
             reason = "the cluster file says what there is"
-            idle[reason] = {"workers", "servers", *_NETWORK}
+            idle[reason] = {"workers", "servers", *LINK_FIELDS}
         if topology != "server":
             reason = f'{self.algorithm} runs on topology "{topology}"'
             idle[reason] = {"servers", "update_time"}
             if topology == "local":
-                idle[reason] |= {"message_size", *_NETWORK}
+                idle[reason] |= {"message_size", *LINK_FIELDS}
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
@@ -191,39 +224,25 @@ class TrainConfig(BaseModel):
 
     def costless_messages(self) -> bool:
         """Whether the size of a message makes no difference."""
-        return self.cluster is None and self.bandwidth == float("inf")
+        if any(change.what == "bandwidth" for change in self.what_if):
+            return False
+        return self.cluster is None and self.bandwidth in (None, inf)
 
     def resolve_cluster(self) -> Cluster:
-        """Return the cluster that the run is imagined on.
+        """Return the cluster that the run is imagined on, without the changes of `what_if`.
 
         Raises:
             InputError: if the cluster file cannot be read.
         """
-        if isinstance(self.cluster, Path):
-            return load_cluster(self.cluster)
-        if self.cluster is not None:
-            return cluster_from_mapping(self.cluster)
-        link = Link(
-            bandwidth=self.bandwidth,
-            latency=self.latency,
-            overhead=self.overhead,
-            pipelined=self.pipelined,
-        )
-        if self.resolve_topology() == "server":
-            return star(workers=self.workers, servers=self.servers, link=link)
-        return switch(workers=self.workers, servers=0, link=link)
-
-    @property
-    def parsed_algorithm(self) -> Algorithm:
-        """The algorithm with its parameters."""
-        return parse_algorithm(self.algorithm)
+        servers = self.servers if self.resolve_topology() == "server" else 0
+        return self.cluster_of(self.workers, servers)
 
     def resolve_topology(self) -> Topology:
         """Return who exchanges with whom."""
-        return self.parsed_algorithm.topology_for(self.topology)
+        return self.algorithm.topology_for(self.topology)
 
     def check(self, cluster: Cluster) -> None:
-        """Raise InputError if something is not known, or the algorithm cannot run on that cluster.
+        """Raise InputError if something is not known, or the run cannot be made on that cluster.
 
         Raises:
             MissingExtraError: if PyTorch is needed and not installed.
@@ -231,32 +250,17 @@ class TrainConfig(BaseModel):
         from paracosm.training.numerics import check_names
 
         check_names(self)
-        self.parsed_algorithm.check(len(cluster.workers), len(cluster.servers))
+        self.algorithm.check(len(cluster.workers), len(cluster.servers))
         if self.resolve_topology() == "server" and not cluster.servers:
             raise InputError(
                 f"{self.algorithm} needs a parameter server, and the cluster has none: give it "
                 "one, or choose a topology without"
             )
-
-    def describe_network(self) -> str:
-        """Say in a few words what the network is."""
-        if self.cluster is not None:
-            return f"cluster file {self.cluster}" if isinstance(self.cluster, Path) else "cluster"
-        parts = [
-            f"latency {format_duration(self.latency)}",
-            f"bandwidth {format_bandwidth(self.bandwidth)}",
-        ]
-        if self.overhead:
-            parts.append(f"overhead {format_duration(self.overhead)} a message")
-        return ", ".join(parts) + (", pipelined" if self.pipelined else "")
+        self.changed(cluster)
 
     def compute_distribution(self) -> Distribution | None:
         """Return the distribution of a gradient's duration; None when it is measured."""
-        return None if self.compute == MEASURED else parse_distribution(self.compute)
-
-    def update_distribution(self) -> Distribution:
-        """Return the distribution of an update's duration at a server."""
-        return parse_distribution(self.update_time)
+        return self.compute if isinstance(self.compute, Distribution) else None
 
     @property
     def most_updates(self) -> int:

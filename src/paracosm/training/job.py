@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from paracosm.cluster import ring_all_reduce
 from paracosm.timing import Constant
-from paracosm.training.algorithms import parse_algorithm
 from paracosm.training.roles.all_reduce import AllReduce
 from paracosm.training.store import Store
 from paracosm.training.streams import Stream, generator
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 
     from paracosm.cluster import Cluster
     from paracosm.engine import Simulator
+    from paracosm.simulation.schedule import Schedule
     from paracosm.training.config import TrainConfig
     from paracosm.training.contribution import Contribution
     from paracosm.training.metrics import MetricSink
     from paracosm.training.numerics import Numerics
-    from paracosm.training.schedule import Schedule
 
 __all__ = ["Diverged", "Divergence", "Job", "Progress"]
 
@@ -88,7 +87,7 @@ class Job:
         progress: Progress | None,
     ) -> None:
         self.config = config
-        self.algorithm = parse_algorithm(config.algorithm)
+        self.algorithm = config.algorithm
         self.topology = self.algorithm.topology_for(config.topology)
         self.workers = cluster.workers
         self.servers = cluster.servers if self.topology == "server" else ("",)
@@ -146,7 +145,7 @@ class Job:
 
     def update_sampler(self, server: int) -> Callable[[], float] | None:
         """Return the source of the server's update times; None when updates take no time."""
-        distribution = self.config.update_distribution()
+        distribution = self.config.update_time
         if distribution == Constant(0.0):
             return None
         speed = self._cluster.node(self.servers[server]).speed
@@ -213,20 +212,26 @@ class Job:
             self.divergence = Divergence(step, worker, age, loss)
 
     def adopt(self, schedule: Schedule) -> None:
-        """Record the updates of a schedule that was played without this job."""
-        pushes = len(schedule.time) // self.last_update
+        """Record the updates of a schedule that was played without this job: of the first tensor.
+
+        (Several servers make the same updates, each of its part.)
+        """
+        own = schedule.updates["tensor"] == 0
+        rows, ages = schedule.updates[own], schedule.staleness[own]
         wall, batch, names, metric = self.wall_time, self.config.batch, self.workers, self._metric
-        columns = (schedule.time.tolist(), schedule.worker.tolist(), schedule.staleness.tolist())
+        columns = ((rows["time"] / 1e12).tolist(), rows["worker"].tolist(), ages.tolist())
+        steps = rows["version"].tolist()
+        following = [*steps[1:], 0]
         for number, (now, worker, age) in enumerate(zip(*columns, strict=True)):
-            step = number // pushes + 1
-            metric(now, wall, names[worker], "staleness", age, step)
-            if (number + 1) % pushes == 0:
-                metric(now, wall, "job", "examples", (number + 1) * batch, step)
+            metric(now, wall, names[worker], "staleness", age, steps[number])
+            if following[number] != steps[number]:
+                metric(now, wall, "job", "examples", (number + 1) * batch, steps[number])
         self.updates = self.last_update
-        self.contributions = len(schedule.time)
+        self.contributions = len(rows)
         self.examples = self.contributions * batch
-        self.staleness_total = int(schedule.staleness.sum())
-        self.end = float(schedule.time[-1])
+        self.staleness_total = int(ages.sum())
+        self.dropped = schedule.dropped
+        self.end = float(rows["time"][-1]) / 1e12
         if self._progress is not None:
             self._progress(self.updates, self.end)
 

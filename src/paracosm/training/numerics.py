@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from paracosm.errors import require, unknown
+from paracosm.errors import require
+from paracosm.models import Optimizer, check_trainable, load_data
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.contribution import Pending
-from paracosm.training.optimizers import parse_optimizer
+from paracosm.training.shards import BatchSampler, check_scheme, make_shards
 from paracosm.training.store import Rule
 from paracosm.training.streams import Stream, generator, torch_seed
 
@@ -68,7 +69,7 @@ def prepare_numerics(config: TrainConfig, seed: int, workers: int, servers: int)
 
 
 def check_names(config: TrainConfig) -> None:
-    """Raise InputError if the model, the data or the shards are not known by name.
+    """Raise InputError if model, data or shards are not known, or the model not for the data.
 
     Raises:
         MissingExtraError: if PyTorch is needed and not installed.
@@ -76,16 +77,7 @@ def check_names(config: TrainConfig) -> None:
     if "model" in config.without_effect() or (config.timing_only and config.costless_messages()):
         return
     require("torch", "torch", "training a model")
-    from paracosm.factory import is_reference
-    from paracosm.training.data import DATA_SETS, check_scheme
-    from paracosm.training.models import MODELS
-
-    for kind, name, known in (
-        ("model", config.model, MODELS),
-        ("data set", config.data, DATA_SETS),
-    ):
-        if not is_reference(name) and name not in known:
-            raise unknown(kind, name, [*known, "package.module:factory"])
+    check_trainable(config.model, config.data)
     check_scheme(config.shards)
 
 
@@ -143,9 +135,8 @@ class _Computing:
     def __init__(self, config: TrainConfig, seed: int, workers: int, servers: int) -> None:
         import torch
 
-        from paracosm.training.data import BatchSampler, load_data, make_shards
+        from paracosm.models.build import build_model
         from paracosm.training.gradients import make_gradients
-        from paracosm.training.models import build_model
         from paracosm.training.parameters import ParameterLayout
 
         torch.set_num_threads(1)  # small models lose more than they gain by more
@@ -154,7 +145,8 @@ class _Computing:
         data, most = self._data, config.evaluate_examples
         self._training = _evenly(most, data.train_x, data.train_y)
         self._test = _evenly(most, data.test_x, data.test_y)
-        self._model = build_model(config.model, self._data, torch_seed(seed, Stream.MODEL))
+        drawn = torch_seed(seed, Stream.MODEL)
+        self._model = build_model(config.model, self._data, drawn, config.batch)
         self._layout = ParameterLayout.of(self._model.module, servers)
         self.parts = self._layout.slices
         self.sizes = self._message_sizes()
@@ -171,9 +163,9 @@ class _Computing:
             mode="off" if config.compute == MEASURED else config.lookahead,
             workers_hint=workers,
             seed=torch_seed(seed, Stream.DROPOUT),
+            batch=config.batch,
         )
-        self._optimizer = parse_optimizer(config.optimizer)
-        self._optimizer.try_out(config.lr)
+        config.optimizer.try_out(config.lr)
 
     def _message_sizes(self) -> tuple[float, ...]:
         sizes = tuple(float(size) for size in self._layout.bytes_per_server)
@@ -194,7 +186,7 @@ class _Computing:
         return pending
 
     def rule(self) -> Rule:
-        return self._optimizer.rule(self._config.lr)
+        return update_rule(self._config.optimizer, self._config.lr)
 
     def evaluate(self, parameters: Any) -> dict[str, float]:
         from paracosm.training.gradients import evaluate
@@ -217,3 +209,26 @@ def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x, y
     chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
     return x[chosen], y[chosen]
+
+
+def update_rule(optimizer: Optimizer, lr: float) -> Rule:
+    """Return the rule by which an optimizer changes parameters, with a state of its own."""
+    if optimizer.name == "sgd" and not optimizer.options:
+        return lambda parameters, direction, step: parameters.sub(direction, alpha=lr * step)
+    import torch
+
+    variable = torch.empty(0, requires_grad=True)
+    stepper: torch.optim.Optimizer | None = None
+
+    def rule(parameters: Any, direction: Any, step: float) -> Any:
+        nonlocal stepper
+        # The optimizer works in place, while others still read the parameters: it gets a copy.
+        variable.data = parameters.clone()
+        variable.grad = direction
+        if stepper is None:  # made here, since some allocate their state at once
+            stepper = optimizer.make([variable], lr)
+        stepper.param_groups[0]["lr"] = lr * step
+        stepper.step()
+        return variable.data
+
+    return rule

@@ -10,7 +10,7 @@ from paracosm.training.contribution import Contribution
 __all__ = ["Recorder", "Rule", "Store"]
 
 Rule = Callable[[Any, Any, float], Any]
-"""From parameters, direction and relative step to new parameters; see `optimizers.py`."""
+"""From parameters, direction and relative step to new parameters; see `numerics.update_rule`."""
 
 
 class Recorder(Protocol):

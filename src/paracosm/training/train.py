@@ -5,23 +5,24 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
 from paracosm.cluster import Cluster
+from paracosm.cluster.fields import describe_cluster, link_in_words
 from paracosm.engine import Recording, Simulator
+from paracosm.simulation.schedule import BusyTimes, Rule, generate_schedule
 from paracosm.timeline import Timeline
-from paracosm.timing import Distribution
-from paracosm.training.algorithms import Exchange
+from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.job import Diverged, Job, Progress
 from paracosm.training.metrics import Metrics, MetricSink
 from paracosm.training.numerics import prepare_numerics
 from paracosm.training.roles import ParameterServer, TrainingWorker
-from paracosm.training.schedule import BusyTimes, play_schedule, simple_exchange
 
-__all__ = ["TrainingResult", "train"]
+__all__ = ["TrainingResult", "schedule_rule", "train"]
 
 _SPANS_PER_GRADIENT = 6
 _MOST_SPANS = 1_000_000
@@ -59,6 +60,9 @@ def train(
     they take and when they arrive is virtual time. An interrupt (Ctrl-C) ends the run with what it
     has, as does a loss that explodes, unless `config.keep_going`.
 
+    With changes (`config.what_if`) the result is that of the changed run, beside which the summary
+    has that of the unchanged one, "unchanged".
+
     Args:
         config: what to train, how, and on which cluster.
         seed: decides everything that is random.
@@ -73,18 +77,38 @@ def train(
     cluster = config.resolve_cluster()
     config.check(cluster)
     metrics = Metrics() if metrics is None else metrics
+    result = _train(config, seed, config.changed(cluster), metrics, progress, log)
+    if config.what_if:
+        beside = config.model_copy(update={"timeline": False})
+        unchanged = _train(beside, seed, cluster, Metrics(), None, False).summary
+        changes = {"what_if": [str(each) for each in config.what_if], "unchanged": unchanged}
+        result = replace(result, summary={**result.summary, **changes})
+        if unchanged["status"] == "interrupted":
+            result.summary["status"] = "interrupted"
+    return result
+
+
+def _train(
+    config: TrainConfig,
+    seed: int,
+    cluster: Cluster,
+    metrics: MetricSink,
+    progress: Progress | None,
+    log: bool,
+) -> TrainingResult:
+    """Train on one cluster."""
     servers = len(cluster.servers) if config.resolve_topology() == "server" else 1
     numerics = prepare_numerics(config, seed, len(cluster.workers), servers)
     timeline = Timeline() if _wants_timeline(config, cluster) else None
     sim = Simulator(log=log, network=cluster, timeline=timeline, recording=config.recording)
     job = Job(config, seed, cluster, numerics, sim, metrics, progress)
-    # Nobody watches single events: where the exchange is a simple one, it need not be simulated.
-    exchange = None if log or timeline is not None else simple_exchange(config, cluster)
+    # Nobody watches single events: where the rule is value-free, they need not be simulated.
+    rule = None if log or timeline is not None else schedule_rule(config, cluster)
     try:
-        if exchange is None:
+        if rule is None:
             status, end, busy = _simulate(sim, job)
         else:
-            status, end, busy = _play(exchange, cluster, job)
+            status, end, busy = _play(rule, cluster, job)
         _record_utilisation(busy, end, job, metrics)
         summary = _summary(config, seed, cluster, job, end, status)
         recording = sim.recording if config.compute == MEASURED else None
@@ -100,28 +124,51 @@ def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     busy = {
         name: {
             "compute": worker.compute_time,
-            "send": worker.ports.send.busy_time + job.all_reduce.busy_time,
-            "receive": worker.ports.receive.busy_time + job.all_reduce.busy_time,
+            "send": worker.ports.busy_time("send") + job.all_reduce.busy_time,
+            "receive": worker.ports.busy_time("receive") + job.all_reduce.busy_time,
         }
         for name, worker in sim.workers.items()
     }
     return status, sim.now, busy
 
 
-def _play(exchange: Exchange, cluster: Cluster, job: Job) -> tuple[str, float, BusyTimes]:
-    """Play the job's schedule without the engine; return the same."""
+def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
+    """Return the rule by which a run's schedule can be generated; None where the engine must run.
+
+    That is so where nothing but the schedule is asked for and it depends on no value: workers and
+    servers do what a rule can say, and take times that are drawn without end.
+    """
+    compute = config.compute_distribution()
+    if not config.timing_only or compute is None or _has_a_place(compute):
+        return None
+    if config.until is not None or config.resolve_topology() != "server":
+        return None
+    if config.update_time.mean() > 0:
+        return None
+    return config.algorithm.rule(len(cluster.workers))
+
+
+def _has_a_place(distribution: Distribution) -> bool:
+    """Whether draws ahead of time could exhaust it."""
+    if isinstance(distribution, (Scaled, Slowdown)):
+        return _has_a_place(distribution.base)
+    return isinstance(distribution, Recorded)
+
+
+def _play(rule: Rule, cluster: Cluster, job: Job) -> tuple[str, float, BusyTimes]:
+    """Generate the job's schedule without the engine; return status, virtual time, busy times."""
     sources = map(job.compute_times, range(len(cluster.workers)))
     times = [source for source in sources if source is not None]  # none is measured
-    schedule = play_schedule(exchange, cluster, job.numerics.sizes[0], job.last_update, times)
+    schedule = generate_schedule(cluster, rule, job.numerics.sizes, job.last_update, times)
     job.adopt(schedule)
-    return "done", schedule.end, schedule.busy_times(cluster)
+    return "done", schedule.end / 1e12, schedule.busy
 
 
 def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
     if config.timeline is not None:
         return config.timeline
     workers, compute = len(cluster.workers), config.compute_distribution()
-    gradients: float = config.most_updates * config.parsed_algorithm.gradients_per_update(workers)
+    gradients: float = config.most_updates * config.algorithm.gradients_per_update(workers)
     if config.until is not None and compute is not None and compute.mean() > 0:
         gradients = min(gradients, workers * config.until / compute.mean())
     return gradients * _SPANS_PER_GRADIENT <= _MOST_SPANS
@@ -200,10 +247,11 @@ def _summary(
     numerics = job.numerics
     divergence = job.divergence
     return {
-        "algorithm": config.algorithm,
+        "algorithm": str(config.algorithm),
         "workers": len(cluster.workers),
         "servers": len(job.servers) if job.topology == "server" else 0,
         "topology": job.topology,
+        "cluster": describe_cluster(cluster),
         "model": config.model,
         "data": config.data,
         "seed": seed,
@@ -234,9 +282,10 @@ def _durations(config: TrainConfig, cluster: Cluster, job: Job) -> dict[str, str
     else:
         sources = {"compute": "measured: each gradient on this machine"}
     if job.topology == "server":
-        sources["update"] = _modelled(config.update_distribution())
+        sources["update"] = _modelled(config.update_time)
     if job.topology != "local":
-        sources["network"] = f"modelled: {config.describe_network()}"
+        file = f"cluster file {config.cluster}, " if isinstance(config.cluster, Path) else ""
+        sources["network"] = f"modelled: {file}links of {link_in_words(cluster.topology.link)}"
     sources["gradients"] = "computed" if job.numerics.real else "none (timing only)"
     return sources
 

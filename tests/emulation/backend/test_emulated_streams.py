@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from emulated_world import world_of
 
+from paracosm.cluster.link import Sharing
 from paracosm.emulation.backend.cuda import CudaStreams, Stamps
 from paracosm.emulation.cost import Cost
 from paracosm.emulation.records import Collective, Wait
@@ -101,10 +102,13 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Stream:
 class Device:
     """A device of numbers, on which collectives are asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, sharing: Sharing = "serial") -> None:
         self.waits: list[tuple[float, float]] = []
         self.told: list[tuple[Stamps, int]] = []
-        self.streams = CudaStreams(torch.device("cuda", 0), lambda *wait: self.waits.append(wait))
+        device = torch.device("cuda", 0)
+        self.streams = CudaStreams(
+            device, lambda *wait: self.waits.append(wait), sharing, NotImplementedError
+        )
 
     def ask(self, cost: Cost, pool: str = "0", count: int = 1, late: float = 0.0) -> Any:
         def tell(stamps: Stamps, worker: int) -> None:

@@ -51,7 +51,7 @@ def test_every_field_may_be_a_variable() -> None:
             "PARACOSM_RANK": "9",
             "PARACOSM_LATENCY": "20us",
             "PARACOSM_BANDWIDTH": "10Gbit/s",
-            "PARACOSM_WHAT_IF": "all_reduce +2ms; rank 5 x1.5;",
+            "PARACOSM_WHAT_IF": "all_reduce: +2 ms; worker 5: compute 1.5x slower;",
             "PARACOSM_LOCAL_WORLD_SIZE": "8",
             "PARACOSM_SEED": "7",
             "WORLD_SIZE": "1",
@@ -62,7 +62,8 @@ def test_every_field_may_be_a_variable() -> None:
     assert asked.config.world == 64
     assert asked.config.latency == 20e-6
     assert asked.config.bandwidth == 1.25e9
-    assert asked.config.what_if == ("all_reduce +2ms", "rank 5 x1.5")
+    changes = ["all_reduce: +2 ms", "worker 5: compute 1.5x slower"]
+    assert list(map(str, asked.config.what_if)) == changes
     assert (asked.seed, asked.out) == (7, None)
     assert identity(asked.config, 9) == {
         "RANK": "9",

@@ -53,7 +53,7 @@ for _ in range(12):
         # Two: 20 to 50, 40 to 70, 60 to 90 and 80 to 110 ms.
         ("gloo", (), 30e-3, 60e-3),
         # Rank 3 comes after 30, 60, 90 and 120 ms: 30 to 60, 60 to 90, 90 to 120, 120 to 150 ms.
-        ("nccl", ("rank 3 x1.5",), 70e-3, 60e-3),
+        ("nccl", ("worker 3: compute 1.5x slower",), 70e-3, 60e-3),
     ],
 )
 def test_exposed_and_hidden_are_what_they_should_be(
@@ -66,7 +66,7 @@ def test_exposed_and_hidden_are_what_they_should_be(
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    fields: dict[str, Any] = {"world_size": 8, "what_if": ("all_reduce +30ms", *more)}
+    fields: dict[str, Any] = {"world_size": 8, "what_if": ("all_reduce: +30 ms", *more)}
     ran = run_rank(str(script), backend, **fields)
     assert ran.exit_code == 0, ran.err
     config = EmulateConfig.model_validate({"script": str(script), **fields})

@@ -136,7 +136,7 @@ def time_reduces(told: Any) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    late = ("all_reduce +1s",)
+    late = ("all_reduce: +1 s",)
 
     def place(name: str) -> Path:
         return folder / f"{name}.records"
@@ -152,7 +152,7 @@ def main() -> None:
                     place("emulator ended"), reduce_for_long, late, end_emulator
                 ),
                 "rank gone": play(place("rank gone"), reduce_and_go),
-                "delayed": play(place("delayed"), time_reduces, ("all_reduce +200ms",)),
+                "delayed": play(place("delayed"), time_reduces, ("all_reduce: +200 ms",)),
             }
         )
     )

@@ -55,6 +55,24 @@ def test_interleaving_divides_the_bubble_by_the_chunks(
     assert makespan(replica, text, free(stages)) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("pipelined", "sent", "arrived"), [(True, 2.0, 5.0), (False, 5.0, 5.0)])
+def test_latency_of_a_message(pipelined: bool, sent: float, arrived: float) -> None:
+    """A forward pass of 1 s, a message of 1 s and 3 s of latency; the second one follows it."""
+    link = Link(bandwidth=1.0 * MB, latency=3.0, pipelined=pipelined)
+    schedule = replayed(two_layers(), "pp=2, microbatches=2, schedule=gpipe", switch(2, link=link))
+    sends = spans(schedule, 0, "send")
+    assert sends[0] == ("send activations", 1.0, sent)
+    assert spans(schedule, 1, "receive")[0][2] == arrived
+    assert sends[1][1] == max(2.0, sent)
+    assert spans(schedule, 1, "receive")[1][2] == max(2.0, sent) + 4.0
+
+
+def test_half_duplex_links_are_refused_between_stages() -> None:
+    half = switch(2, link=Link(bandwidth=1.0 * MB, duplex="half"))
+    with pytest.raises(InputError, match="duplex: half of worker0 and worker1: stages of a pipe"):
+        replayed(two_layers(), "pp=2, microbatches=2", half)
+
+
 def test_two_stages_by_hand() -> None:
     """A message takes a second: the first gradient is back at 1 + 1 + 1 + 2 + 1."""
     schedule = replayed(two_layers(), "pp=2, microbatches=2")

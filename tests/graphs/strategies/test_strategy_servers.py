@@ -9,6 +9,7 @@ import pytest
 from four_ops import MB, SLOW, bytes_of, layers, replayed, spans, two_layers
 
 from paracosm.cluster import Cluster, Link, hierarchical, ring, star, switch
+from paracosm.cluster.link import Sharing
 from paracosm.errors import InputError
 from paracosm.graphs.strategies import Replica
 from paracosm.replay.job_memory import peak_memory_of_ranks
@@ -112,9 +113,43 @@ def test_half_duplex_ports_push_and_pull_in_turns() -> None:
     assert half == 20  # four messages of 4 s on one port, from 4 on
 
 
-def test_latency_comes_before_the_first_byte() -> None:
+def test_latency_and_overhead_of_one_message_each_way() -> None:
     link = Link(bandwidth=1.0 * MB, latency=0.5, overhead=0.25)
     assert makespan(layers(1), "ps", star(1, 1, link)) == 3 + 2 * (0.75 + 4)
+
+
+@pytest.mark.parametrize("sharing", ["fair", "serial"])
+def test_latency_holds_no_port_unless_it_is_said_to(sharing: Sharing) -> None:
+    """Gradients of 4 MB at 4 and 6: pushed from 4 to 8 and from 8 to 12, there 1 s later.
+
+    The answers begin when those are there, at 9 and 13, and take 4 s and 1 s each.
+    """
+    link = Link(bandwidth=1.0 * MB, latency=1.0, sharing=sharing)
+    pipelined = replayed(two_layers(), "ps", star(1, 1, link))
+    assert spans(pipelined, 0, "to server 0") == [("push 0", 4, 8), ("push 1", 8, 12)]
+    assert [end for _, _, end in spans(pipelined, 0, "from server 0")] == [14, 18]
+    # Each keeps the ports for 5 s: pushed at 9 and 14, answered at 14 and 19.
+    held = replayed(two_layers(), "ps", star(1, 1, dataclasses.replace(link, pipelined=False)))
+    assert spans(held, 0, "to server 0") == [("push 0", 4, 9), ("push 1", 9, 14)]
+    assert [end for _, _, end in spans(held, 0, "from server 0")] == [14, 19]
+
+
+def test_messages_of_one_connection_follow_each_other() -> None:
+    """Pushes of 4 MB at 4 to 8 and of 1 MB to 9, while the answer of 4 MB is under way to 12."""
+    replica = layers(2)
+    sizes = replica.graph.storages.size
+    sizes[np.flatnonzero(sizes == 4 * MB)[-1]] = 1 * MB
+    schedule = replayed(replica, "ps, bucket=1B, first_bucket=1B", star(1, 1, SLOW))
+    assert [end for _, _, end in spans(schedule, 0, "to server 0")] == [8, 9]
+    assert [end for _, _, end in spans(schedule, 0, "from server 0")] == [12, 13]
+
+
+def test_serial_messages_have_the_port_of_the_server_in_turns() -> None:
+    """One layer of 4 MB, 3 workers: pushes at 7, 11, 15; answers from 15 on, again in turns."""
+    serial = dataclasses.replace(SLOW, sharing="serial")
+    schedule = replayed(layers(1), "ps", star(3, 1, serial))
+    assert [spans(schedule, rank, "to server 0")[0][2] for rank in range(3)] == [7, 11, 15]
+    assert [spans(schedule, rank, "from server 0")[0][2] for rank in range(3)] == [19, 23, 27]
 
 
 def test_a_server_on_the_node_of_a_worker_is_reached_at_no_cost() -> None:
@@ -127,10 +162,9 @@ def test_a_server_on_the_node_of_a_worker_is_reached_at_no_cost() -> None:
 
 def test_asynchronous_workers_do_not_wait_for_a_straggler() -> None:
     """One layer, 3 s; on a free network a worker does a step in 3 s, a straggler in 12."""
-    cluster = star(2, 1, Link())
-    text = "stragglers=1:4, iterations=2"
-    together = replayed(layers(1), f"ps, {text}", cluster)
-    alone = replayed(layers(1), f"ps-async, {text}", cluster)
+    cluster = star(2, 1, Link(), speeds=[1.0, 0.25])
+    together = replayed(layers(1), "ps, iterations=2", cluster)
+    alone = replayed(layers(1), "ps-async, iterations=2", cluster)
     assert [end for _, _, end in spans(together, 0, "from server 0")] == [12, 24]
     assert [end for _, _, end in spans(alone, 0, "from server 0")] == [3, 6]
     assert [end for _, _, end in spans(alone, 1, "from server 0")] == [12, 24]

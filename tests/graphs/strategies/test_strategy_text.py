@@ -51,7 +51,6 @@ MIB = 1 << 20
             Strategy(pipeline=2, schedule="interleaved", chunks=3, microbatches=4),
         ),
         ("ddp, bucket=10MiB", 2, Strategy(data=2, bucket=10 * MIB)),
-        ("dp=4, stragglers=3:1.5+0:2", 4, Strategy(data=4, stragglers={3: 1.5, 0: 2.0})),
         ("pp=2, cut=h.6, recompute=yes", 2, Strategy(pipeline=2, cut=("h.6",), recompute=True)),
     ],
 )
@@ -66,9 +65,6 @@ def sound(draw: st.DrawFn) -> Strategy:
     data, pipeline = draw(st.integers(2, 9)), draw(st.integers(1, 5))
     values: dict[str, Any] = {"data": data, "microbatches": draw(st.integers(1, 40))}
     values["recompute"] = draw(st.booleans())
-    values["stragglers"] = draw(
-        st.dictionaries(st.integers(0, data - 1), st.floats(0.1, 10), max_size=2)
-    )
     sizes = {"bucket": draw(st.integers(1, 1 << 30)), "first_bucket": draw(st.integers(1, 1 << 30))}
     if draw(st.booleans()):
         values |= {"servers": draw(st.integers(1, 3)), "iterations": draw(st.integers(1, 9))}
@@ -113,7 +109,6 @@ def test_every_strategy_comes_back_from_its_text(strategy: Strategy) -> None:
         ("ps-async, ps, dp=2", None, '"ps-async" and "ps" are two ways to spread a job'),
         ("ps, ps, dp=2", None, '"ps" and "ps" say the same thing twice'),
         ("dp, tp=2", None, "dp needs a value: write dp=..."),
-        ("dp=2, stragglers=0:2+0:3", None, '"0:2+0:3" has a rank twice'),
         ("single, dp=2", None, '"single" stands alone'),
         ("dp=2, bucket=1 Mug", None, 'unknown size unit "Mug"'),
         ("dp=2, bucket=0", None, "bucket must be above 0"),
@@ -146,9 +141,6 @@ def test_every_strategy_comes_back_from_its_text(strategy: Strategy) -> None:
         ("pp=3, cut=h.1", None, "cut has 1 layers, but 3 stages are cut at 2"),
         ("dp=2, overlap=no", None, "overlap has no effect with pp=1"),
         ("dp=2, recompute=maybe", None, 'recompute is "yes" or "no"'),
-        ("dp=2, stragglers=5:2", None, "straggler 5: ranks are 0 to 1"),
-        ("dp=2, stragglers=1", None, "write rank:factor"),
-        ("dp=2, stragglers=1:0", None, "a factor above 0, not 0"),
         ("dp=2, iterations=3", None, "iterations has an effect with parameter servers only"),
         ("ps, dp=2, tp=2", None, "parameter servers go with dp alone"),
         ("ps, dp=2, servers=0", None, "ps needs servers=1 or more"),

@@ -74,7 +74,7 @@ def test_computing_and_communication_have_sentences() -> None:
     assert job_bottleneck(fast, {"mm": 3.0, "add": 1.0}) == (
         "Computing: 100% of the iteration; mm takes 75% of the ops' time."
     )
-    slow = Link(bandwidth=1.0, latency=1.0)
+    slow = Link(bandwidth=1.0, latency=1.0, pipelined=False)
     apart = predict_job(replica([1, 1]), switch(2, 0, slow), parse_strategy("pp=2, microbatches=1"))
     assert job_bottleneck(apart, OPS).startswith("Communication: workers compute nothing for ")
 
@@ -97,11 +97,11 @@ def test_the_interval_moves_what_is_computed_and_not_the_links() -> None:
     assert job.interval == (pytest.approx(4 * MS), pytest.approx(10 * MS))
 
 
-def test_jitter_makes_ranks_wait_for_the_slowest() -> None:
+def test_spread_makes_ranks_wait_for_the_slowest() -> None:
     cluster = switch(64, 0, FREE)
     even = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64))
-    uneven = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64), jitter=0.2)
-    again = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64), jitter=0.2)
+    uneven = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64), duration_cv=0.2)
+    again = predict_job(replica([1, 1]), cluster, parse_strategy("fsdp", 64), duration_cv=0.2)
     assert even.iteration_time < uneven.iteration_time < 2 * even.iteration_time
     assert uneven.iteration_time == again.iteration_time
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.profiling.jobs.dependencies import dependencies_of, dependents_of
+from paracosm.simulation.workload import Workload
 
 
 def layered_workload(

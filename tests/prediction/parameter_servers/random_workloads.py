@@ -12,9 +12,9 @@ from math import inf
 import numpy as np
 from hypothesis import strategies as st
 
-from paracosm.prediction.parameter_servers.system import System
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
+from paracosm.simulation.system import System, port_ways
+from paracosm.simulation.workload import Workload
 
 USUAL = np.zeros((4, 4), bool)
 """Whether the ops of one resource are waited for by those of another in jobs as they are."""
@@ -108,12 +108,14 @@ def systems(
     wide = not plain and draw(st.booleans())
     changes = 0 if plain else draw(st.integers(0, 3))
     return System(
-        server_down=ports(servers),
-        server_up=ports(servers),
-        worker_down=np.full(workers, inf) if wide else ports(workers),
-        worker_up=np.full(workers, inf) if wide else ports(workers),
+        ways=port_ways(
+            ports(servers),
+            ports(servers),
+            np.full(workers, inf) if wide else ports(workers),
+            np.full(workers, inf) if wide else ports(workers),
+            np.zeros(workers) if plain else _numbers(rng, (workers,), 0.5) * 0.1,
+        ),
         speed=np.ones(workers) if plain else rng.uniform(0.5, 2.0, workers),
-        latency=np.zeros(workers) if plain else _numbers(rng, (workers,), 0.5) * 0.1,
         start=_numbers(rng, (workers,), 0.0) * draw(st.sampled_from([0.1, 3.0])),
         window=draw(st.sampled_from([inf, 0.7])),
         priority=draw(st.sampled_from([None, rng.integers(4, size=workload.ops).astype(float)])),

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paracosm.prediction.parameter_servers.simulated import Simulated
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
+from paracosm.simulation.simulate import Simulated
+from paracosm.simulation.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from random_workloads import USUAL, Case, cases
+from steps_reference import simulate_literally
 
-from paracosm.prediction.parameter_servers.literal import simulate_literally
-from paracosm.prediction.parameter_servers.simulate import simulate
-from paracosm.prediction.parameter_servers.simulated import Simulated
-from paracosm.prediction.parameter_servers.system import plain_system
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import WORKER
+from paracosm.simulation.simulate import Simulated, simulate
+from paracosm.simulation.system import plain_system, port_ways
+from paracosm.simulation.workload import Workload
 
 PRECISION = 1e-9
 """Relative: the two add up the same times in another order."""
@@ -73,8 +72,12 @@ def test_more_workers(servers: int) -> None:
         )
         system = replace(
             plain_system(20, servers, 1.0, start=rng.uniform(0, 5, 20), window=1.5),
-            worker_down=rng.uniform(0.05, 1.0, 20),
-            worker_up=rng.uniform(0.05, 1.0, 20),
+            ways=port_ways(
+                np.ones(servers),
+                np.ones(servers),
+                rng.uniform(0.05, 1.0, 20),
+                rng.uniform(0.05, 1.0, 20),
+            ),
             cores=2,
         )
         drawn = rng.integers(2, size=(20, 2))

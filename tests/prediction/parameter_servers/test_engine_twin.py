@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_workloads import workloads
 from small_workloads import compute, down, times, up, update, workload_of
+from steps_reference import simulate_literally
 
 from paracosm.cluster import Link
 from paracosm.engine import Barrier, Queue, Resource, Simulator, Transfer, Worker
-from paracosm.prediction.parameter_servers.literal import simulate_literally
-from paracosm.prediction.parameter_servers.system import System, plain_system
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
+from paracosm.simulation.system import System, plain_system
+from paracosm.simulation.workload import Workload
 
 Times = dict[tuple[str, int, int], tuple[float, float]]
 """Begin and end of each op of each step of each worker."""
@@ -33,7 +33,7 @@ class OneLink:
     """A network of one kind of link; latency passes when the ports are free again."""
 
     def __init__(self, bandwidth: float, latency: float) -> None:
-        self.both_ways = Link(bandwidth, latency, pipelined=True)
+        self.both_ways = Link(bandwidth, latency, pipelined=True, sharing="serial")
 
     def link(self, source: str, target: str) -> Link:
         return self.both_ways
@@ -129,7 +129,9 @@ class Trainer(Worker):
 
 def engine_times(workload: Workload, system: System, drawn: np.ndarray) -> Times:
     """Return what the coroutines make of the job."""
-    sim = Simulator(network=OneLink(float(system.server_down[0]), float(system.latency[0])))
+    sim = Simulator(
+        network=OneLink(float(system.ways.bandwidth.max()), float(system.ways.latency.max()))
+    )
     sim.add_worker("server", Server, daemon=True)
     cores = Resource(sim, system.cores) if system.cores else None
     barrier = None if system.backup is None else Barrier(sim, system.workers)
@@ -171,7 +173,7 @@ def test_one_worker_and_any_graph(
 ) -> None:
     """All four lanes: transfers queue at the engine's ports, computations at queues."""
     workload, rng = job
-    system = replace(plain_system(1, 1, bandwidth), latency=np.array([latency]))
+    system = plain_system(1, 1, bandwidth, latency=latency)
     agree(workload, system, rng.integers(workload.steps, size=(1, 3)))
 
 

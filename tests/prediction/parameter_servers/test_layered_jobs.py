@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layered_workload import layered_workload
+from steps_reference import simulate_literally
 
-from paracosm.prediction.parameter_servers.compiled.plan import write_plan
-from paracosm.prediction.parameter_servers.literal import simulate_literally
-from paracosm.prediction.parameter_servers.simulate import simulate
-from paracosm.prediction.parameter_servers.system import plain_system
+from paracosm.simulation.simulate import simulate
+from paracosm.simulation.steps_arrays import write_plan
+from paracosm.simulation.system import plain_system
 
 
 @settings(deadline=None, max_examples=60)
@@ -36,10 +36,9 @@ def test_running_ahead_changes_nothing(
 ) -> None:
     workload = layered_workload(4, 3, 3, seed, servers, forks)
     rng = np.random.default_rng(seed)
-    system = plain_system(workers, servers, bandwidth, window=window)
+    system = plain_system(workers, servers, bandwidth, latency=latency, window=window)
     system = replace(
         system,
-        latency=np.full(workers, latency),
         speed=rng.uniform(0.5, 2.0, workers),
         background_times=np.array([0.0, 30.0]),
         background_down=np.array([1, 0]),

@@ -7,15 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from small_workloads import compute, down, once, rows, times, up, update, workload_of
-
-from paracosm.prediction.parameter_servers.literal import (
+from steps_reference import (
     Sharing,
     equal_rates,
     max_min,
+    port_bandwidths,
     simulate_literally,
     two_server_rates,
 )
-from paracosm.prediction.parameter_servers.system import plain_system
+
+from paracosm.simulation.system import System, plain_system, port_ways
 
 
 def test_two_workers_and_one_tensor_each_way() -> None:
@@ -168,7 +169,7 @@ def test_bytes_of_no_length_take_no_time() -> None:
 def test_what_waits_is_handed_on_after_the_delay_but_the_lane_is_free() -> None:
     """Latency 0.25 and 0.5 s of the op: the next transfer begins with the last byte."""
     step = workload_of(down(2, delay=0.5), down(2), compute(1, [0]), compute(1, [1]))
-    system = replace(plain_system(1, 1, 2.0), latency=np.array([0.25]))
+    system = plain_system(1, 1, 2.0, latency=0.25)
     result = simulate_literally(step, system, once(), keep_chunks=True)
     assert times(result, 0) == [(0, 0, 1), (1, 1, 2), (2, 1.75, 2.75), (3, 2.75, 3.75)]
 
@@ -200,9 +201,15 @@ def test_the_gap_of_the_step_that_ended() -> None:
     assert len(result.chunks) == 0
 
 
+def with_worker_down(system: System, bandwidth: list[float]) -> System:
+    """Return the system with other receiving ports of workers."""
+    (server_down, _), (server_up, worker_up) = port_bandwidths(system.ways)
+    return replace(system, ways=port_ways(server_down, server_up, np.array(bandwidth), worker_up))
+
+
 def test_a_narrow_port_of_a_worker_leaves_its_share_to_others() -> None:
     """Server 4 bytes/s, worker A 1: A has 1 and B 3; 6 bytes: B until 2, A until 6."""
-    system = replace(plain_system(2, 1, 4.0), worker_down=np.array([1.0, 4.0]))
+    system = with_worker_down(plain_system(2, 1, 4.0), [1.0, 4.0])
     result = simulate_literally(workload_of(down(6)), system, once(2))
     assert result.step_end.tolist() == [[6], [2]]
 
@@ -222,7 +229,7 @@ def test_weights_are_those_of_the_step() -> None:
 def test_endless_bandwidth() -> None:
     """Nothing limits worker A; B's own port does."""
     system = plain_system(2, 1, np.inf)
-    system = replace(system, worker_down=np.array([np.inf, 2.0]))
+    system = with_worker_down(system, [np.inf, 2.0])
     result = simulate_literally(workload_of(down(6), compute(1, [0])), system, once(2))
     assert result.step_end.tolist() == [[1], [4]]
 

@@ -7,15 +7,15 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.literal import (
+from steps_reference import (
     Flow,
     Ports,
     equal_rates,
     max_min,
     two_server_rates,
 )
+
+from paracosm.errors import InputError
 
 PAIRS = st.tuples(st.integers(0, 5), st.integers(0, 1))
 

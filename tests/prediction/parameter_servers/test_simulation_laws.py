@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_workloads import Case, cases
 from small_workloads import compute, down, once, up, update, workload_of
+from steps_reference import port_bandwidths, simulate_literally
 
-from paracosm.prediction.parameter_servers.literal import simulate_literally
-from paracosm.prediction.parameter_servers.simulated import Simulated
-from paracosm.prediction.parameter_servers.system import plain_system
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
+from paracosm.simulation.simulate import Simulated
+from paracosm.simulation.system import DOWN, UP, plain_system
+from paracosm.simulation.workload import Workload
 
 SLACK = 1e-9
 
@@ -71,8 +71,8 @@ def test_no_port_is_above_its_bandwidth(case: Case) -> None:
     amount = np.where(chunks["turn"] == 0, first, size - first)
     resource, server = workload.resource[chunks["op"]], workload.server[chunks["op"]]
     for direction, servers, workers in (
-        (DOWNLINK, system.server_down, system.worker_down),
-        (UPLINK, system.server_up, system.worker_up),
+        (DOWNLINK, *port_bandwidths(system.ways)[DOWN]),
+        (UPLINK, *port_bandwidths(system.ways)[UP]),
     ):
         for number, bandwidth, port in (
             *((number, bandwidth, server) for number, bandwidth in enumerate(servers)),
@@ -96,7 +96,8 @@ def test_no_op_begins_before_those_it_waits_for(case: Case) -> None:
     end: dict[tuple[int, int, int], float] = {}
     for w, k, op, _, since, till in result.chunks.tolist():
         begin.setdefault((w, k, op), since)
-        delay = workload.seconds[case.drawn[w, k], op] + system.latency[w] if transfer[op] else 0
+        after = workload.seconds[case.drawn[w, k], op] + system.ways.latency[0, w, 0]
+        delay = after if transfer[op] else 0
         end[w, k, op] = till + delay
     for (w, k, op), till in end.items():
         step = case.drawn[w, k]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_workloads import Op, once, workload_of
+from steps_reference import simulate_literally
 
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.literal import simulate_literally
 from paracosm.prediction.parameter_servers.stream_ends import (
     StreamModel,
     Streams,
@@ -20,8 +20,8 @@ from paracosm.prediction.parameter_servers.stream_ends import (
     end_errors,
     stream_ends,
 )
-from paracosm.prediction.parameter_servers.system import plain_system
 from paracosm.profiling.jobs import DOWNLINK, WORKER, JobProfile
+from paracosm.simulation.system import plain_system
 
 
 def streams_of(

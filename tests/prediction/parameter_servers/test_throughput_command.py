@@ -180,8 +180,12 @@ def test_a_cluster_file_with_a_slower_worker(profile: str, tmp_path: Path, capsy
     summary = summary_of(capsys, profile, "--cluster", str(path))
     assert summary["workers"] == 2
     assert summary["throughput"]["2"]["ideal"] == pytest.approx(1 / 5 + 1 / 7)
-    flags = ["--workers", "2", "--straggler", "worker1 x0.5", *LINK]
-    assert summary_of(capsys, profile, *flags)["throughput"] == summary["throughput"]
+    flags = ["--workers", "2", "--what-if", "worker 1: compute 2x slower", *LINK]
+    changed = summary_of(capsys, profile, *flags)
+    assert changed["throughput"] == summary["throughput"]
+    before = summary_of(capsys, profile, "--workers", "2", *LINK)
+    assert changed["unchanged"] == before
+    assert changed["cluster"]["speeds"] == "0.5 to 1"
 
 
 def test_a_run_folder_can_be_run_again(profile: str, tmp_path: Path, capsys: Capture) -> None:
@@ -225,13 +229,16 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--workers", "2"], "bandwidth: nobody says how fast the links are"),
+        (["--workers", "2"], "link bandwidth not specified: add --bandwidth 10Gbit/s"),
         (["--workers", "2"], "paracosm calibrate"),
-        (LINK, "workers: how many? --workers 1..16"),
+        (LINK, "missing number of workers: add --workers 8"),
         (["--workers", "2", "--bandwidth", "inf"], "bandwidth: throughput is predicted on links"),
         (["--workers", "2", *LINK, "--model", "gpt2"], "give one of model, graph, op_latencies"),
         (["--workers", "2", *LINK, "--strategy", "ps"], "strategy: no effect here, leave out"),
-        (["--workers", "2", *LINK, "--jitter", "0.1"], "jitter: no effect here, leave out"),
+        (
+            ["--workers", "2", *LINK, "--duration-cv", "0.1"],
+            "duration_cv: no effect here, leave out",
+        ),
         (["--workers", "2", *LINK, "--hardware", "H100"], "the profile has its own timings"),
         (["--workers", "2", *LINK, "--batch", "64"], "has 32 examples, not 64"),
         (["--workers", "2", *LINK, "--order", "tik"], 'unknown order "tik": did you mean "tic"'),
@@ -244,9 +251,16 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
             ["--workers", "2", *LINK, "--no-flow-control", "--flow-control-window", "1MB"],
             "flow_control_window: no effect here, leave out: there is no flow control",
         ),
-        (["--workers", "2", *LINK, "--flow-control-window", "16"], "16 of what?"),
+        (["--workers", "2", *LINK, "--flow-control-window", "16"], '"16" has no unit'),
         (["--workers", "2", *LINK, "--background", "much"], 'background: cannot read "much"'),
-        (["--workers", "2", *LINK, "--straggler", "worker9 x0.5"], 'there is no "worker9"'),
+        (
+            ["--workers", "2", *LINK, "--what-if", "worker 9: compute 2x slower"],
+            "there are workers 0 to 1, not 9",
+        ),
+        (
+            ["--workers", "2", *LINK, "--what-if", "all_reduce: +2 ms"],
+            "predict cannot change that; it can change how fast workers and servers compute, links",
+        ),
         (["--workers", "2", *LINK, "--steps", "10"], "steps: input should be greater than"),
         (["--workers", "20000", *LINK], "workers: of a profile 10,000 at most"),
         (["--workers", "10000", *LINK, "--steps", "5000"], "steps: 5,000 of 10,000 workers"),

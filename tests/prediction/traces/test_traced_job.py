@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hand_made import Event, all_reduce, kernel, launch, step, two_ranks, write
 
+from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.prediction.traces import TracedJob, parse_what_if, read_job
+from paracosm.prediction.traces import TracedJob, read_job
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.meetings import Meeting, meetings_of, transfer_by_others
 from paracosm.prediction.traces.outcome import Outcome, outcome_of, replayed, traced_times
@@ -21,7 +22,7 @@ DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"
 
 
 def under(traced: TracedJob, *what_ifs: str) -> Outcome:
-    return outcome_of(traced, replayed(changed(traced, [parse_what_if(text) for text in what_ifs])))
+    return outcome_of(traced, replayed(changed(traced, [parse_change(text) for text in what_ifs])))
 
 
 def test_two_ranks_that_meet_once(tmp_path: Path) -> None:
@@ -43,14 +44,14 @@ def test_two_ranks_that_meet_once(tmp_path: Path) -> None:
     ("what_if", "first", "second"),
     [
         # Both are there at 25; then 1 us, the kernel (10), the end of the wait (2), the host (3).
-        ("link bandwidth x5", 25 + 1 + 10 + 2 + 3, 45),
-        ("collective all_reduce x5", 25 + 1 + 10 + 2 + 3, 45),
-        ("without communication", 25 + 10 + 2 + 3, 45),
-        ("link latency +10us", 25 + 15 + 10 + 2 + 3, 45),
-        ("link latency -3us", 25 + 2 + 10 + 2 + 3, 45),
+        ("links: bandwidth 5x", 25 + 1 + 10 + 2 + 3, 45),
+        ("all_reduce: 5x faster", 25 + 1 + 10 + 2 + 3, 45),
+        ("collectives: none", 25 + 10 + 2 + 3, 45),
+        ("latency: +10 us", 25 + 15 + 10 + 2 + 3, 45),
+        ("latency: -3 us", 25 + 2 + 10 + 2 + 3, 45),
         # Rank 1 is there at 4 + 2.5 + 12 us.
-        ("rank 1 host x2", 18.5 + 5 + 10 + 2 + 3, 22.5),
-        ("rank 0 compute x10", 25 + 5 + 1 + 2 + 3, 45),
+        ("worker 1: host 2x faster", 18.5 + 5 + 10 + 2 + 3, 22.5),
+        ("rank 0: compute 10x faster", 25 + 5 + 1 + 2 + 3, 45),
     ],
 )
 def test_what_ifs_of_two_ranks(what_if: str, first: float, second: float, tmp_path: Path) -> None:

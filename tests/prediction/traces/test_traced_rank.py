@@ -11,11 +11,11 @@ from hand_made import BACKWARD, Event, all_reduce, host, kernel, launch, step, w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
 from paracosm.prediction.traces import (
     TracedJob,
     job_of_traces,
-    parse_what_if,
     read_job,
     replay_traces,
 )
@@ -43,7 +43,7 @@ TWO_STREAMS: list[Event] = [
 
 
 def under(traced: TracedJob, *what_ifs: str) -> tuple[Outcome, Times]:
-    times = replayed(changed(traced, [parse_what_if(text) for text in what_ifs]))
+    times = replayed(changed(traced, [parse_change(text) for text in what_ifs]))
     return outcome_of(traced, times), times
 
 
@@ -61,16 +61,19 @@ def rows_named(traced: TracedJob, name: str, rank: int = 0) -> list[int]:
     [
         ([], 100),
         # A 20-30, B 31-35.5, C 37.5-41.5, the host from 46.5 on.
-        (["compute x2"], 81.5),
-        (["kernel A x2"], 90),
-        (["kernel c x0.5"], 108),
+        (["compute: 2x faster"], 81.5),
+        (["kernel A: 2x faster"], 90),
+        (["kernel c: 2x slower"], 108),
         # The host synchronises at 30 us, when all is done.
-        (["without kernel *"], 30 + 5 + 35),
+        (["kernel *: none"], 30 + 5 + 35),
         # The latency of the launch (5), A, gap (1), B, gap (2), C.
-        (["without host"], 5 + 20 + 1 + 9 + 2 + 8),
+        (["host: none"], 5 + 20 + 1 + 9 + 2 + 8),
         # Calls end at 5, 7.5, 10 and 12.5 us; A runs from 12.5; then as above, 2.5 and 17.5 us.
-        (["host x2"], 12.5 + 20 + 1 + 9 + 2 + 8 + 2.5 + 17.5),
-        (["rank 0 host x2", "compute x2"], 12.5 + 10 + 1 + 4.5 + 2 + 4 + 2.5 + 17.5),
+        (["host: 2x faster"], 12.5 + 20 + 1 + 9 + 2 + 8 + 2.5 + 17.5),
+        (
+            ["worker 0: host 2x faster", "compute: 2x faster"],
+            12.5 + 10 + 1 + 4.5 + 2 + 4 + 2.5 + 17.5,
+        ),
     ],
 )
 def test_two_streams_and_a_host_that_waits(
@@ -108,7 +111,7 @@ def test_an_event_that_was_recorded_between_streams_is_waited_for(tmp_path: Path
         *(launch(3, 12, 15), kernel(3, 32, 40, "C", stream=20)),
     ]
     traced = read_job([write(tmp_path, events)])
-    _, times = under(traced, "kernel A x2")
+    _, times = under(traced, "kernel A: 2x faster")
     (row,) = rows_named(traced, "C")
     assert 1e6 * times.begin[0][row] == pytest.approx(20 + 2)  # and not after B
 
@@ -131,7 +134,7 @@ def test_the_loop_waits_for_the_backward_pass(tmp_path: Path) -> None:
     traced = read_job([write(tmp_path, events)])
     assert microseconds(traced) == pytest.approx(100)
     # 20 us to the hand-over, 30 us of backward pass, 50 us from there: all twice as fast.
-    assert microseconds(traced, "host x2") == pytest.approx(50)
+    assert microseconds(traced, "host: 2x faster") == pytest.approx(50)
     work = traced.job.lanes.index(f"thread {BACKWARD}")
     program = traced.job.programs[0]
     assert 1e6 * program.duration[program.lane == work].sum() == pytest.approx(30)
@@ -146,9 +149,9 @@ def test_data_loading_is_told_from_other_work(tmp_path: Path) -> None:
     traced = read_job([write(tmp_path, events)])
     part = under(traced)[0].breakdowns[0]
     assert 1e6 * part.data_loading == pytest.approx(50)
-    assert microseconds(traced, "without data loading") == pytest.approx(50)
-    assert microseconds(traced, "data loading x2") == pytest.approx(75)
-    assert microseconds(traced, "host x2") == pytest.approx(75)
+    assert microseconds(traced, "data loading: none") == pytest.approx(50)
+    assert microseconds(traced, "data loading: 2x faster") == pytest.approx(75)
+    assert microseconds(traced, "host: 2x faster") == pytest.approx(75)
 
 
 def test_a_copy_to_pageable_memory_keeps_the_host(tmp_path: Path) -> None:
@@ -157,8 +160,8 @@ def test_a_copy_to_pageable_memory_keeps_the_host(tmp_path: Path) -> None:
     events = [step(1, 0, 50), launch(1, 0, 5), kernel(1, 10, 30), call, copy]
     traced = read_job([write(tmp_path, events)])
     # The kernel 10 shorter: copy 21 to 30, the call until 32, 8 more of the host.
-    assert microseconds(traced, "compute x2") == pytest.approx(40)
-    assert microseconds(traced, "copies x3") == pytest.approx(50 - 6)
+    assert microseconds(traced, "compute: 2x faster") == pytest.approx(40)
+    assert microseconds(traced, "copies: 3x faster") == pytest.approx(50 - 6)
 
 
 def test_a_full_queue_keeps_the_host(tmp_path: Path) -> None:
@@ -171,7 +174,7 @@ def test_a_full_queue_keeps_the_host(tmp_path: Path) -> None:
     traced = read_job([write(tmp_path, events)])
     assert microseconds(traced) == pytest.approx(10_300)
     # Kernels a hundred times as slow: calls 1022 to 1024 wait for kernels 0 to 2.
-    _, times = under(traced, "compute x0.001")
+    _, times = under(traced, "compute: 1000x slower")
     calls = rows_named(traced, "cudaLaunchKernel")
     begins = 1e6 * times.begin[0][calls]
     assert begins[1021] == pytest.approx(1021)
@@ -255,7 +258,7 @@ def test_what_is_faster_never_takes_longer(
     before = replayed(traced.job).end[0]
     kernels = sum(event["dur"] for event in events if event["cat"] == "kernel")
     if kernels:
-        after = under(traced, f"compute x{factor}")[1].end[0]
+        after = under(traced, f"compute: {factor}x faster")[1].end[0]
         assert (after <= before + 1e-9).all()
 
 
@@ -281,6 +284,6 @@ def test_steps_that_are_not_there_are_refused(tmp_path: Path) -> None:
 def test_the_launches_of_the_step_before_fill_the_queue_of_the_next() -> None:
     """The host waits for the device all through step 102, for what step 101 has launched too."""
     traced = read_job([DATA / "resnet.json.gz"], steps=[102])
-    before, after = microseconds(traced), microseconds(traced, "compute x1.25")
+    before, after = microseconds(traced), microseconds(traced, "compute: 1.25x faster")
     assert before == pytest.approx(72_077.474)
     assert after < 0.83 * before

@@ -133,7 +133,6 @@ def test_one_worker_does_plain_gradient_descent_to_the_bit(
 ) -> None:
     (losses,) = two_workers.window(1, 0.3)["loss"]
     torch.manual_seed(options.seed)
-    sys.path.insert(0, str(options.folder))
     workload = load_workload(options.capture())
     descent = torch.optim.SGD(workload.module.parameters(), options.rate)
     expected = []
@@ -229,7 +228,6 @@ def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path)
         servers=1,
         workers=1,
         capture=asdict(options.capture()),
-        folder=options.folder,
         rate=0.1,
         waiting=None,
         threads=1,

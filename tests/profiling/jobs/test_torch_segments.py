@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from paracosm.graphs.capture import Workload
+from paracosm.models import Workload
 from paracosm.profiling.jobs.pytorch.segments import Segment, find_segments
 from paracosm.profiling.jobs.pytorch.worker import Worker
 

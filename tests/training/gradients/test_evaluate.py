@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from paracosm.training.data import load_data
+from paracosm.models import Model, load_data
+from paracosm.models.build import build_model
 from paracosm.training.gradients import evaluate
-from paracosm.training.models import Model, build_model
 from paracosm.training.parameters import ParameterLayout
 
 DIGITS = load_data("digits")

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from paracosm.errors import InputError
-from paracosm.training.data import DataSet, load_data
+from paracosm.models import DataSet, Model, load_data
+from paracosm.models.build import build_model
 from paracosm.training.gradients import GradientSource, make_gradients
-from paracosm.training.models import Model, build_model
 from paracosm.training.parameters import ParameterLayout
 
 DIGITS = load_data("digits")

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from paracosm.errors import InputError
-from paracosm.training.data import load_data
+from paracosm.models import Model, load_data
 from paracosm.training.gradients import GradientSource, make_gradients
-from paracosm.training.models import Model
 from paracosm.training.parameters import ParameterLayout
 
 DIGITS = load_data("digits")

@@ -2,9 +2,10 @@
 
 A comm worker is a stream. A collective waits there for what the script's stream had been given when
 it was asked for, and lasts as long as kernels of one thread that spin: one on a stream of the comm
-worker for the fixed part of its cost, one on a stream of the link for the busy part. Outputs are
-filled on the comm worker's stream meanwhile. The host never blocks; when things began and ended is
-read from events afterwards.
+worker for the fixed part of its cost, one on a stream of the link for the busy part, so that what
+is on a link takes turns in the order of asking. Where it should share the link instead, what may
+meet there is refused. Outputs are filled on the comm worker's stream meanwhile. The host never
+blocks; when things began and ended is read from events afterwards.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.distributed import Work
 
+from paracosm.cluster.link import Sharing
 from paracosm.emulation.cost import Cost, directions
 
 __all__ = ["CudaStreams", "CudaWork", "Lane", "Stamps"]
@@ -50,6 +52,15 @@ class Lane:
     timer: Any
 
 
+@dataclass
+class _Transfer:
+    """What is on a link: whose it is, when it is over, and whether the script waits for that."""
+
+    lane: int
+    over: Any
+    is_awaited: bool = False
+
+
 @dataclass(frozen=True)
 class _Pending:
     asked: Any  # events
@@ -66,15 +77,26 @@ class CudaStreams:
         device: which one.
     """
 
-    def __init__(self, device: torch.device, on_wait: Callable[[float, float], None]) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        on_wait: Callable[[float, float], None],
+        sharing: Sharing,
+        refuse: Callable[[str], Exception],
+    ) -> None:
         """Measure the device's clock; takes 50 ms.
 
         Args:
             device: which one.
+            sharing: how what is on a link at one time should have it.
+            refuse: returns the error for what cannot be.
             on_wait: told of each stretch in which the script's stream only waited.
         """
         self.device = device
         self._on_wait = on_wait
+        self._sharing = sharing
+        self._refuse = refuse
+        self._on_links: dict[str, list[_Transfer]] = {}  # by direction
         self._lanes: dict[object, list[Lane]] = {}
         self._turn: dict[object, int] = {}
         self._links: dict[str, Any] = {}  # by direction
@@ -117,7 +139,7 @@ class CudaStreams:
             asked = current.record_event(_event())
             lane.stream.wait_event(asked)
             begun = lane.stream.record_event(_event())
-            over, spin = self._pass_time(lane, begun, late + cost.fixed, cost)
+            over, spin, transfer = self._pass_time(lane, begun, late + cost.fixed, cost)
             with torch.cuda.stream(lane.stream), torch.inference_mode():
                 if fill is not None:
                     fill()
@@ -131,7 +153,7 @@ class CudaStreams:
             self._pending.append(
                 _Pending(asked, begun, done, spin, lambda stamps: tell(stamps, number))
             )
-        return CudaWork(self, done, future, outputs)
+        return CudaWork(self, done, future, outputs, transfer)
 
     def waited(self, begin: Any, end: Any) -> None:
         """Remember two events of the script's stream between which it did nothing but wait."""
@@ -168,19 +190,39 @@ class CudaStreams:
 
     def _pass_time(
         self, lane: Lane, begun: Any, fixed: float, cost: Cost
-    ) -> tuple[Any, tuple[Any, Any, float] | None]:
-        """Return the event at which the time is over, and the spin to learn the clock rate from."""
+    ) -> tuple[Any, tuple[Any, Any, float] | None, _Transfer]:
+        """Return when the time is over, the spin to learn the clock rate from, and the transfer."""
         over, spin = begun, None
         if fixed > 0:
             over, spin = self._spin(lane.timer, over, fixed)
+        ways = directions(cost.link)
         if cost.busy > 0:
-            first, *others = (self._way(way) for way in directions(cost.link))
+            self._check_alone(lane, cost)
+            first, *others = [self._way(way) for way in ways] or [lane.timer]
             for other in others:
                 first.wait_event(other.record_event(_event()))
             over, spin = self._spin(first, over, cost.busy)
             for other in others:
                 other.wait_event(over)
-        return over, spin
+        transfer = _Transfer(lane.number, over)
+        for way in ways if cost.busy > 0 else ():
+            self._on_links[way].append(transfer)
+        if cost.after > 0:
+            over, spin = self._spin(lane.timer, over, cost.after)
+        return over, spin, transfer
+
+    def _check_alone(self, lane: Lane, cost: Cost) -> None:
+        """Refuse what may have to share a link: turns are all that streams can take."""
+        for way in directions(cost.link):
+            under_way = self._on_links.setdefault(way, [])
+            under_way[:] = [
+                each for each in under_way if not (each.is_awaited or each.over.query())
+            ]
+            if self._sharing == "fair" and any(each.lane != lane.number for each in under_way):
+                raise self._refuse(
+                    "sharing: fair, for collectives of several groups under way at one time on a "
+                    "CUDA device, which take turns there (--sharing serial)"
+                )
 
     def _way(self, name: str) -> Any:
         way = self._links.get(name)
@@ -225,8 +267,10 @@ class CudaWork(Work):
         done: Any,
         future: torch.futures.Future[Any],
         outputs: Sequence[Tensor],
+        transfer: _Transfer,
     ) -> None:
         super().__init__()
+        self._transfer = transfer
         self._streams = streams
         self._done = done
         self._future = future
@@ -237,6 +281,7 @@ class CudaWork(Work):
         current = torch.cuda.current_stream(self._streams.device)
         begin = current.record_event(_event())
         current.wait_event(self._done)
+        self._transfer.is_awaited = True
         self._streams.waited(begin, current.record_event(_event()))
         return True
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paracosm.emulation.backend.clocks import CommWorkers
-
 __all__ = ["Member"]
 
 
@@ -19,7 +17,6 @@ class Member:
         members: global ranks of all.
         asked: backend that the script asked for, as "gloo" or "cpu:gloo,cuda:nccl".
         timeout: seconds after which a collective of a real group fails.
-        workers: of the group.
         comm_workers: how many the user wants; None for as many as the backend asked for has.
         count: of collectives so far.
     """
@@ -29,7 +26,6 @@ class Member:
     members: tuple[int, ...]
     asked: str
     timeout: float
-    workers: CommWorkers
     comm_workers: int | None
     count: int = 0
 

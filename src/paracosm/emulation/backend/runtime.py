@@ -6,7 +6,10 @@ import atexit
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +17,6 @@ from torch import Tensor
 from torch.distributed import Work
 
 from paracosm.emulation.backend.call_site import call_site
-from paracosm.emulation.backend.clocks import CommWorkers, Links
 from paracosm.emulation.backend.completion import Completion
 from paracosm.emulation.backend.filling import Filling
 from paracosm.emulation.backend.member import Member
@@ -22,6 +24,7 @@ from paracosm.emulation.backend.sleep import Sleeper, precise_timer
 from paracosm.emulation.backend.values import Sent
 from paracosm.emulation.backend.work import EmulatedWork
 from paracosm.emulation.cost import Communication
+from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.records import Collective, Group, Note, RecordWriter, Wait
 from paracosm.emulation.setting import Setting
 
@@ -36,6 +39,25 @@ OnCollective = Callable[[str, str, int, int, Sequence[Tensor]], None]
 
 _SMALL = 128 << 10  # bytes that are written faster than another thread is woken
 _TOO_LONG, _TOO_LONG_SHARE = 1e-3, 0.1  # of the time that the model gives a collective
+
+
+@dataclass(eq=False)
+class _UnderWay:
+    """What is recorded when it has ended.
+
+    Attributes:
+        span: of it.
+        record: records it, given when it was done.
+        filled: when its outputs were; None while they are not.
+    """
+
+    span: Span
+    record: Callable[[float], None]
+    filled: float | None = None
+
+    def is_over(self, now: float) -> bool:
+        """Whether it had ended by an instant; all has in the end."""
+        return now == inf or (self.filled is not None and self.span.done <= now)
 
 
 class Runtime:
@@ -81,7 +103,8 @@ class Runtime:
         self.sent = Sent(setting.seed)
         self._communication = communication
         self._peers = peers
-        self._links = Links()
+        self._ports = Ports(setting.config.shared)
+        self._under_way: deque[_UnderWay] = deque()
         self._filling = Filling()
         self._streams: dict[torch.device, CudaStreams] = {}
         self._lock = threading.Lock()
@@ -103,6 +126,7 @@ class Runtime:
             return
         for streams in self._streams.values():
             streams.collect(all_of_them=True)
+        self.record_ended(inf)
         self.completion.close()
         self._filling.close()
         self.recorder.flush()
@@ -118,8 +142,7 @@ class Runtime:
             # done before what was registered at the start closes the records
             atexit.register(self.close)
         number = self.setting.config.comm_workers
-        workers = CommWorkers(self._links)
-        member = Member(name, rank, tuple(members), asked, timeout, workers, number)
+        member = Member(name, rank, tuple(members), asked, timeout, number)
         self.recorder.append(
             Group(self.setting.rank, name, len(members), member.members, asked or "undefined")
         )
@@ -175,28 +198,41 @@ class Runtime:
                     times.asked, times.asked + late, times.begun, times.done, worker
                 ),
             )
+        self.record_ended(asked)
         with self._lock:
-            span = member.workers.run(pool, count, asked, entered, cost)
-        work = EmulatedWork(self, span.done, outputs, peer)
+            span = self._ports.ask(id(member), pool, count, asked, entered, cost)
+            under_way = _UnderWay(
+                span, lambda done: record(asked, entered, span.begun, done, span.worker)
+            )
+            self._under_way.append(under_way)
+        work = EmulatedWork(self, span, outputs, peer)
         if fill is None:
-            record(asked, entered, span.begun, span.done, span.worker)
+            under_way.filled = asked
         elif _is_small(outputs, inputs):
             if any(output.is_inference() for output in outputs):
                 with torch.inference_mode():  # nowhere else may they be written
                     fill()
             else:
                 fill()
-            record(asked, entered, span.begun, span.done, span.worker)
+            under_way.filled = asked
         else:
 
-            def fill_and_record() -> None:
+            def fill_and_note() -> None:
                 fill()
-                done = max(span.done, time.monotonic())
-                self._note_slowness(kind, size, site, span.done - asked, done - span.done)
-                record(asked, entered, span.begun, done, span.worker)
+                under_way.filled = filled = time.monotonic()
+                self._note_slowness(kind, size, site, span.done - asked, filled - span.done)
 
-            self._filling.put(work.fill_later(fill_and_record))
+            self._filling.put(work.fill_later(fill_and_note))
         return work
+
+    def record_ended(self, now: float) -> None:
+        """Record what has ended by an instant: until then its end may still move."""
+        with self._lock:
+            ended = [each for each in self._under_way if each.is_over(now)]
+            if ended:
+                self._under_way = deque(each for each in self._under_way if each not in ended)
+        for each in ended:
+            each.record(max(each.span.done, each.filled or 0.0))
 
     def note_once(self, about: str, text: str) -> None:
         """Tell the user something, the first time that it is the case."""
@@ -222,7 +258,9 @@ class Runtime:
         if streams is None:
             from paracosm.emulation.backend.cuda import CudaStreams
 
-            streams = self._streams[device] = CudaStreams(device, self.on_wait)
+            streams = self._streams[device] = CudaStreams(
+                device, self.on_wait, self.setting.config.shared, self.refuse
+            )
         return streams
 
     def _note_timeout(self, member: Member, kind: str, site: str, seconds: float) -> None:

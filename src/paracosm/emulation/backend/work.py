@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.distributed import Work
 
+from paracosm.emulation.ports import Span
+
 if TYPE_CHECKING:
     from paracosm.emulation.backend.runtime import Runtime
 
@@ -28,27 +30,27 @@ class EmulatedWork(Work):
     """
 
     def __init__(
-        self, runtime: Runtime, deadline: float, outputs: Sequence[Tensor], source: int
+        self, runtime: Runtime, span: Span, outputs: Sequence[Tensor], source: int
     ) -> None:
         """Make a handle.
 
         Args:
             runtime: of the process.
-            deadline: instant of `time.monotonic` at which the collective is done.
+            span: of the collective, which is done at its end; that may still move.
             outputs: the result, as a future has it.
             source: rank in the group of the sender, of a message.
         """
         super().__init__()
         self._runtime = runtime
-        self._deadline = deadline
+        self._span = span
         self._outputs = list(outputs)
         self._source = source
         self._lock = threading.Lock()
         self._filling: threading.Event | None = None
         self._error: BaseException | None = None
         self._future: torch.futures.Future[Any] | None = None
-        self._is_due = False
-        self._is_set = False
+        self._sooner: threading.Event | None = None
+        self._is_aborted = self._is_due = self._is_set = False
 
     def fill_later(self, fill: Callable[[], None]) -> Callable[[], None]:
         """Return the call that fills the outputs, and have everybody wait for it."""
@@ -72,14 +74,12 @@ class EmulatedWork(Work):
             RuntimeError: its outputs could not be filled.
         """
         begin = time.monotonic()
-        if self._filling is not None and not self._filling.is_set():
-            self._runtime.sleeper.until(self._deadline)
-            self._filling.wait()
-            self._runtime.on_wait(begin, time.monotonic())
-        elif begin < self._deadline:
+        if begin < self._deadline or self._is_filling():
             if self._deadline - begin > _TIME_TO_WRITE:
                 self._runtime.recorder.flush()
-            self._runtime.sleeper.until(self._deadline)
+            self._sleep()
+            if self._filling is not None:
+                self._filling.wait()
             self._runtime.on_wait(begin, time.monotonic())
         self._complete()
         if self._error is not None:
@@ -94,10 +94,7 @@ class EmulatedWork(Work):
             if self._future is not None:
                 return self._future
             self._future = torch.futures.Future()
-        if time.monotonic() < self._deadline:
-            self._runtime.completion.at(self._deadline, self._come_due)
-        else:
-            self._come_due()
+        self._come_due()
         return self._future
 
     def get_future_result(self) -> torch.futures.Future[Any]:
@@ -130,7 +127,7 @@ class EmulatedWork(Work):
 
     def abort(self) -> None:
         """Be done now."""
-        self._deadline = 0.0
+        self._is_aborted = True
         self._come_due()
 
     def source_rank(self) -> int:
@@ -142,7 +139,35 @@ class EmulatedWork(Work):
     def _is_filling(self) -> bool:
         return self._filling is not None and not self._filling.is_set()
 
+    @property
+    def _deadline(self) -> float:
+        return 0.0 if self._is_aborted else self._span.done
+
+    def _sleep(self) -> None:
+        """Sleep until the deadline, wherever it moves meanwhile."""
+        self._span.on_earlier = self._be_earlier
+        while True:
+            with self._lock:
+                sooner = self._sooner = self._sooner or threading.Event()
+            if (deadline := self._deadline) <= time.monotonic():
+                return
+            self._runtime.sleeper.until(deadline, sooner.wait)
+
+    def _be_earlier(self) -> None:
+        """Have everybody look at the deadline again."""
+        with self._lock:
+            if self._sooner is not None:
+                self._sooner.set()
+                self._sooner = None
+        if self._future is not None:  # not here: what waits for it may ask for more
+            self._runtime.completion.at(self._deadline, self._come_due)
+
     def _come_due(self) -> None:
+        """Complete the future, or have it done at the deadline as it is now known."""
+        if (deadline := self._deadline) > time.monotonic():
+            self._span.on_earlier = self._be_earlier
+            self._runtime.completion.at(deadline, self._come_due)
+            return
         self._is_due = True
         if not self._is_filling():
             self._complete()

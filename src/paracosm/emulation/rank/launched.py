@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.rank.identity import identity
 from paracosm.emulation.setting import VARIABLE, Setting
@@ -85,7 +86,7 @@ def asked_by(environment: Mapping[str, str], script: str) -> Asked:
     """
     fields = {
         f"{_PREFIX}{name.upper()}": name
-        for name in EmulateConfig.model_fields
+        for name in (*EmulateConfig.model_fields, *EmulateConfig.SYNONYMS)
         if name not in _NOT_FIELDS
     }
     given: dict[str, Any] = {}
@@ -108,7 +109,7 @@ def asked_by(environment: Mapping[str, str], script: str) -> Asked:
         given["what_if"] = [each.strip() for each in given["what_if"].split(";") if each.strip()]
     given["script"] = script if Path(script).is_file() else "module:__main__"
     config = with_world(validated(EmulateConfig, given, "environment"))
-    config.check()
+    check_emulation(config)
     return Asked(config, _seed(environment), _out(environment))
 
 

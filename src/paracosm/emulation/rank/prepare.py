@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable
+from math import inf
 from typing import Any, NoReturn
 
 from torch.distributed import distributed_c10d as c10d
@@ -55,7 +56,9 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Non
         plan = PlanWriter(setting.plan, config.world, rank, recorder.append)
         on_collective, end.write_plan = plan.on_collective, plan.write
     communication = communication_of(config)
-    install(Runtime(setting, recorder, communication, peers, on_collective, waits.add))
+    runtime = Runtime(setting, recorder, communication, peers, on_collective, waits.add)
+    end.record_ended = runtime.record_ended
+    install(runtime)
     observe(recorder, rank, waits, peers.iteration_ended)
 
 
@@ -71,6 +74,7 @@ class _End:
 
     def __init__(self, setting: Setting, recorder: RecordWriter) -> None:
         self.write_plan: Callable[[], None] | None = None
+        self.record_ended: Callable[[float], None] = lambda now: None
         self._setting = setting
         self._recorder = recorder
         self._process = os.getpid()
@@ -82,6 +86,7 @@ class _End:
 
         def exit_at_once(status: int) -> NoReturn:
             if os.getpid() == self._process:
+                self.record_ended(inf)
                 self._recorder.flush()
             at_once(status)
 

@@ -32,7 +32,7 @@ class Hops:
     def split(self, source: int, target: int, size: int) -> tuple[float, float]:
         """Return the latency and the busy time of a message, in seconds.
 
-        What an empty message takes is latency; the rest holds the link.
+        The latter holds the link; so does a latency that is not pipelined.
         """
         if self._measured is not None:
             return self._measured.alpha, self._measured.beta * size
@@ -41,9 +41,7 @@ class Hops:
             if len(self._known) > _MOST:
                 self._known.clear()
             ends = self._members[source], self._members[target]
-            latency = self._communication.hop(*ends, 0)
-            busy = max(0.0, self._communication.hop(*ends, size) - latency)
-            self._known[key] = latency, busy
+            self._known[key] = self._communication.split(*ends, size)
         return self._known[key]
 
     def whole(self, source: int, target: int, size: int) -> float:

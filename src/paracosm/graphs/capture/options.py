@@ -6,13 +6,10 @@ from dataclasses import dataclass
 
 from paracosm.errors import InputError, unknown
 from paracosm.factory import is_reference
-from paracosm.graphs.models import built_in
+from paracosm.models import built_in, canonical, parse_optimizer
+from paracosm.models.registry import written
 
-__all__ = ["DTYPES", "OPTIMIZERS", "PARALLEL", "CaptureOptions", "parse_shape"]
-
-OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "none")
-"""Plain gradient descent; with momentum 0.9; Adam; Adam with decoupled weight decay; gradients that
-nobody uses."""
+__all__ = ["DTYPES", "PARALLEL", "CaptureOptions", "parse_shape"]
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -26,13 +23,14 @@ class CaptureOptions:
     """One training step of one rank.
 
     Attributes:
-        model: one of `models.MODELS`, or the user's own `package.module:factory`.
+        model: one of `models.MODELS`, with its parameters, or the user's own
+            `package.module:factory` or `file.py:factory`.
         batch: examples of this rank.
         shape: of one example; None for the model's default.
-        classes: of a model of images or vectors; None for 1000, or 10 where the images are
-            smaller than 64 pixels (as those of CIFAR-10), and 10 for vectors.
+        classes: of a model of images or vectors; None for the model's own, 10 where the images
+            are smaller than 64 pixels (as those of CIFAR-10).
         dtype: of parameters and activations, one of `DTYPES`.
-        optimizer: one of `OPTIMIZERS`.
+        optimizer: one of `models.OPTIMIZERS`, with its options: `sgd(momentum=0.9)`.
         foreach: whether the optimizer handles all parameters in one op (PyTorch's default on CUDA).
         dropout: whether dropout layers drop; otherwise their probability is set to 0.
         train: forward, backward and optimizer; otherwise a forward pass in evaluation mode, without
@@ -61,8 +59,7 @@ class CaptureOptions:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if not is_reference(self.model):
-            _check_built_in(self)
+        object.__setattr__(self, "model", canonical(self.model))
         for value, what, least in (
             (self.batch, "batch", 1),
             (1 if self.classes is None else self.classes, "classes", 1),
@@ -71,11 +68,16 @@ class CaptureOptions:
         ):
             if value < least:
                 raise InputError(f"{what}: {value}, but at least {least} is needed")
-        if self.shape is not None and (not self.shape or min(self.shape) < 1):
-            raise InputError(f"shape: {_written(self.shape)}, but sizes of 1 or more are needed")
+        if self.shape is not None and min(self.shape, default=1) < 1:
+            raise InputError(f"shape: {written(self.shape)}, but sizes of 1 or more are needed")
+        if not is_reference(self.model):
+            built_in(self.model).check(self.shape, self.classes)
+        if self.shape == ():
+            raise InputError("shape: nothing, but sizes of 1 or more are needed")
+        optimizer = parse_optimizer(self.optimizer)
+        object.__setattr__(self, "optimizer", "none" if optimizer is None else str(optimizer))
         for kind, name, valid in (
             ("dtype", self.dtype, DTYPES),
-            ("optimizer", self.optimizer, OPTIMIZERS),
             ("way to share the model", self.parallel, PARALLEL),
         ):
             if name not in valid:
@@ -86,7 +88,7 @@ class CaptureOptions:
 
     def __str__(self) -> str:
         """What a person calls it: "resnet50, batch 64, 3x32x32"."""
-        shape = f", {_written(self.shape)}" if self.shape is not None else ""
+        shape = f", {written(self.shape)}" if self.shape is not None else ""
         return f"{self.model}, batch {self.batch}{shape}"
 
 
@@ -100,18 +102,6 @@ def parse_shape(text: str) -> tuple[int, ...]:
         return tuple(int(size) for size in text.lower().split("x"))
     except ValueError:
         raise InputError(f"write sizes such as 3x32x32, not {text}") from None
-
-
-def _check_built_in(options: CaptureOptions) -> None:
-    model = built_in(options.model)
-    wanted = {"images": "channels x height x width, such as 3x32x32", "tokens": "a sequence length"}
-    dimensions = {"images": 3, "tokens": 1}.get(model.kind)
-    if options.shape is not None and dimensions not in (None, len(options.shape)):
-        raise InputError(
-            f"shape: {_written(options.shape)}, but {options.model} takes {wanted[model.kind]}"
-        )
-    if model.kind == "tokens" and options.classes is not None:
-        raise InputError(f"classes: {options.model} predicts tokens, leave it out")
 
 
 def _check_ranks(options: CaptureOptions) -> None:
@@ -133,7 +123,3 @@ def _check_ranks(options: CaptureOptions) -> None:
         )
     if options.parallel == "tensor" and options.foreach:
         raise InputError("foreach: PyTorch refuses split and whole parameters in one op")
-
-
-def _written(shape: tuple[int, ...]) -> str:
-    return "x".join(str(size) for size in shape) or "nothing"

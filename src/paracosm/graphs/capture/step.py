@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
-from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch import nn
+from torch.optim import Optimizer
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.graphs.capture.load import load_workload
 from paracosm.graphs.capture.options import CaptureOptions
-from paracosm.graphs.capture.workload import Workload
+from paracosm.models import Workload, parse_optimizer
 
 __all__ = ["TrainingStep", "make_step", "real_step"]
+
+RATE = 1e-4  # of learning: it changes parameters but little
 
 
 def _nobody(phase: str) -> None:
@@ -77,7 +78,10 @@ def make_step(
         return TrainingStep(workload, None)
     if not parameters:
         raise InputError(f"{options}: the model has no parameters to train")
-    return TrainingStep(workload, _optimizer(options, parameters))
+    optimizer = parse_optimizer(options.optimizer)
+    if optimizer is None:
+        return TrainingStep(workload, None)
+    return TrainingStep(workload, optimizer.make(parameters, RATE, options.foreach))
 
 
 def real_step(options: CaptureOptions, device: str, seed: int) -> TrainingStep:
@@ -86,18 +90,3 @@ def real_step(options: CaptureOptions, device: str, seed: int) -> TrainingStep:
         raise InputError(f"a real step is that of one rank, not of {options.ranks}")
     torch.manual_seed(seed)
     return make_step(options, device)
-
-
-def _optimizer(options: CaptureOptions, parameters: Sequence[Tensor]) -> Optimizer | None:
-    """Return the optimizer, with a rate that changes parameters but little."""
-    common: dict[str, Any] = {"lr": 1e-4, "foreach": options.foreach}
-    match options.optimizer:
-        case "sgd":
-            return SGD(parameters, **common)
-        case "momentum":
-            return SGD(parameters, momentum=0.9, **common)
-        case "adam":
-            return Adam(parameters, **common)
-        case "adamw":
-            return AdamW(parameters, **common)
-    return None

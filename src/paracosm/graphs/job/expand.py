@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from paracosm.graphs.job.job import POLICIES, Job
 from paracosm.graphs.job.picoseconds import picoseconds
 from paracosm.graphs.job.program import KINDS, Program
 from paracosm.graphs.job.tasks import TaskGraph
+from paracosm.network import Stations
 
 __all__ = ["expand", "first_rows", "task_label"]
 
@@ -28,9 +30,11 @@ def expand(job: Job, duration: Ints | None = None) -> TaskGraph:
     Rank by rank, and in the order of the rows of each rank's program: row i of rank r is task
     `first_rows(job)[r] + i`. Times are rounded to picoseconds. Every lane of every rank on which
     there is a task is a resource. The k-th collectives of ranks on one communicator are a meeting,
-    and the k-th receive on a communicator awaits the k-th send. Sends flow over the route of their
-    communicator, if it has one: their duration is what passes before. A receive has no duration of
-    its own. What has no counterpart (`matching.py` refuses such jobs) is left without one.
+    and the k-th receive on a communicator awaits the k-th send. Where communicators have a network,
+    a message asks its stations for what its connection says, whatever its duration in the program,
+    and has arrived when its propagation is over; those of one connection travel in the order in
+    which they are sent. What has no counterpart (`matching.py` refuses such jobs) is left without
+    one.
 
     Args:
         job: whose tasks.
@@ -54,24 +58,69 @@ def expand(job: Job, duration: Ints | None = None) -> TaskGraph:
     communicator = np.full(len(rank), -1, dtype=np.int64)
     called = np.flatnonzero(role >= 0)
     communicator[called] = job.communicator[rank[called], role[called]]
-    has_route = np.append(np.diff(job.communicators.route_offsets) > 0, False)
-    flows = (kind == SEND) & has_route[communicator]
     offsets, dependencies = _dependencies(job, programs, lengths)
-    return TaskGraph(
+    tasks = TaskGraph(
         resource=resource,
-        duration=np.where(kind == RECEIVE, 0, duration),
+        duration=duration,
         priority=_joined(programs, lambda program: program.priority, np.int32),
         offsets=offsets,
         dependencies=dependencies,
         meeting=_meetings(kind, communicator, rank),
         awaited=_awaited(kind, communicator),
-        route=np.where(flows, communicator, -1).astype(np.int32),
-        size=_joined(programs, lambda program: program.size, np.float64),
-        route_offsets=job.communicators.route_offsets,
-        routes=job.communicators.routes,
-        bandwidth=job.communicators.bandwidth,
+        route=np.full(len(rank), -1, dtype=np.int32),
+        demand=np.zeros(len(rank)),
+        route_offsets=np.zeros(1, dtype=np.int64),
+        routes=np.zeros(0, dtype=np.int32),
+        bandwidth=np.zeros(0),
         policy=policy,
-        sharing=job.communicators.sharing,
+    )
+    if job.communicators.network is None:
+        return tasks
+    size = _joined(programs, lambda program: program.size, np.int64)
+    return _over_network(tasks, job.communicators.network, kind, communicator, size)
+
+
+def _over_network(
+    tasks: TaskGraph, network: Stations, kind: Codes, communicator: Ints, size: Ints
+) -> TaskGraph:
+    """Return the task graph with its messages on their ways through a network."""
+    connections = network.connections
+    carried = (communicator >= 0) & (communicator < len(connections))
+    receives = np.flatnonzero((kind == RECEIVE) & carried)
+    sends = np.flatnonzero((kind == SEND) & carried)
+    sizes, code = np.unique(size[sends], return_inverse=True)
+    pairs, pair = np.unique(communicator[sends] * len(sizes) + code, return_inverse=True)
+    asked = [
+        connections[each // len(sizes)].demand(float(sizes[each % len(sizes)]))
+        for each in pairs.tolist()
+    ]
+    demand = np.array(asked, dtype=np.float64)[pair]
+    shares = np.array([bool(way.stations) for way in connections], dtype=np.bool_)
+    duration, route, asks = tasks.duration.copy(), tasks.route.copy(), tasks.demand.copy()
+    duration[receives] = np.array([way.propagation(0.0) for way in connections], dtype=np.int64)[
+        communicator[receives]
+    ]
+    duration[sends] = np.where(shares[communicator[sends]], 0, demand)
+    route[sends] = np.where(shares[communicator[sends]], communicator[sends], -1)
+    asks[sends] = np.where(shares[communicator[sends]], demand, 0.0)
+    # Messages that keep no lane busy keep their connection busy.
+    without = sends[tasks.resource[sends] < 0]
+    ways, way = np.unique(communicator[without], return_inverse=True)
+    resource = tasks.resource.copy()
+    resource[without] = len(tasks.policy) + way
+    fifo = np.full(len(ways), POLICIES.index("fifo"), dtype=np.int32)
+    hops = [len(each) for each in network.routes]
+    return replace(
+        tasks,
+        resource=resource,
+        duration=duration,
+        route=route,
+        demand=asks,
+        route_offsets=np.concatenate(([0], np.cumsum(hops))).astype(np.int64),
+        routes=np.array([station for each in network.routes for station in each], dtype=np.int32),
+        bandwidth=np.array(network.capacity, dtype=np.float64),
+        policy=np.concatenate((tasks.policy, fifo)),
+        sharing=network.sharing,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs.job.program import Program
+from paracosm.network import Stations
 
 __all__ = ["POLICIES", "Communicators", "Job"]
 
@@ -29,20 +30,13 @@ class Communicators:
     Attributes:
         offsets, members: ranks `members[offsets[c]:offsets[c + 1]]` of communicator c. That of a
             message has two: the sender, then the receiver.
-        route_offsets, routes: links `routes[route_offsets[c]:route_offsets[c + 1]]` that a message
-            shares with others; none where its duration says all.
-        bandwidth: bytes/s of every link.
-        links: a name for every link ("worker3 up").
-        sharing: "fair" or "serial", as in `TaskGraph`.
+        network: what the messages of the first communicators share with others: communicator c
+            sends over its connection c; of all others durations say all.
     """
 
     offsets: Ints
     members: Codes
-    route_offsets: Ints
-    routes: Codes
-    bandwidth: Floats
-    links: tuple[str, ...] = ()
-    sharing: str = "fair"
+    network: Stations | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -100,7 +94,7 @@ class Job:
     def is_static(self) -> bool:
         """Whether the order on every lane is known beforehand and no links are shared."""
         in_order = all(policy == "in order" for policy in self.policies)
-        return in_order and not len(self.communicators.routes) and self._every_task_has_a_lane
+        return in_order and self.communicators.network is None and self._every_task_has_a_lane
 
     @property
     def _every_task_has_a_lane(self) -> bool:

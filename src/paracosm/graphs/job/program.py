@@ -28,8 +28,8 @@ class Program:
     A task begins when everything that it depends on has ended and its lane is free; tasks of an
     in-order lane run in the order of their rows. A collective takes its lane, waits there until
     all ranks of its communicator have come to theirs, and then takes its duration (the longest of
-    theirs). A send takes its duration. A receive takes its lane and ends when the message is there;
-    it has no duration. The k-th collective of a rank on a communicator meets the k-th of the
+    theirs). A send takes its duration. A receive takes its lane and ends when the message is there:
+    its own duration after the end of the send. The k-th collective of a rank on a communicator meets the k-th of the
     others, and the k-th receive gets the k-th send.
 
     Attributes:

@@ -25,9 +25,9 @@ def check_arrays(job: Job) -> None:
 
     Raises:
         InputError: no ranks; columns of unequal length; offsets that do not ascend; a dependency on
-            a row that is not before its own; a name, step, kind, lane, role, program, communicator,
-            rank or link that is not there; a task with a role, or communication without; a negative
-            size; a speed or bandwidth that is not above 0; a policy that is unknown.
+            a row that is not before its own; a name, step, kind, lane, role, program, communicator
+            or rank that is not there; a task with a role, or communication without; a negative
+            size; a speed that is not above 0; a policy that is unknown.
     """
     if not job.ranks:
         raise InputError("job: no ranks: give it at least one")
@@ -106,20 +106,16 @@ def _check_ranks(job: Job) -> None:
 def _check_communicators(groups: Communicators, ranks: int) -> None:
     count = len(groups)
     _check_offsets("job: offsets of communicators", groups.offsets, count, len(groups.members))
-    _check_offsets("job: offsets of routes", groups.route_offsets, count, len(groups.routes))
     _check_codes("job: member", "rank", groups.members, 0, ranks)
-    _check_codes("job: hop", "link", groups.routes, 0, len(groups.bandwidth))
     number = np.repeat(np.arange(count), np.diff(groups.offsets))
     order = np.lexsort((groups.members, number))
     of, who = number[order], groups.members[order]
     twice = np.flatnonzero((of[1:] == of[:-1]) & (who[1:] == who[:-1]))
     if len(twice):
         raise InputError(f"job: communicator {of[twice[0]]} has rank {who[twice[0]]} twice")
-    if not np.all(groups.bandwidth > 0):
-        link = int(np.flatnonzero(~(groups.bandwidth > 0))[0])
-        raise InputError(
-            f"job: link {link}: bandwidth must be above 0, not {groups.bandwidth[link]}"
-        )
+    connections = 0 if groups.network is None else len(groups.network.connections)
+    if connections > count:
+        raise InputError(f"job: {connections} connections for {count} communicators")
 
 
 def _check_offsets(what: str, offsets: npt.NDArray[np.int64], rows: int, entries: int) -> None:

@@ -20,23 +20,22 @@ class TaskGraph:
 
     Attributes:
         resource: n indices of the exclusive resource that a task holds; -1 for none.
-        duration: n picoseconds; of a task with a route, the time before its first byte flows, or
-            with serial sharing for which it holds its links beside its bytes.
+        duration: n picoseconds; of a task with a route, the time before it asks for its links.
         priority: n numbers, the smallest first.
         offsets, dependencies: CSR: rows that must have ended before a task is ready.
         meeting: n numbers of the collective that a task is part of; -1 for none. Its tasks arrive
             one by one, each holding its resource, begin together when the last has arrived, and
             end together after the longest of their durations.
         awaited: n rows; -1 for none. A task that awaits another one holds its resource and ends
-            when both its own duration is over and the other has ended.
+            its own duration after the end of the other, or at once where that is past.
         route: n indices into the routes; -1 for tasks that send nothing over shared links.
-        size: n bytes that flow over the route.
+        demand: n amounts that tasks ask of their routes: bytes that flow (fair), or picoseconds for
+            which they hold all links alone (serial).
         route_offsets, routes: CSR: links of each route, each link at most once.
         bandwidth: l bytes/s.
         policy: r indices into `POLICIES`, by which a resource chooses among the tasks that want it.
         sharing: "fair": flows over a link share its bandwidth so that rates are max-min fair;
-            "serial": a task holds all links of its route alone, for its duration and the time that
-            its bytes take over the slowest of them.
+            "serial": they have it one after the other.
     """
 
     resource: Codes
@@ -47,7 +46,7 @@ class TaskGraph:
     meeting: Codes
     awaited: Ints
     route: Codes
-    size: Floats
+    demand: Floats
     route_offsets: Ints
     routes: Codes
     bandwidth: Floats

@@ -12,6 +12,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.graphs.job.columns import Codebook, ColumnWriter
 from paracosm.graphs.job.job import POLICIES, Communicators, Job
 from paracosm.graphs.job.program import Program
+from paracosm.network import Stations
 
 __all__ = ["ProgramWriter", "write_communicators", "write_job"]
 
@@ -90,25 +91,21 @@ class ProgramWriter:
 
 
 def write_communicators(
-    groups: Iterable[Sequence[int]],
-    routes: Iterable[Sequence[int]] = (),
-    bandwidth: Sequence[float] = (),
-    links: Sequence[str] = (),
-    sharing: str = "fair",
+    groups: Iterable[Sequence[int]], network: Stations | None = None
 ) -> Communicators:
-    """Return communicators of these ranks; `routes`, where given, has the links of each."""
+    """Return communicators of these ranks, the first of which send over the network's connections.
+
+    Args:
+        groups: the ranks of each.
+        network: with as many connections as there are groups, or less; None where nothing is
+            shared.
+    """
     members = [tuple(group) for group in groups]
-    paths = [tuple(route) for route in routes] or [()] * len(members)
-    if len(paths) != len(members):
-        raise InputError(f"{len(paths)} routes for {len(members)} communicators: give one for each")
+    counts = np.array([len(group) for group in members], dtype=np.int64)
     return Communicators(
-        offsets=_offsets(members),
+        offsets=np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts))),
         members=np.array([rank for group in members for rank in group], dtype=np.int32),
-        route_offsets=_offsets(paths),
-        routes=np.array([link for path in paths for link in path], dtype=np.int32),
-        bandwidth=np.array(bandwidth, dtype=np.float64),
-        links=tuple(links),
-        sharing=sharing,
+        network=network,
     )
 
 
@@ -181,8 +178,3 @@ def write_job(
         examples=examples,
         provenance=provenance,
     )
-
-
-def _offsets(lists: Sequence[Sequence[int]]) -> Any:
-    counts = np.array([len(each) for each in lists], dtype=np.int64)
-    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))

@@ -1,6 +1,6 @@
 """Strategies: from the graph of one replica and a cluster to the task graph of the whole job."""
 
-from paracosm.graphs.strategies.build import build_job
+from paracosm.graphs.strategies.build import build_job, check_changes
 from paracosm.graphs.strategies.parse import parse_strategy
 from paracosm.graphs.strategies.replica import Replica
 from paracosm.graphs.strategies.strategy import ALL_REDUCES, SCHEDULES, SHARDINGS, Strategy
@@ -12,5 +12,6 @@ __all__ = [
     "Replica",
     "Strategy",
     "build_job",
+    "check_changes",
     "parse_strategy",
 ]

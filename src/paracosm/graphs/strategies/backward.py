@@ -51,7 +51,7 @@ def backward_block(
         stay: whether the gradients stay where this pass allocates them.
     """
     plan, part, writer = stage.plan, stage.part, stage.books.writer()
-    came = {} if stage.is_last else receive(writer, "gradients", part.sent)
+    came = {} if stage.is_last else receive(stage, writer, "gradients", part.sent)
     rows = RowWriter(plan.work, writer, stage.costs.of_tensor, forward.ready, came)
     rows.wait({**came, **before(stage), **forward.result})
     again = recomputed_layers(stage)

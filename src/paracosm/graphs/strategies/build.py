@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.communication import group_classes
 from paracosm.errors import InputError
@@ -20,12 +24,18 @@ from paracosm.graphs.strategies.single import single_program
 from paracosm.graphs.strategies.stage import Books
 from paracosm.graphs.strategies.strategy import SHARDINGS, Strategy
 
-__all__ = ["build_job"]
+__all__ = ["build_job", "check_changes"]
 
 Ints = npt.NDArray[np.int64]
 
 
-def build_job(replica: Replica, cluster: Cluster, strategy: Strategy) -> Job:
+def build_job(
+    replica: Replica,
+    cluster: Cluster,
+    strategy: Strategy,
+    changes: Sequence[Change] = (),
+    met: set[str] | None = None,
+) -> Job:
     """Return the task graph of a job.
 
     Ranks are the workers of the cluster in their order, with the speeds of their nodes. The graph's
@@ -35,10 +45,12 @@ def build_job(replica: Replica, cluster: Cluster, strategy: Strategy) -> Job:
         replica: a training step of one replica on one worker, with durations.
         cluster: with as many workers as the strategy has ranks.
         strategy: how the job is spread.
+        changes: of its collectives, and of messages between workers ("send").
+        met: gets the kinds of the collectives that the job has.
 
     Raises:
         InputError: the strategy does not fit the cluster or the model; nothing joins two workers
-            that have to communicate.
+            that have to communicate; an algorithm that there is not.
     """
     workers = len(cluster.workers)
     if strategy.ranks != workers:
@@ -52,7 +64,8 @@ def build_job(replica: Replica, cluster: Cluster, strategy: Strategy) -> Job:
     else:
         plan = plan_of(replica, strategy)
         _check_gradients(plan)
-        programs, program = _programs(plan, cluster, layout, books)
+        of_all = Costs(cluster, strategy.all_reduce, {}, changes, set() if met is None else met)
+        programs, program = _programs(plan, layout, books, of_all)
     batch, roles = replica.examples, books.roles.texts
     return Job(
         names=books.names.texts,
@@ -61,7 +74,7 @@ def build_job(replica: Replica, cluster: Cluster, strategy: Strategy) -> Job:
         roles=roles,
         programs=tuple(programs),
         program=program.astype(np.int32),
-        speed=_speeds(cluster, strategy),
+        speed=np.array([node.speed for node in cluster.nodes[:workers]]),
         communicators=layout.communicators(),
         communicator=layout.table(roles),
         labels=cluster.workers,
@@ -87,16 +100,34 @@ def _check_gradients(plan: Plan) -> None:
         )
 
 
+def check_changes(
+    replica: Replica, cluster: Cluster, strategy: Strategy, changes: Sequence[Change]
+) -> None:
+    """Refuse changes of collectives of which a job has none.
+
+    Raises:
+        InputError: for the first of them; as `build_job`.
+    """
+    met: set[str] = set()
+    if changes:
+        build_job(replica, cluster, strategy, changes, met)
+    for change in changes:
+        if not met & set(change.kinds):
+            has = ", ".join(sorted(met)) or "no collectives"
+            raise change.error(f"has no effect: the job has {has}")
+
+
 def _programs(
-    plan: Plan, cluster: Cluster, layout: Layout, books: Books
+    plan: Plan, layout: Layout, books: Books, of_all: Costs
 ) -> tuple[list[Program], Ints]:
     """Return the distinct programs, and which one each rank has.
 
-    Ranks of a stage differ only in what their communication costs.
+    Ranks of a stage differ only in what their communication costs, which `of_all` says but for
+    their groups.
     """
     roles, communicators = layout.roles, layout.communicators()
     table = layout.table(roles)
-    classes = [group_classes(cluster, groups)[0] for groups in layout.groups.values()]
+    classes = [group_classes(of_all.cluster, groups)[0] for groups in layout.groups.values()]
     cost = np.concatenate([np.zeros(0, dtype=np.int64), *classes])
     _, first, program = np.unique(
         np.column_stack((layout.stage, np.where(table >= 0, cost[table], -1))),
@@ -111,13 +142,6 @@ def _programs(
             for role, number in zip(roles, table[rank].tolist(), strict=True)
             if number >= 0
         }
-        costs = Costs(cluster, plan.strategy.all_reduce, group)
+        costs = replace(of_all, group=group)
         programs.append(rank_program(plan, int(layout.stage[rank]), costs, books))
     return programs, program.reshape(-1)
-
-
-def _speeds(cluster: Cluster, strategy: Strategy) -> npt.NDArray[np.float64]:
-    speed = np.array([node.speed for node in cluster.nodes[: len(cluster.workers)]])
-    for rank, factor in strategy.stragglers.items():
-        speed[rank] /= factor
-    return speed

@@ -46,7 +46,7 @@ class Forward:
 def forward_block(stage: Stage, pulled: Ready = MappingProxyType({})) -> Forward:
     """Return the forward pass of a micro-batch, which waits for parameters that are `pulled`."""
     plan, part, writer = stage.plan, stage.part, stage.books.writer()
-    came = {} if stage.is_first else receive(writer, "activations", part.received)
+    came = {} if stage.is_first else receive(stage, writer, "activations", part.received)
     rows = RowWriter(plan.work, writer, stage.costs.of_tensor, {}, came)
     rows.wait({**came, **before(stage), **pulled})
     sections = plan.sections(part.forward)

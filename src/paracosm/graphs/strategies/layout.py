@@ -51,9 +51,6 @@ class Layout:
         return Communicators(
             offsets=np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
             members=np.concatenate(members or [np.zeros(0, dtype=np.int64)]).astype(np.int32),
-            route_offsets=np.zeros(len(sizes) + 1, dtype=np.int64),
-            routes=np.zeros(0, dtype=np.int32),
-            bandwidth=np.zeros(0),
         )
 
     def table(self, roles: tuple[str, ...]) -> npt.NDArray[np.int32]:

@@ -78,15 +78,11 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
     plan, links = plan_of(replica, strategy), server_links(cluster)
     books = Books(Codebook(), Codebook(), Codebook())
     shares = _shares(plan, strategy)
-    delays = sorted(set(map(tuple, links.delay)))
-    programs = [_worker(plan, books, cluster, shares, delay) for delay in delays]
-    programs += [_server(plan, books, shares, links, s) for s in range(servers)]
-    workers = [delays.index(tuple(delay)) for delay in links.delay]
+    programs = [_worker(plan, books, cluster, shares)]
+    programs += [_server(plan, books, shares, s) for s in range(servers)]
     lanes, roles = books.lanes.texts, books.roles.texts
     names = cluster.workers + cluster.servers
     speed = np.array([cluster.node(name).speed for name in names])
-    for rank, factor in strategy.stragglers.items():
-        speed[rank] /= factor
     batch = replica.examples
     steps = strategy.data * strategy.microbatches * strategy.iterations
     return Job(
@@ -95,7 +91,7 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
         policies=tuple("fifo" if lane == "update" else "in order" for lane in lanes),
         roles=roles,
         programs=tuple(programs),
-        program=np.array([*workers, *range(len(delays), len(programs))], dtype=np.int32),
+        program=np.array([0] * strategy.data + list(range(1, len(programs))), dtype=np.int32),
         speed=speed,
         communicators=links.communicators,
         communicator=_table(links, roles, strategy.data, servers),
@@ -138,14 +134,11 @@ class _Pushes:
     Args:
         rows: the backward pass.
         shares: what every server has of every bucket.
-        delay: seconds before the first byte, to every server.
         lets_go: whether the gradients go when they have been pushed.
     """
 
-    def __init__(
-        self, rows: RowWriter, shares: list[_Share], delay: tuple[float, ...], *, lets_go: bool
-    ) -> None:
-        self._rows, self._delay, self._lets_go = rows, delay, lets_go
+    def __init__(self, rows: RowWriter, shares: list[_Share], *, lets_go: bool) -> None:
+        self._rows, self._lets_go = rows, lets_go
         self._closed_by: dict[int, list[_Share]] = {}
         for share in shares:
             self._closed_by.setdefault(share.bucket.rows[-1], []).append(share)
@@ -161,7 +154,7 @@ class _Pushes:
             push = self._rows.writer.add(
                 f"push {share.number}",
                 lane,
-                self._delay[share.server],
+                0.0,
                 places(there, lane),
                 step="communication",
                 kind="send",
@@ -172,9 +165,7 @@ class _Pushes:
                 self.freed |= dict.fromkeys(share.bucket.rows, push)
 
 
-def _worker(
-    plan: Plan, books: Books, cluster: Cluster, shares: list[_Share], delay: tuple[float, ...]
-) -> Program:
+def _worker(plan: Plan, books: Books, cluster: Cluster, shares: list[_Share]) -> Program:
     """Return the program of a worker: it computes, pushes and pulls in every iteration."""
     strategy = plan.strategy
     stage = Stage(plan, plan.parts[0], Costs(cluster), books)
@@ -183,7 +174,7 @@ def _worker(
     alone = strategy.microbatches == 1  # nothing is added up: gradients are there until pushed
     usual = backward_block(stage, forward, None, stay=False)
     last = backward_block(
-        stage, forward, lambda rows: _Pushes(rows, shares, delay, lets_go=alone), stay=False
+        stage, forward, lambda rows: _Pushes(rows, shares, lets_go=alone), stay=False
     )
     pull = books.writer()
     for share in shares:
@@ -212,9 +203,7 @@ def _worker(
     return program.program(round(sum(held.values())) + gradients)
 
 
-def _server(
-    plan: Plan, books: Books, shares: list[_Share], links: ServerLinks, server: int
-) -> Program:
+def _server(plan: Plan, books: Books, shares: list[_Share], server: int) -> Program:
     """Return the program of a server; its messages keep no lane busy, but share its ports."""
     strategy = plan.strategy
     writer = ProgramWriter(books.names, books.lanes, books.roles)
@@ -225,14 +214,14 @@ def _server(
     for _ in range(strategy.iterations):
         for workers in together:
             for share in own:
-                _serve(writer, share, workers, links)
+                _serve(writer, share, workers)
     size = sum(share.size for share in own)
     total = sum(share.size for share in shares)
     held = plan.parameters + plan.resident.get("optimizer", 0.0)
     return writer.program(round(held * size / total))
 
 
-def _serve(writer: ProgramWriter, share: _Share, workers: list[int], links: ServerLinks) -> None:
+def _serve(writer: ProgramWriter, share: _Share, workers: list[int]) -> None:
     """Take gradients from these workers, update, and send them the parameters."""
     size = share.size
     came = [
@@ -253,7 +242,7 @@ def _serve(writer: ProgramWriter, share: _Share, workers: list[int], links: Serv
         writer.add(
             f"pull {share.number}",
             None,
-            links.delay[worker][share.server],
+            0.0,
             [update],
             step="communication",
             kind="send",

@@ -7,7 +7,7 @@ from typing import Any
 
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.strategies.strategy import SHARDINGS, Strategy
-from paracosm.units import format_number, format_size, parse_number, parse_size
+from paracosm.units import format_size, parse_number, parse_size
 
 __all__ = ["does_not_fit", "format_strategy", "parse_strategy"]
 
@@ -27,7 +27,6 @@ KEYS = {
     "recompute": "recompute",
     "servers": "servers",
     "iterations": "iterations",
-    "stragglers": "stragglers",
     "cut": "cut",
 }
 """Key -> field of `Strategy`."""
@@ -95,11 +94,8 @@ def format_strategy(strategy: Strategy) -> str:
         words.append(f"dp={strategy.data}")
     for key, name in KEYS.items():
         value, usual = getattr(strategy, name), _DEFAULTS[name]
-        if key not in ("dp", "stragglers", "cut") and value != usual:
+        if key not in ("dp", "cut") and value != usual:
             words.append(f"{key}={_written(name, value)}")
-    if strategy.stragglers:
-        pairs = (f"{rank}:{format_number(f)}" for rank, f in sorted(strategy.stragglers.items()))
-        words.append(f"stragglers={'+'.join(pairs)}")
     if strategy.cut:
         words.append(f"cut={'+'.join(strategy.cut)}")
     return ", ".join(words) or "single"
@@ -132,11 +128,6 @@ def _read(key: str, value: str) -> Any:
         if value not in ("yes", "no"):
             raise InputError(f'strategy: {key} is "yes" or "no", not "{value}"')
         return value == "yes"
-    if name == "stragglers":
-        pairs = [_read_straggler(pair) for pair in value.split("+")]
-        if len(dict(pairs)) < len(pairs):
-            raise InputError(f'strategy: stragglers: "{value}" has a rank twice')
-        return dict(pairs)
     if name == "cut":
         return tuple(part.strip() for part in value.split("+"))
     if name == "sharding" and value in SHARDINGS:
@@ -164,16 +155,6 @@ def _read_size(key: str, value: str) -> float:
         return parse_size(value)
     except InputError as error:
         raise InputError(f"strategy: {key}: {error}") from None
-
-
-def _read_straggler(pair: str) -> tuple[int, float]:
-    rank, _, factor = pair.partition(":")
-    try:
-        return _read_count("stragglers", rank), parse_number(factor)
-    except InputError:
-        raise InputError(
-            f'strategy: stragglers: write rank:factor, such as 3:1.5+7:2, not "{pair}"'
-        ) from None
 
 
 def _written(name: str, value: Any) -> str:

@@ -60,7 +60,7 @@ def before(stage: Stage) -> Ready:
     return {} if stage.plan.strategy.overlap else {("send", last_on("send")): 0}
 
 
-def receive(writer: BlockWriter, what: str, size: int) -> Ready:
+def receive(stage: Stage, writer: BlockWriter, what: str, size: int) -> Ready:
     """Receive what another stage sends for the micro-batch, and return what its coming is.
 
     It may come before it is needed; memory for it is another's matter.
@@ -68,7 +68,7 @@ def receive(writer: BlockWriter, what: str, size: int) -> Ready:
     row = writer.add(
         f"receive {what}",
         "receive",
-        0.0,
+        stage.costs.of_message(f"{what} in", size)[1],
         step="communication",
         kind="receive",
         role=f"{what} in",
@@ -83,7 +83,7 @@ def send(stage: Stage, rows: RowWriter, what: str, size: int) -> None:
     rows.writer.add(
         f"send {what}",
         "send",
-        stage.costs.of_message(role, size),
+        stage.costs.of_message(role, size)[0],
         places(rows.done(DEVICE), "send"),
         step="communication",
         kind="send",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from math import isfinite
-from types import MappingProxyType
+from dataclasses import dataclass
 
 from paracosm.errors import InputError, unknown
 
@@ -41,7 +38,6 @@ class Strategy:
         servers: parameter servers, instead of reductions between the workers.
         asynchronous: whether workers go on with what their servers have, without each other.
         iterations: that each worker goes through, where the servers are asynchronous.
-        stragglers: rank to the factor by which all that it computes takes longer.
         cut: where a pipeline is cut: the first layer of each stage but the first one; stages of
             about the same time where nothing is given.
 
@@ -65,7 +61,6 @@ class Strategy:
     servers: int = 0
     asynchronous: bool = False
     iterations: int = 1
-    stragglers: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     cut: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -83,11 +78,6 @@ class Strategy:
         for key in ("bucket", "first_bucket"):
             if not getattr(self, key) > 0:
                 raise InputError(f"strategy: {key} must be above 0 bytes, not {getattr(self, key)}")
-        for rank, factor in self.stragglers.items():
-            if not (factor > 0 and isfinite(factor)):
-                raise InputError(f"strategy: straggler {rank}: a factor above 0, not {factor}")
-            if not 0 <= rank < self.ranks:
-                raise InputError(f"strategy: straggler {rank}: ranks are 0 to {self.ranks - 1}")
         _check_pipeline(self)
         _check_servers(self)
         _check_effect(self)
@@ -102,9 +92,6 @@ class Strategy:
         from paracosm.graphs.strategies.parse import format_strategy
 
         return format_strategy(self)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
 
 
 _COUNTS = (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.cluster import Cluster, switch
+from paracosm.cluster.changes import Change
 from paracosm.cluster.link import Link
 from paracosm.graphs.job import Job
 from paracosm.graphs.strategies import Replica, Strategy, build_job
@@ -102,9 +103,10 @@ def predict_job(
     strategy: Strategy,
     *,
     relative: tuple[float, float] = (1.0, 1.0),
-    jitter: float = 0.0,
+    duration_cv: float = 0.0,
     seed: int = 0,
     ideal: float | None = None,
+    changes: Sequence[Change] = (),
 ) -> JobPrediction:
     """Predict one iteration of a job.
 
@@ -113,20 +115,22 @@ def predict_job(
         cluster: of which all workers take part.
         strategy: how they share the work.
         relative: the ends of the interval of all the replica's durations, over the durations.
-        jitter: relative standard deviation of each task of a rank's own.
-        seed: of the jitter.
+        duration_cv: coefficient of variation of each task of a rank's own.
+        seed: of what is drawn.
         ideal: examples/s of one worker of speed 1 that never waits; see `ideal_throughput`.
+        changes: of collectives and messages between workers.
 
     Raises:
-        InputError: the strategy does not fit the graph or the cluster.
+        InputError: the strategy does not fit the graph or the cluster; a change that has no effect.
     """
-    job = build_job(replica, cluster, strategy)
-    schedule = replay_job(job, jitter=jitter, seed=seed)
+    job = build_job(replica, cluster, strategy, changes)
+    schedule = replay_job(job, duration_cv=duration_cv, seed=seed)
     iterations = strategy.iterations
     ends = []
     for factor in relative:
-        moved = build_job(replace(replica, duration=replica.duration * factor), cluster, strategy)
-        ends.append(replay_job(moved, jitter=jitter, seed=seed).makespan / iterations)
+        moved = replace(replica, duration=replica.duration * factor)
+        moved_job = build_job(moved, cluster, strategy, changes)
+        ends.append(replay_job(moved_job, duration_cv=duration_cv, seed=seed).makespan / iterations)
     time = schedule.makespan / iterations
     speeds = sum(cluster.node(worker).speed for worker in cluster.workers)
     return JobPrediction(
@@ -154,7 +158,6 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
         schedule="1f1b",
         chunks=1,
         cut=(),
-        stragglers={},
         servers=0,
         asynchronous=False,
         iterations=1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paracosm.graphs.strategies import Replica, Strategy
+from paracosm.graphs.strategies import Replica, Strategy, check_changes
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.interrupted import until_interrupted
 from paracosm.prediction.jobs.device_speeds import (
@@ -38,7 +38,7 @@ def run_on_cluster(
 
     Args:
         config: with a cluster, a strategy, or numbers of workers.
-        seed: of what is profiled and fitted, and of jitter.
+        seed: of what is profiled, fitted and drawn.
         progress: called with how many numbers of workers are done, where there are several; else
             as of `run_prediction`.
         announce: as of `run_prediction`.
@@ -47,8 +47,9 @@ def run_on_cluster(
         InputError: for what cannot be used, has no timing, or does not fit together.
         MissingExtraError: PyTorch is needed and not installed.
     """
-    jobs = config.jobs
-    largest = config.resolve_cluster(*jobs[-1])
+    changed = config.resolved
+    jobs = changed.jobs
+    largest = changed.resolve_cluster(jobs[-1][0])
     tensor = jobs[-1][1].tensor
     done = progress if config.predictions else None
     found = find_replica(
@@ -82,22 +83,38 @@ def run_on_cluster(
     relative = tuple(end / time if time > 0 else 1.0 for end in alone.interval)
     ideal = ideal_throughput(replica, jobs[-1][1])
 
-    def predicted(job: tuple[int, Strategy]) -> JobPrediction:
+    check_changes(
+        replica, changed.resolve_cluster(jobs[-1][0]), jobs[-1][1], changed.of_collectives
+    )
+
+    def predicted(asked: PredictConfig, job: tuple[int, Strategy]) -> JobPrediction:
         workers, strategy = job
         return predict_job(
             replica,
-            with_devices(config.resolve_cluster(workers, strategy), speeds),
+            with_devices(asked.resolve_cluster(workers), speeds),
             strategy,
             relative=(relative[0], relative[1]),
-            jitter=config.jitter,
+            duration_cv=config.duration_cv,
             seed=seed,
             ideal=ideal,
+            changes=asked.of_collectives,
         )
 
-    predictions = until_interrupted(jobs, predicted, done)
+    def both(index: int) -> tuple[JobPrediction, JobPrediction | None]:
+        before = config.unchanged if config.what_if else None
+        return (
+            predicted(changed, jobs[index]),
+            None if before is None else predicted(before, before.jobs[index]),
+        )
+
+    pairs = until_interrupted(range(len(jobs)), both, done)
+    predictions = [pair[0] for pair in pairs]
     complete = len(predictions) == len(jobs)
     summary: dict[str, Any] = {"status": "done" if complete else "interrupted"}
     summary |= summarise_jobs(predictions, alone, found.split)
+    if before := [pair[1] for pair in pairs if pair[1] is not None]:
+        summary["what_if"] = list(map(str, config.what_if))
+        summary["unchanged"] = summarise_jobs(before, alone, found.split)
     summary |= {"batch": alone.examples, "devices": speeds.origin}
     measured = measured_iteration(config, found)
     summary["replica"]["measured"] = None if measured is None else measured.duration

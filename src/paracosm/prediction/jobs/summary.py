@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from paracosm.cluster.fields import describe_cluster
 from paracosm.prediction.jobs.bottleneck import job_bottleneck, misfits
 from paracosm.prediction.jobs.prediction import AlikeRanks, JobPrediction
 from paracosm.prediction.prediction import Prediction
@@ -33,6 +34,7 @@ def summarise_jobs(
         "workers": last.workers,
         "strategy": str(last.strategy),
         "servers": len(last.cluster.servers) if last.strategy.servers else 0,
+        "cluster": describe_cluster(last.cluster),
         **{key: rows[-1][key] for key in _SAID},
         "examples": last.examples,
         "throughput": {

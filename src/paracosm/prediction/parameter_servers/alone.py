@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.prediction.parameter_servers.imagined import ImaginedJob
-from paracosm.prediction.parameter_servers.simulate import simulate
 from paracosm.prediction.parameter_servers.windows import rates_of_windows, steady_period
+from paracosm.simulation.simulate import simulate
 
 __all__ = ["rates_alone"]
 
@@ -22,8 +22,8 @@ def rates_alone(job: ImaginedJob, seed: int) -> Floats:
         seed: of the steps that they draw.
     """
     ports = job.settings.ports
-    alike = np.stack([ports.worker, ports.speed, ports.latency], axis=1)
-    _, first, number = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+    said = np.column_stack([ports.ways.by_worker(), ports.speed])
+    _, first, number = np.unique(said, axis=0, return_index=True, return_inverse=True)
     one = job.asynchronous()
     drawn = one.drawn(1, one.steps(1), seed)
     found = np.zeros(len(first))

@@ -8,6 +8,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paracosm.cluster import Cluster
 from paracosm.errors import InputError, unknown
 from paracosm.prediction.parameter_servers.background import parse_background
 from paracosm.prediction.parameter_servers.cluster_ports import ports_of
@@ -23,7 +24,7 @@ from paracosm.profiling.nodes.file import load_calibration
 if TYPE_CHECKING:
     from paracosm.prediction.config import PredictConfig
 
-__all__ = ["WINDOW", "asked_profile", "asked_settings"]
+__all__ = ["WINDOW", "asked_bandwidth", "asked_profile", "asked_settings"]
 
 WINDOW = 28e6
 """Bytes of a stream's first turn where nobody measured them: what Li et al. (2020, section 3.2.2)
@@ -57,14 +58,14 @@ def asked_profile(config: PredictConfig) -> JobProfile:
     return replace(profile, batch=config.batch)
 
 
-def asked_settings(config: PredictConfig, profile: JobProfile) -> Settings:
-    """Return what a configuration imagines of a profiled job.
+def asked_settings(config: PredictConfig, cluster: Cluster) -> Settings:
+    """Return what a configuration imagines of a profiled job on a cluster.
 
     Raises:
-        InputError: the node's calibration, the cluster or the order cannot be read; nobody knows
-            the bandwidth; something does not fit the profile or the number of workers.
+        InputError: the node's calibration or the order cannot be read; something does not fit the
+            profile or the number of workers.
     """
-    node = NodeCalibration() if config.node is None else load_calibration(config.node)
+    node = _calibration(config)
     workers = _workers(config)
     if config.backup is not None and config.backup >= workers[0]:
         raise InputError(
@@ -75,8 +76,6 @@ def asked_settings(config: PredictConfig, profile: JobProfile) -> Settings:
             f"steps: {config.steps:,} of {workers[-1]:,} workers are more than {MOST_STEPS:,} in "
             "all: take fewer"
         )
-    bandwidth = inf if config.cluster is not None else _bandwidth(config, profile, node)
-    cluster = config.cluster_of_profile(config.servers or profile.servers, bandwidth)
     window = inf
     if config.flow_control:
         window = config.flow_control_window or node.window or WINDOW
@@ -105,17 +104,28 @@ def _workers(config: PredictConfig) -> Sequence[int]:
     return numbers
 
 
-def _bandwidth(config: PredictConfig, profile: JobProfile, node: NodeCalibration) -> float:
+def _calibration(config: PredictConfig) -> NodeCalibration:
+    return NodeCalibration() if config.node is None else load_calibration(config.node)
+
+
+def asked_bandwidth(config: PredictConfig, profile: JobProfile) -> float:
+    """Return the bytes/s of links without a cluster file: as asked, of the node, or as profiled.
+
+    Raises:
+        InputError: the node's calibration cannot be read; nothing says how fast links are.
+    """
+    node = _calibration(config)
     if config.bandwidth is None and node.bandwidth is None and _on_loopback(node):
         raise InputError(
-            f"bandwidth: {config.node} has that of loopback, which says nothing about links: give "
-            "--bandwidth 10Gbit/s, or measure it between two hosts with paracosm calibrate --peer"
+            f"link bandwidth not specified: {config.node} has that of loopback, which says nothing "
+            "about links: add --bandwidth 10Gbit/s, or measure it between two hosts with paracosm "
+            "calibrate --peer"
         )
     bandwidth = config.bandwidth or node.bandwidth or profile.bandwidth
     if bandwidth is None:
         raise InputError(
-            "bandwidth: nobody says how fast the links are: --bandwidth 10Gbit/s, or measure it "
-            "between two hosts with paracosm calibrate, and give --node"
+            "link bandwidth not specified: add --bandwidth 10Gbit/s, or measure it between two "
+            "hosts with paracosm calibrate, and give --node"
         )
     if not isfinite(bandwidth):
         raise InputError("bandwidth: throughput is predicted on links of a finite bandwidth")

@@ -1,4 +1,4 @@
-"""The ports of a cluster's workers and servers, as simulated jobs with parameter servers see it."""
+"""The workers and servers of a cluster, as simulated jobs with parameter servers see them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from math import isfinite
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.cluster import Cluster, Link
+from paracosm.cluster import Cluster
 from paracosm.cluster.topology import Star, Switch
 from paracosm.errors import InputError
+from paracosm.simulation.system import Ways, cluster_ways
 
 __all__ = ["Ports", "ports_of"]
 
@@ -22,51 +23,56 @@ class Ports:
     """How fast nodes send, receive and compute.
 
     Attributes:
-        server: bytes/s that each server can send, and receive, (servers,).
-        worker: bytes/s that each worker can receive, and send, (workers,).
+        ways: between workers and servers.
         speed: of each worker's computing, (workers,).
         server_speed: of each server's computing, (servers,).
-        latency: seconds that a transfer of each worker takes beside its bytes, (workers,).
     """
 
-    server: Floats
-    worker: Floats
+    ways: Ways
     speed: Floats
     server_speed: Floats
-    latency: Floats
 
     @property
     def workers(self) -> int:
         """How many workers there are."""
-        return len(self.worker)
+        return len(self.speed)
+
+    @property
+    def server(self) -> Floats:
+        """Bytes/s that each server can send, and receive, (servers,)."""
+        capacity: Floats = self.ways.capacity[self.ways.ports].min(axis=0)
+        return capacity
+
+    @property
+    def worker(self) -> Floats:
+        """Bytes/s of the slowest link of each worker, (workers,)."""
+        slowest: Floats = self.ways.bandwidth.min(axis=(0, 2))
+        return slowest
+
+    @property
+    def latency(self) -> Floats:
+        """Seconds from the last byte of a worker's transfer to its arrival, at most, (workers,)."""
+        longest: Floats = self.ways.latency.max(axis=(0, 2))
+        return longest
 
     def first(self, workers: int) -> Ports:
         """Return the ports without all but the first workers."""
-        return replace(
-            self,
-            worker=self.worker[:workers],
-            speed=self.speed[:workers],
-            latency=self.latency[:workers],
-        )
+        return self._of(slice(workers))
 
     def only(self, worker: int) -> Ports:
         """Return the ports with one of the workers alone."""
-        one = slice(worker, worker + 1)
-        return replace(
-            self, worker=self.worker[one], speed=self.speed[one], latency=self.latency[one]
-        )
+        return self._of(slice(worker, worker + 1))
+
+    def _of(self, chosen: slice) -> Ports:
+        return replace(self, ways=self.ways.of_workers(chosen), speed=self.speed[chosen])
 
 
 def ports_of(cluster: Cluster) -> Ports:
     """Return the ports of a star or a switch with servers on nodes of their own.
 
-    A node's port is as wide as the link that joins it by default; where a worker's links to the
-    servers are overridden, it is as wide as those.
-
     Raises:
-        InputError: another topology, no server, a server on a worker's node, half-duplex links,
-            links with an overhead or without a finite bandwidth, a worker whose links to the
-            servers differ.
+        InputError: another topology, no server, a server on a worker's node, links without a finite
+            bandwidth.
     """
     topology = cluster.topology
     if not isinstance(topology, Star | Switch):
@@ -80,34 +86,13 @@ def ports_of(cluster: Cluster) -> Ports:
             "cluster: servers live on nodes of workers: a profile needs servers on nodes of their "
             "own (placement: own)"
         )
-    _check(topology.link, "its default link")
-    links = [_link(cluster, worker) for worker in cluster.workers]
+    if not isfinite(topology.link.bandwidth):
+        raise InputError("cluster: its default link needs a finite bandwidth")
+    for a, b, link in cluster.overrides:
+        if not isfinite(link.bandwidth):
+            raise InputError(f"cluster: the link between {a} and {b} needs a finite bandwidth")
     return Ports(
-        server=np.full(len(cluster.servers), topology.link.bandwidth),
-        worker=np.array([link.bandwidth for link in links]),
+        ways=cluster_ways(cluster),
         speed=np.array([cluster.node(worker).speed for worker in cluster.workers]),
         server_speed=np.array([cluster.node(server).speed for server in cluster.servers]),
-        latency=np.array([link.latency for link in links]),
     )
-
-
-def _link(cluster: Cluster, worker: str) -> Link:
-    """Return what joins a worker to each of the servers."""
-    links = {cluster.link(worker, server) for server in cluster.servers}
-    if len(links) > 1:
-        raise InputError(
-            f"cluster: the links of {worker} to the servers differ: a worker has one port here"
-        )
-    (link,) = links
-    _check(link, f"the link of {worker}")
-    return link
-
-
-def _check(link: Link, which: str) -> None:
-    for bad, what in (
-        (not isfinite(link.bandwidth), "needs a finite bandwidth"),
-        (link.duplex == "half", "is half-duplex: servers send and receive at once here"),
-        (link.overhead > 0, "has an overhead: alpha and beta of a node's calibration say that"),
-    ):
-        if bad:
-            raise InputError(f"cluster: {which} {what}")

@@ -17,11 +17,11 @@ from paracosm.prediction.parameter_servers.partition import shared_by
 from paracosm.prediction.parameter_servers.prepare import prepare, with_parsing
 from paracosm.prediction.parameter_servers.settings import Settings
 from paracosm.prediction.parameter_servers.streams import worker_streams
-from paracosm.prediction.parameter_servers.system import System
 from paracosm.prediction.parameter_servers.windows import LEADING
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.dependencies import in_order
+from paracosm.simulation.system import System
+from paracosm.simulation.workload import Workload
 
 __all__ = ["ImaginedJob", "imagined_job"]
 
@@ -68,12 +68,8 @@ class ImaginedJob:
         """
         settings = self.settings
         system = System(
-            server_down=ports.server,
-            server_up=ports.server,
-            worker_down=ports.worker,
-            worker_up=ports.worker,
+            ways=ports.ways,
             speed=ports.speed,
-            latency=ports.latency,
             start=np.zeros(ports.workers) if start is None else start,
             window=settings.window,
             priority=self.priority,
@@ -133,12 +129,16 @@ class ImaginedJob:
         workload, background = self.workload, self.settings.background
         flows = ports.workers + (0 if background is None else background.flows)
         rate = np.minimum(ports.server.min() / flows, ports.worker / len(ports.server))
+        if ports.ways.is_half_duplex:  # both directions share
+            rate /= 2
         on = [
             workload.seconds[:, workload.resource == each].sum(axis=1) for each in (WORKER, SERVER)
         ]
         turns = ports.workers if self.settings.cores else 1
         rest = workload.gap.max() + workload.release.max(initial=0.0)
         delays = ports.latency * _transfers_in_a_row(workload) if ports.latency.any() else 0.0
+        transfers = np.count_nonzero(np.isin(workload.resource, (DOWNLINK, UPLINK)))
+        delays += ports.ways.held.max(axis=(0, 2)) * (flows * transfers)
         longest = workload.size.sum() / rate + on[0].max() / ports.speed + delays + rest
         return np.asarray(longest + on[1].max() * turns)
 

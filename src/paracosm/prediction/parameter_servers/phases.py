@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.prediction.parameter_servers.imagined import ImaginedJob
-from paracosm.prediction.parameter_servers.simulate import simulate
-from paracosm.prediction.parameter_servers.simulated import Simulated
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER
+from paracosm.simulation.simulate import Simulated, simulate
 
 __all__ = ["Phases", "phases_of"]
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.cluster.fields import describe_cluster
+from paracosm.cluster.subset import first_workers
 from paracosm.errors import InputError
 from paracosm.prediction.interrupted import until_interrupted
 from paracosm.prediction.parameter_servers.alone import rates_alone
@@ -44,7 +46,8 @@ def run_throughput(
     Raises:
         InputError: for what cannot be used, or does not fit together.
     """
-    settings = config.settings
+    changed = config.resolved
+    settings = changed.settings
     job = imagined_job(config.job_profile, settings, seed)
     alone, phases = rates_alone(job, seed), phases_of(job)
     _check_measure(settings.measure, alone)
@@ -52,13 +55,18 @@ def run_throughput(
     def predicted(workers: int) -> Point:
         return Point(predict_throughput(job, workers, seed), sensitivity(job, workers, seed))
 
-    numbers = config.profiled_workers
+    numbers = changed.profiled_workers
     points = until_interrupted(numbers, predicted, progress)
     complete = len(points) == len(numbers)
     summary: dict[str, Any] = {"status": "done" if complete else "interrupted"}
     summary |= {"profile": str(config.profile)}
     summary |= summarise_throughput(points, config.job_profile, settings, alone, phases)
-    return summary, first_steps(job, points[-1].throughput.workers, seed)
+    workers = points[-1].throughput.workers
+    summary["cluster"] = describe_cluster(first_workers(changed.profile_cluster, workers))
+    if config.what_if:
+        before, _ = run_throughput(config.unchanged, seed)
+        summary |= {"what_if": list(map(str, config.what_if)), "unchanged": before}
+    return summary, first_steps(job, workers, seed)
 
 
 def _check_measure(measure: float | None, alone: Floats) -> None:

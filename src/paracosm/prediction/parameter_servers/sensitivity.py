@@ -10,9 +10,9 @@ import numpy as np
 
 from paracosm.prediction.parameter_servers.imagined import ImaginedJob
 from paracosm.prediction.parameter_servers.steady import Change, steady_state
-from paracosm.prediction.parameter_servers.system import System
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
+from paracosm.simulation.system import DOWN, UP, System
+from paracosm.simulation.workload import Workload
 
 __all__ = ["NOTHING", "limiting", "sensitivity"]
 
@@ -63,11 +63,9 @@ def limiting(gains: Mapping[str, float], busy: Mapping[str, float]) -> str:
 
 def _twice_as_fast(resource: int, workload: Workload, system: System) -> tuple[Workload, System]:
     if resource == DOWNLINK:
-        down, own = 2 * system.server_down, 2 * system.worker_down
-        return workload, replace(system, server_down=down, worker_down=own)
+        return workload, replace(system, ways=system.ways.twice_as_fast(DOWN))
     if resource == UPLINK:
-        up, own = 2 * system.server_up, 2 * system.worker_up
-        return workload, replace(system, server_up=up, worker_up=own)
+        return workload, replace(system, ways=system.ways.twice_as_fast(UP))
     if resource == WORKER:
         return workload, replace(system, speed=2 * system.speed)
     seconds = np.where(workload.resource == SERVER, workload.seconds / 2, workload.seconds)

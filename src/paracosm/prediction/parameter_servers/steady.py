@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.prediction.parameter_servers.imagined import ImaginedJob
-from paracosm.prediction.parameter_servers.simulate import simulate
 from paracosm.prediction.parameter_servers.streams import worker_streams
-from paracosm.prediction.parameter_servers.system import System
 from paracosm.prediction.parameter_servers.windows import (
     LEADING,
     rates_in_period,
     rates_of_windows,
     steady_period,
 )
-from paracosm.prediction.parameter_servers.workload import Workload
+from paracosm.simulation.simulate import simulate
+from paracosm.simulation.system import System
+from paracosm.simulation.workload import Workload
 
 __all__ = ["REPLICAS", "Change", "Steady", "steady_state"]
 

@@ -164,7 +164,9 @@ def _imagined(settings: Settings) -> dict[str, Any]:
     """Return what is assumed of the cluster, as far as a number says it."""
     return {
         "bandwidth": float(settings.ports.server.min()),
+        "sharing": settings.ports.ways.sharing,
         "latency": float(settings.ports.latency.max()),
+        "held": float(settings.ports.ways.held.max()),
         "alpha": settings.alpha,
         "beta": settings.beta,
         "window": settings.window if np.isfinite(settings.window) else None,

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from paracosm.prediction.parameter_servers.alone import rates_alone
 from paracosm.prediction.parameter_servers.imagined import ImaginedJob
-from paracosm.prediction.parameter_servers.simulate import simulate
 from paracosm.prediction.parameter_servers.steady import steady_state
 from paracosm.prediction.parameter_servers.utilisation import utilisation
 from paracosm.prediction.parameter_servers.windows import rate_after_start
+from paracosm.simulation.simulate import simulate
 
 __all__ = ["AfterStart", "Throughput", "predict_throughput"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from paracosm.prediction.parameter_servers.imagined import ImaginedJob
-from paracosm.prediction.parameter_servers.simulate import simulate
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
+from paracosm.simulation.simulate import simulate
 from paracosm.timeline import Timeline
 
 __all__ = ["first_steps"]

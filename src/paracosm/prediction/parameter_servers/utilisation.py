@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.parameter_servers.system import System
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
+from paracosm.simulation.system import DOWN, UP, System
+from paracosm.simulation.workload import Workload
 
 __all__ = ["utilisation"]
 
@@ -38,10 +38,11 @@ def utilisation(workload: Workload, system: System, rates: Floats) -> dict[str, 
         ).astype(np.float64)
 
     computing = float(seconds[workload.resource == WORKER].sum())
+    ports = system.ways.capacity[system.ways.ports]
     found = {
-        DOWNLINK: total * by_server(DOWNLINK, workload.size) / system.server_down,
+        DOWNLINK: total * by_server(DOWNLINK, workload.size) / ports[DOWN],
         WORKER: np.array([float((rates * computing / system.speed).mean())]),
-        UPLINK: total * by_server(UPLINK, workload.size) / system.server_up,
+        UPLINK: total * by_server(UPLINK, workload.size) / ports[UP],
         SERVER: total * by_server(SERVER, seconds) / (system.cores or system.workers),
     }
     return {RESOURCES[resource]: busy for resource, busy in found.items()}

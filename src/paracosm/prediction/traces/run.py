@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from paracosm.cluster.changes import Change, parse_change
 from paracosm.errors import InputError
 from paracosm.graphs.job import Job
 from paracosm.prediction.traces.bottleneck import bottleneck_of
@@ -16,7 +17,6 @@ from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, repla
 from paracosm.prediction.traces.piece import WORK
 from paracosm.prediction.traces.spans_of import timeline_of
 from paracosm.prediction.traces.traced import TracedJob
-from paracosm.prediction.traces.what_if import parse_what_if
 from paracosm.timeline import Timeline
 
 __all__ = ["Replays", "Scenario", "replay_traces", "summarise_replays"]
@@ -86,14 +86,14 @@ def replay_traces(
 
     Args:
         paths: one for each rank.
-        what_ifs: as `what_if.py` describes them.
+        what_ifs: changes, in the words of `paracosm.cluster.changes`; `changed.py` says which.
         steps: numbers of the steps to take.
         alone: whether collectives of the only trace take as long as they did.
 
     Raises:
         InputError: a trace cannot be used, or a what-if not be understood or applied.
     """
-    asked = [parse_what_if(text) for text in what_ifs]
+    asked = [parse_change(text) for text in what_ifs]
     traced = read_job(paths, steps, alone)
     if alone and not any((rank.work == _COMMUNICATION).any() for rank in traced.ranks):
         raise InputError(f"{paths[0]}: --alone has no effect: the trace has no collectives")
@@ -101,7 +101,10 @@ def replay_traces(
     if not measured.iteration_time:
         raise InputError(f"{paths[0]}: what was traced takes no time at all")
     # All jobs are made before one is played: what cannot be applied is refused at once.
-    sets = [("unchanged", []), *((each.text, [each]) for each in asked)]
+    sets: list[tuple[str, list[Change]]] = [
+        ("unchanged", []),
+        *((each.text, [each]) for each in asked),
+    ]
     if len(asked) > 1:
         sets.append(("; ".join(what_ifs), asked))
     jobs = [(text, changed(traced, each)) for text, each in sets]

@@ -13,28 +13,17 @@ Adding one: write the file, list it in `registry.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from paracosm.errors import InputError
 
 if TYPE_CHECKING:
+    from paracosm.simulation.schedule import Rule
     from paracosm.training.roles import ParameterServer, TrainingWorker
 
-__all__ = ["Algorithm", "Exchange", "Topology"]
+__all__ = ["Algorithm", "Topology"]
 
 Topology = Literal["server", "all-reduce", "peers", "local"]
-
-
-class Exchange(NamedTuple):
-    """The pattern of a simple exchange with one server: compute, push, pull, again.
-
-    Attributes:
-        pushes: how many make an update.
-        answer_all: whether an update answers all workers, or every push at once its own.
-    """
-
-    pushes: int
-    answer_all: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,10 +58,10 @@ class Algorithm:
         """Return how many gradients go into one update."""
         return 1
 
-    def exchange(self, workers: int) -> Exchange | None:
-        """Return the pattern of the exchange with one server, where it is a simple one.
+    def rule(self, workers: int) -> Rule | None:
+        """Return what servers do with what arrives, where a rule without values can say it.
 
-        Such a schedule can be computed without running `work` and `serve`, many times faster.
+        Such a schedule can be generated without running `work` and `serve`, many times faster.
         """
         return None
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from paracosm.training.algorithms.algorithm import Algorithm, Exchange
+from paracosm.simulation.schedule import Rule, asgd
+from paracosm.training.algorithms.algorithm import Algorithm
 
 if TYPE_CHECKING:
     from paracosm.training.roles import ParameterServer
@@ -21,8 +22,8 @@ class ASGD(Algorithm):
 
     name: ClassVar[str] = "asgd"
 
-    def exchange(self, workers: int) -> Exchange:
-        return Exchange(1)
+    def rule(self, workers: int) -> Rule:
+        return asgd()
 
     async def serve(self, server: ParameterServer) -> None:
         while True:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from paracosm.errors import InputError
+from paracosm.simulation.schedule import Rule, backup
 from paracosm.training.algorithms.algorithm import Algorithm
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class BackupWorkers(Algorithm):
 
     def gradients_per_update(self, workers: int) -> int:
         return workers - self.backups
+
+    def rule(self, workers: int) -> Rule | None:
+        return None if self.interrupt else backup(workers, self.backups)
 
     async def work(self, me: TrainingWorker) -> None:
         if not self.interrupt:

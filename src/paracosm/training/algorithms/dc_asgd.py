@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from paracosm.errors import InputError
-from paracosm.training.algorithms.algorithm import Algorithm, Exchange
+from paracosm.simulation.schedule import Rule, asgd
+from paracosm.training.algorithms.algorithm import Algorithm
 
 if TYPE_CHECKING:
     from paracosm.training.roles import ParameterServer
@@ -27,8 +28,8 @@ class DCASGD(Algorithm):
         if not self.strength >= 0:
             raise InputError(f"dc-asgd: strength must be at least 0, got {self.strength}")
 
-    def exchange(self, workers: int) -> Exchange:
-        return Exchange(1)
+    def rule(self, workers: int) -> Rule:
+        return asgd()
 
     async def serve(self, server: ParameterServer) -> None:
         def compensated(contribution: Any) -> Any:

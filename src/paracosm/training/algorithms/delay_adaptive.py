@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from paracosm.errors import InputError
-from paracosm.training.algorithms.algorithm import Algorithm, Exchange
+from paracosm.simulation.schedule import Rule, asgd
+from paracosm.training.algorithms.algorithm import Algorithm
 
 if TYPE_CHECKING:
     from paracosm.training.roles import ParameterServer
@@ -29,8 +30,8 @@ class DelayAdaptive(Algorithm):
         if self.threshold < 0:
             raise InputError(f"delay-adaptive: threshold must be at least 0, got {self.threshold}")
 
-    def exchange(self, workers: int) -> Exchange:
-        return Exchange(1)
+    def rule(self, workers: int) -> Rule:
+        return asgd()
 
     async def serve(self, server: ParameterServer) -> None:
         threshold = self.threshold or len(server.workers)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from paracosm.errors import InputError
-from paracosm.training.algorithms.algorithm import Algorithm, Exchange
+from paracosm.simulation.schedule import Rule, fedbuff
+from paracosm.training.algorithms.algorithm import Algorithm
 
 if TYPE_CHECKING:
     from paracosm.training.roles import ParameterServer, TrainingWorker
@@ -34,8 +35,8 @@ class FedBuff(Algorithm):
     def gradients_per_update(self, workers: int) -> int:
         return self.buffer * self.steps
 
-    def exchange(self, workers: int) -> Exchange | None:
-        return Exchange(self.buffer) if self.steps == 1 else None
+    def rule(self, workers: int) -> Rule | None:
+        return fedbuff(self.buffer) if self.steps == 1 else None
 
     async def work(self, me: TrainingWorker) -> None:
         while True:

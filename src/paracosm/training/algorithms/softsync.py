@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from paracosm.errors import InputError
-from paracosm.training.algorithms.algorithm import Algorithm, Exchange
+from paracosm.simulation.schedule import Rule, softsync
+from paracosm.training.algorithms.algorithm import Algorithm
 
 if TYPE_CHECKING:
     from paracosm.training.roles import ParameterServer
@@ -33,8 +34,8 @@ class SoftSync(Algorithm):
     def gradients_per_update(self, workers: int) -> int:
         return workers // self.n
 
-    def exchange(self, workers: int) -> Exchange:
-        return Exchange(self.gradients_per_update(workers))
+    def rule(self, workers: int) -> Rule:
+        return softsync(workers, self.n)
 
     async def serve(self, server: ParameterServer) -> None:
         size = len(server.workers) // self.n

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from paracosm.training.algorithms.algorithm import Algorithm, Exchange, Topology
+from paracosm.simulation.schedule import Rule, ssgd
+from paracosm.training.algorithms.algorithm import Algorithm, Topology
 
 if TYPE_CHECKING:
     from paracosm.training.roles import ParameterServer, TrainingWorker
@@ -24,8 +25,8 @@ class SSGD(Algorithm):
     def gradients_per_update(self, workers: int) -> int:
         return workers
 
-    def exchange(self, workers: int) -> Exchange:
-        return Exchange(workers, answer_all=True)
+    def rule(self, workers: int) -> Rule:
+        return ssgd(workers)
 
     async def work(self, me: TrainingWorker) -> None:
         if me.topology == "server":

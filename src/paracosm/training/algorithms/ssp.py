@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from paracosm.errors import InputError
+from paracosm.simulation.schedule import Rule, ssp
 from paracosm.training.algorithms.algorithm import Algorithm
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ class SSP(Algorithm):
     def __post_init__(self) -> None:
         if self.slack < 0:
             raise InputError(f"ssp: slack must be at least 0, got {self.slack}")
+
+    def rule(self, workers: int) -> Rule:
+        return ssp(self.slack)
 
     async def serve(self, server: ParameterServer) -> None:
         clock = dict.fromkeys(server.workers, 0)

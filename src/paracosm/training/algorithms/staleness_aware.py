@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from paracosm.errors import InputError
-from paracosm.training.algorithms.algorithm import Algorithm, Exchange
+from paracosm.simulation.schedule import Rule, asgd
+from paracosm.training.algorithms.algorithm import Algorithm
 
 if TYPE_CHECKING:
     from paracosm.training.roles import ParameterServer
@@ -27,8 +28,8 @@ class StalenessAware(Algorithm):
         if not self.power >= 0:
             raise InputError(f"staleness-aware: power must be at least 0, got {self.power}")
 
-    def exchange(self, workers: int) -> Exchange:
-        return Exchange(1)
+    def rule(self, workers: int) -> Rule:
+        return asgd()
 
     async def serve(self, server: ParameterServer) -> None:
         while True:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from paracosm.training.models.model import Model
+from paracosm.models import Model
 from paracosm.training.parameters import ParameterLayout
 
 __all__ = ["evaluate"]

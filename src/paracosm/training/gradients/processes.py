@@ -20,11 +20,10 @@ from torch import nn
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
-from paracosm.training.data.dataset import DataSet
+from paracosm.models import DataSet, Model
 from paracosm.training.gradients.one_by_one import Stepper
 from paracosm.training.gradients.pending import Gradient, PendingGradient
 from paracosm.training.gradients.traits import Traits
-from paracosm.training.models.model import Model
 from paracosm.training.parameters import ParameterLayout
 
 __all__ = ["ProcessPool", "available_cores"]

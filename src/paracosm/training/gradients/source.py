@@ -9,7 +9,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from paracosm.errors import InputError, unknown
-from paracosm.training.data.dataset import DataSet
+from paracosm.models import DataSet, Model
 from paracosm.training.gradients.automatic import Automatic
 from paracosm.training.gradients.one_by_one import OneByOne, Stepper
 from paracosm.training.gradients.pending import Gradient, PendingGradient
@@ -17,7 +17,6 @@ from paracosm.training.gradients.policies import Alone, Policy, Together
 from paracosm.training.gradients.processes import ProcessPool, available_cores
 from paracosm.training.gradients.traits import inspect_model
 from paracosm.training.gradients.vectorised import Vectorised
-from paracosm.training.models.model import Model
 from paracosm.training.parameters import ParameterLayout
 
 __all__ = ["GradientSource", "Mode", "make_gradients"]
@@ -82,6 +81,7 @@ def make_gradients(
     mode: Mode,
     workers_hint: int,
     seed: int = 0,
+    batch: int = 32,
 ) -> GradientSource:
     """Return the source of the gradients of a model on a data set's training examples.
 
@@ -98,13 +98,14 @@ def make_gradients(
             machine, two runs agree to the bit only where the mode is named.
         workers_hint: how many gradients may wait at a time.
         seed: of random numbers that the model draws; each request has a stream of its own.
+        batch: examples of a minibatch.
 
     Raises:
         InputError: the model does not fit the data, or the mode.
     """
     if mode not in get_args(Mode):
         raise unknown("look-ahead mode", mode, get_args(Mode))
-    traits = inspect_model(model, layout, data)
+    traits = inspect_model(model, layout, data, batch)
     processes = min(available_cores(), workers_hint)
 
     def pool() -> ProcessPool:

@@ -10,8 +10,7 @@ from torch.nn import functional
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
-from paracosm.training.data.dataset import DataSet
-from paracosm.training.models.model import Model
+from paracosm.models import DataSet, Model
 from paracosm.training.parameters import ParameterLayout
 
 __all__ = ["Traits", "inspect_model"]
@@ -38,13 +37,21 @@ class Traits:
         return None
 
 
-def inspect_model(model: Model, layout: ParameterLayout, data: DataSet) -> Traits:
+def inspect_model(
+    model: Model, layout: ParameterLayout, data: DataSet, batch: int = _EXAMPLES
+) -> Traits:
     """Run a model once in training mode, on few examples, and leave no trace of it.
+
+    Args:
+        model: module and loss.
+        layout: of the module's parameters.
+        data: the training examples are used.
+        batch: examples of a minibatch; some models cannot be trained on a single one.
 
     Raises:
         InputError: the model cannot be trained on the data.
     """
-    x, y = _examples(data)
+    x, y = _examples(data, min(batch, _EXAMPLES))
     module = model.module.train()
     tensors = dict(module.named_parameters())
     parameters = [tensors[name] for name in layout.names]
@@ -70,9 +77,10 @@ def inspect_model(model: Model, layout: ParameterLayout, data: DataSet) -> Trait
         except InputError:
             raise
         except Exception as error:
+            alone = ", one at a time" if len(x) == 1 else ""
             raise InputError(
                 f'the model cannot be trained on "{data.name}", '
-                f"inputs of shape {data.input_shape}: {one_line(error)}"
+                f"inputs of shape {data.input_shape}{alone}: {one_line(error)}"
             ) from error
         random = not torch.equal(state, torch.random.get_rng_state())
     after = dict(module.named_buffers())
@@ -84,9 +92,9 @@ def inspect_model(model: Model, layout: ParameterLayout, data: DataSet) -> Trait
     return Traits(random, moving, unused, sum(kept.values()) // len(x))
 
 
-def _examples(data: DataSet) -> tuple[Tensor, Tensor]:
+def _examples(data: DataSet, few: int) -> tuple[Tensor, Tensor]:
     """Return a few training examples, one of them with the highest label."""
-    indices = torch.arange(min(_EXAMPLES, len(data.train_x)))
+    indices = torch.arange(min(few, len(data.train_x)))
     if data.classification and data.train_y.ndim == 1:
         indices[-1] = data.train_y.argmax()
     return data.train_x[indices], data.train_y[indices]

@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from paracosm.factory import one_line
-from paracosm.training.data.dataset import DataSet
+from paracosm.models import DataSet, Model
 from paracosm.training.gradients.pending import Gradient, PendingGradient
 from paracosm.training.gradients.traits import Traits
-from paracosm.training.models.model import Model
 from paracosm.training.parameters import ParameterLayout
 
 __all__ = ["Vectorised"]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, WORKER
 from paracosm.profiling.jobs.dependencies import in_order
+from paracosm.simulation.workload import Workload
 
 __all__ = ["Needed", "Properties", "needed_by_computations", "properties"]
 

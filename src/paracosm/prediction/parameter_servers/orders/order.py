@@ -12,8 +12,8 @@ import numpy.typing as npt
 from paracosm.errors import InputError, unknown
 from paracosm.prediction.parameter_servers.orders.tac import tac
 from paracosm.prediction.parameter_servers.orders.tic import tic
-from paracosm.prediction.parameter_servers.workload import Workload
 from paracosm.profiling.jobs import DOWNLINK, UPLINK
+from paracosm.simulation.workload import Workload
 
 __all__ = ["ORDERS", "transfer_order"]
 

@@ -9,7 +9,7 @@ from paracosm.prediction.parameter_servers.orders.needed import (
     needed_by_computations,
     properties,
 )
-from paracosm.prediction.parameter_servers.workload import Workload
+from paracosm.simulation.workload import Workload
 
 __all__ = ["tac"]
 

@@ -80,7 +80,6 @@ def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
                 servers=options.servers,
                 workers=workers,
                 capture=asdict(options.capture()),
-                folder=options.folder,
                 rate=options.rate,
                 waiting=options.waiting,
                 threads=options.threads,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 from paracosm.errors import InputError
 from paracosm.graphs.capture import CaptureOptions
@@ -31,8 +30,7 @@ class JobOptions:
     """A job of asynchronous SGD.
 
     Attributes:
-        model: one of `graphs.models.MODELS`, or the user's own `package.module:factory` or
-            `folder/file.py:factory`, which returns what `paracosm graph capture` takes.
+        model: as of `CaptureOptions`.
         batch: examples of a step.
         shape: of one example; None for the model's default.
         classes: to tell apart; None for the model's default.
@@ -62,13 +60,6 @@ class JobOptions:
     timeout: float = 120.0
 
     def __post_init__(self) -> None:
-        file, colon, _ = self.model.rpartition(":")
-        if file.endswith(".py") and not Path(file).is_file():
-            raise InputError(f'model "{self.model}": there is no file {file}')
-        if self.model.endswith(".py") and not colon:
-            raise InputError(
-                f"{self.model}: which function makes the model? {self.model}:make_model"
-            )
         for name, value in (("servers", self.servers), ("threads", self.threads)):
             if value < 1:
                 raise InputError(f"{name}: {value}, but at least 1 is needed")
@@ -80,13 +71,5 @@ class JobOptions:
         self.capture()
 
     def capture(self) -> CaptureOptions:
-        """Return how the model and its examples are made, once its file can be imported."""
-        file, _, factory = self.model.rpartition(":")
-        model = f"{Path(file).stem}:{factory}" if file.endswith(".py") else self.model
-        return CaptureOptions(model, self.batch, self.shape, self.classes, dropout=True)
-
-    @property
-    def folder(self) -> str | None:
-        """Where the model's file is, if it is one."""
-        file = self.model.rpartition(":")[0]
-        return str(Path(file).resolve().parent) if file.endswith(".py") else None
+        """Return how the model and its examples are made."""
+        return CaptureOptions(self.model, self.batch, self.shape, self.classes, dropout=True)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from paracosm.graphs.capture import Workload
+from paracosm.models import Workload
 from paracosm.profiling.jobs.pytorch.setup import trained
 
 __all__ = ["Boundary", "Segment", "find_segments", "forward_and_backward", "needs", "watching"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
-from paracosm.graphs.capture import CaptureOptions, Workload
+from paracosm.graphs.capture import CaptureOptions
+from paracosm.models import Workload
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
@@ -24,7 +24,6 @@ class Setup:
         index: among those of its role.
         servers, workers: how many there are.
         capture: fields of the `CaptureOptions` of the model.
-        folder: of the model's file, if it is in one.
         rate, waiting, threads, seed: as in `JobOptions`.
         interface: of the network; None for the loopback.
         store: a file in which the processes find each other.
@@ -35,7 +34,6 @@ class Setup:
     servers: int
     workers: int
     capture: dict[str, object]
-    folder: str | None
     rate: float
     waiting: tuple[float, float] | None
     threads: int
@@ -59,8 +57,6 @@ def load(setup: Setup) -> Workload:
 
     from paracosm.graphs.capture.load import load_workload
 
-    if setup.folder is not None:
-        sys.path.insert(0, setup.folder)
     torch.manual_seed(setup.seed)
     options = CaptureOptions(**setup.capture)  # type: ignore[arg-type]  # as they were made
     workload = load_workload(options)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from paracosm.graphs.capture import Workload
+from paracosm.models import Workload
 from paracosm.profiling.jobs.pytorch.messages import (
     ACKNOWLEDGE,
     GOODPUT,

@@ -1,0 +1,262 @@
+"""When collectives and messages begin and end: comm workers take them in order, links carry them.
+
+What is under way at one time on a link of the real rank either shares it ("fair": rates are max-min
+fair, as TCP streams have on average) or has it one after the other ("serial": of all that could
+start, what became ready first does). So the end of what is under way may move when more comes: it
+is known for certain only when it has passed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from paracosm.cluster.link import Sharing
+from paracosm.emulation.cost import Cost, directions
+
+__all__ = ["Ports", "Span"]
+
+_FORGIVEN = 1e-12  # seconds of a link: less is none
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """When a comm worker had a collective in hand, as far as is known.
+
+    Attributes:
+        worker: which one of its group.
+        begun: when it took the collective up.
+        done: when the collective is done.
+        on_earlier: called when it turns out to be done earlier than it was thought to be.
+    """
+
+    worker: int
+    begun: float
+    done: float
+    on_earlier: Callable[[], None] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    """One collective or message.
+
+    Attributes:
+        number: in the order of asking.
+        pool: of comm workers.
+        asked, entered, cost: as in `Ports.ask`.
+        stations: what it needs of which link: directions of the rank's, or one of two ranks' own.
+        span: what the caller knows of it.
+        left: seconds of the rank's whole link that are still needed.
+        worker: which one has it.
+    """
+
+    number: int
+    pool: Hashable
+    asked: float
+    entered: float
+    cost: Cost
+    stations: tuple[str, ...]
+    span: Span
+    left: float
+    worker: int = -1
+
+
+@dataclass(slots=True)
+class _State:
+    """All that is under way at an instant.
+
+    Attributes:
+        sharing: how links are shared.
+        now: the instant.
+        free: comm workers of each pool that have nothing in hand.
+        queues: what waits for one, by pool.
+        ready: a heap of what needs links from a known instant on.
+        moving: what is on links, in the order in which it became ready.
+        waiting: what waits for links to be free (serial), in that order.
+    """
+
+    sharing: Sharing
+    now: float = -inf
+    free: dict[Hashable, list[int]] = field(default_factory=dict)
+    queues: dict[Hashable, deque[_Task]] = field(default_factory=dict)
+    ready: list[tuple[float, int, _Task]] = field(default_factory=list)
+    moving: list[_Task] = field(default_factory=list)
+    waiting: list[_Task] = field(default_factory=list)
+
+    def tasks(self) -> list[_Task]:
+        """Return all that is not through."""
+        queued = [task for queue in self.queues.values() for task in queue]
+        return [*queued, *(event[2] for event in self.ready), *self.moving, *self.waiting]
+
+    def copy(self) -> _State:
+        """Return a state to go on with on trial, whose tasks have the same spans."""
+        new = {task: replace(task) for task in self.tasks()}
+        pools = {task.pool for task in new}
+        return _State(
+            self.sharing,
+            self.now,
+            {pool: list(self.free[pool]) for pool in pools},
+            {pool: deque(new[task] for task in queue) for pool, queue in self.queues.items()},
+            [(at, number, new[task]) for at, number, task in self.ready],
+            [new[task] for task in self.moving],
+            [new[task] for task in self.waiting],
+        )
+
+    def run(self, until: float) -> None:
+        """Go on to an instant; spans are told of what begins and ends."""
+        while True:
+            rates = self._rates()
+            end = min(
+                (
+                    self.now + task.left / rate
+                    for task, rate in zip(self.moving, rates, strict=True)
+                ),
+                default=inf,
+            )
+            at = min(end, self.ready[0][0] if self.ready else inf)
+            if at > until or at == inf:
+                self._pass(max(until, self.now) - self.now, rates)
+                self.now = max(until, self.now)
+                return
+            self._pass(at - self.now, rates)
+            self.now = max(at, self.now)
+            self._end(at == end)
+            while self.ready and self.ready[0][0] <= self.now:
+                self.waiting.append(heapq.heappop(self.ready)[2])
+            self._start()
+
+    def take(self, task: _Task) -> None:
+        """Have a comm worker take a task up, when one is free."""
+        self.queues.setdefault(task.pool, deque()).append(task)
+        self._next(task.pool)
+
+    def _next(self, pool: Hashable) -> None:
+        queue, free = self.queues.get(pool), self.free[pool]
+        while queue and free:
+            task = queue.popleft()
+            if not queue:
+                del self.queues[pool]
+            task.worker = task.span.worker = free.pop(0)
+            task.span.begun = max(task.asked, self.now)
+            ready = max(task.span.begun, task.entered) + task.cost.fixed
+            heapq.heappush(self.ready, (ready, task.number, task))
+
+    def _pass(self, seconds: float, rates: list[float]) -> None:
+        if seconds > 0:
+            for task, rate in zip(self.moving, rates, strict=True):
+                task.left -= seconds * rate
+
+    def _end(self, some_do: bool) -> None:
+        """Take what is through off its links; the least is, whatever rounding leaves of it."""
+        if not some_do:
+            return
+        least = max(min(task.left for task in self.moving), _FORGIVEN)
+        through = [task for task in self.moving if task.left <= least]
+        self.moving = [task for task in self.moving if task.left > least]
+        for task in through:
+            self._left_links(task)
+
+    def _left_links(self, task: _Task) -> None:
+        """Have the comm worker free: behind a message that is on its way the next one follows."""
+        task.span.done = self.now + task.cost.after
+        insort(self.free[task.pool], task.worker)
+        self._next(task.pool)
+
+    def _start(self) -> None:
+        """Put on links what may begin."""
+        held = {way for task in self.moving for way in task.stations}
+        still = []
+        for task in self.waiting:
+            if task.left <= 0:
+                self._left_links(task)
+            elif self.sharing == "serial" and not held.isdisjoint(task.stations):
+                still.append(task)
+            else:
+                held.update(task.stations)
+                self.moving.append(task)
+        self.waiting = still
+
+    def _rates(self) -> list[float]:
+        """Return for all that moves how much of the rank's link it has: max-min fair shares."""
+        moving = self.moving
+        if self.sharing == "serial" or len(moving) < 2:
+            return [task.cost.share for task in moving]
+        users: dict[str, list[int]] = {}
+        room: dict[str, float] = {}
+        for i, task in enumerate(moving):
+            for station in task.stations:
+                users.setdefault(station, []).append(i)
+                room[station] = task.cost.share if station == task.cost.own else 1.0
+        rates = [0.0 if task.stations else 1.0 for task in moving]
+        while users:
+            tightest = min(users, key=lambda station: room[station] / len(users[station]))
+            rate = room[tightest] / len(users[tightest])
+            for i in users[tightest].copy():
+                rates[i] = rate
+                for station in moving[i].stations:
+                    users[station].remove(i)
+                    room[station] -= rate
+                    if not users[station]:
+                        del users[station]
+        return rates
+
+
+class Ports:
+    """The links of a rank, which all its process groups share, and the comm workers of these.
+
+    Args:
+        sharing: how what is under way at one time has them.
+    """
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._state = _State(sharing)
+        self._asked = 0
+        self._workers: dict[Hashable, int] = {}
+
+    def ask(
+        self,
+        group: Hashable,
+        pool: Hashable,
+        count: int,
+        asked: float,
+        entered: float,
+        cost: Cost,
+    ) -> Span:
+        """Hand a collective or message to the first comm worker of its pool that is free.
+
+        Args:
+            group: whose comm workers are counted together.
+            pool: which of them; each has one task in hand at a time, in the order of asking.
+            count: how many the pool has, if this is the first that it hears.
+            asked: when it was asked for; calls come in this order, or nearly.
+            entered: when the last of the other members came to it.
+            cost: what it costs from then on.
+
+        Returns:
+            Its span, whose `done` later calls may still move.
+        """
+        state = self._state
+        state.run(asked)
+        if pool not in state.free:
+            first = self._workers.get(group, 0)
+            self._workers[group] = first + count
+            state.free[pool] = list(range(first, first + count))
+        stations = (*directions(cost.link), *((cost.own,) if cost.own else ()))
+        span = Span(-1, asked, inf)
+        others = [(each.span, each.span.done) for each in state.tasks()]
+        work = cost.busy * cost.share
+        task = _Task(self._asked, pool, asked, entered, cost, stations, span, work)
+        self._asked += 1
+        state.take(task)
+        if others:
+            state.copy().run(inf)
+        else:
+            span.done = state.ready[0][0] + cost.busy + cost.after
+        for other, before in others:
+            if other.done < before - _FORGIVEN and other.on_earlier is not None:
+                other.on_earlier()
+        return span

@@ -1,0 +1,179 @@
+"""From a model's name to a module with a loss: for data that come from elsewhere, or for one step.
+
+A user's own model is a function `package.module:factory` or `file.py:factory`. It has those of the
+parameters `batch`, `shape` (of one example) and `classes` that it wants, by these names, and
+returns a module, (module, loss) with loss(outputs, targets), (module, inputs) with a tensor or
+several, or a `Workload`. docs/models.md says what each is used for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from paracosm.errors import InputError
+from paracosm.factory import call_factory, is_reference
+from paracosm.models.data_sets import DataSet, check_fits
+from paracosm.models.registry import built_in
+from paracosm.models.workload import Model, Workload
+
+__all__ = ["build_model", "build_workload"]
+
+
+def build_model(name: str, data: DataSet, seed: int, batch: int = 1) -> Model:
+    """Build a model for a data set, its initial parameters drawn from `seed`.
+
+    Without a loss of its own a user's model has cross-entropy where the targets are class labels,
+    else the mean squared error.
+
+    Args:
+        name: a name in `MODELS`, with its parameters, or a reference (see the module).
+        data: what it is trained on.
+        seed: of PyTorch's random numbers while the model is made; the global stream is not touched.
+        batch: examples of a minibatch.
+
+    Raises:
+        InputError: an unknown name, a factory that fails, or data that the model cannot take.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if is_reference(name):
+            return _own_model(name, data, batch)
+        check_fits(name, data.name, data.input_shape)
+        if not data.classification:
+            raise InputError(f'the model "{name}" classifies; "{data.name}" has no class labels')
+        return Model(built_in(name).make(data.input_shape, data.classes), cross_entropy)
+
+
+def build_workload(
+    name: str, batch: int, shape: tuple[int, ...] | None, classes: int | None
+) -> Workload:
+    """Build a model with random inputs, on PyTorch's default device and of its default dtype.
+
+    Args:
+        name: as of `build_model`.
+        batch: examples.
+        shape: of one example; None for the model's own.
+        classes: to tell apart; None for the model's own.
+
+    Raises:
+        InputError: as `build_model`; a shape that the model does not take.
+    """
+    if is_reference(name):
+        return _own_workload(name, batch, shape, classes)
+    model = built_in(name)
+    model.check(shape, classes)
+    shape, classes = model.filled(shape, classes)
+    module = model.make(shape, classes)
+    if classes is None:
+        vocabulary = next(m for m in module.modules() if isinstance(m, nn.Embedding)).num_embeddings
+        tokens, targets = torch.randint(vocabulary, (2, batch, *shape)).unbind()
+        return Workload(module, (tokens,), _cross_entropy(targets.flatten()), batch)
+    inputs = torch.randn(batch, *shape)
+    return Workload(module, (inputs,), _cross_entropy(torch.randint(classes, (batch,))), batch)
+
+
+def _cross_entropy(targets: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda logits: cross_entropy(logits.flatten(0, -2), targets)
+
+
+def _own_model(name: str, data: DataSet, batch: int) -> Model:
+    classes = data.classes if data.classification else None
+    offered = {"batch": batch, "shape": data.input_shape, "classes": classes}
+    made, _ = call_factory("model", name, offered)
+    if isinstance(made, Workload):
+        raise InputError(
+            f'model "{name}" returned a Workload, which has inputs and targets of its own: return '
+            f'(module, loss) to train on "{data.name}"'
+        )
+    module, loss, _ = _parts(name, made)
+    return Model(module, loss or (cross_entropy if data.classification else mse_loss))
+
+
+def _own_workload(
+    name: str, batch: int, shape: tuple[int, ...] | None, classes: int | None
+) -> Workload:
+    """Call the user's factory and complete what it returns."""
+    offered = {"batch": batch, "shape": shape, "classes": classes}
+    made, taken = call_factory("model", name, offered)
+    whole = made if isinstance(made, Workload) else None
+    module, loss, inputs = (None, None, None) if whole else _parts(name, made)
+    alone = whole is None and inputs is None
+    if shape is not None and not alone and "shape" not in taken:
+        raise InputError(f'model "{name}" makes its own inputs: its factory takes no shape')
+    if classes is not None and loss is None and "classes" not in taken:
+        raise InputError(f'model "{name}": its factory takes no classes')
+    if module is not None:
+        if inputs is None:
+            if shape is None:
+                raise InputError(
+                    f'model "{name}" returned no inputs: give the shape of one example, or return '
+                    "(module, inputs)"
+                )
+            inputs = (torch.randn(batch, *shape),)
+        judge = _mean_output if loss is None else _on_labels(name, loss, batch, classes)
+        whole = Workload(module, inputs, judge, _examples(inputs, batch))
+    assert whole is not None
+    if whole.examples != batch:
+        raise InputError(
+            f'model "{name}" returned {whole.examples} examples, not the batch of {batch}: '
+            "its factory may take batch as a parameter"
+        )
+    return whole
+
+
+def _parts(name: str, made: Any) -> tuple[nn.Module, Any, tuple[Any, ...] | None]:
+    """Return module, loss and inputs of what a factory made; None where it has none."""
+    if isinstance(made, nn.Module):
+        return made, None, None
+    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
+        module, second = made
+        if isinstance(second, Tensor | Mapping):
+            return module, None, (second,)
+        if isinstance(second, tuple | list):
+            return module, None, tuple(second)
+        if callable(second):
+            return module, second, None
+        raise InputError(
+            f'model "{name}" returned a module with {type(second).__name__}, which is neither a '
+            "loss nor inputs"
+        )
+    raise InputError(
+        f'model "{name}" returned {type(made).__name__}, not a torch.nn.Module, (module, loss), '
+        "(module, inputs) or a Workload"
+    )
+
+
+def _on_labels(name: str, loss: Any, batch: int, classes: int | None) -> Callable[[Any], Tensor]:
+    """Return a loss of outputs alone, on random labels."""
+    if classes is None:
+        raise InputError(
+            f'model "{name}" returned a loss of outputs and targets: give the classes that it '
+            "tells apart, or return a Workload"
+        )
+    targets = torch.randint(classes, (batch,))
+    return lambda outputs: loss(outputs, targets)
+
+
+def _examples(inputs: tuple[Any, ...], otherwise: int) -> int:
+    tensors = (each for each in inputs if isinstance(each, Tensor) and each.dim())
+    first = next(tensors, None)
+    return otherwise if first is None else len(first)
+
+
+def _mean_output(outputs: Any) -> Tensor:
+    """Return a loss for a module that nobody gave one: its own, or the mean of what it returns."""
+    loss = getattr(outputs, "loss", None)
+    if isinstance(loss, Tensor):
+        return loss
+    while isinstance(outputs, tuple | list) and outputs:
+        outputs = outputs[0]
+    if not isinstance(outputs, Tensor):
+        raise InputError(
+            f"the model returns {type(outputs).__name__}: return a Workload with a loss for it"
+        )
+    return outputs if not outputs.dim() else outputs.mean()

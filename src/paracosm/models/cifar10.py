@@ -1,0 +1,185 @@
+"""CIFAR-10 from its standard archives: 60,000 colour images of 32x32 pixels, 10 classes.
+
+Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+
+__all__ = ["cifar10", "read_archive"]
+
+_PIXELS = 3 * 32 * 32
+_RECORD = 1 + _PIXELS  # bytes in the binary archive: label, then red, green, blue plane
+_CLASSES = 10
+RECORDS_PER_FILE = 10_000
+_WHERE = (
+    "get the python or the binary version from the CIFAR-10 page of Alex Krizhevsky "
+    "(University of Toronto), unpack it, and give its folder as data_dir (--data-dir)"
+)
+
+Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+
+
+def cifar10(
+    data_dir: Path | None = None,
+) -> tuple[
+    npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.int64]
+]:
+    """Read CIFAR-10, training set first: images (n, 3, 32, 32) and labels (n,) of each.
+
+    As in TensorFlow's CIFAR-10 tutorial, an image's mean is subtracted and it is divided by
+    max(its standard deviation, 1/sqrt(3072)).
+
+    Args:
+        data_dir: the folder `cifar-10-batches-py` or `cifar-10-batches-bin`, or the one that
+            holds it.
+
+    Raises:
+        InputError: no folder, a missing file, or one that is not what it should be.
+    """
+    if data_dir is None:
+        raise InputError(f"cifar10 needs a data folder: {_WHERE}")
+    train, test = read_archive(data_dir, RECORDS_PER_FILE)
+    return _standardised(train[0]), train[1], _standardised(test[0]), test[1]
+
+
+def read_archive(data_dir: Path, records: int) -> tuple[Arrays, Arrays]:
+    """Read training and test set of either archive: pixels (n, 3072) and labels (n,).
+
+    Args:
+        data_dir: see `cifar10`.
+        records: images that each of the six files must hold.
+
+    Raises:
+        InputError: see `cifar10`.
+    """
+    layout, folder = _locate(data_dir)
+    parts = [_checked(folder / name, layout.read, records) for name in layout.files]
+    train_x = np.concatenate([x for x, _ in parts[:-1]])
+    train_y = np.concatenate([y for _, y in parts[:-1]])
+    return (train_x, train_y), parts[-1]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """One of the two standard archives."""
+
+    folder: str
+    files: tuple[str, ...]  # the test set last
+    read: Callable[[Path], Arrays]
+
+
+def _locate(data_dir: Path) -> tuple[_Layout, Path]:
+    """Return the archive's layout and the folder that holds its files, all of them present."""
+    if not data_dir.is_dir():
+        raise InputError(f"no folder {data_dir}; for cifar10 {_WHERE}")
+    for layout in _LAYOUTS:
+        for folder in (data_dir, data_dir / layout.folder):
+            missing = [name for name in layout.files if not (folder / name).is_file()]
+            if len(missing) == len(layout.files):
+                continue
+            if missing:
+                raise InputError(f"{folder} is incomplete: {', '.join(missing)} missing")
+            return layout, folder
+    raise InputError(f"no CIFAR-10 files in {data_dir}: {_WHERE}")
+
+
+def _checked(path: Path, read: Callable[[Path], Arrays], records: int) -> Arrays:
+    """Read a file and check the number of images and the range of their labels."""
+    pixels, labels = read(path)
+    if len(pixels) != records or len(labels) != records:
+        raise _broken(path, f"{len(pixels)} images and {len(labels)} labels, not {records} of each")
+    if labels.min() < 0 or labels.max() >= _CLASSES:
+        wrong = labels.min() if labels.min() < 0 else labels.max()
+        raise _broken(path, f"label {wrong} is not in 0 to {_CLASSES - 1}")
+    return pixels, labels
+
+
+def _read_binary(path: Path) -> Arrays:
+    content = np.fromfile(path, dtype=np.uint8)
+    if len(content) == 0 or len(content) % _RECORD:
+        raise _broken(path, f"{len(content)} bytes are no whole number of {_RECORD}-byte records")
+    table = content.reshape(-1, _RECORD)
+    return table[:, 1:], table[:, 0].astype(np.int64)
+
+
+def _read_pickle(path: Path) -> Arrays:
+    try:
+        batch = _RestrictedUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+    except InputError as error:
+        raise _broken(path, str(error)) from None
+    except Exception as error:  # a damaged pickle raises almost anything
+        raise _broken(path, f"no readable pickle ({type(error).__name__})") from None
+    if not isinstance(batch, dict):
+        raise _broken(path, f"holds a {type(batch).__name__}, not a batch of images")
+    # A pickle that was written again by Python 3 has str keys where the original has bytes.
+    batch = {key.decode() if isinstance(key, bytes) else key: batch[key] for key in batch}
+    for key in ("data", "labels"):
+        if key not in batch:
+            raise _broken(path, f'has no "{key}"')
+    pixels = batch["data"]
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8:
+        raise _broken(path, '"data" is no array of bytes')
+    if pixels.ndim != 2 or pixels.shape[1] != _PIXELS:
+        raise _broken(path, f'"data" has shape {pixels.shape}, not (images, {_PIXELS})')
+    labels = batch["labels"]
+    if not isinstance(labels, list) or not all(type(label) is int for label in labels):
+        raise _broken(path, '"labels" is no list of integers')
+    return pixels, np.array(labels, dtype=np.int64)
+
+
+class _RestrictedUnpickler(pickle.Unpickler):
+    """Builds NumPy arrays and nothing else: a pickle could otherwise run any code."""
+
+    _ALLOWED = frozenset(
+        (module, name)
+        for package in ("numpy.core", "numpy._core")
+        for module, name in (
+            (f"{package}.multiarray", "_reconstruct"),
+            (f"{package}.multiarray", "scalar"),
+            (f"{package}.numeric", "_frombuffer"),
+        )
+    ) | {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in self._ALLOWED:
+            return super().find_class(module, name)
+        raise InputError(f"asks for {module}.{name}, which no CIFAR-10 batch needs; not loaded")
+
+
+def _standardised(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    """Return the images with mean 0 and standard deviation 1 each, as (n, 3, 32, 32)."""
+    images = pixels.astype(np.float32)
+    images -= images.mean(axis=1, keepdims=True)
+    # The floor keeps a uniform image finite; TensorFlow's per_image_standardization has the same.
+    images /= np.maximum(images.std(axis=1, keepdims=True), 1 / np.sqrt(np.float32(_PIXELS)))
+    return images.reshape(-1, 3, 32, 32)
+
+
+def _broken(path: Path, what: str) -> InputError:
+    return InputError(f"{path}: {what}")
+
+
+_LAYOUTS = (
+    _Layout(
+        "cifar-10-batches-py",
+        (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"),
+        _read_pickle,
+    ),
+    _Layout(
+        "cifar-10-batches-bin",
+        (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"),
+        _read_binary,
+    ),
+)

@@ -1,0 +1,189 @@
+"""The built-in models by name: what they take, where their modules are, and their parameters.
+
+A name means one module whoever asks for it; docs/models.md has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from paracosm.errors import InputError, unknown
+from paracosm.expression import parse_expression
+from paracosm.factory import is_reference
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["MODELS", "BuiltIn", "built_in", "canonical", "written"]
+
+Kind = Literal["images", "tokens", "vectors"]
+
+_SMALL = 64  # pixels: images below are those of CIFAR and the like, with ten classes
+_TAKES = {
+    "images": "channels x height x width, such as 3x32x32",
+    "tokens": "a sequence length, such as 128",
+}
+_DIMENSIONS = {"images": 3, "tokens": 1}
+_MOST = {"hidden": 65_536, "layers": 1_000}  # of the parameters in parentheses
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """A built-in model.
+
+    Attributes:
+        name: without parameters.
+        kind: what it takes. "images": channels x height x width, classified. "tokens": a sequence
+            of so many tokens, each of which predicts a token. "vectors": any shape, classified.
+        factory: `module:function` in this package; it takes `shape`, but for tokens `classes`, and
+            the options.
+        shape: of one example, where nobody says another.
+        classes: to tell apart, likewise; 0 for tokens, whose vocabulary is the model's own.
+        side: pixels that an image has at least, in height and width.
+        options: parameters that are written in parentheses.
+    """
+
+    name: str
+    kind: Kind
+    factory: str
+    shape: tuple[int, ...]
+    classes: int = 0
+    side: int = 1
+    options: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The name with the options that are not the model's own, `mlp(hidden=512)`."""
+        default = MODELS[self.name].options
+        told = ", ".join(f"{k}={v}" for k, v in self.options.items() if v != default[k])
+        return f"{self.name}({told})" if told else self.name
+
+    def obstacle(self, shape: Sequence[int]) -> str | None:
+        """Say why examples of a shape cannot be taken; None if they can."""
+        if len(shape) != _DIMENSIONS.get(self.kind, len(shape)):
+            return f"takes {_TAKES[self.kind]}"
+        if self.kind == "images" and min(shape[1:]) < self.side:
+            return f"takes images of {self.side} pixels or more a side"
+        return None
+
+    def filled(
+        self, shape: tuple[int, ...] | None, classes: int | None
+    ) -> tuple[tuple[int, ...], int | None]:
+        """Return shape and classes with the model's own where they are None.
+
+        Classes are None for tokens, and 10 where images are smaller than 64 pixels.
+        """
+        shape = shape or self.shape
+        if classes is None and self.classes:
+            small = self.kind == "images" and min(shape[1:]) < _SMALL
+            classes = 10 if small else self.classes
+        return shape, classes
+
+    def check(self, shape: tuple[int, ...] | None, classes: int | None) -> None:
+        """Raise InputError for examples that the model does not take."""
+        why = None if shape is None else self.obstacle(shape)
+        if why:
+            raise InputError(f"shape: {written(shape or ())}, but {self.name} {why}")
+        if self.kind == "tokens" and classes is not None:
+            raise InputError(f"classes: {self.name} predicts tokens, leave it out")
+
+    def make(self, shape: tuple[int, ...], classes: int | None) -> nn.Module:
+        """Make the module, on PyTorch's default device and of its default dtype.
+
+        Args:
+            shape: of one example.
+            classes: to tell apart; None for tokens.
+        """
+        family, _, function = self.factory.partition(":")
+        factory = getattr(import_module(f"paracosm.models.{family}"), function)
+        module: nn.Module
+        module = factory(shape) if classes is None else factory(shape, classes, **self.options)
+        return module
+
+
+def built_in(text: str) -> BuiltIn:
+    """Return the model that `resnet18`, `mlp(hidden=512, layers=2)` or the like means.
+
+    Raises:
+        InputError: there is none, with the nearest name; it does not have such a parameter.
+    """
+    name, positional, options = parse_expression(text, "model")
+    if name not in MODELS:
+        raise unknown("model", name, [*MODELS, "package.module:factory"])
+    model = MODELS[name]
+    if (positional or options) and not model.options:
+        raise InputError(f'model "{text}": {name} has no parameters')
+    if positional:
+        raise InputError(f'model "{text}": name its parameters, {", ".join(model.options)}')
+    return replace(model, options={**model.options, **_options(model, options)})
+
+
+def canonical(text: str) -> str:
+    """Return how a model is written: a reference as it is, a name with what is not its default.
+
+    Raises:
+        InputError: as `built_in`; a file that is not there, or no function in it.
+    """
+    if not isinstance(text, str) or not (is_reference(text) or text.endswith(".py")):
+        return str(built_in(text))
+    file, colon, _ = text.rpartition(":")
+    if not colon:
+        raise InputError(f"{text}: which function makes the model? {text}:make_model")
+    if file.endswith(".py") and not Path(file).is_file():
+        raise InputError(f'model "{text}": there is no file {file}')
+    return text
+
+
+def written(shape: Sequence[int]) -> str:
+    """Return "3x32x32"."""
+    return "x".join(str(size) for size in shape) or "nothing"
+
+
+def _options(model: BuiltIn, options: Mapping[str, str]) -> dict[str, int]:
+    """Read the parameters of a model, whole numbers."""
+    for name, text in options.items():
+        if name not in model.options:
+            raise unknown(f"parameter of {model.name}", name, model.options)
+        if not text.isdecimal() or not 1 <= int(text[:20]) <= _MOST[name]:
+            raise InputError(
+                f"model {model.name}: {name} is a whole number from 1 to {_MOST[name]:,}, "
+                f"not {text[:40]}"
+            )
+    return {name: int(text) for name, text in options.items()}
+
+
+_CIFAR, _IMAGENET = (3, 32, 32), (3, 224, 224)
+
+
+def _models() -> dict[str, BuiltIn]:
+    listed = [
+        BuiltIn("mlp", "vectors", "mlp:mlp", (1, 8, 8), 10, options={"hidden": 64, "layers": 1}),
+        BuiltIn("paper-cnn", "images", "paper_cnn:paper_cnn", _CIFAR, 10),
+        BuiltIn("resnet20", "images", "resnet20:resnet20", _CIFAR, 10),
+    ]
+    for depth in (18, 34, 50, 101, 152):
+        name = f"resnet{depth}"
+        listed.append(BuiltIn(name, "images", f"resnet:{name}", _IMAGENET, 1000))
+    for name in ("vgg11", "vgg16", "vgg19", "vgg19-bn"):
+        factory = f"vgg:{name.replace('-', '_')}"
+        listed.append(BuiltIn(name, "images", factory, _IMAGENET, 1000, side=32))
+    for name, family, length in (
+        ("gpt-small", "gpt", 128),
+        ("gpt2", "gpt", 1024),
+        ("gpt2-medium", "gpt", 1024),
+        ("gpt2-large", "gpt", 1024),
+        ("gpt2-xl", "gpt", 1024),
+        ("bert-base", "bert", 512),
+        ("llama-7b", "llama", 4096),
+        ("llama-70b", "llama", 4096),
+    ):
+        listed.append(BuiltIn(name, "tokens", f"{family}:{name.replace('-', '_')}", (length,)))
+    return {model.name: model for model in listed}
+
+
+MODELS: Mapping[str, BuiltIn] = MappingProxyType(_models())
+"""Name -> model."""

@@ -1,1 +1,0 @@
-"""The compiled simulation of workers and parameter servers: plain arrays in, plain arrays out."""

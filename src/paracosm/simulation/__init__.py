@@ -1,0 +1,1 @@
+"""Jobs with parameter servers in virtual time, compiled."""

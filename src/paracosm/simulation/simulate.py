@@ -1,0 +1,127 @@
+"""Workers and parameter servers in virtual time, compiled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+from paracosm.network.compiled import LAST_INSTANT
+from paracosm.simulation.steps_arrays import CHUNKS, CLOCK, NEVER, Plan, write_plan
+from paracosm.simulation.steps_kernel import FULL, LATE, OVER, play_steps
+from paracosm.simulation.system import System
+from paracosm.simulation.workload import Workload
+
+__all__ = ["CHUNK", "Simulated", "simulate"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+CHUNK = np.dtype(
+    [
+        ("worker", np.int32),
+        ("step", np.int32),
+        ("op", np.int32),
+        ("turn", np.int32),
+        ("begin", np.float64),
+        ("end", np.float64),
+    ]
+)
+"""A piece of an op without interruption: whose, of the worker's step with this number (from 0), 0
+for the op's first turn and 1 for its second, from when to when in seconds."""
+
+AT_ONCE = 2_000_000
+"""Events between two looks at who is watching: some tenths of a second."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Virtual times of simulated steps.
+
+    Attributes:
+        step_begin: seconds, (workers, steps of each); NaN of steps that were not begun.
+        step_end: seconds, (workers, steps of each); NaN of steps that did not end. The next step
+            begins the gap later.
+        chunks: in the order of their ends, an array of `CHUNK`; empty if they were not kept.
+        accepted: synchronous mode: whether a step's gradients were among the first; all True in
+            asynchronous mode, (workers, steps).
+    """
+
+    step_begin: Floats
+    step_end: Floats
+    chunks: npt.NDArray[np.void]
+    accepted: npt.NDArray[np.bool_]
+
+
+def simulate(
+    workload: Workload,
+    system: System,
+    drawn: Ints,
+    *,
+    until: float = math.inf,
+    keep_chunks: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> Simulated:
+    """Simulate the steps of all workers: Algorithm 3.1 of Li et al. (2020), extended.
+
+    Args:
+        workload: steps to draw from.
+        system: the cluster.
+        drawn: which step of the workload worker w's k-th step is, (workers, steps).
+        until: virtual seconds; what would happen later does not.
+        keep_chunks: whether every chunk's begin and end is kept.
+        progress: called now and then with the virtual time.
+
+    Returns:
+        The times at which steps began and ended, and the chunks.
+
+    Raises:
+        ValueError: the workload has servers that the system lacks, or other workers draw.
+        InputError: virtual time passes 2**63 - 1 ps (106 days).
+    """
+    if workload.servers > system.servers or len(drawn) != system.workers:
+        raise ValueError(
+            f"{len(drawn)} workers draw and {workload.servers} servers are used, of "
+            f"{system.workers} and {system.servers}"
+        )
+    plan = write_plan(workload, system, drawn, most_chunks=1 << 16 if keep_chunks else 0)
+    last = LAST_INSTANT - 1 if until * 1e12 >= LAST_INSTANT else int(until * 1e12)
+    while True:
+        reason = play_steps(plan, last, AT_ONCE)
+        if reason == OVER:
+            break
+        if reason == LATE:
+            raise InputError(
+                "simulation: steps end after 2**63 - 1 picoseconds (106 days), which is as far as "
+                "the clock goes: simulate fewer steps, or check the unit of durations"
+            )
+        if reason == FULL:
+            plan = _with_room(plan)
+        elif progress is not None:
+            progress(plan.counts[CLOCK] / 1e12)
+    return Simulated(
+        _seconds(plan.step_begin), _seconds(plan.step_end), _chunks(plan), plan.accepted
+    )
+
+
+def _seconds(picoseconds: Ints) -> Floats:
+    return np.where(picoseconds == NEVER, np.nan, picoseconds / 1e12)
+
+
+def _chunks(plan: Plan) -> npt.NDArray[np.void]:
+    own = plan.chunks[: plan.counts[CHUNKS]]
+    chunks: npt.NDArray[np.void] = own.astype(CHUNK)
+    chunks["begin"] /= 1e12
+    chunks["end"] /= 1e12
+    return chunks
+
+
+def _with_room(plan: Plan) -> Plan:
+    """Return the same plan with room for twice as many chunks."""
+    more = np.zeros(2 * plan.chunks.size, plan.chunks.dtype)
+    more[: plan.chunks.size] = plan.chunks
+    return plan._replace(chunks=more)

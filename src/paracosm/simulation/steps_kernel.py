@@ -1,0 +1,404 @@
+"""The compiled loop: Algorithm 3.1 of Li et al. (2020), event by event.
+
+An event is a step that begins, a chunk that ends, or a transfer whose delay is over. Who was let in
+by it is put in the schedulers of its lanes first; then every lane that is idle takes the best of
+those that wait. Events of one instant come in the order of workers, then of lanes; transfers that
+begin or end at it change the rates of others when all of it is done.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from paracosm.compiled import compiled_whole, inlined
+from paracosm.network.compiled import (
+    LAST_INSTANT,
+    change_background,
+    earliest_end,
+    next_end,
+    pop_end,
+    request,
+    settle,
+)
+from paracosm.network.heaps import place_event, pop_event
+from paracosm.simulation.steps_arrays import (
+    BACKGROUND,
+    CHUNKS,
+    CLOCK,
+    DELAYS,
+    EVENTS,
+    FLOWS,
+    ITERATION,
+    NOBODY,
+    READY_STEPS,
+    SHIFT,
+)
+
+__all__ = ["FULL", "LATE", "OVER", "PAUSED", "play_steps"]
+
+OVER, FULL, PAUSED, LATE = range(4)
+"""Why the loop came back: nothing is left to do until then, there is no room for another chunk, as
+many events as were asked for are done, the clock goes no further."""
+
+
+@compiled_whole
+def play_steps(plan: Any, until: Any, events: Any) -> Any:
+    """Play at most so many events, none later than `until`; return why the loop came back."""
+    counts, traffic = plan.counts, plan.traffic
+    now = counts[CLOCK]
+    for _ in range(events):
+        if counts[CHUNKS] == plan.chunks.size and plan.chunks.size > 0:
+            return FULL
+        if counts[EVENTS] == 0 or plan.heap[0].key > now:
+            settle(traffic, now)
+            end = next_end(traffic)
+            if end == LAST_INSTANT and counts[EVENTS] == 0:
+                return OVER if counts[FLOWS] == 0 else LATE
+            if counts[EVENTS] > 0:
+                end = min(end, plan.heap[0].key)
+            change = counts[BACKGROUND]
+            if change < plan.background_times.size and plan.background_times[change] <= end:
+                if plan.background_times[change] > until:
+                    return OVER
+                now = counts[CLOCK] = plan.background_times[change]
+                _change_background(plan, change)
+                counts[BACKGROUND] += 1
+                continue
+            if end > until:
+                return LATE if until == LAST_INSTANT - 1 else OVER
+            now = counts[CLOCK] = end
+            _gather_flows(plan, now)
+        top = plan.heap[0]
+        item, op = top.item, top.op
+        pop_event(plan.heap, 0, counts[EVENTS])
+        counts[EVENTS] -= 1
+        worker = item >> SHIFT
+        code = (item & ((1 << SHIFT) - 1)) - 1
+        if code < 0:
+            _begin_step(plan, worker, now)
+        elif code < plan.lanes:
+            _end_chunk(plan, worker, code, now)
+        else:
+            plan.stages[worker].later -= 1
+            if op < 0:
+                _put(plan, worker, ~op)
+            else:
+                _end_op(plan, worker, op, now)
+        for lane in range(plan.lanes):
+            state = plan.lane_states[worker * plan.lanes + lane]
+            if state.op == NOBODY and state.head != NOBODY:
+                _start(plan, worker, lane, now)
+    return PAUSED
+
+
+@inlined
+def _gather_flows(plan: Any, now: Any) -> None:
+    """Put the transfers that end now among the events of the instant."""
+    item = pop_end(plan.traffic, now)
+    while item >= 0:
+        _push(plan, now, item >> SHIFT, (item & ((1 << SHIFT) - 1)) - 1, np.int64(NOBODY))
+        plan.counts[FLOWS] -= 1
+        item = pop_end(plan.traffic, now)
+
+
+@inlined
+def _change_background(plan: Any, change: Any) -> None:
+    """Let so many other flows share each server's port from now on."""
+    for direction in range(2):
+        for server in range(plan.servers):
+            if plan.ports[direction, server] >= 0:
+                station = plan.ports[direction, server]
+                change_background(plan.traffic, station, plan.background[direction, change])
+
+
+@inlined
+def _send(plan: Any, worker: Any, lane: Any, now: Any) -> None:
+    """Let the next bytes of a transfer travel: a window in its first turn, then all."""
+    servers = plan.servers
+    state = plan.lane_states[worker * plan.lanes + lane]
+    task = plan.tasks[worker * plan.lane.size + state.op]
+    amount = task.remaining
+    if state.turn == 0:
+        amount = min(amount, plan.window)
+    task.remaining -= amount
+    direction = np.int64(lane > servers)
+    server = lane - direction * (servers + 1)
+    way = plan.ways[(direction * plan.stages.size + worker) * servers + server]
+    demand = amount * way.factor
+    if state.turn == 0:
+        demand += way.held
+    if not way.is_flow:
+        demand = np.floor(demand + 0.5)
+    if demand > 0.0:
+        weight = 1.0
+        if plan.weighted:
+            weight = plan.weight[worker, plan.stages[worker].step]
+        item = (worker << SHIFT) | (lane + 1)
+        state.flow = request(plan.traffic, way.route, item, demand, now, weight)
+        plan.counts[FLOWS] += 1
+    else:
+        state.flow = NOBODY
+        _push(plan, now, worker, lane, np.int64(NOBODY))
+
+
+@inlined
+def _undisturbed(plan: Any, worker: Any, now: Any) -> Any:
+    """Return an instant before which no downlink of a worker ends."""
+    time = LAST_INSTANT
+    for server in range(plan.servers):
+        state = plan.lane_states[worker * plan.lanes + server]
+        if state.op >= 0:
+            if state.flow == NOBODY:
+                return now
+            time = min(time, earliest_end(plan.traffic, state.flow, now))
+    return time
+
+
+@inlined
+def _begin_step(plan: Any, worker: Any, now: Any) -> None:
+    """Begin the worker's next step: everything that waits for nothing is put in its scheduler."""
+    stage = plan.stages[worker]
+    ops = plan.lane.size
+    stage.drawn = plan.drawn[worker, stage.step]
+    stage.left = ops
+    stage.iteration = plan.counts[ITERATION]
+    plan.step_begin[worker, stage.step] = now
+    for op in range(ops):
+        task = plan.tasks[worker * ops + op]
+        task.missing = plan.waits[op]
+        task.turn = 0
+        task.remaining = plan.size[op]
+    for index in range(plan.roots.shape[1]):
+        root = np.int64(plan.roots[stage.drawn, index])
+        if plan.release[stage.drawn, index] > 0:
+            _push_later(plan, _later(now, plan.release[stage.drawn, index]), worker, ~root)
+        else:
+            _put(plan, worker, root)
+
+
+@inlined
+def _put(plan: Any, worker: Any, op: Any) -> None:
+    """Put an op in its scheduler: at the end, or by its priority."""
+    lane = plan.lane[op]
+    state = plan.lane_states[worker * plan.lanes + lane]
+    base = worker * plan.lane.size
+    task = plan.tasks[base + op]
+    is_transfer = lane < plan.servers or plan.servers < lane <= 2 * plan.servers
+    if state.head == NOBODY:
+        task.next = NOBODY
+        state.head = op
+        state.tail = op
+    elif not (plan.ordered and is_transfer and _is_before(plan, base, op, state.tail)):
+        task.next = NOBODY
+        plan.tasks[base + state.tail].next = op
+        state.tail = op
+    elif _is_before(plan, base, op, state.head):
+        task.next = state.head
+        state.head = op
+    else:
+        before = state.head
+        while not _is_before(plan, base, op, np.int64(plan.tasks[base + before].next)):
+            before = np.int64(plan.tasks[base + before].next)
+        task.next = plan.tasks[base + before].next
+        plan.tasks[base + before].next = op
+
+
+@inlined
+def _is_before(plan: Any, base: Any, op: Any, other: Any) -> Any:
+    """Return whether an op that arrives now goes before another: earlier turn, lower priority."""
+    turn, others = plan.tasks[base + op].turn, plan.tasks[base + other].turn
+    return turn < others or (turn == others and plan.priority[op] < plan.priority[other])
+
+
+@inlined
+def _start(plan: Any, worker: Any, lane: Any, now: Any) -> None:
+    """Let an idle lane take the first op that waits for it."""
+    servers = plan.servers
+    state = plan.lane_states[worker * plan.lanes + lane]
+    op = state.head
+    task = plan.tasks[worker * plan.lane.size + op]
+    state.head = task.next
+    state.op = op
+    state.begin = now
+    state.turn = task.turn
+    task.turn += 1
+    if lane < servers or servers < lane <= 2 * servers:
+        _send(plan, worker, lane, now)
+    elif lane == servers:
+        _compute(plan, worker, op, now)
+    elif plan.cores > 0 and plan.core_states[lane - 2 * servers - 1].free == 0:
+        _wait_for_core(plan, worker, lane)
+    else:
+        if plan.cores > 0:
+            plan.core_states[lane - 2 * servers - 1].free -= 1
+        _push(plan, _later(now, plan.duration[plan.stages[worker].drawn, op]), worker, lane, op)
+
+
+@inlined
+def _compute(plan: Any, worker: Any, op: Any, now: Any) -> None:
+    """Let a worker compute an op, and those after it for as long as nobody else is concerned.
+
+    Ops that only let in others of the same worker need no event, before the time at which another
+    could be let in from outside.
+    """
+    lane = plan.servers
+    state = plan.lane_states[worker * plan.lanes + lane]
+    stage = plan.stages[worker]
+    base = worker * plan.lane.size
+    speed = plan.speed[worker]
+    limit = now
+    if plan.is_local[op] and stage.later == 0:
+        limit = _undisturbed(plan, worker, now)
+    end = _later(now, _computing(plan.duration[stage.drawn, op], speed))
+    while end < limit and plan.is_local[op]:
+        for index in range(plan.first_dependent[op], plan.first_dependent[op + 1]):
+            other = np.int64(plan.dependents[index])
+            task = plan.tasks[base + other]
+            task.missing -= 1
+            if task.missing == 0:
+                task.next = NOBODY
+                if state.head == NOBODY:
+                    state.head = other
+                else:
+                    plan.tasks[base + state.tail].next = other
+                state.tail = other
+        stage.left -= 1
+        if state.head == NOBODY:
+            state.op = NOBODY
+            return
+        op = state.head
+        state.head = plan.tasks[base + op].next
+        end = _later(end, _computing(plan.duration[stage.drawn, op], speed))
+    state.op = op
+    _push(plan, end, worker, lane, op)
+
+
+@inlined
+def _later(now: Any, duration: Any) -> Any:
+    return now + min(duration, LAST_INSTANT - now)
+
+
+@inlined
+def _computing(duration: Any, speed: Any) -> Any:
+    """Return the picoseconds of an op on a worker of some speed."""
+    return np.int64(min(duration / speed + 0.5, 4.6e18))
+
+
+@inlined
+def _push(plan: Any, time: Any, worker: Any, code: Any, op: Any) -> None:
+    """Let something happen to a worker later: on a lane, or beyond all lanes."""
+    item = (worker << SHIFT) | (code + 1)
+    place_event(plan.heap, 0, plan.counts[EVENTS], time, item, op)
+    plan.counts[EVENTS] += 1
+
+
+@inlined
+def _push_later(plan: Any, time: Any, worker: Any, op: Any) -> None:
+    """Let an op end later without keeping a lane busy, or be handed on (~op)."""
+    code = plan.lanes + plan.counts[DELAYS]
+    plan.counts[DELAYS] += 1
+    plan.stages[worker].later += 1
+    _push(plan, time, worker, code, op)
+
+
+@inlined
+def _wait_for_core(plan: Any, worker: Any, lane: Any) -> None:
+    """Let a worker's update stand in line for a core of the server."""
+    cores = plan.core_states[lane - 2 * plan.servers - 1]
+    plan.lane_states[worker * plan.lanes + lane].next = NOBODY
+    if cores.head == NOBODY:
+        cores.head = worker
+    else:
+        plan.lane_states[cores.tail * plan.lanes + lane].next = worker
+    cores.tail = worker
+
+
+@inlined
+def _end_chunk(plan: Any, worker: Any, lane: Any, now: Any) -> None:
+    """End the chunk that runs on a lane: its op ends, or the rest of it waits for another turn."""
+    servers = plan.servers
+    state = plan.lane_states[worker * plan.lanes + lane]
+    stage = plan.stages[worker]
+    op = state.op
+    state.op = NOBODY
+    if plan.chunks.size > 0:
+        chunk = plan.chunks[plan.counts[CHUNKS]]
+        chunk.worker, chunk.step, chunk.op = worker, stage.step, op
+        chunk.turn, chunk.begin, chunk.end = state.turn, state.begin, now
+        plan.counts[CHUNKS] += 1
+    if lane < servers or servers < lane <= 2 * servers:
+        if plan.tasks[worker * plan.lane.size + op].remaining > 0.0:
+            _put(plan, worker, op)
+            return
+        direction = np.int64(lane > servers)
+        server = lane - direction * (servers + 1)
+        way = plan.ways[(direction * plan.stages.size + worker) * servers + server]
+        delay = plan.duration[stage.drawn, op] + way.latency
+        if delay > 0:
+            _push_later(plan, _later(now, delay), worker, op)
+            return
+    elif lane > servers and plan.cores > 0:
+        _free_core(plan, lane, now)
+    _end_op(plan, worker, op, now)
+
+
+@inlined
+def _free_core(plan: Any, lane: Any, now: Any) -> None:
+    """Give a core to the worker that has waited for it longest."""
+    cores = plan.core_states[lane - 2 * plan.servers - 1]
+    worker = cores.head
+    if worker == NOBODY:
+        cores.free += 1
+        return
+    state = plan.lane_states[worker * plan.lanes + lane]
+    cores.head = state.next
+    state.begin = now
+    duration = plan.duration[plan.stages[worker].drawn, state.op]
+    _push(plan, _later(now, duration), worker, lane, state.op)
+
+
+@inlined
+def _end_op(plan: Any, worker: Any, op: Any, now: Any) -> None:
+    """End an op: those that waited for it alone are put in their schedulers."""
+    stage = plan.stages[worker]
+    base = worker * plan.lane.size
+    for index in range(plan.first_dependent[op], plan.first_dependent[op + 1]):
+        other = np.int64(plan.dependents[index])
+        task = plan.tasks[base + other]
+        task.missing -= 1
+        if task.missing == 0:
+            _put(plan, worker, other)
+    stage.left -= 1
+    if stage.left == 0:
+        _end_step(plan, worker, now)
+
+
+@inlined
+def _end_step(plan: Any, worker: Any, now: Any) -> None:
+    """End a step, and begin the worker's next one after the gap, or when the iteration is over."""
+    stage = plan.stages[worker]
+    plan.step_end[worker, stage.step] = now
+    if plan.backup == NOBODY or stage.iteration < plan.counts[ITERATION]:
+        _go_on(plan, worker, now)
+        return
+    plan.accepted[worker, stage.step] = True
+    stage.waits = 1
+    plan.counts[READY_STEPS] += 1
+    if plan.counts[READY_STEPS] == plan.stages.size - plan.backup:
+        plan.counts[READY_STEPS] = 0
+        plan.counts[ITERATION] += 1
+        for other in range(plan.stages.size):
+            if plan.stages[other].waits:
+                plan.stages[other].waits = 0
+                _go_on(plan, other, now)
+
+
+@inlined
+def _go_on(plan: Any, worker: Any, now: Any) -> None:
+    """Let a worker's next step begin when the gap after the last one is over."""
+    stage = plan.stages[worker]
+    stage.step += 1
+    if stage.step < plan.drawn.shape[1]:
+        _push(plan, _later(now, plan.gap[stage.drawn]), worker, np.int64(NOBODY), np.int64(NOBODY))

@@ -1,0 +1,225 @@
+"""The cluster that a job with parameter servers runs on, as the simulation sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.cluster import Cluster
+from paracosm.network import Stations
+
+__all__ = ["DOWN", "UP", "System", "Ways", "cluster_ways", "plain_system", "port_ways"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+DOWN, UP = range(2)
+"""Directions: from servers to workers, and from workers to servers."""
+
+MOST_STATIONS = 5
+"""On one way: four ports where links are half-duplex, and a link that is slower than they."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How messages get from S servers to W workers and back.
+
+    Attributes:
+        sharing: "fair" or "serial", see `paracosm.network`.
+        capacity: bytes/s of each station.
+        routes: the stations of each way, then -1, (2, W, S, 5); by direction first.
+        bandwidth: bytes/s of the links, (2, W, S).
+        held: seconds that a message takes of its stations beside its bytes, (2, W, S).
+        latency: seconds from the end of that until it has arrived, (2, W, S).
+        ports: the stations of each server that others share who are in the background, (2, S).
+        names: of the stations.
+    """
+
+    sharing: str
+    capacity: Floats
+    routes: Ints
+    bandwidth: Floats
+    held: Floats
+    latency: Floats
+    ports: Ints
+    names: tuple[str, ...] = ()
+
+    def of_workers(self, chosen: slice) -> Ways:
+        """Return the ways of some of the workers."""
+        return replace(
+            self,
+            routes=self.routes[:, chosen],
+            bandwidth=self.bandwidth[:, chosen],
+            held=self.held[:, chosen],
+            latency=self.latency[:, chosen],
+        )
+
+    def twice_as_fast(self, direction: int) -> Ways:
+        """Return the ways with all stations and links of a direction twice as fast.
+
+        Where links are half-duplex, both directions have the same stations.
+        """
+        capacity, bandwidth = self.capacity.copy(), self.bandwidth.copy()
+        own = np.unique(self.routes[direction])
+        capacity[own[own >= 0]] *= 2
+        bandwidth[direction] *= 2
+        return replace(self, capacity=capacity, bandwidth=bandwidth)
+
+    @property
+    def is_half_duplex(self) -> bool:
+        """Whether some station is on ways of both directions."""
+        return bool(np.intersect1d(*self.routes).max(initial=-1) >= 0)
+
+    def by_worker(self) -> Floats:
+        """Return all numbers that tell the ways of one worker from those of another, (W, ...)."""
+        capacity = np.append(self.capacity, np.inf)[self.routes]
+        numbers = (self.bandwidth, self.held, self.latency, *np.moveaxis(capacity, -1, 0))
+        return np.column_stack([each[way] for each in numbers for way in (DOWN, UP)])
+
+    def stations(self) -> list[tuple[int, ...]]:
+        """Return the stations of every way, by direction, worker and server."""
+        rows = self.routes.reshape(-1, MOST_STATIONS).tolist()
+        return [tuple(at for at in row if at >= 0) for row in rows]
+
+
+def cluster_ways(cluster: Cluster) -> Ways:
+    """Return the ways between all workers and all servers of a cluster.
+
+    Raises:
+        InputError: nothing joins a worker and a server.
+    """
+    stations = Stations(cluster)
+    workers, servers = cluster.workers, cluster.servers
+    routes = np.full((2, len(workers), len(servers), MOST_STATIONS), -1, np.int64)
+    bandwidth, held, latency = (np.zeros((2, len(workers), len(servers))) for _ in range(3))
+    ports = np.full((2, len(servers)), -1, np.int64)
+    for w, worker in enumerate(workers):
+        for s, server in enumerate(servers):
+            for way, ends in ((DOWN, (server, worker)), (UP, (worker, server))):
+                connection = stations.connect(*ends)
+                link, own = connection.link, connection.stations
+                routes[way, w, s, : len(own)] = own
+                bandwidth[way, w, s] = link.bandwidth
+                held[way, w, s] = link.occupancy(0.0)
+                latency[way, w, s] = link.propagation(0.0)
+                if own:  # the first one sends, the second one receives
+                    ports[way, s] = own[way]
+    return Ways(
+        sharing=stations.sharing,
+        capacity=np.array(stations.capacity),
+        routes=routes,
+        bandwidth=bandwidth,
+        held=held,
+        latency=latency,
+        ports=ports,
+        names=tuple(stations.names),
+    )
+
+
+def port_ways(
+    server_down: Floats,
+    server_up: Floats,
+    worker_down: Floats,
+    worker_up: Floats,
+    latency: Floats | None = None,
+) -> Ways:
+    """Return ways through a port of each server and each worker in each direction, fairly shared.
+
+    Args:
+        server_down: bytes/s that each server can send, (S,).
+        server_up: bytes/s that each server can receive, (S,).
+        worker_down: bytes/s that each worker can receive, (W,).
+        worker_up: bytes/s that each worker can send, (W,).
+        latency: seconds after the bytes of each worker's messages, (W,); none if not given.
+    """
+    servers, workers = len(server_down), len(worker_down)
+    place = np.arange(2 * (servers + workers)).reshape(-1)
+    theirs, own = place[: 2 * servers].reshape(2, -1), place[2 * servers :].reshape(2, -1)
+    routes = np.full((2, workers, servers, MOST_STATIONS), -1, np.int64)
+    routes[..., 0] = theirs[:, None, :]
+    routes[..., 1] = own[:, :, None]
+    capacity = np.concatenate([server_down, server_up, worker_down, worker_up]).astype(float)
+    after = np.zeros(workers) if latency is None else latency
+    return Ways(
+        sharing="fair",
+        capacity=capacity,
+        routes=routes,
+        bandwidth=capacity[routes[..., :2]].min(axis=-1),
+        held=np.zeros((2, workers, servers)),
+        latency=np.broadcast_to(after[None, :, None], (2, workers, servers)),
+        ports=theirs,
+    )
+
+
+@dataclass(frozen=True)
+class System:
+    """Workers, servers, how they are joined, and their habits.
+
+    A worker has at most one transfer in flight from each server and one to each.
+
+    Attributes:
+        ways: between workers and servers.
+        speed: of each worker's computing, 1 as profiled.
+        start: seconds at which each worker begins its first step.
+        window: bytes of a stream that are sent before others have their turn (HTTP/2's flow
+            control window WIN); infinite without flow control.
+        priority: by op: of transfers that wait for their first turn the lowest goes first, and
+            those that wait for their second turn come last; None: first come, first served.
+        cores: of each server, shared by the updates of all workers; 0: a core for each worker.
+        backup: synchronous: an iteration ends when all workers but so many have ended their steps;
+            None: asynchronous.
+        background_times: seconds at which the number of background flows changes, ascending.
+        background_down: flows beside the workers' in each server's sending port from then on.
+        background_up: the same for the receiving port.
+        weight: of each worker's transfers in each of its steps, (workers, steps): where several
+            share a port, rates are in proportion to it; None: alike.
+    """
+
+    ways: Ways
+    speed: Floats
+    start: Floats
+    window: float = float("inf")
+    priority: Floats | None = None
+    cores: int = 0
+    backup: int | None = None
+    background_times: Floats = field(default_factory=lambda: np.zeros(0))
+    background_down: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    background_up: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    weight: Floats | None = None
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are."""
+        return len(self.speed)
+
+    @property
+    def servers(self) -> int:
+        """How many parameter servers there are."""
+        return len(self.ways.ports[DOWN])
+
+
+def plain_system(
+    workers: int,
+    servers: int,
+    bandwidth: float,
+    *,
+    latency: float = 0.0,
+    window: float = float("inf"),
+    start: Floats | Sequence[float] | None = None,
+) -> System:
+    """Return alike workers and servers, all ports of one bandwidth in each direction.
+
+    Args:
+        workers, servers: how many.
+        bandwidth: bytes/s.
+        latency: seconds after the bytes of a message.
+        window: bytes, as in `System`.
+        start: seconds, as in `System`; all at once if not given.
+    """
+    theirs, own = np.full(servers, bandwidth), np.full(workers, bandwidth)
+    ways = port_ways(theirs, theirs, own, own, np.full(workers, latency))
+    begin = np.zeros(workers) if start is None else np.asarray(start, float)
+    return System(ways, np.ones(workers), begin, window)

@@ -1,0 +1,275 @@
+"""The rules of sharing in Python and compiled: the same traffic, equal to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paracosm.cluster import Cluster, Link, hierarchical, ring, star, switch
+from paracosm.cluster.link import Duplex, Sharing
+from paracosm.compiled import compiled_whole
+from paracosm.network import Stations, compiled
+from paracosm.network.fair import LAST_INSTANT, FairTraffic
+from paracosm.network.serial import SerialPort, release, request
+from paracosm.network.stations import binding_routes
+
+Ints = npt.NDArray[np.int64]
+Message = tuple[int, int, float]  # when, over which route, what it asks for
+
+
+@compiled_whole
+def play(traffic: Any, time: Any, route: Any, demand: Any, done: Any, order: Any) -> Any:
+    """Ask for messages at their times; fill in when each ends, and in which order."""
+    asked = ended = 0
+    while True:
+        now = compiled.next_end(traffic)
+        if asked < len(time):
+            now = min(now, time[asked])
+        if now == LAST_INSTANT:
+            return ended
+        while True:
+            message = compiled.pop_end(traffic, now)
+            if message < 0:
+                break
+            done[message] = now
+            order[ended] = message
+            ended += 1
+        while asked < len(time) and time[asked] == now:
+            compiled.request(traffic, route[asked], asked, demand[asked], now)
+            asked += 1
+        compiled.settle(traffic, now)
+
+
+class Fair:
+    """The rule for fair flows, as the engine uses it but for its connections."""
+
+    def __init__(self, routes: Sequence[Sequence[int]], capacity: Sequence[float]) -> None:
+        self._traffic = FairTraffic(capacity)
+        self._routes = [self._traffic.route(path) for path in binding_routes(routes, capacity)]
+        self.next_end = self._traffic.next_end
+        self.pop_end = self._traffic.pop_end
+        self.settle = self._traffic.settle
+
+    def request(self, route: int, message: int, demand: float, now: int) -> None:
+        self._traffic.request(message, self._routes[route], demand, now)
+
+
+@dataclass
+class Held:
+    """What holds ports, or waits for them."""
+
+    number: int
+    route: Any
+    occupancy: float
+    began: float = -1
+
+
+@dataclass
+class Way:
+    sim: Any
+    outgoing: SerialPort
+    incoming: SerialPort
+    ports: tuple[SerialPort, ...]
+    plain: bool
+
+
+class Serial:
+    """The rule for ports that are held alone, with the queue of events that the engine has."""
+
+    def __init__(self, routes: Sequence[Sequence[int]], capacity: Sequence[float]) -> None:
+        ports = [SerialPort() for _ in capacity]
+        self.now = 0
+        self.near: list[Any] = []
+        self.complete = None
+        self._ways = []
+        for path in routes:
+            through = tuple(ports[station] for station in path)
+            self._ways.append(Way(self, through[0], through[1], through, len(path) == 2))
+
+    def next_end(self) -> int:
+        return int(self.near[0][0]) if self.near else LAST_INSTANT
+
+    def request(self, route: int, message: int, demand: float, now: int) -> None:
+        self.now = now
+        request(Held(message, self._ways[route], int(demand)))
+
+    def pop_end(self, now: int) -> int:
+        if self.next_end() != now:
+            return -1
+        _, number, _, held = heappop(self.near)
+        self.now = now
+        release(held.route)
+        return int(number)
+
+    def settle(self, now: int) -> None:
+        pass
+
+
+def play_in_python(traffic: Fair | Serial, messages: list[Message]) -> tuple[list[int], list[int]]:
+    """Do as `play`."""
+    done, asked = [0] * len(messages), 0
+    order: list[int] = []
+    while True:
+        now = traffic.next_end()
+        if asked < len(messages):
+            now = min(now, messages[asked][0])
+        if now == LAST_INSTANT:
+            return done, order
+        while (message := traffic.pop_end(now)) >= 0:
+            done[message] = now
+            order.append(message)
+        while asked < len(messages) and messages[asked][0] == now:
+            _, route, demand = messages[asked]
+            traffic.request(route, asked, demand, now)
+            asked += 1
+        traffic.settle(now)
+
+
+def both(
+    sharing: Sharing,
+    routes: list[tuple[int, ...]],
+    capacity: list[float],
+    messages: list[Message],
+) -> tuple[list[int], list[int]]:
+    """Return when each message ends and in which order, after making sure that the rules agree."""
+    time, route = (np.array([m[at] for m in messages], dtype=np.int64) for at in (0, 1))
+    demand = np.array([m[2] for m in messages])
+    room = np.bincount(route, minlength=len(routes)).tolist()
+    traffic = compiled.make_traffic(sharing, routes, capacity, room)
+    done, order = np.zeros(len(messages), np.int64), np.zeros(len(messages), np.int64)
+    assert play(traffic, time, route, demand, done, order) == len(messages)
+    rule = Fair if sharing == "fair" else Serial
+    found = play_in_python(rule(routes, capacity), messages)
+    assert found == (done.tolist(), order.tolist())
+    return found
+
+
+bandwidths = st.sampled_from([1e6, 2.5e6, 1e7 / 3, 1e8, 1.25e9])
+
+
+@st.composite
+def clusters(draw: st.DrawFn, sharing: Sharing) -> Cluster:
+    """Clusters of every topology, with a few links of their own."""
+
+    def link() -> Link:
+        return Link(
+            bandwidth=draw(bandwidths),
+            latency=draw(st.sampled_from([0.0, 1e-6, 1e-3 / 7])),
+            overhead=draw(st.sampled_from([0.0, 1e-5 / 3])),
+            duplex=draw(st.sampled_from(list[Duplex](["full", "half"]))),
+            pipelined=draw(st.booleans()),
+            sharing=sharing,
+        )
+
+    workers = draw(st.integers(2, 6))
+    kind = draw(st.sampled_from(["star", "switch", "ring", "hierarchical"]))
+    if kind == "star":
+        cluster = star(workers, draw(st.integers(1, 2)), link())
+    elif kind == "switch":
+        cluster = switch(workers, draw(st.integers(0, 2)), link())
+    elif kind == "ring":
+        cluster = ring(workers, link())
+    else:
+        cluster = hierarchical(workers, draw(st.integers(1, 3)), link(), link(), servers=1)
+    pairs = draw(st.lists(st.sampled_from(joined(cluster)), unique_by=frozenset, max_size=2))
+    overrides = tuple((a, b, link()) for a, b in pairs)
+    return Cluster(
+        cluster.nodes, cluster.workers, cluster.servers, cluster.topology, overrides=overrides
+    )
+
+
+def joined(cluster: Cluster) -> list[tuple[str, str]]:
+    """Return the pairs of names that can send to each other."""
+    names = [node.name for node in cluster.nodes]
+    place = {name: at for at, name in enumerate(names)}
+    return [
+        (a, b)
+        for a in names
+        for b in names
+        if a != b and cluster.topology.between(place[a], place[b]) is not None
+    ]
+
+
+@st.composite
+def traffics(
+    draw: st.DrawFn, sharing: Sharing
+) -> tuple[list[tuple[int, ...]], list[float], list[Message]]:
+    """Return the routes and stations of a cluster, and messages in the order of their times."""
+    cluster = draw(clusters(sharing))
+    pairs = joined(cluster)
+    stations = Stations(cluster)
+    pauses = st.sampled_from([0, 0, 0, 1, 7_000_000, 333_333_333_333])
+    messages: list[Message] = []
+    now = 0
+    for _ in range(draw(st.integers(1, 30))):
+        now += draw(pauses)
+        connection = stations.connect(*draw(st.sampled_from(pairs)))
+        size = draw(st.sampled_from([1.0, 1e4, 1e6 / 3, 2e6, 7.77e7]))
+        messages.append((now, connection.number, connection.demand(size)))
+    return stations.routes, stations.capacity, messages
+
+
+@settings(max_examples=300, deadline=None)
+@given(traffics("fair"))
+def test_fair_flows_end_at_the_same_picosecond(
+    traffic: tuple[list[tuple[int, ...]], list[float], list[Message]],
+) -> None:
+    routes, capacity, messages = traffic
+    done, _ = both("fair", routes, capacity, messages)
+    for end, (begin, route, demand) in zip(done, messages, strict=True):
+        alone = demand / min(capacity[station] for station in routes[route])
+        assert (end - begin) * 1e-12 >= alone * (1 - 1e-9), "nobody is faster than alone"
+
+
+@settings(max_examples=300, deadline=None)
+@given(traffics("serial"))
+def test_ports_are_handed_on_in_the_same_order(
+    traffic: tuple[list[tuple[int, ...]], list[float], list[Message]],
+) -> None:
+    routes, capacity, messages = traffic
+    done, order = both("serial", routes, capacity, messages)
+    held = [
+        (end - int(m[2]), end, set(routes[m[1]])) for end, m in zip(done, messages, strict=True)
+    ]
+    for at, (begin, end, ports) in enumerate(held):
+        assert begin >= messages[at][0]
+        for other_begin, other_end, other_ports in held[:at]:
+            if ports & other_ports:
+                assert end <= other_begin or other_end <= begin, "ports are held alone"
+    assert sorted(order) == list(range(len(messages)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(traffics("fair"))
+def test_connections_that_open_on_the_way_change_nothing(
+    traffic: tuple[list[tuple[int, ...]], list[float], list[Message]],
+) -> None:
+    """A station that nobody else passes yet may be left out: all ends are the same, to a few ps."""
+    routes, capacity, messages = traffic
+    one_each = list({message[1]: message for message in reversed(messages)}.values())[::-1]
+    one_each.sort(key=lambda message: message[0])
+    expected, _ = both("fair", routes, capacity, one_each)
+    flows = FairTraffic(capacity)
+    done, asked = [0] * len(one_each), 0
+    while True:
+        now = flows.next_end()
+        if asked < len(one_each):
+            now = min(now, one_each[asked][0])
+        if now == LAST_INSTANT:
+            break
+        while (message := flows.pop_end(now)) >= 0:
+            done[message] = now
+        while asked < len(one_each) and one_each[asked][0] == now:
+            _, route, demand = one_each[asked]
+            flows.send(asked, flows.connect(routes[route], now), demand, now)
+            asked += 1
+        flows.settle(now)
+    for found, wanted in zip(done, expected, strict=True):
+        assert abs(found - wanted) <= 10 + wanted * 1e-12
