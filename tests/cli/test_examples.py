@@ -79,5 +79,5 @@ def test_the_study_of_scaling_asks_for_what_it_says(tmp_path: Path, monkeypatch:
     for point in points:
         numbers = [workers for workers, _ in point.config.jobs]
         assert numbers == [4, 8, 16, 32, 64, 128, 256]
-        cluster = point.config.resolve_cluster(*point.config.jobs[0])
+        cluster = point.config.resolve_cluster(numbers[0])
         assert cluster.link("worker0", "worker3").latency == 2e-6
