@@ -283,3 +283,32 @@ def test_shares_are_those_of_the_network(
     assert [span.done for span in found] == pytest.approx(
         [ends[message] * 1e-12 for message in range(len(asked))], abs=1e-9
     )
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 10), st.integers(1, 8), st.sampled_from(["nic", "nic out", "nic in"])
+        ),
+        max_size=10,
+    )
+)
+def test_turns_are_those_of_a_clock_that_ticks(asked: list[tuple[int, int, str]]) -> None:
+    """Tick by tick: what ends is free again, then all that wait are looked at in their order."""
+    ports = Ports("serial")
+    found = [
+        ports.ask(0, number, 1, 0.0, float(ready), Cost(0.0, float(busy), link))
+        for number, (ready, busy, link) in enumerate(asked)
+    ]
+    waiting = sorted(range(len(asked)), key=lambda number: asked[number][0])
+    free, ends, now = {"out": 0, "in": 0}, dict[int, int](), 0
+    while len(ends) < len(asked):
+        for number in waiting.copy():
+            ready, busy, link = asked[number]
+            ways = [way for way in free if link.endswith(way) or " " not in link]
+            if ready <= now and all(free[way] <= now for way in ways):
+                ends[number] = now + busy
+                free |= dict.fromkeys(ways, now + busy)
+                waiting.remove(number)
+        now += 1
+    assert [span.done for span in found] == [ends[number] for number in range(len(asked))]

@@ -175,6 +175,21 @@ def test_a_late_member_and_the_script_itself_are_waited_for(script: Stream):
     )
 
 
+def test_what_may_have_to_share_a_link_is_refused_by_name(
+    script: Stream, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Event, "query", lambda event: False)  # nothing is over yet
+    device = Device("fair")
+    works = [device.ask(Cost(0.0, 2 * MS, f"nic {way}"), way) for way in ("out", "in")]
+    device.ask(Cost(1 * MS, 0.0, "nic"), "another")  # needs no link
+    device.ask(Cost(0.0, 1 * MS, "nic out"), "out")  # one after the other, of one comm worker
+    with pytest.raises(NotImplementedError, match="sharing: fair, for collectives of several"):
+        device.ask(Cost(0.0, 1 * MS, "nic in"), "another")
+    works[1].wait()  # from here on what the script asks for comes after that
+    device.ask(Cost(0.0, 1 * MS, "nic in"), "another")
+    Device("serial").ask(Cost(0.0, 1 * MS, "nic"), "another")
+
+
 def test_the_clock_rate_is_measured_and_followed(script: Stream, monkeypatch: pytest.MonkeyPatch):
     device = Device()
     slower = RATE / 1.2  # a device that got warm

@@ -77,6 +77,10 @@ def test_every_field_may_be_a_variable() -> None:
     }
 
 
+def test_workers_are_another_word_for_the_world() -> None:
+    assert asked_by({"PARACOSM_WORKERS": "64"}, DDP).config.world == 64
+
+
 @pytest.mark.parametrize(
     ("told", "message"),
     [
