@@ -329,7 +329,10 @@ def _end_flow(fair: Any, number: Any, now: Any) -> None:
     _is_done(fair, slot, now)
     _touch(fair, number)
     if path.flows > 0:
-        _set_due(fair, number)
+        # Its next one ends now as well, or when rates are settled.
+        if fair.flows[path.of_flows].key - path.virtual > path.rate * FORGIVEN:
+            path.due = LAST_INSTANT
+            _reorder(fair, path.rank)
     else:
         path.load = 0.0
         _vacate(fair, number)

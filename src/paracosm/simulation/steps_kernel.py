@@ -51,6 +51,7 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
     for _ in range(events):
         if counts[CHUNKS] == plan.chunks.size and plan.chunks.size > 0:
             return FULL
+        item, op = np.int64(NOBODY), np.int64(NOBODY)
         if counts[EVENTS] == 0 or plan.heap[0].key > now:
             settle(traffic, now)
             end = next_end(traffic)
@@ -69,11 +70,11 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
             if end > until:
                 return LATE if until == LAST_INSTANT - 1 else OVER
             now = counts[CLOCK] = end
-            _gather_flows(plan, now)
-        top = plan.heap[0]
-        item, op = top.item, top.op
-        pop_event(plan.heap, 0, counts[EVENTS])
-        counts[EVENTS] -= 1
+            item = _gather_flows(plan, now)
+        if item < 0:
+            item, op = plan.heap[0].item, plan.heap[0].op
+            pop_event(plan.heap, 0, counts[EVENTS])
+            counts[EVENTS] -= 1
         worker = item >> SHIFT
         code = (item & ((1 << SHIFT) - 1)) - 1
         if code < 0:
@@ -94,13 +95,21 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
 
 
 @inlined
-def _gather_flows(plan: Any, now: Any) -> None:
-    """Put the transfers that end now among the events of the instant."""
+def _gather_flows(plan: Any, now: Any) -> Any:
+    """Put the transfers that end now among the events of the instant.
+
+    One that is the only event of the instant is returned instead; -1 if there is none.
+    """
     item = pop_end(plan.traffic, now)
+    only = item
     while item >= 0:
-        _push(plan, now, item >> SHIFT, (item & ((1 << SHIFT) - 1)) - 1, np.int64(NOBODY))
         plan.counts[FLOWS] -= 1
         item = pop_end(plan.traffic, now)
+        if item < 0 and (plan.counts[EVENTS] == 0 or plan.heap[0].key > now):
+            return only
+        _push(plan, now, only >> SHIFT, (only & ((1 << SHIFT) - 1)) - 1, np.int64(NOBODY))
+        only = item
+    return only
 
 
 @inlined
