@@ -255,9 +255,9 @@ def test_this_machine_is_the_default_and_wins_among_several() -> None:
         ({"model": "vgg19", "shape": "3x0"}, "shape: sizes are 1 or more, not 3x0"),
         ({"graph": "a", "batch": 4}, "batch: no effect here, leave out: the graph is captured"),
         ({"op_latencies": "a", "db": "b"}, "db: no effect here, leave out: the folder says"),
-        ({"model": "a", "hardware": "b", "threads": 2}, "threads: no effect here"),
-        ({"model": "a", "exact": True, "new_ops": "refuse"}, "exact profiles what is missing"),
-        ({"model": "a", "nwe_ops": "refuse"}, 'unknown key "nwe_ops": did you mean "new_ops"'),
+        ({"model": "gpt2", "hardware": "b", "threads": 2}, "threads: no effect here"),
+        ({"model": "gpt2", "exact": True, "new_ops": "refuse"}, "exact profiles what is missing"),
+        ({"model": "gpt2", "nwe_ops": "refuse"}, 'unknown key "nwe_ops": did you mean "new_ops"'),
     ],
 )
 def test_bad_arguments_are_refused(asked: dict[str, Any], message: str) -> None:

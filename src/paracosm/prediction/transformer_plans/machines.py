@@ -14,7 +14,7 @@ def dgx_a100(gpus: int, adapters: int = 4) -> Cluster:
     Bandwidths and latencies are those that NCCL itself reckons with (`src/graph/topo.h`,
     `src/graph/tuning.cc`): 235 GB/s for the ring of an A100 over NVLink, and 3.4 us a step; 12 GB/s
     for each 100 Gbit/s of network, and 9.6 us a step. The GPUs of a machine share its adapters
-    evenly.
+    evenly. A message keeps its sender for its latency, as NCCL's kernels do.
 
     Args:
         gpus: all of them; a multiple of 8, or less than that.
@@ -25,6 +25,6 @@ def dgx_a100(gpus: int, adapters: int = 4) -> Cluster:
     """
     if gpus > 8 and gpus % 8:
         raise InputError(f"{gpus} GPUs do not fill machines of 8; {8 * round(gpus / 8)} would")
-    within = Link(bandwidth=235e9, latency=3.4e-6)
-    between = Link(bandwidth=adapters * 24e9 / 8, latency=9.6e-6)
+    within = Link(bandwidth=235e9, latency=3.4e-6, pipelined=False)
+    between = Link(bandwidth=adapters * 24e9 / 8, latency=9.6e-6, pipelined=False)
     return hierarchical(gpus, 8, within, between)
