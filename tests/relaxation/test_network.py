@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from distributed_reference import relaxed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.io import mmwrite
 from scipy.sparse import csr_array
 
 from paracosm.cluster import Cluster, Link, hierarchical, switch
@@ -102,6 +104,27 @@ def test_two_processors_by_hand(changes: dict[str, Any], arrivals: Arrivals) -> 
     """
     cluster = switch(2, 0, replace(LINK, **changes))
     np.testing.assert_allclose(simulated(2, cluster, 7), by_hand(2, arrivals, 7), rtol=1e-13)
+
+
+@pytest.mark.parametrize(("changes", "arrivals"), TWO)
+@pytest.mark.parametrize("as_file", [True, False])
+def test_keys_of_a_cluster_file_and_flags_by_hand(
+    changes: dict[str, Any], arrivals: Arrivals, as_file: bool, tmp_path: Path
+) -> None:
+    """The same two, as a study says them: one row of a matrix file each, and a network in words."""
+    link = {"bandwidth": "16B/s", "latency": "0.5s", "overhead": "0.25s", **changes}
+    network: dict[str, Any] = {"workers": 2, **link}
+    if as_file:
+        network = {"cluster": {"topology": "switch", "workers": 2, "links": {"default": link}}}
+    A, b = chain(2)
+    mmwrite(tmp_path / "chain.mtx", A)
+    np.save(tmp_path / "b.npy", b)
+    config = RelaxConfig(
+        matrix=tmp_path / "chain.mtx", rhs=str(tmp_path / "b.npy"), time="1s", tolerance=None,
+        max_time="7s", **network,
+    )  # fmt: skip
+    found = run_relaxation(config).result.x
+    np.testing.assert_allclose(found, by_hand(2, arrivals, 7), rtol=1e-13)
 
 
 def test_ports_of_the_one_in_the_middle_by_hand() -> None:
