@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_profiles.lockstep import lockstep
 
 from paracosm.errors import InputError
-from paracosm.prediction.layer_profiles.lockstep import lockstep
 
 PAIRS = {"activation out": "activation in", "gradient in": "gradient out"}
 

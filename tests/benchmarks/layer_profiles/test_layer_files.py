@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from layer_profiles import Worker, read_plan, read_profiles, read_sizes
 
 from paracosm.errors import InputError
-from paracosm.prediction.layer_profiles import Worker, read_plan, read_profiles, read_sizes
 
 SAILOR = Path(__file__).parents[2] / "data" / "sailor"
 PLAN = SAILOR / "validation" / "clariden" / "OPT-350" / "N8" / "plan_config_N8_D4.json"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_profiles import Bandwidth, read_network
 
 from paracosm.errors import InputError
-from paracosm.prediction.layer_profiles import Bandwidth, read_network
 
 SAILOR = Path(__file__).parents[2] / "data" / "sailor"
 GH200 = Bandwidth((-0.16570216, 2.79431173, 11.74409677))

@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from layer_profiles.folder import read_folder
 
 from paracosm.errors import InputError
-from paracosm.prediction.layer_profiles.folder import read_folder
 
 SAILOR = Path(__file__).parents[2] / "data" / "sailor"
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from layer_profiles.entries import Content
 from paracosm.cluster import Link
 from paracosm.errors import InputError
 from paracosm.prediction.json_file import read_json
-from paracosm.prediction.layer_profiles.entries import Content
 
 __all__ = ["Bandwidth", "Network", "read_network"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from layer_profiles.bandwidth import Network
+from layer_profiles.plan import Plan
+from layer_profiles.profiles import Profiles
+from layer_profiles.replica import replica_of
+from layer_profiles.sizes import Sizes
 from paracosm.cluster import Cluster, switch
 from paracosm.errors import InputError
 from paracosm.graphs.strategies import Replica, Strategy
-from paracosm.prediction.layer_profiles.bandwidth import Network
-from paracosm.prediction.layer_profiles.plan import Plan
-from paracosm.prediction.layer_profiles.profiles import Profiles
-from paracosm.prediction.layer_profiles.replica import replica_of
-from paracosm.prediction.layer_profiles.sizes import Sizes
 
 __all__ = ["plan_strategy"]
 

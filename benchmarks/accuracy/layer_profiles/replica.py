@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from layer_profiles.profiles import LayerTimes
+from layer_profiles.sizes import LayerSizes
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
 from paracosm.graphs.strategies import Replica
-from paracosm.prediction.layer_profiles.profiles import LayerTimes
-from paracosm.prediction.layer_profiles.sizes import LayerSizes
 
 __all__ = ["replica_of"]
 

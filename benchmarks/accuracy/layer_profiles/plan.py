@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from layer_profiles.entries import Content
 from paracosm.errors import InputError
 from paracosm.prediction.json_file import read_json
-from paracosm.prediction.layer_profiles.entries import Content
 
 __all__ = ["Measured", "Plan", "Stage", "Worker", "read_plan"]
 

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from paracosm.errors import InputError
-from paracosm.graphs.strategies import build_job
-from paracosm.prediction.layer_profiles import (
+from layer_profiles import (
     LayerSizes,
     LayerTimes,
     Network,
@@ -27,7 +24,10 @@ from paracosm.prediction.layer_profiles import (
     read_sizes,
     replica_of,
 )
-from paracosm.prediction.layer_profiles.job import COPIES
+from layer_profiles.job import COPIES
+
+from paracosm.errors import InputError
+from paracosm.graphs.strategies import build_job
 from paracosm.replay import replay_job
 from paracosm.replay.job_memory import peak_memory_of_ranks
 

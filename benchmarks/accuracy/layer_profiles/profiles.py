@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from layer_profiles.entries import Content, numbers
 from paracosm.errors import InputError
 from paracosm.prediction.json_file import read_json
-from paracosm.prediction.layer_profiles.entries import Content, numbers
 
 __all__ = ["LayerTimes", "Profiles", "read_profiles"]
 

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from layer_profiles.bandwidth import Network, read_network
+from layer_profiles.job import OVERHEAD, plan_job
+from layer_profiles.plan import Measured, Plan, read_plan
+from layer_profiles.profiles import Profiles, read_profiles
+from layer_profiles.sailor import SailorEstimate, estimate_as_sailor
+from layer_profiles.sizes import Sizes, read_sizes
+from layer_profiles.strategy import plan_strategy
 from paracosm.errors import InputError
 from paracosm.graphs.strategies import build_job
-from paracosm.prediction.layer_profiles.bandwidth import Network, read_network
-from paracosm.prediction.layer_profiles.job import OVERHEAD, plan_job
-from paracosm.prediction.layer_profiles.plan import Measured, Plan, read_plan
-from paracosm.prediction.layer_profiles.profiles import Profiles, read_profiles
-from paracosm.prediction.layer_profiles.sailor import SailorEstimate, estimate_as_sailor
-from paracosm.prediction.layer_profiles.sizes import Sizes, read_sizes
-from paracosm.prediction.layer_profiles.strategy import plan_strategy
 from paracosm.replay import JobSchedule, replay_job
 from paracosm.replay.job_memory import peak_memory_of_ranks
 

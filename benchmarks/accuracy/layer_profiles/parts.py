@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from layer_profiles.bandwidth import Bandwidth, Network
+from layer_profiles.plan import Plan, Worker
+from layer_profiles.profiles import Profiles
+from layer_profiles.sizes import Sizes
 from paracosm.errors import InputError
-from paracosm.prediction.layer_profiles.bandwidth import Bandwidth, Network
-from paracosm.prediction.layer_profiles.plan import Plan, Worker
-from paracosm.prediction.layer_profiles.profiles import Profiles
-from paracosm.prediction.layer_profiles.sizes import Sizes
 
 __all__ = ["Message", "Part", "message_of", "part_of", "reduce_time"]
 

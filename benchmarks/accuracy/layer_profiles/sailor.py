@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paracosm.prediction.layer_profiles.bandwidth import Network
-from paracosm.prediction.layer_profiles.job import OVERHEAD
-from paracosm.prediction.layer_profiles.plan import Plan, Stage, Worker
-from paracosm.prediction.layer_profiles.profiles import Profiles
-from paracosm.prediction.layer_profiles.sizes import Sizes
+from layer_profiles.bandwidth import Network
+from layer_profiles.job import OVERHEAD
+from layer_profiles.plan import Plan, Stage, Worker
+from layer_profiles.profiles import Profiles
+from layer_profiles.sizes import Sizes
 
 __all__ = ["SailorEstimate", "estimate_as_sailor"]
 

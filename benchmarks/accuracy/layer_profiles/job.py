@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from layer_profiles.bandwidth import Network
+from layer_profiles.lockstep import lockstep
+from layer_profiles.parts import Message, Part, message_of, part_of, reduce_time
+from layer_profiles.plan import Plan
+from layer_profiles.profiles import Profiles
+from layer_profiles.sizes import Sizes
 from paracosm.graphs.job import Codebook, Job, ProgramWriter, write_communicators, write_job
-from paracosm.prediction.layer_profiles.bandwidth import Network
-from paracosm.prediction.layer_profiles.lockstep import lockstep
-from paracosm.prediction.layer_profiles.parts import Message, Part, message_of, part_of, reduce_time
-from paracosm.prediction.layer_profiles.plan import Plan
-from paracosm.prediction.layer_profiles.profiles import Profiles
-from paracosm.prediction.layer_profiles.sizes import Sizes
 
 __all__ = ["COPIES", "OVERHEAD", "plan_job"]
 
