@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.prediction.scaling.fit import fit_scaling
-from paracosm.prediction.scaling.model import Scaling, StepTimes
-from paracosm.prediction.scaling.pollux import PolluxFormula, fit_pollux
-from paracosm.prediction.scaling.runs import Runs, read_runs
+from scaling.fit import fit_scaling
+from scaling.model import Scaling, StepTimes
+from scaling.pollux import PolluxFormula, fit_pollux
+from scaling.runs import Runs, read_runs
 
 __all__ = ["Folder", "JobScaling", "compare_job", "noise_of", "read_folder"]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scaling import read_runs
 
 from paracosm.errors import InputError
-from paracosm.prediction.scaling import read_runs
 
 BERT = Path(__file__).parents[2] / "data" / "pollux" / "bert"
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.prediction.scaling.model import Scaling
-from paracosm.prediction.scaling.runs import Runs
+from scaling.model import Scaling
+from scaling.runs import Runs
 
 __all__ = ["fit_scaling"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.prediction.scaling.runs import Runs
+from scaling.runs import Runs
 
 __all__ = ["PolluxFormula", "fit_pollux"]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scaling import Runs, read_runs
+from scaling.folder import compare_job, noise_of, read_folder
 
 from paracosm.errors import InputError
-from paracosm.prediction.scaling import Runs, read_runs
-from paracosm.prediction.scaling.folder import compare_job, noise_of, read_folder
 
 DATA = Path(__file__).parents[2] / "data" / "pollux"
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from paracosm.errors import InputError
-from paracosm.prediction.scaling import (
+from scaling import (
     PolluxFormula,
     Runs,
     Scaling,
@@ -16,6 +14,8 @@ from paracosm.prediction.scaling import (
     fit_scaling,
     read_runs,
 )
+
+from paracosm.errors import InputError
 
 BERT = Path(__file__).parents[2] / "data" / "pollux" / "bert"
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scaling import Scaling
 
 from paracosm.errors import InputError
-from paracosm.prediction.scaling import Scaling
 
 PLAIN = Scaling(
     batches=(4.0, 8.0),
