@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformer import Transformer, transformer_graph
 
 from paracosm.cluster import switch
 from paracosm.errors import InputError
@@ -13,7 +14,6 @@ from paracosm.graphs import PHASES, RESOURCES, Graph, fingerprint
 from paracosm.graphs.job import KINDS
 from paracosm.graphs.memory import peak_memory
 from paracosm.graphs.strategies import Replica, Strategy, build_job
-from paracosm.graphs.transformer import Transformer, transformer_graph
 
 GPT = Transformer(layers=40, width=6144, heads=48, sequence=2048)  # the 18.4 B of Megatron-LM
 SMALL = Transformer(layers=3, width=64, heads=8, sequence=16, vocabulary=1000)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paracosm.graphs.op import Op
-from paracosm.graphs.transformer.architecture import Transformer
-from paracosm.graphs.transformer.layer import Step
-from paracosm.graphs.transformer.ops import HALF, all_reduce, product, streaming
+from transformer.architecture import Transformer
+from transformer.layer import Step
+from transformer.ops import HALF, all_reduce, product, streaming
 
 __all__ = ["adam", "embedding_backward", "embedding_forward", "head_backward", "head_forward"]
 

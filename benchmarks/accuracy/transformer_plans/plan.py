@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
+from transformer import Transformer, transformer_graph
 
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
 from paracosm.graphs.strategies import Replica, Strategy, build_job
-from paracosm.graphs.transformer import Transformer, transformer_graph
-from paracosm.prediction.transformer_plans.accelerator import Accelerator, durations_on
 from paracosm.replay import JobSchedule, replay_job
+from transformer_plans.accelerator import Accelerator, durations_on
 
 __all__ = ["Plan", "PlanTime", "predict_plan"]
 

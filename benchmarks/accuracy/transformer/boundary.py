@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paracosm.graphs.transformer.architecture import Transformer
-from paracosm.graphs.transformer.layer import Step
-from paracosm.graphs.transformer.ops import HALF, all_gather, streaming
+from transformer.architecture import Transformer
+from transformer.layer import Step
+from transformer.ops import HALF, all_gather, streaming
 
 __all__ = ["hand_back", "hand_on", "take_back", "take_over"]
 

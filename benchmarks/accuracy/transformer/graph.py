@@ -9,17 +9,17 @@ from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import Graph
 from paracosm.graphs.op import Op
-from paracosm.graphs.transformer.architecture import Transformer
-from paracosm.graphs.transformer.boundary import hand_back, hand_on, take_back, take_over
-from paracosm.graphs.transformer.ends import (
+from transformer.architecture import Transformer
+from transformer.boundary import hand_back, hand_on, take_back, take_over
+from transformer.ends import (
     adam,
     embedding_backward,
     embedding_forward,
     head_backward,
     head_forward,
 )
-from paracosm.graphs.transformer.layer import Step, layer_backward, layer_forward
-from paracosm.graphs.transformer.ops import HALF
+from transformer.layer import Step, layer_backward, layer_forward
+from transformer.ops import HALF
 
 __all__ = ["transformer_graph"]
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paracosm.graphs.op import Op
-from paracosm.graphs.transformer.architecture import Transformer
-from paracosm.graphs.transformer.ops import HALF, all_reduce, product, streaming
+from transformer.architecture import Transformer
+from transformer.ops import HALF, all_reduce, product, streaming
 
 __all__ = ["Step", "layer_backward", "layer_forward"]
 

@@ -1,6 +1,6 @@
 """The training step of a transformer, written down from its sizes: no framework, no capture."""
 
-from paracosm.graphs.transformer.architecture import Transformer
-from paracosm.graphs.transformer.graph import transformer_graph
+from transformer.architecture import Transformer
+from transformer.graph import transformer_graph
 
 __all__ = ["Transformer", "transformer_graph"]
