@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from switched_ring import SwitchedRing, fit_ring, fit_switched_ring
 
 from paracosm.cluster import Link, ring_all_reduce
-from paracosm.cluster.switched_ring import SwitchedRing, fit_ring, fit_switched_ring
 from paracosm.errors import InputError
 
 SWEEP = Path(__file__).parents[1] / "data" / "vtrain" / "AR_GPU8_1M_64M_LUT"

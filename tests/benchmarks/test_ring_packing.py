@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-
-from paracosm.cluster.ring_packing import rings_within
+from ring_packing import rings_within
 
 # NVLinks of each GPU of a DGX-1V to those before it, as `nvidia-smi topo -m` prints them.
 CUBE_MESH = {
