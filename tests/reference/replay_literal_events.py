@@ -1,10 +1,10 @@
 """A task graph replayed without haste: the reference that tests compare the compiled loop with.
 
-It is the paper's loop (see `literal.py`), in plain Python and exact arithmetic: a ready list, a job
-queue for every device, dependency counters; and beside it what that loop has not: policies,
-meetings, awaited ends, flows. At every instant the rates of all flows are worked out anew, by the
-textbook's progressive filling over single flows (Bertsekas and Gallager, "Data Networks", 1992,
-section 6.5.2). Nothing is kept that could be worked out.
+It is the paper's loop (see `replay_literal.py`), in plain Python and exact arithmetic: a ready
+list, a job queue for every device, dependency counters; and beside it what that loop has not:
+policies, meetings, awaited ends, flows. At every instant the rates of all flows are worked out
+anew, by the textbook's progressive filling over single flows (Bertsekas and Gallager, "Data
+Networks", 1992, section 6.5.2). Nothing is kept that could be worked out.
 """
 
 from __future__ import annotations
