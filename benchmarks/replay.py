@@ -135,7 +135,7 @@ def varied(source: Replica) -> None:
     mean = statistics.mean(drawn)
     plain, corrected = replay_job(job).makespan, replay_job(job, duration_cv=SPREAD).makespan
     print(
-        f"256 ranks, {SPREAD:.0%} spread of every op, against the mean of {ROUNDS} replays with drawn "
+        f"256 ranks, {SPREAD:.0%} spread of an op, beside the mean of {ROUNDS} replays with drawn "
         f"durations: folded {plain / mean - 1:+.2%}, with the extreme-value term "
         f"{corrected / mean - 1:+.2%} (replays scatter by {statistics.stdev(drawn) / mean:.2%})"
     )

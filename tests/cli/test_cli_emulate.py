@@ -16,6 +16,7 @@ import pytest
 
 from paracosm.cli import main
 from paracosm.cli.verbs import _command
+from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig
 from paracosm.study import RunFolder, load_study
 from paracosm.study.plain import plain

@@ -154,7 +154,7 @@ def wait_until_handled(pid: int) -> None:
         (("--world-size", 4, "--json", "--quiet"), "--json prints and --quiet does not"),
         (("--world-size", 4, "--force"), "give --out as well"),
         (("--world-size", 4, "--plan", "nowhere.npz"), "nowhere.npz: No such file"),
-        (("--world-size", 4, "--what-if", "worker 9: compute 2x slower"), "rank 9"),
+        (("--world-size", 4, "--what-if", "worker 9: compute 2x slower"), "workers 0 to 3, not 9"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(

@@ -240,3 +240,46 @@ def test_nothing_waits_with_the_link_idle(
     for at, busy in sorted(ready):
         end = max(end, at) + busy
     assert max((span.done for span in found), default=0.0) == pytest.approx(end)
+
+
+flows = st.lists(
+    st.tuples(
+        st.integers(0, 20),  # tenths of a second after the last one
+        st.integers(1, 40),  # tenths of a second of the whole port
+        st.sampled_from([("nic", "", 1.0), ("nic out", "", 1.0), ("nic in", "", 1.0)])
+        | st.sampled_from([("nic out", "with 1 out", 0.25), ("nic out", "with 2 out", 0.5)]),
+    ),
+    max_size=12,
+)
+
+
+@given(flows)
+def test_shares_are_those_of_the_network(
+    asked: list[tuple[int, int, tuple[str, str, float]]],
+) -> None:
+    """The rule of every other command, in whole picoseconds; a port carries 1 byte a picosecond."""
+    fair = pytest.importorskip("paracosm.network.fair")
+    stations = {"nic out": 1.0, "nic in": 1.0, "with 1 out": 0.25, "with 2 out": 0.5}
+    traffic = fair.FairTraffic([share * 1e12 for share in stations.values()])
+    number = {name: place for place, name in enumerate(stations)}
+    ports, now, found, ends = Ports("fair"), 0, [], dict[int, int]()
+
+    def play(until: float) -> None:
+        while (at := traffic.next_end()) <= until and at < fair.LAST_INSTANT:
+            while (message := traffic.pop_end(at)) >= 0:
+                ends[message] = at
+            traffic.settle(at)
+
+    for message, (later, tenths, (link, own, share)) in enumerate(asked):
+        now += later * 10**11
+        play(now)
+        cost = Cost(0.0, tenths / 10 / share, link, own=own, share=share)
+        found.append(ports.ask(0, message, 1, now * 1e-12, now * 1e-12, cost))
+        ways = {"nic": ("nic out", "nic in")}.get(link, (link,))
+        route = traffic.route(number[way] for way in (*ways, own) if way)
+        traffic.request(message, route, tenths * 1e11, now)
+        traffic.settle(now)
+    play(float("inf"))
+    assert [span.done for span in found] == pytest.approx(
+        [ends[message] * 1e-12 for message in range(len(asked))], abs=1e-9
+    )

@@ -1,8 +1,12 @@
-"""Transfers that share their ports fairly, by hand: 100 bytes/s at every port."""
+"""Transfers that share their ports fairly: by hand, at 100 bytes/s, and by exact fractions."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from paracosm.cluster import Cluster, Link, cluster_from_mapping, hierarchical, star, switch
 from paracosm.cluster.link import Sharing
@@ -208,6 +212,19 @@ def test_a_run_until_a_time_ends_with_the_last_flow() -> None:
     assert sim.now == 1.1
 
 
+def test_a_run_until_a_condition_ends_right_after_the_event_that_makes_it_true() -> None:
+    sim = Simulator(network=four())
+    first = sim.add_worker("worker0", Sender, [(0.0, "worker2", 100.0)])
+    sim.add_worker("worker1", Sender, [(0.0, "worker2", 10.0)])
+    sim.add_worker("worker2", Sender, [])
+    sim.run(until=lambda: sim.now > 0)
+    assert sim.now == 0.2
+    sim.run(until=lambda: first.ports.send.transfers == 1)
+    assert sim.now == 1.1
+    sim.run()
+    assert sim.now == 1.1
+
+
 def test_a_delay_that_is_given_is_not_shared() -> None:
     class Two(Worker):
         async def run(self) -> None:
@@ -229,3 +246,64 @@ def test_a_flow_of_more_than_a_hundred_days_is_refused() -> None:
     sim.add_worker("worker1", Sender, [])
     with pytest.raises(InputError, match="up to 106 days"):
         sim.start()
+
+
+Asked = tuple[int, int, int, int]  # when, from whom, to whom, bytes
+
+
+def exact_ends(asked: list[Asked]) -> list[Fraction]:
+    """Return when each message is there: fluid flows at ports of 1 byte/s, in exact fractions.
+
+    At every instant rates are raised alike until a port is full, whose flows keep theirs.
+    """
+    left = [Fraction(size) for _, _, _, size in asked]
+    ends: list[Fraction | None] = [None] * len(asked)
+    now = Fraction(0)
+    while None in ends:
+        heads: dict[tuple[int, int], int] = {}  # the oldest of each connection
+        for number, (time, source, target, _) in enumerate(asked):
+            if ends[number] is None and time <= now:
+                heads.setdefault((source, target), number)
+        flowing = sorted(heads.values())
+        rates: dict[int, Fraction] = {}
+        while len(rates) < len(flowing):
+            level, port = min(
+                (
+                    (1 - sum(rates.get(n, Fraction(0)) for n in through)) / len(open_ones),
+                    (side, end),
+                )
+                for side in (1, 2)
+                for end in range(4)
+                if (through := [n for n in flowing if asked[n][side] == end])
+                and (open_ones := [n for n in through if n not in rates])
+            )
+            side, end = port
+            rates |= {n: level for n in flowing if asked[n][side] == end and n not in rates}
+        later = [Fraction(time) for time, *_ in asked if time > now]
+        instant = min(later + [now + left[n] / rate for n, rate in rates.items()])
+        for n, rate in rates.items():
+            left[n] -= rate * (instant - now)
+            if left[n] == 0:
+                ends[n] = instant
+        now = instant
+    return [end for end in ends if end is not None]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 6), st.integers(0, 3), st.integers(0, 3), st.integers(1, 9)
+        ).filter(lambda each: each[1] != each[2]),
+        max_size=14,
+    )
+)
+def test_flows_end_when_exact_fractions_say(asked: list[Asked]) -> None:
+    asked.sort(key=lambda each: each[:2])  # workers ask in the order in which they are
+    plans: Plans = {f"worker{number}": [] for number in range(4)}
+    for time, source, target, size in asked:
+        plans[f"worker{source}"].append((float(time), f"worker{target}", float(size)))
+    found = run(switch(4, link=Link(bandwidth=1.0)), **plans)[1]
+    numbers = {name: iter(times) for name, times in found.items()}
+    ends = [next(numbers[f"worker{source}"])[1] for _, source, _, _ in asked]
+    assert ends == pytest.approx([float(end) for end in exact_ends(asked)], abs=1e-10)

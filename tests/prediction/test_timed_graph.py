@@ -66,3 +66,17 @@ def test_a_graph_that_lacks_a_duration_asks_for_a_database(
     code, _, err = run(capsys, "--graph", str(written(tmp_path, math.nan)))
     assert code == 2
     assert "profiles.db: no such database" in err
+
+
+def test_its_run_folder_can_be_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    graph, change = str(written(tmp_path, 0.001)), "link 0-1: bandwidth 2x slower"
+    flags = ["--graph", graph, "--workers", "4", "--bandwidth", "1Gbit/s", "--what-if", change]
+    code, first, _ = run(capsys, *flags, "--out", "run")
+    assert code == 0
+    assert first["cluster"]["links of their own"]["worker0 - worker1"]["bandwidth"] == "500 Mbit/s"
+    code, again, _ = run(capsys, "run/study.yaml")
+    assert code == 0
+    assert again == first

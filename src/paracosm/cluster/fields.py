@@ -18,7 +18,7 @@ from paracosm.cluster.topology import Hierarchical
 from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
 from paracosm.errors import InputError
 from paracosm.quantities import Bandwidth, Duration
-from paracosm.units import format_bandwidth, format_duration, format_number
+from paracosm.units import format_bandwidth, format_duration
 
 __all__ = [
     "LINK_FIELDS",
@@ -193,7 +193,7 @@ def describe_cluster(cluster: Cluster) -> dict[str, Any]:
             f"{a} - {b}": describe_link(x) for a, b, x in cluster.overrides
         }
     if min(speeds) != max(speeds):
-        said["speeds"] = f"{format_number(min(speeds))} to {format_number(max(speeds))}"
+        said["speeds"] = f"{min(speeds):.4g} to {max(speeds):.4g}"
     elif speeds[0] != 1:
-        said["speeds"] = format_number(speeds[0])
+        said["speeds"] = f"{speeds[0]:.4g}"
     return said

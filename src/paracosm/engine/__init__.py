@@ -4,15 +4,13 @@ The model is the one of Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze 
 Effect", section 3.
 """
 
-from paracosm.engine.barrier import Barrier
 from paracosm.engine.errors import Cancelled, DeadlockError, FutureCancelledError, Interrupt
 from paracosm.engine.future import Future
-from paracosm.engine.queue import Queue
+from paracosm.engine.meeting import Barrier, Queue, Resource
+from paracosm.engine.messages import Port, Ports, Transfer
 from paracosm.engine.recording import Recording
-from paracosm.engine.resource import Resource
 from paracosm.engine.scheduler import Timer
 from paracosm.engine.simulator import Simulator
-from paracosm.engine.transfers import Port, Ports, Transfer
 from paracosm.engine.walker import State, Walker
 from paracosm.engine.worker import Worker
 

@@ -22,13 +22,15 @@ from paracosm.network.fair import LAST_INSTANT, FairConnection, FairTraffic
 from paracosm.network.stations import Stations
 
 if TYPE_CHECKING:
+    from paracosm.engine.messages import Route, Transfer
     from paracosm.engine.simulator import Simulator
-    from paracosm.engine.transfers import Route, Transfer
 
 __all__ = ["FlowWay", "Flows"]
 
-_AFTER_ALL = float(2**62)  # events of an instant have smaller numbers, the mark of its end infinity
+_AFTER_ALL = float(2**51)  # events of an instant have smaller numbers, the mark of its end infinity
 _PER_SECOND = 1e12
+# What waits where nothing ever waited: a deque takes half a kilobyte.
+_NOTHING: deque[tuple[Transfer, float | None]] = deque(maxlen=0)
 
 
 class Flows:
@@ -124,7 +126,7 @@ class FlowWay:
         self._flows = flows
         self._route = route
         self._connection = connection
-        self._waiting: deque[tuple[Transfer, float | None]] = deque()
+        self._waiting = _NOTHING
         self.current: Transfer | None = None
         # Overhead, and latency that holds a port, count as the bytes that could flow meanwhile.
         link = route.link
@@ -135,6 +137,8 @@ class FlowWay:
         """Let a transfer begin when those before it have ended; it lasts `delay`, if given."""
         if self.current is None:
             self._begin(transfer, delay)
+        elif self._waiting is _NOTHING:
+            self._waiting = deque([(transfer, delay)])
         else:
             self._waiting.append((transfer, delay))
 

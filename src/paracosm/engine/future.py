@@ -3,25 +3,46 @@
 A future is for what has no better home: the answer to a question, a condition that several walkers
 wait for, the first of several things. Messages, sleeping and queues do not use futures; they hand a
 walker its value directly, which is several times cheaper.
+
+What can be combined happens once and to everybody: a future, a walker's end, a message's arrival at
+its target. Receiving a message or getting an item is not such a thing, since it takes something
+away: whoever waits for "the next item or five seconds" and gives up would take an item that nobody
+sees. For that there are the time-outs of `recv`; and a walker of its own (`Simulator.spawn`), which
+takes the item and keeps it as its result, can be combined with anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from paracosm.engine.errors import FutureCancelledError
+from paracosm.errors import InputError
 
 if TYPE_CHECKING:
     from paracosm.engine.simulator import Simulator
     from paracosm.engine.walker import Continuation
 
-__all__ = ["Future"]
+__all__ = ["Awaitable", "Future", "all_of", "any_of", "as_future"]
 
 _PENDING = object()
 
 
-class Future:
+class Awaitable:
+    """What happens once: a future, or something that has one."""
+
+    __slots__ = ()
+
+    def _as_future(self) -> Future:
+        """Return the future of its end."""
+        raise NotImplementedError
+
+    def __await__(self) -> Generator[None, Any, Any]:
+        return self._as_future().__await__()
+
+
+class Future(Awaitable):
     """A value, or an exception, that is set once and that any number of walkers may await.
 
     Those that wait go on at the instant at which it is set, in the order in which they came.
@@ -110,6 +131,9 @@ class Future:
             continuation.place = None
             self._sim._ready.append((continuation, None))
 
+    def _as_future(self) -> Future:
+        return self
+
     def __await__(self) -> Generator[None, Any, Any]:
         if self._value is _PENDING:
             continuation = self._sim._running()
@@ -125,3 +149,62 @@ class Future:
     def describe(self, continuation: Continuation) -> str:
         """Return what is waited for."""
         return self.name
+
+
+def as_future(thing: Awaitable) -> Future:
+    """Return the future of a thing that can be awaited by many.
+
+    Raises:
+        InputError: it is no such thing.
+    """
+    if isinstance(thing, Awaitable):
+        return thing._as_future()
+    raise InputError(
+        f"futures, walkers and transfers can be combined, not {thing!r}: "
+        "give a coroutine to Simulator.spawn, and combine the walker"
+    )
+
+
+def any_of(sim: Simulator, things: tuple[Awaitable, ...]) -> Future:
+    """Return the future of the first that is done; of several at once, the first in order."""
+    first = Future(sim, f"any of {len(things)} things")
+
+    if not things:
+        raise InputError("any needs at least one thing to wait for")
+    for thing in things:
+        as_future(thing).add_callback(partial(_settle_first, first, thing))
+    return first
+
+
+def _settle_first(first: Future, thing: Awaitable, future: Future) -> None:
+    if first.done:
+        return
+    error = future.exception()
+    if error is None:
+        first.set_result(thing)
+    else:
+        first.set_exception(error)
+
+
+def all_of(sim: Simulator, things: tuple[Awaitable, ...]) -> Future:
+    """Return the future of all results, in the order of `things`, or of the first failure."""
+    futures = [as_future(thing) for thing in things]
+    together = Future(sim, f"all of {len(things)} things")
+    missing = len(futures)
+
+    def settle(future: Future) -> None:
+        nonlocal missing
+        missing -= 1
+        if together.done:
+            return
+        error = future.exception()
+        if error is not None:
+            together.set_exception(error)
+        elif not missing:
+            together.set_result([each.result() for each in futures])
+
+    if not futures:
+        together.set_result([])
+    for future in futures:
+        future.add_callback(settle)
+    return together

@@ -10,12 +10,11 @@ from __future__ import annotations
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
-from paracosm.engine.mailbox import deliver
-from paracosm.engine.transfers import complete
+from paracosm.engine.messages import complete, deliver
 
 if TYPE_CHECKING:
+    from paracosm.engine.messages import Transfer
     from paracosm.engine.simulator import Simulator
-    from paracosm.engine.transfers import Transfer
     from paracosm.engine.walker import Continuation, Walker
     from paracosm.engine.worker import Worker
     from paracosm.timeline import Timeline

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from paracosm.cluster import Cluster
-from paracosm.engine.combine import Awaitable, all_of, any_of, as_future
 from paracosm.engine.errors import DeadlockError
 from paracosm.engine.flows import Flows
-from paracosm.engine.future import Future
-from paracosm.engine.mailbox import deliver
+from paracosm.engine.future import Awaitable, Future, all_of, any_of, as_future
+from paracosm.engine.messages import Ports, Transfer, complete, deliver
 from paracosm.engine.observer import Observer
 from paracosm.engine.recording import Recording, Replay
 from paracosm.engine.scheduler import Halt, Scheduler, seconds
-from paracosm.engine.transfers import Ports, Transfer, complete
 from paracosm.engine.walker import Continuation, Task, Walker
 from paracosm.engine.worker import Worker
 from paracosm.errors import InputError

@@ -28,7 +28,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from paracosm.engine.errors import Cancelled, Interrupt
-from paracosm.engine.future import Future
+from paracosm.engine.future import Awaitable, Future
 from paracosm.engine.scheduler import Stale, seconds
 from paracosm.errors import InputError
 
@@ -91,7 +91,7 @@ def _stale(_: object) -> None:
     raise Stale
 
 
-class Walker:
+class Walker(Awaitable):
     """One coroutine in virtual time. Made by `Simulator.add_worker` and `Simulator.spawn`.
 
     Awaiting a walker waits until it is done and gives what its `run` returned.
@@ -303,9 +303,6 @@ class Walker:
     def result(self) -> Any:
         """What `run` returned; None before that."""
         return self.__result
-
-    def __await__(self) -> Generator[None, Any, Any]:
-        return self._as_future().__await__()
 
     def __repr__(self) -> str:
         name = getattr(self, "name", None)

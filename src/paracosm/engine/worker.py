@@ -13,9 +13,8 @@ from time import perf_counter
 from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from paracosm.engine.mailbox import Mailbox
+from paracosm.engine.messages import Mailbox, Ports, Route, Transfer, hand_over
 from paracosm.engine.scheduler import seconds
-from paracosm.engine.transfers import Ports, Route, Transfer, hand_over
 from paracosm.engine.walker import Continuation, Walker
 from paracosm.errors import InputError, unknown
 from paracosm.network.serial import request

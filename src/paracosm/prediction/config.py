@@ -69,6 +69,10 @@ class PredictConfig(PredictFields):
 
         return load_graph(self.graph).is_timed
 
+    def without_effect(self) -> set[str]:
+        """Return the fields that make no difference, whatever their values, to such a run."""
+        return super().without_effect() | ({"db"} if self.is_timed else set())
+
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
         """Return what the capture of the model on `device` is asked for.
 
@@ -108,8 +112,9 @@ class PredictConfig(PredictFields):
                 and (of_profile or change.subject != "collectives")
             ),
             "predict",
-            "how fast workers and servers compute, links, and the number of workers"
-            + (" (of a job profile)" if of_profile else ", and collectives"),
+            "how fast workers and servers compute, links, "
+            + ("" if of_profile else "collectives, ")
+            + "and the number of workers",
         )
         counts = [change for change in self.what_if if change.what == "count"]
         if not counts:

@@ -283,6 +283,8 @@ def _later(now: Any, duration: Any) -> Any:
 @inlined
 def _computing(duration: Any, speed: Any) -> Any:
     """Return the picoseconds of an op on a worker of some speed."""
+    if speed == 1.0:
+        return duration
     return np.int64(min(duration / speed + 0.5, 4.6e18))
 
 

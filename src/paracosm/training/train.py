@@ -79,12 +79,15 @@ def train(
     metrics = Metrics() if metrics is None else metrics
     result = _train(config, seed, config.changed(cluster), metrics, progress, log)
     if config.what_if:
-        beside = config.model_copy(update={"timeline": False})
-        unchanged = _train(beside, seed, cluster, Metrics(), None, False).summary
-        changes = {"what_if": [str(each) for each in config.what_if], "unchanged": unchanged}
-        result = replace(result, summary={**result.summary, **changes})
-        if unchanged["status"] == "interrupted":
-            result.summary["status"] = "interrupted"
+        changed = result.summary
+        changed = {**changed, "what_if": [str(each) for each in config.what_if], "unchanged": None}
+        if changed["status"] != "interrupted":
+            beside = config.model_copy(update={"timeline": False})
+            unchanged = _train(beside, seed, cluster, Metrics(), None, False).summary
+            changed["unchanged"] = unchanged
+            if unchanged["status"] == "interrupted":
+                changed["status"] = "interrupted"
+        result = replace(result, summary=changed)
     return result
 
 

@@ -204,7 +204,8 @@ def test_futures_are_completed_at_their_deadlines_in_order(four: World):
     last = max(record.done for record in four.of(Collective))
     assert time.monotonic() > last - 5e-3  # less the time that it takes to wake whoever waits
     assert [tensor.tolist() for tensor in value] == [[2.0, 2.0]]
-    ends = [record.done for record in four.of(Collective)]
+    records = sorted(four.of(Collective), key=lambda record: float(record.asked))
+    ends = [record.done for record in records]
     assert done == sorted(range(3), key=ends.__getitem__)
     doubled = works[1].get_future().then(lambda future: future.value()[0] * 2)
     assert doubled.wait().tolist() == [4.0, 4.0]

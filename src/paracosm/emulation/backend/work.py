@@ -160,17 +160,29 @@ class EmulatedWork(Work):
                 self._sooner.set()
                 self._sooner = None
         if self._future is not None:  # not here: what waits for it may ask for more
-            self._runtime.completion.at(self._deadline, self._come_due)
+            self._call_at(self._deadline)
 
     def _come_due(self) -> None:
-        """Complete the future, or have it done at the deadline as it is now known."""
+        """Complete the future, or have it done at the deadline, wherever that moves meanwhile."""
         if (deadline := self._deadline) > time.monotonic():
             self._span.on_earlier = self._be_earlier
-            self._runtime.completion.at(deadline, self._come_due)
-            return
+            self._call_at(deadline)
+        else:
+            self._be_due()
+
+    def _be_due(self) -> None:
         self._is_due = True
         if not self._is_filling():
             self._complete()
+
+    def _call_at(self, deadline: float) -> None:
+        def due() -> None:  # called a little before: by the time that waking up takes
+            if self._deadline > deadline:
+                self._come_due()
+            else:
+                self._be_due()
+
+        self._runtime.completion.at(deadline, due)
 
     def _complete(self) -> None:
         with self._lock:

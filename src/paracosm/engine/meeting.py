@@ -1,10 +1,10 @@
-"""A queue between walkers."""
+"""Where walkers meet: queues, resources, barriers. All are first come, first served."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from types import coroutine
+from types import TracebackType, coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from paracosm.errors import InputError
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from paracosm.engine.simulator import Simulator
     from paracosm.engine.walker import Continuation
 
-__all__ = ["Queue"]
+__all__ = ["Barrier", "Queue", "Resource"]
 
 Item = TypeVar("Item")
 
@@ -121,3 +121,126 @@ class Queue(Generic[Item]):
         """Return what that walker waits for."""
         what = "an item of" if continuation in self._getters else "room in"
         return f"{what} {self.name}"
+
+
+class Resource:
+    """`capacity` places; who comes when all are taken waits, first come, first served.
+
+        async with resource:
+            await self.sleep(1.0)
+
+    A place is handed on directly: nobody who comes later can slip in between. O(1).
+
+    Args:
+        sim: the simulation that it belongs to.
+        capacity: how many may hold it at a time.
+        name: for the report of a deadlock.
+
+    Raises:
+        InputError: the capacity is below 1.
+    """
+
+    __slots__ = ("_sim", "_waiting", "capacity", "held", "name")
+
+    def __init__(self, sim: Simulator, capacity: int = 1, name: str = "a resource") -> None:
+        if capacity < 1:
+            raise InputError(f"resource: the capacity must be 1 or more, not {capacity}")
+        self._sim = sim
+        self.capacity = capacity
+        self.name = name
+        self.held = 0
+        self._waiting: deque[Continuation] = deque()
+
+    @coroutine
+    def acquire(self) -> Generator[None, Any, None]:
+        """Take a place, as soon as there is one."""
+        if self.held < self.capacity:
+            self.held += 1
+            return
+        continuation = self._sim._running()
+        continuation.place = self
+        self._waiting.append(continuation)
+        yield
+
+    def release(self) -> None:
+        """Give a place back.
+
+        Raises:
+            InputError: nobody holds one.
+        """
+        if not self.held:
+            raise InputError(f"{self.name} was released more often than it was acquired")
+        if self._waiting:
+            continuation = self._waiting.popleft()
+            continuation.place = None
+            self._sim._ready.append((continuation, None))
+        else:
+            self.held -= 1
+
+    async def __aenter__(self) -> None:
+        await self.acquire()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def forget(self, continuation: Continuation) -> None:
+        """Let the walker of `continuation` no longer wait here."""
+        self._waiting.remove(continuation)
+
+    def describe(self, continuation: Continuation) -> str:
+        """Return what that walker waits for."""
+        return self.name
+
+
+class Barrier:
+    """Holds walkers until `parties` of them have come, then lets all go on, and starts again.
+
+    They go on at that instant: the last one first, who never stops, then the others as they came.
+
+    Args:
+        sim: the simulation that it belongs to.
+        parties: how many meet.
+        name: for the report of a deadlock.
+
+    Raises:
+        InputError: fewer than 1 party.
+    """
+
+    __slots__ = ("_sim", "_waiting", "name", "parties")
+
+    def __init__(self, sim: Simulator, parties: int, name: str = "a barrier") -> None:
+        if parties < 1:
+            raise InputError(f"barrier: it needs 1 party or more, not {parties}")
+        self._sim = sim
+        self.parties = parties
+        self.name = name
+        self._waiting: list[Continuation] = []
+
+    @coroutine
+    def wait(self) -> Generator[None, Any, int]:
+        """Wait for the others, and return how many had come before: 0 for the first."""
+        position = len(self._waiting)
+        if position + 1 == self.parties:
+            for continuation in self._waiting:
+                continuation.place = None
+                self._sim._ready.append((continuation, None))
+            self._waiting.clear()
+        else:
+            continuation = self._sim._running()
+            continuation.place = self
+            self._waiting.append(continuation)
+            yield
+        return position
+
+    def forget(self, continuation: Continuation) -> None:
+        """Let the walker of `continuation` no longer wait here."""
+        self._waiting.remove(continuation)
+
+    def describe(self, continuation: Continuation) -> str:
+        """Return what that walker waits for."""
+        return f"{self.name} ({len(self._waiting)} of {self.parties} are there)"
