@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from printing import folder_of, mape, print_table
+from ring_packing import rings_within
+from switched_ring import fit_ring, fit_switched_ring
 
 from paracosm.cluster import Link, ring_all_reduce
-from paracosm.cluster.ring_packing import rings_within
-from paracosm.cluster.switched_ring import fit_ring, fit_switched_ring
 from paracosm.errors import InputError
 
 FEWEST = 4  # sizes, of which every other one is fitted

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 from printing import folder_of, mape, print_table, signed
+from scaling.folder import JobScaling, noise_of, read_folder
 
 from paracosm.errors import InputError
-from paracosm.prediction.scaling.folder import JobScaling, noise_of, read_folder
 from paracosm.units import format_duration
 
 WORST = 5  # rows that are shown

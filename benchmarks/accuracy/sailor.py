@@ -21,11 +21,11 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations, groupby
 from pathlib import Path
 
+from layer_profiles.folder import PlanComparison, read_folder
+from layer_profiles.job import OVERHEAD
 from printing import folder_of, mape, print_table, signed
 
 from paracosm.errors import InputError
-from paracosm.prediction.layer_profiles.folder import PlanComparison, read_folder
-from paracosm.prediction.layer_profiles.job import OVERHEAD
 from paracosm.units import format_duration, format_size, parse_size
 
 

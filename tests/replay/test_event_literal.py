@@ -9,13 +9,13 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from random_jobs import slowly, static_jobs
+from replay_literal_events import replay_tasks_literally
 from task_graphs import layered_graphs, task_graphs
 
 from paracosm.errors import InputError
 from paracosm.graphs.job import Job, TaskGraph
 from paracosm.graphs.job.expand import expand
 from paracosm.replay.events import replay_tasks
-from paracosm.replay.literal_events import replay_tasks_literally
 
 
 @settings(deadline=None, max_examples=500)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replay_literal_events import max_min_rates
 from task_graphs import Row, task_graph
 
 from paracosm.replay.events import replay_tasks
-from paracosm.replay.literal_events import max_min_rates
 
 
 def ends(rows: list[Row], routes: list[list[int]], bandwidth: list[float]) -> list[int]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replay_literal import Task, replay_literally
 
 from paracosm.graphs import RESOURCES, Graph, Node, Op, build_graph
 from paracosm.graphs.host import host_nodes
 from paracosm.replay import replay
-from paracosm.replay.literal import Task, replay_literally
 
 WAITING = "aten._local_scalar_dense.default"
 

@@ -1,0 +1,177 @@
+"""The job of a plan: one rank for each worker, which stands for all GPUs that split its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from layer_profiles.bandwidth import Network
+from layer_profiles.lockstep import lockstep
+from layer_profiles.parts import Message, Part, message_of, part_of, reduce_time
+from layer_profiles.plan import Plan
+from layer_profiles.profiles import Profiles
+from layer_profiles.sizes import Sizes
+from paracosm.graphs.job import Codebook, Job, ProgramWriter, write_communicators, write_job
+
+__all__ = ["COPIES", "OVERHEAD", "plan_job"]
+
+COPIES = 4  # of the parameters: themselves, gradients, and the two moments of Adam
+OVERHEAD = 5.06e9
+"""Bytes of the context, fused kernels and buffers of Megatron on a GH200; Sailor's simulator adds
+as much (4.76e9 + 300e6) and says that it depends on the platform."""
+
+PREVIOUS, NEXT, DATA = "previous", "next", "data"
+MESSAGES = {
+    "gradient out": ("gradient", PREVIOUS),
+    "activation in": ("activation", PREVIOUS),
+    "gradient in": ("gradient", NEXT),
+    "activation out": ("activation", NEXT),
+}
+
+
+def plan_job(
+    plan: Plan,
+    model: str,
+    profiles: Profiles,
+    sizes: Sizes,
+    network: Network,
+    overhead: float = OVERHEAD,
+) -> Job:
+    """Return the job of a plan, as DeepSpeed's pipeline engine runs it.
+
+    Messages between stages keep both ends from computing. Each of the GPUs that split a layer sends
+    the whole activation to its counterpart, over a network adapter of its own. The gradients of a
+    stage are reduced over its workers in one ring when the backward passes are over; then comes the
+    optimizer, its time divided among the stages by their parameters.
+
+    Memory: `COPIES` of the parameters and `overhead` throughout; what the layers keep, from the
+    forward to the backward pass of each micro-batch; and, during a backward pass, as much again for
+    the largest layer, for the gradients of what it kept.
+
+    Args:
+        plan: which layers run where.
+        model: as profiles and sizes name it.
+        profiles: times of the layers.
+        sizes: of the layers.
+        network: bandwidth between nodes.
+        overhead: bytes on each GPU besides.
+
+    Raises:
+        InputError: what the plan needs is not in the files; other layers than the profile's.
+    """
+    codebooks = (Codebook(), Codebook(), Codebook((PREVIOUS, NEXT, DATA)))
+    written: dict[tuple[object, ...], int] = {}
+    writers: list[ProgramWriter] = []
+    resident: list[int] = []
+    program: list[int] = []
+    messages: list[Message | None] = [None] * plan.replicas  # from the stage before
+    for number, stage in enumerate(plan.stages):
+        kinds = {
+            worker: part_of(plan, number, worker, model, profiles, sizes)
+            for worker in dict.fromkeys(stage.workers)
+        }
+        reducing = reduce_time(
+            max(part.parameters for part in kinds.values()), stage.workers, network
+        )
+        onward: list[Message | None] = [None] * plan.replicas
+        if number + 1 < len(plan.stages):
+            pairs = zip(stage.workers, plan.stages[number + 1].workers, strict=True)
+            onward = [message_of(kinds[sender], sender, to, network) for sender, to in pairs]
+        for worker, *ends in zip(stage.workers, messages, onward, strict=True):
+            key = (number, worker, *ends)
+            if key not in written:
+                written[key] = len(writers)
+                writers.append(_write(codebooks, plan, number, kinds[worker], ends, reducing))
+                resident.append(round(COPIES * kinds[worker].parameters + overhead))
+            program.append(written[key])
+        messages = onward
+    groups, communicator = _groups(plan)
+    return write_job(
+        writers,
+        program,
+        write_communicators(groups),
+        communicator,
+        resident=resident,
+        labels=[
+            f"stage{number}.{replica}"
+            for number in range(len(plan.stages))
+            for replica in range(plan.replicas)
+        ],
+        examples=plan.batch,
+        provenance={"plan": plan.name, "model": model},
+    )
+
+
+def _write(
+    codebooks: tuple[Codebook, Codebook, Codebook],
+    plan: Plan,
+    number: int,
+    part: Part,
+    ends: Sequence[Message | None],
+    reducing: float,
+) -> ProgramWriter:
+    """Return what one worker does.
+
+    Args:
+        codebooks: of the whole job.
+        plan: whose worker.
+        number: of its stage.
+        part: what it has of the model.
+        ends: messages with the stages before and after.
+        reducing: seconds of the all-reduce.
+    """
+    writer = ProgramWriter(*codebooks)
+    message = {role: end for role, end in zip((PREVIOUS, NEXT), ends, strict=True) if end}
+    forwards: dict[int, int] = {}
+    for what, microbatch in lockstep(number, len(plan.stages), plan.microbatches):
+        if what in MESSAGES:
+            name, role = MESSAGES[what]
+            sent = message[role]
+            writer.add(
+                name,
+                "compute",
+                sent.seconds,
+                step="communication",
+                kind="collective",
+                role=role,
+                size=sent.size,
+                microbatch=microbatch,
+            )
+        elif what == "forward":
+            forwards[microbatch] = writer.add(
+                what, "compute", part.forward, step="forward", microbatch=microbatch
+            )
+        else:
+            row = writer.add(what, "compute", part.backward, step="backward", microbatch=microbatch)
+            writer.hold(part.kept, forwards[microbatch], row)
+            writer.hold(part.largest, row, row)
+    if plan.replicas > 1:
+        writer.add(
+            "all-reduce",
+            "compute",
+            reducing,
+            step="communication",
+            kind="collective",
+            role=DATA,
+            size=part.parameters,
+        )
+    writer.add("optimizer", "compute", part.update, step="optimizer")
+    return writer
+
+
+def _groups(plan: Plan) -> tuple[list[tuple[int, ...]], list[dict[str, int]]]:
+    """Return who communicates, and in which group each rank is in which role."""
+    count, replicas = len(plan.stages), plan.replicas
+    groups: list[tuple[int, ...]] = []
+    role_of: list[dict[str, int]] = [{} for _ in range(count * replicas)]
+    for number in range(count - 1):
+        for replica in range(replicas):
+            sender = number * replicas + replica
+            role_of[sender][NEXT] = role_of[sender + replicas][PREVIOUS] = len(groups)
+            groups.append((sender, sender + replicas))
+    if replicas > 1:
+        for number in range(count):
+            members = tuple(range(number * replicas, (number + 1) * replicas))
+            for rank in members:
+                role_of[rank][DATA] = len(groups)
+            groups.append(members)
+    return groups, role_of

@@ -1,0 +1,89 @@
+"""What the workers of a plan have of the model, and what they exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layer_profiles.bandwidth import Bandwidth, Network
+from layer_profiles.plan import Plan, Worker
+from layer_profiles.profiles import Profiles
+from layer_profiles.sizes import Sizes
+from paracosm.errors import InputError
+
+__all__ = ["Message", "Part", "message_of", "part_of", "reduce_time"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one worker has of the model, on each of its GPUs.
+
+    Attributes:
+        forward, backward: seconds of a micro-batch.
+        update: seconds of the optimizer's step.
+        parameters: bytes.
+        kept: bytes from the forward to the backward pass of a micro-batch.
+        largest: bytes of these of the layer that keeps most.
+        output: bytes that are handed on of a micro-batch.
+    """
+
+    forward: float
+    backward: float
+    update: float
+    parameters: int
+    kept: int
+    largest: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One activation, or its gradient, between two stages: seconds and bytes."""
+
+    seconds: float
+    size: int
+
+
+def part_of(
+    plan: Plan, stage: int, worker: Worker, model: str, profiles: Profiles, sizes: Sizes
+) -> Part:
+    """Return what a worker has of a stage.
+
+    Raises:
+        InputError: it is not in the files, or they have other layers than the plan.
+    """
+    times = profiles.times(model, worker.gpu, plan.microbatch, worker.tensor)
+    layers = sizes.layers(model, worker.tensor)
+    count = plan.stages[-1].layers.stop
+    if not len(layers) == len(times) == count:
+        raise InputError(
+            f"{plan.name}: has {count} layers, the profile of {worker.gpu} {len(times)}, "
+            f"the sizes {len(layers)}"
+        )
+    own = slice(plan.stages[stage].layers.start, plan.stages[stage].layers.stop)
+    total, parameters = (int(each.sum()) for each in (layers.parameters, layers.parameters[own]))
+    return Part(
+        forward=float(times.forward[own].sum()),
+        backward=float(times.backward[own].sum()),
+        update=times.update * (parameters / total if total else 0.0),
+        parameters=parameters,
+        kept=int(layers.kept[own].sum()) * plan.microbatch,
+        largest=int(layers.kept[own].max()) * plan.microbatch,
+        output=int(layers.output[own][-1]) * plan.microbatch,
+    )
+
+
+def message_of(part: Part, sender: Worker, receiver: Worker, network: Network) -> Message:
+    """Return the message from the worker that has `part` to its counterpart of the next stage."""
+    return Message(_between(network, sender, receiver).time(part.output), part.output)
+
+
+def reduce_time(parameters: int, workers: tuple[Worker, ...], network: Network) -> float:
+    """Return the seconds of an all-reduce of a stage: a ring, at the pace of its slowest link."""
+    if len(workers) == 1:
+        return 0.0
+    ring = zip(workers, [*workers[1:], workers[0]], strict=True)
+    return max(_between(network, *pair).all_reduce(len(workers), parameters) for pair in set(ring))
+
+
+def _between(network: Network, sender: Worker, receiver: Worker) -> Bandwidth:
+    return network.between((sender.zone, sender.gpu), (receiver.zone, receiver.gpu))
