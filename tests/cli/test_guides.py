@@ -59,7 +59,7 @@ def test_every_command_of_a_guide_has_flags_of_its_verb(guide: str) -> None:
         ("prediction", "0.017 1882\nLaunching: "),
         ("cluster-prediction", "0.019 0.012\n"),
         ("graph", "[23040 25600 25600]\n"),
-        ("graph-capture", "103 "),
+        ("graph-capture", "70 "),
     ],
 )
 def test_the_program_of_a_guide_prints_what_the_guide_says(
