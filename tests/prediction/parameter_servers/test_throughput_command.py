@@ -261,6 +261,14 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
             ["--workers", "2", *LINK, "--what-if", "all_reduce: +2 ms"],
             "predict cannot change that; it can change how fast workers and servers compute, links",
         ),
+        (
+            ["--workers", "2", *LINK, "--sharing", "serial", "--background", "2"],
+            "background: no effect where messages take turns",
+        ),
+        (
+            ["--workers", "2", *LINK, "--sharing", "serial", "--uneven", "0.3"],
+            "uneven: no effect where messages take turns",
+        ),
         (["--workers", "2", *LINK, "--steps", "10"], "steps: input should be greater than"),
         (["--workers", "20000", *LINK], "workers: of a profile 10,000 at most"),
         (["--workers", "10000", *LINK, "--steps", "5000"], "steps: 5,000 of 10,000 workers"),

@@ -76,6 +76,12 @@ def asked_settings(config: PredictConfig, cluster: Cluster) -> Settings:
             f"steps: {config.steps:,} of {workers[-1]:,} workers are more than {MOST_STEPS:,} in "
             "all: take fewer"
         )
+    if cluster.sharing == "serial":
+        for name in ("background", "uneven"):
+            if getattr(config, name):
+                raise InputError(
+                    f"{name}: no effect where messages take turns, leave out: sharing is serial"
+                )
     window = inf
     if config.flow_control:
         window = config.flow_control_window or node.window or WINDOW
@@ -87,7 +93,7 @@ def asked_settings(config: PredictConfig, cluster: Cluster) -> Settings:
         order=_order(config.order),
         cores=config.cores or 0,
         background=None if config.background is None else parse_background(config.background),
-        uneven=_uneven(config, node),
+        uneven=0.0 if cluster.sharing == "serial" else _uneven(config, node),
         backup=(config.backup or 0) if config.synchronous else None,
         start=config.start,
         stagger=config.stagger,
