@@ -114,7 +114,7 @@ def test_what_is_no_matter_of_a_cluster_is_left_to_others() -> None:
         ("wroker 1: compute 2x slower", 'unknown subject "wroker 1"'),
         ("worker: compute 2x slower", "which worker? write worker 3"),
         ("worker 1: compute 2x", "say whether compute is 2x slower or 2x faster"),
-        ("worker 1: x1.5", 'cannot read "x1.5"'),
+        ("worker 1: x1.5", 'unknown part "x1.5": choose from compute'),
         ("worker 1: compute 0x slower", "finite and above 0"),
         ("worker 1: compute 1e999x slower", "finite and above 0"),
         ("worker 1: compute 1x slower", "changes nothing"),

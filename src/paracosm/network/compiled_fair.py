@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.compiled import compiled_whole, inlined
+from paracosm.network.fair import FORGIVEN, LAST_INSTANT
 from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
 from paracosm.network.stations import binding_routes
 
@@ -45,11 +46,6 @@ __all__ = [
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
-
-LAST_INSTANT = 2**63 - 1
-"""Picoseconds, 106 days; what would be later is there too."""
-
-FORGIVEN = 1 / 1024  # ps
 
 NOBODY = -1
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.compiled import inlined
+from paracosm.network.fair import LAST_INSTANT
 from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
 
 __all__ = [
@@ -33,7 +34,6 @@ __all__ = [
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
-LAST_INSTANT = 2**63 - 1
 NOBODY = -1
 
 STATION = np.dtype([("first", "i8"), ("waiting", "i8"), ("is_busy", "i8")])
