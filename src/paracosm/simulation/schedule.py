@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
+from paracosm.simulation.simulate import Simulated
 from paracosm.simulation.system import Ways, cluster_ways
+from paracosm.simulation.workload import DOWNLINK, SERVER, Workload
 
 __all__ = [
     "BusyTimes",
@@ -29,6 +31,7 @@ __all__ = [
     "fedbuff",
     "generate_schedule",
     "read_schedule",
+    "schedule_of_steps",
     "softsync",
     "ssgd",
     "ssp",
@@ -205,6 +208,62 @@ def generate_schedule(
         dropped=int(counts[kernel.DROPPED]),
         busy=_busy(plan, ways, cluster, end),
     )
+
+
+def schedule_of_steps(workload: Workload, simulated: Simulated, tensor: Sequence[int]) -> Schedule:
+    """Return the schedule of asynchronous steps that were simulated op by op, without busy times.
+
+    A worker reads a tensor when its transfer from the server begins, and has updated it when the op
+    that does so ends. A read that begins as an update ends sees it; updates that end together come
+    in the order of workers.
+
+    Args:
+        workload: what a step consists of.
+        simulated: with its chunks.
+        tensor: by op, the tensor that it reads (a transfer from a server) or updates (an op on a
+            server); -1 for all other ops.
+
+    Raises:
+        ValueError: a tensor is updated in a step that does not read it.
+    """
+    from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
+
+    chunks, tensors = simulated.chunks, np.asarray(tensor)
+    of, resource = tensors[chunks["op"]], workload.resource[chunks["op"]]
+    is_update = (resource == SERVER) & (of >= 0)
+    chosen = is_update | ((resource == DOWNLINK) & (of >= 0) & (chunks["turn"] == 0))
+    chunks, of, is_update = chunks[chosen], of[chosen], is_update[chosen]
+    time = np.rint(np.where(is_update, chunks["end"], chunks["begin"]) * 1e12).astype(np.int64)
+    order = np.lexsort((chunks["worker"], ~is_update, time))
+    chunks, of, is_update, time = chunks[order], of[order], is_update[order], time[order]
+    version = np.zeros(len(time), np.int64)
+    for each in np.unique(of):
+        version[of == each] = np.cumsum(is_update[of == each])
+
+    def rows(chosen: npt.NDArray[np.bool_], dtype: np.dtype[np.void]) -> Rows:
+        found = np.zeros(int(chosen.sum()), dtype)
+        found["time"], found["tensor"], found["version"] = time[chosen], of[chosen], version[chosen]
+        found["worker"], found["step"] = chunks["worker"][chosen], chunks["step"][chosen]
+        return found
+
+    reads, updates = rows(~is_update, READ), rows(is_update, UPDATE)
+    known = {
+        (w, s, t): at for w, s, t, at in reads[["worker", "step", "tensor", "version"]].tolist()
+    }
+    try:
+        updates["read"] = [known[key] for key in updates[["worker", "step", "tensor"]].tolist()]
+    except KeyError as error:
+        worker, step, own = error.args[0]
+        raise ValueError(
+            f"worker {worker} updates tensor {own} in step {step} without having read it"
+        ) from None
+    ended = np.argwhere(~np.isnan(simulated.step_end))
+    steps = np.zeros(len(ended), STEP)
+    steps["worker"], steps["step"] = ended.T
+    for name, seconds in (("begin", simulated.step_begin), ("end", simulated.step_end)):
+        steps[name] = np.rint(seconds[tuple(ended.T)] * 1e12)
+    steps["accepted"] = simulated.accepted[tuple(ended.T)]
+    return Schedule(reads, updates, steps, int(time.max(initial=0)), 0, {})
 
 
 def _plan(
