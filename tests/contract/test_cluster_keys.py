@@ -196,3 +196,27 @@ def test_emulate(cluster: tuple[str, Path], capsys: Capture) -> None:
     cost = communication_of(config).cost("all_reduce", (0, 1), 100_000, 0, -1)
     done = Ports(config.resolve_cluster().sharing).ask("group", "all", 1, 0.0, 0.0, cost).done
     assert done == pytest.approx(ALL_REDUCE[name], rel=1e-9)
+
+
+NO_USE_FOR_SERVERS = {
+    "train": ["train", *STEP, "--algorithm", "local-sgd", "--topology", "all-reduce"],
+    "predict": ["predict", "--strategy", "ddp"],
+    "relax": ["relax", "--problem", "laplace2d:4"],
+    "emulate": ["emulate"],
+}
+
+
+@pytest.mark.parametrize("command", NO_USE_FOR_SERVERS)
+def test_servers_that_nobody_uses_are_refused(
+    command: str, timed_graph: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump(CLUSTERS["fair"]))
+    arguments = [*map(str, NO_USE_FOR_SERVERS[command]), "--cluster", str(path)]
+    if command == "predict":
+        arguments += ["--graph", str(timed_graph)]
+    if command == "emulate":
+        arguments += [__file__]  # what follows the script is the script's own
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "servers" in line

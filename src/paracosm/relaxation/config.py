@@ -325,6 +325,8 @@ class RelaxConfig(ClusterFields):
             "how fast workers compute" + ("" if shared else ", and links"),
         )
         cluster = self.cluster_of(self.count, 0)
+        if cluster.servers:
+            raise InputError("cluster: servers: a relaxation has none: remove the key")
         if self.speeds is not None:
             cluster = _at_speeds(cluster, self.speeds)
         return self.changed(cluster)
