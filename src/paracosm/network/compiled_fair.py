@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.compiled import compiled_whole, inlined
-from paracosm.network.fair import FORGIVEN, LAST_INSTANT
+from paracosm.network.fair import FORGIVEN, LAST_INSTANT, SAME
 from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
 from paracosm.network.stations import binding_routes
 
@@ -58,14 +58,15 @@ STATION = np.dtype(
         ("background", "f8"),
         ("left", "f8"),
         ("load", "f8"),
+        ("level", "f8"),
         ("fixed", "f8"),
         ("first", "i8"),
         ("used", "i8"),
         ("is_near", "i8"),
     ]
 )
-"""A station: bytes/ps; the weight of flows of others; bytes/ps that are not given away, and the
-weight of flows that are still to get a share; the weight of those that get one now;
+"""A station: bytes/ps; the weight of flows of others; bytes/ps that are not given away, but for
+what flows of the weight `fixed` get at `level`; the weight of flows that are still to get a share;
 `Fair.used[first:first + used]` are the hops over it of paths that have flows."""
 
 PATH = np.dtype(
@@ -94,10 +95,8 @@ HOP = np.dtype([("station", "i4"), ("path", "i4"), ("place", "i8")])
 """A station on a path, and where it stands in `Fair.used` when the path has flows."""
 
 FLOW = np.dtype([("key", "f8"), ("item", "i8")])
-"""A flow: the virtual time of its path at which it ends, and its message."""
-
-OPEN = np.dtype([("key", "f8"), ("item", "i8"), ("op", "i8")])
-"""A station, by what a flow of weight 1 would get there."""
+"""A flow: the virtual time of its path at which it ends, and its message. Also an entry of
+`Fair.open`: a station, by what a flow of weight 1 would get there."""
 
 EVENT = np.dtype([("key", "i8"), ("item", "i8"), ("op", "i8")])
 """An instant, the number of a request, its message. Of `Fair.done` the key is the number."""
@@ -205,7 +204,7 @@ def fair_traffic(
         touched=np.empty(count, dtype=np.int64),
         near_stations=np.empty(len(capacity), dtype=np.int64),
         near_paths=np.empty(count, dtype=np.int64),
-        open=np.empty(len(capacity), dtype=OPEN),
+        open=np.empty(len(capacity), dtype=FLOW),
         alone=np.empty(most - paths["of_flows"][-1], dtype=EVENT),
         done=np.empty(most, dtype=EVENT),
         messages=messages,
@@ -426,6 +425,8 @@ def _fill(fair: Any, near_paths: Any, near_stations: Any, now: Any) -> None:
         station.is_near = 0
         station.left = station.bandwidth
         station.load = station.background
+        station.level = 0.0
+        station.fixed = 0.0
     for index in range(near_paths):
         number = fair.near_paths[index]
         for hop in range(fair.paths[number].first, fair.paths[number + 1].first):
@@ -435,57 +436,49 @@ def _fill(fair: Any, near_paths: Any, near_stations: Any, now: Any) -> None:
         number = fair.near_stations[index]
         station = fair.stations[number]
         if station.load > 0:
-            _open(fair, open_stations, station.left / station.load, number)
+            place_item(fair.open, 0, open_stations, station.left / station.load, number)
             open_stations += 1
     while open_stations > 0:
         number, level = fair.open[0].item, fair.open[0].key
         station = fair.stations[number]
-        pop_event(fair.open, 0, open_stations)
+        pop_item(fair.open, 0, open_stations, np.inf)
         open_stations -= 1
         if station.load > 0:
             # What was fixed since has left more for each of the others; less only by rounding.
-            share = max(level, station.left / station.load)
-            if share > level:
-                _open(fair, open_stations, share, number)
+            share = (station.left - station.level * station.fixed) / station.load
+            if share > level * SAME:
+                place_item(fair.open, 0, open_stations, share, number)
                 open_stations += 1
             else:
-                _fix_all(fair, number, share, now)
+                _fix_all(fair, number, level, now)
     for index in range(near_paths):
         fair.paths[fair.near_paths[index]].is_near = 0
 
 
 @inlined
-def _open(fair: Any, size: Any, level: Any, number: Any) -> None:
-    place_event(fair.open, 0, size, level, number, number)
-
-
-@inlined
-def _fix_all(fair: Any, number: Any, share: Any, now: Any) -> None:
+def _fix_all(fair: Any, number: Any, level: Any, now: Any) -> None:
     """Give the flows over a station that is full now their rate, and take it from their others.
 
-    What they take together is summed up first: of whole weights exactly, in whatever order.
+    What goes at one level is summed up before it is taken away: of whole weights exactly, so that
+    the order of stations that are full at one level makes no difference.
     """
     station = fair.stations[number]
-    last = station.first + station.used
-    for place in range(station.first, last):
+    for place in range(station.first, station.first + station.used):
         path_number = np.int64(fair.hops[fair.used[place]].path)
         path = fair.paths[path_number]
         if path.is_near:
-            for hop in range(path.first, fair.paths[path_number + 1].first):
-                fair.stations[fair.hops[hop].station].fixed += path.load
-    for place in range(station.first, last):
-        path_number = np.int64(fair.hops[fair.used[place]].path)
-        path = fair.paths[path_number]
-        if path.is_near:
+            load = path.load
             for hop in range(path.first, fair.paths[path_number + 1].first):
                 other = fair.stations[fair.hops[hop].station]
-                if other.fixed > 0:
-                    other.left -= share * other.fixed
-                    other.load -= other.fixed
+                if other.level != level:
+                    other.left -= other.level * other.fixed
+                    other.level = level
                     other.fixed = 0.0
-            if path.rate != share or path.is_near == CHANGED:
+                other.fixed += load
+                other.load -= load
+            if path.rate != level or path.is_near == CHANGED:
                 _advance(path, now)
-                path.rate = share
+                path.rate = level
                 _set_due(fair, path_number)
             path.is_near = 0
 

@@ -16,13 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-__all__ = ["FORGIVEN", "LAST_INSTANT", "FairConnection", "FairRoute", "FairTraffic"]
+__all__ = ["FORGIVEN", "LAST_INSTANT", "SAME", "FairConnection", "FairRoute", "FairTraffic"]
 
 LAST_INSTANT = 2**63 - 1
 """Picoseconds, 106 days; what would be later is there too."""
 
 FORGIVEN = 1 / 1024
 """Picoseconds: rounding errors must not cost a whole one."""
+
+SAME = 1 + 1e-12
+"""The ratio of two rates that are the same but for rounding."""
 
 _FAR = 9.2e18  # ps
 
@@ -32,22 +35,23 @@ class _Station:
 
     Attributes:
         bandwidth: bytes/ps.
-        left: what of it is not given away yet, while rates are worked out.
-        load: how many flows still wait for a rate; `fixed`: how many get theirs now.
+        left: what of it is not given away yet, while rates are worked out, but for what `fixed`
+            flows get at `level`.
+        load: how many flows still wait for a rate.
         used: the routes through it that have flows.
         connections: how many pass it.
         first: the first of them.
     """
 
     __slots__ = (
-        *("bandwidth", "connections", "first", "fixed", "is_near", "left", "load"),
-        *("number", "used"),
+        *("bandwidth", "connections", "first", "fixed", "is_near", "left", "level"),
+        *("load", "number", "used"),
     )
 
     def __init__(self, number: int, bandwidth: float) -> None:
         self.number = number
         self.bandwidth = bandwidth
-        self.left = 0.0
+        self.left = self.level = 0.0
         self.load = self.fixed = self.connections = 0
         self.used: dict[FairRoute, None] = {}
         self.first: FairConnection | None = None
@@ -240,6 +244,7 @@ class FairTraffic:
             station.is_near = False
             station.left = station.bandwidth
             station.load = sum(len(route.flows) for route in station.used)
+            station.level, station.fixed = 0.0, 0
         opened = [(each.left / each.load, each.number) for each in stations if each.load]
         heapify(opened)
         while opened:
@@ -247,31 +252,33 @@ class FairTraffic:
             station = self._stations[number]
             if station.load > 0:
                 # What was fixed since has left more for each of the others; less only by rounding.
-                share = max(level, station.left / station.load)
-                if share > level:
+                share = (station.left - station.level * station.fixed) / station.load
+                if share > level * SAME:
                     heappush(opened, (share, number))
                 else:
-                    self._fix_all(station, share, now)
+                    self._fix_all(station, level, now)
         for route in near:
             route.is_near = route.is_changed = False
 
-    def _fix_all(self, full: _Station, share: float, now: int) -> None:
-        """Give the flows over a station that is full now their rate."""
-        fixed = [route for route in full.used if route.is_near]
-        passed: dict[_Station, None] = {}
-        for route in fixed:
-            for station in route.stations:
-                station.fixed += len(route.flows)
-                passed[station] = None
-            route.is_near = False
-            if route.rate != share or route.is_changed:
-                _advance(route, now)
-                route.rate = share
-                self._set_due(route)
-        for station in passed:
-            station.left -= share * station.fixed
-            station.load -= station.fixed
-            station.fixed = 0
+    def _fix_all(self, full: _Station, level: float, now: int) -> None:
+        """Give the flows over a station that is full now their rate.
+
+        What goes at one level is summed up before it is taken away, so that the order of stations
+        that are full at one level makes no difference.
+        """
+        for route in full.used:
+            if route.is_near:
+                for station in route.stations:
+                    if station.level != level:
+                        station.left -= station.level * station.fixed
+                        station.level, station.fixed = level, 0
+                    station.fixed += len(route.flows)
+                    station.load -= len(route.flows)
+                route.is_near = False
+                if route.rate != level or route.is_changed:
+                    _advance(route, now)
+                    route.rate = level
+                    self._set_due(route)
 
     def _set_due(self, route: FairRoute) -> None:
         """Note when the first flow of a route ends, if rates stay as they are from `since` on."""
