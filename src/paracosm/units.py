@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Real
 
@@ -142,7 +142,7 @@ def _parse(value: object, kind: str, units: Mapping[str, Unit], signed: bool) ->
 def _parse_text(text: str, kind: str, units: Mapping[str, Unit]) -> float:
     match = _QUANTITY.fullmatch(text.strip())
     if not match:
-        raise InputError(f'cannot read "{text}" as a {kind}: {_example(units)}')
+        raise InputError(f'cannot read "{text}" as a {kind}: {_example(kind, units)}')
     unit = match["unit"].strip()
     if unit and not units:
         raise InputError(f'"{text}" has a unit ("{unit}"), but a plain number is expected here')
@@ -155,11 +155,11 @@ def _parse_text(text: str, kind: str, units: Mapping[str, Unit]) -> float:
     return float(f"{match['sign']}{match['digits']}e{shifted}") * factor
 
 
-def _example(units: Iterable[str]) -> str:
-    names = list(units)
-    if not names:
+def _example(kind: str, units: Mapping[str, Unit]) -> str:
+    if not units:
         return 'write a number, such as "0.1"'
-    return f'write a number and a unit, such as "10 {names[len(names) // 2]}"'
+    example = {"duration": "20ms", "bandwidth": "10Gbit/s"}.get(kind, "10MB")
+    return f'write a number and a unit, such as "{example}"'
 
 
 def _format(value: float, units: Mapping[str, Unit], exact: bool) -> str:

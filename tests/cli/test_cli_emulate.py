@@ -169,7 +169,7 @@ def test_json_prints_the_summary_and_nothing_else_on_standard_output(tmp_path: P
     ("flags", "message"),
     [
         (["--world-size", "4", "nowhere.py"], "nowhere.py: no such script"),
-        ([str(DDP)], "world_size: how many ranks? --world-size 16"),
+        ([str(DDP)], "missing number of ranks: add --world-size 16"),
         (["--world-size", "4", "--rank", "4", str(DDP)], "a world of 4 has ranks 0 to 3, not 4"),
         (["--world-size", "4", "--what-if", "all_reduc: +2 ms", str(DDP)], "all_reduce"),
         (["--world-size", "4", "--delays", "all_reduce 8ms..0ms", str(DDP)], "8"),

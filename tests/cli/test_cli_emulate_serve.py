@@ -147,7 +147,7 @@ def wait_until_handled(pid: int) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--port", 4711), "world_size: how many ranks? --world-size 16"),
+        (("--port", 4711), "missing number of ranks: add --world-size 16"),
         (("--world-size", 4, "--rank", 4), "rank: a world of 4 has ranks 0 to 3, not 4"),
         (("--world-size", 2, "--rank", "0,1"), "rank: all 2 ranks are real"),
         (("--world-size", 4, "--port", 70000), "port"),

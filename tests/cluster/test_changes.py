@@ -147,7 +147,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(text: str, message: str) -> 
     [
         ("worker 3: compute 2x slower", "there are workers 0 to 2, not 3"),
         ("workers 1..3: compute 2x slower", "there are workers 0 to 2, not 3"),
-        ("server 1: compute 2x slower", "there are servers 0 to 0, not 1"),
+        ("server 1: compute 2x slower", "there is only server 0, not 1"),
         ("link 0-1: latency 2x", 'no link joins "worker0" and "worker1" in the star'),
         ("link 0-server7: latency 2x", "server7"),
         ("overhead: 2x", "has no effect: there is no overhead"),

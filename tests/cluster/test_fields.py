@@ -16,6 +16,7 @@ from paracosm.cluster.fields import (
     WorkerCount,
     WorkerCounts,
     describe_cluster,
+    describe_link,
     link_in_words,
 )
 from paracosm.errors import InputError
@@ -146,10 +147,10 @@ def test_what_is_not_the_same_everywhere_is_echoed_too() -> None:
 
 def test_a_link_in_one_line() -> None:
     link = Link(1.25e9, 1e-3, 2e-5, "half", False, "serial")
-    assert link_in_words(link) == (
+    assert link_in_words(describe_link(link)) == (
         "10 Gbit/s, latency 1 ms, overhead 20 us a message, half duplex, latency holds the ports, "
         "serial sharing"
     )
-    assert link_in_words(Link()) == (
+    assert link_in_words(describe_link(Link())) == (
         "unlimited bandwidth, latency 0 s, full duplex, pipelined, fair sharing"
     )

@@ -231,7 +231,7 @@ def test_one_ring_all_reduce_against_the_closed_form() -> None:
         ({"world_size": 4, "communication": "cluster"}, "cluster needs links: --cluster FILE"),
         ({"world_size": 4, "communication": "measured"}, "in mode backend none pass"),
         ({"world_size": 4, "communication": "clusters"}, 'did you mean "cluster"'),
-        ({"world_size": 4, "algorithm": "ring"}, "algorithm has no effect: no links are given"),
+        ({"world_size": 4, "algorithm": "ring"}, "algorithm has no effect: there are no links"),
         (
             {**LINKS, "communication": "none", "algorithm": "ring"},
             "algorithm has no effect: communication is none",

@@ -43,7 +43,7 @@ def job(**given: Any) -> EmulateConfig:
         ({"world_size": 8, "what_if": "link 0-1: bandwidth 4x slower"}, "has no effect: no links"),
         (
             {"world_size": 8, "what_if": "all_reduce: 2x slower"},
-            "has no effect: no links are given",
+            "has no effect: there are no links",
         ),
         ({"world_size": 8, "what_if": "all_gather: algorithm ring"}, "has no effect: no links"),
         (

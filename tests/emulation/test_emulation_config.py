@@ -57,7 +57,7 @@ def test_without_links_there_is_no_cluster(script: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "world_size: how many ranks"),
+        ({}, "missing number of ranks: add --world-size 16"),
         ({"world_size": 0}, "world_size"),
         ({"world_size": 70_000}, "world_size: 65,536 at most, not 70,000"),
         ({"world_size": 4, "rank": "4"}, "a world of 4 has ranks 0 to 3, not 4"),

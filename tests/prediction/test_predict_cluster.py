@@ -214,7 +214,7 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
     ("flags", "message"),
     [
         (["--workers", "4"], "link bandwidth not specified: add --bandwidth 10Gbit/s"),
-        (["--strategy", "ddp"], "over how many workers?"),
+        (["--strategy", "ddp"], "ddp needs a number of workers: add --workers 8"),
         (
             ["--strategy", "ps", "--workers", "1"],
             "link bandwidth not specified: add --bandwidth 10Gbit/s",
@@ -222,7 +222,7 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
         (["--strategy", "dddp", "--workers", "4"], 'unknown name "dddp": did you mean "ddp"'),
         (["--strategy", "dp=3, tp=2", "--workers", "8"], "dp=3 x tp=2 = 6 ranks"),
         (["--workers", "1,2,x"], 'workers: cannot read "x" as numbers of workers'),
-        (["--workers", "0"], "workers: a job has 1 worker or more"),
+        (["--workers", "0"], "workers: a job has at least 1 worker"),
         (["--bandwidth", "1Gbit/s"], "bandwidth: no effect here, leave out: one device"),
         (["--duration-cv", "0.1"], "duration_cv: no effect here, leave out: one device"),
         (["--what-if", "latency: 2x"], "what_if: no effect here, leave out: one device"),
@@ -239,7 +239,7 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
         (["--workers", "2", "--bandwidth", "inf", "--strategy", " "], "strategy: empty: write ddp"),
         (
             ["--workers", "1000000000"],
-            "workers: a job has 1,000,000 workers at most, not 1,000,000,000",
+            "workers: a job has at most 1,000,000 workers, not 1,000,000,000",
         ),
         (["--workers", ","], "workers: cannot read"),
         (["--workers", ""], "workers: cannot read"),

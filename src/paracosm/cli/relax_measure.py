@@ -154,7 +154,8 @@ def _show(measurement: Measurement, out: Path | None, drawn: list[Path]) -> None
     cores = measurement.environment["cores"]
     clock = format_duration(measurement.clock_overhead)
     name, threshold = measurement.problem["name"], measurement.threshold
-    say(f"{name} to a residual of {threshold:.3g} on {cores} cores; a look at the clock: {clock}\n")
+    on = "1 core" if cores == 1 else f"{cores} cores"
+    say(f"{name} to a residual of {threshold:.3g} on {on}; a look at the clock: {clock}\n")
     say(f"{'':9}{'threads':>8}{'with timers':>13}{'without':>12}{'iterations':>12}{'on core':>9}")
     for case in measurement.cases:
         made = [sum(run.iterations) / case.threads for run in case.runs]

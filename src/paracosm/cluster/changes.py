@@ -114,6 +114,8 @@ class Change:
         last = self.first if self.last is None else self.last
         if last >= count:
             name = self.subject[:-1]
+            if count == 1:
+                raise self.error(f"there is only {name} 0, not {last:,}")
             raise self.error(f"there are {name}s 0 to {count - 1:,}, not {last:,}")
         return range(self.first, last + 1)
 

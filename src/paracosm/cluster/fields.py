@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from math import inf
 from pathlib import Path
@@ -162,16 +163,15 @@ def describe_link(link: Link) -> dict[str, str]:
     }
 
 
-def link_in_words(link: Link) -> str:
-    """Return the effective values of a link in one line."""
-    said = describe_link(link)
-    parts = [said["bandwidth"] if link.bandwidth < inf else "unlimited bandwidth"]
+def link_in_words(said: Mapping[str, str]) -> str:
+    """Return the values of a link, as of `describe_link`, in one line."""
+    parts = [said["bandwidth"] if said["bandwidth"] != "inf" else "unlimited bandwidth"]
     parts.append(f"latency {said['latency']}")
-    if link.overhead:
+    if said["overhead"] != "0 s":
         parts.append(f"overhead {said['overhead']} a message")
-    parts.append(f"{link.duplex} duplex")
-    parts.append("pipelined" if link.pipelined else "latency holds the ports")
-    return ", ".join([*parts, f"{link.sharing} sharing"])
+    parts.append(f"{said['duplex']} duplex")
+    parts.append("pipelined" if said["pipelined"] == "yes" else "latency holds the ports")
+    return ", ".join([*parts, f"{said['sharing']} sharing"])
 
 
 def describe_cluster(cluster: Cluster) -> dict[str, Any]:

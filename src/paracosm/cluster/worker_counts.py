@@ -69,11 +69,11 @@ def _continued(found: list[int], last: int) -> Iterable[int]:
 def _append(found: list[int], numbers: Iterable[int]) -> None:
     for number in numbers:
         if number < 1:
-            raise InputError(f"a job has 1 worker or more, not {number}")
+            raise InputError(f"a job has at least 1 worker, not {number}")
         if number > MOST_NODES:
-            raise InputError(f"a job has {MOST_NODES:,} workers at most, not {number:,}")
+            raise InputError(f"a job has at most {MOST_NODES:,} workers, not {number:,}")
         if found and number <= found[-1]:
-            raise InputError(f"numbers of workers grow: {number} stands after {found[-1]}")
+            raise InputError(f"numbers of workers must increase: {number} comes after {found[-1]}")
         if len(found) == MOST:
             raise InputError(f"more than {MOST:,} numbers of workers: take larger steps")
         found.append(number)

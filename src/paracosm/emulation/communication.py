@@ -218,7 +218,7 @@ def _algorithms(name: str) -> dict[str, str]:
 def _refuse(config: EmulateConfig, name: str, changes: Sequence[Change]) -> None:
     """Refuse what has no effect without links."""
     if config.communication is None:
-        reason = "no links are given: --cluster FILE, or --bandwidth and --latency"
+        reason = "there are no links: add --bandwidth and --latency, or --cluster FILE"
     else:
         reason = f"communication is {name}, not that of links"
     if config.algorithm != "auto":

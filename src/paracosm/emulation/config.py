@@ -160,7 +160,7 @@ class EmulateConfig(ClusterFields):
         world = self.world_size
         if world is None:
             if self.cluster is None:
-                raise InputError("world_size: how many ranks? --world-size 16")
+                raise InputError("missing number of ranks: add --world-size 16")
             assert self.cluster_in_file is not None
             world = len(self.cluster_in_file.workers)
         if world > MOST_RANKS:
@@ -228,5 +228,5 @@ class EmulateConfig(ClusterFields):
             flags = {"duplex", "pipelined", "sharing"}
             if self.communication is not None and is_reference(self.communication):
                 flags.remove("sharing")
-            idle["no links are given: --cluster FILE, or --bandwidth and --latency"] = flags
+            idle["there are no links: add --bandwidth and --latency, or --cluster FILE"] = flags
         return idle

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.report.emulate_tables import emulate_tables
-from paracosm.report.figure import Ending, Figure, figure
+from paracosm.report.figure import Ending, Figure, cluster_text, figure
 from paracosm.report.table import Table
 from paracosm.units import format_duration, format_size
 
@@ -159,7 +159,7 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
         "measured": _measured(summary.get("iteration_time") or {}),
         "waiting for others": _late_peers(summary.get("breakdown") or {}),
         "added delay": _added_delay(summary.get("knee") or {}),
-        "cluster": _cluster(summary.get("cluster") or {}),
+        "cluster": cluster_text(summary.get("cluster") or {}),
         "prediction": str((summary.get("beside") or {}).get("run") or ""),
         "lateness": _lateness(summary.get("lateness") or {}),
         "emulator": _emulator(summary.get("emulator") or {}),
@@ -171,16 +171,6 @@ def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
 def tables(summary: Mapping[str, Any]) -> list[Table]:
     """Return the collectives by kind, and groups, ranks and delays where there are several."""
     return emulate_tables(summary)
-
-
-def _cluster(cluster: Mapping[str, Any]) -> str:
-    """Say what the modelled links are, as a person would write them."""
-    parts = []
-    for name, value in cluster.items():
-        if isinstance(value, Mapping):
-            value = ", ".join(f"{key} {each}" for key, each in value.items())
-        parts.append(f"{name.replace('_', ' ')} {value}")
-    return "; ".join(parts)
 
 
 def _measured(time: Mapping[str, Any]) -> str:

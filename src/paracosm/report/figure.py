@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from paracosm.cluster.fields import link_in_words
+
 __all__ = ["Ending", "Figure", "cluster_text", "figure"]
 
 Figure = Callable[[Mapping[str, Any]], str | None]
@@ -28,12 +30,9 @@ def cluster_text(cluster: Mapping[str, Any]) -> str:
     """Say what a cluster is, as `describe_cluster` describes it: values with their units."""
     parts = []
     for name, value in cluster.items():
-        if isinstance(value, Mapping):
-            value = ", ".join(
-                f"{what} ({cluster_text({'': each}).strip()})"
-                if isinstance(each, Mapping)
-                else f"{what} {each}"
-                for what, each in value.items()
-            )
+        if isinstance(value, Mapping) and "sharing" in value:
+            value = f"of {link_in_words(value)}"
+        elif isinstance(value, Mapping):
+            value = ", ".join(f"{ends} ({link_in_words(link)})" for ends, link in value.items())
         parts.append(f"{name.replace('_', ' ')} {value}")
     return "; ".join(parts)

@@ -217,6 +217,8 @@ def _flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             flat |= _flattened(value, f"{prefix}{key}.")
         elif isinstance(value, list):
             flat[f"{prefix}{key}"] = "; ".join(map(str, value))
+        elif isinstance(value, bool):
+            flat[f"{prefix}{key}"] = "yes" if value else "no"
         elif value is not None:
             flat[f"{prefix}{key}"] = str(value)
     return flat

@@ -184,7 +184,8 @@ def _times(title: str, what: str, times: Mapping[str, float]) -> Table:
     total = sum(times.values()) or 1.0
     shown = dict(islice(times.items(), ROWS))
     if len(times) > ROWS:
-        shown[f"{len(times) - ROWS} others"] = sum(times.values()) - sum(shown.values())
+        rest = len(times) - ROWS
+        shown[f"{rest} other{'s' * (rest > 1)}"] = sum(times.values()) - sum(shown.values())
     rows = (
         (each, format_duration(seconds), f"{seconds / total:.1%}")
         for each, seconds in shown.items()

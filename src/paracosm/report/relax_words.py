@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from paracosm.cluster.fields import link_in_words
 from paracosm.report.figure import Ending, Figure, figure
 from paracosm.report.table import Table
 from paracosm.units import format_duration, format_size
@@ -132,10 +133,9 @@ def _what_if(summary: Mapping[str, Any]) -> str:
 def _network(cluster: Mapping[str, Any]) -> str:
     if not cluster:
         return ""
-    links = [f"{what} {value}" for what, value in cluster["links"].items()]
     others = [key for key in cluster if key.startswith("links ")]
     rest = f"; and {', '.join(others)}" if others else ""
-    return f"{cluster['topology']} of {cluster['workers']}: {', '.join(links)}{rest}"
+    return f"{cluster['topology']} of {cluster['workers']}: {link_in_words(cluster['links'])}{rest}"
 
 
 def _tolerance(summary: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from threading import current_thread, main_thread
 from typing import Any
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.fields import describe_cluster, link_in_words
+from paracosm.cluster.fields import describe_cluster, describe_link, link_in_words
 from paracosm.engine import Recording, Simulator
 from paracosm.simulation.schedule import BusyTimes, Rule, generate_schedule
 from paracosm.timeline import Timeline
@@ -82,8 +82,9 @@ def train(
         changed = result.summary
         changed = {**changed, "what_if": [str(each) for each in config.what_if], "unchanged": None}
         if changed["status"] != "interrupted":
-            beside = config.model_copy(update={"timeline": False})
-            unchanged = _train(beside, seed, cluster, Metrics(), None, False).summary
+            # With a timeline, if the changed run has one: engine and generated schedule differ by
+            # rounding, which can decide who comes first at a full port.
+            unchanged = _train(config, seed, cluster, Metrics(), None, False).summary
             changed["unchanged"] = unchanged
             if unchanged["status"] == "interrupted":
                 changed["status"] = "interrupted"
@@ -288,7 +289,8 @@ def _durations(config: TrainConfig, cluster: Cluster, job: Job) -> dict[str, str
         sources["update"] = _modelled(config.update_time)
     if job.topology != "local":
         file = f"cluster file {config.cluster}, " if isinstance(config.cluster, Path) else ""
-        sources["network"] = f"modelled: {file}links of {link_in_words(cluster.topology.link)}"
+        link = link_in_words(describe_link(cluster.topology.link))
+        sources["network"] = f"modelled: {file}links of {link}"
     sources["gradients"] = "computed" if job.numerics.real else "none (timing only)"
     return sources
 

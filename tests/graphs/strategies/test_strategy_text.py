@@ -120,7 +120,7 @@ def test_every_strategy_comes_back_from_its_text(strategy: Strategy) -> None:
         ("dp=3, tp=5", 16, "15 ranks, but the cluster has 16 workers: 15 workers would fit"),
         ("tp=5", 16, "tp=5: 5 ranks, which does not divide 16"),
         ("tp=0", 16, "tp must be 1 or more"),
-        ("ddp", None, "ddp over how many workers? write dp=8 beside it"),
+        ("ddp", None, "ddp needs a number of workers: add --workers 8, or dp=8"),
         ("fsdp", 1, "zero=3 has no effect with dp=1: give dp=2 or more"),
         ("dp=2, zero=4", None, "ZeRO has stages 0, 1, 2 and 3"),
         ("dp=2, zero=optimiser", None, 'zero: cannot read "optimiser"'),

@@ -73,8 +73,8 @@ def test_what_a_trace_cannot_change_is_refused_by_name(text: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("worker 2: compute 2x faster", "no worker 2: the traces are of 0, 1"),
-        ("workers 1..3: compute 2x faster", "no worker 2: the traces are of 0, 1"),
+        ("worker 2: compute 2x faster", "no worker 2: there are traces of ranks 0, 1"),
+        ("workers 1..3: compute 2x faster", "no worker 2: there are traces of ranks 0, 1"),
         ("kernel gem_m: 2x faster", 'unknown kernel "gem_m": did you mean "gemm"?'),
         ("kernel at::gemm: 2x faster", 'unknown kernel "at::gemm": '),
         ("all_gather: 2x slower", 'unknown collective "all_gather": did you mean "all_reduce"?'),

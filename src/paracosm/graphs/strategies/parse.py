@@ -177,7 +177,9 @@ def _spread(values: dict[str, Any], words: list[str], workers: int | None) -> di
                 raise _does_not_divide(tp, pp, workers)
             return {**values, "data": workers // max(tp * pp, 1)}
         if spread := [word for word in words if word in SPREAD]:
-            raise InputError(f"strategy: {spread[0]} over how many workers? write dp=8 beside it")
+            raise InputError(
+                f"strategy: {spread[0]} needs a number of workers: add --workers 8, or dp=8"
+            )
         dp = 1
     if workers is not None and min(dp, tp, pp) > 0 and dp * tp * pp != workers:
         raise does_not_fit(dp, tp, pp, workers)

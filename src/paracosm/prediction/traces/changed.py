@@ -93,7 +93,7 @@ def _masks(traced: TracedJob, change: Change) -> list[Mask]:
         ranks = set(range(change.first, (change.last or change.first) + 1))
         if missing := ranks - set(known):
             raise change.error(
-                f"no worker {min(missing)}: the traces are of {', '.join(map(str, known))}"
+                f"no worker {min(missing)}: there are traces of ranks {', '.join(map(str, known))}"
             )
     work, meant = WORK.index(_work(change)), _names(traced, change)
     return [
