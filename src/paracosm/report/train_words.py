@@ -15,6 +15,17 @@ from paracosm.units import format_duration
 if TYPE_CHECKING:
     from paracosm.study.series import Series
 
+
+def _unchanged(summary: Mapping[str, Any]) -> str | None:
+    """Say what came of the run without the changes."""
+    before = summary.get("unchanged")
+    if not isinstance(before, Mapping):
+        return None
+    shown = ("Virtual time", "Examples/s", "Mean staleness", "Last test accuracy")
+    figures = ((label.lower(), FIGURES[label](before)) for label in shown)
+    return ", ".join(f"{label} {text}" for label, text in figures if text is not None)
+
+
 FIGURES: Mapping[str, Figure] = {
     "Updates": figure("updates", "{:,}".format),
     "Last training loss": figure("final_loss", "{:.4g}".format),
@@ -22,6 +33,7 @@ FIGURES: Mapping[str, Figure] = {
     "Mean staleness": figure("mean_staleness", "{:.3g}".format),
     "Virtual time": figure("virtual_time", format_duration),
     "Examples/s": figure("examples_per_second", "{:,.0f}".format),
+    "Unchanged": _unchanged,
     "Wall time": figure("wall_time", format_duration),
 }
 
@@ -80,16 +92,9 @@ def origins(summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Say what was changed, and what the run was without it."""
-    unchanged = summary.get("unchanged")
-    if not isinstance(unchanged, Mapping):
-        return {}
-    shown = ("Virtual time", "Examples/s", "Mean staleness", "Last test accuracy")
-    figures = ((label.lower(), FIGURES[label](unchanged)) for label in shown)
-    return {
-        "what if": "; ".join(summary["what_if"]),
-        "unchanged": ", ".join(f"{label} {text}" for label, text in figures if text is not None),
-    }
+    """Say what was changed."""
+    changes = summary.get("what_if")
+    return {"what if": "; ".join(changes)} if changes else {}
 
 
 def tables(summary: Mapping[str, Any]) -> list[Table]:
