@@ -103,7 +103,10 @@ def test_a_replay_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
         ([RESNET, "--steps", "1..999999999999"], "are more than 100,000 steps"),
         ([RESNET, "--what-if", "kernel zzz: 2x faster"], "choose from at::native::"),
         ([RESNET, "--what-if", "links: bandwidth 2x"], "the traces have no communication"),
-        ([RESNET, "--what-if", "worker 1: compute 2x faster"], "no worker 1: the traces are of 0"),
+        (
+            [RESNET, "--what-if", "worker 1: compute 2x faster"],
+            "no worker 1: there are traces of ranks 0",
+        ),
         ([RESNET, "--what-if", "worker 0: copmute 2x faster"], 'did you mean "compute"?'),
         ([RESNET, "--steps", "103"], "no step 103: it has 101 to 102"),
         ([RESNET, "--steps", "101..x"], '--steps: write 5 or 5..9, not "101..x"'),

@@ -10,15 +10,8 @@ from pydantic import ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from paracosm.cluster import Link, hierarchical, star, switch
-from paracosm.cluster.fields import (
-    LINK_FIELDS,
-    ClusterFields,
-    WorkerCount,
-    WorkerCounts,
-    describe_cluster,
-    describe_link,
-    link_in_words,
-)
+from paracosm.cluster.description import describe_cluster, describe_link, link_in_words
+from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount, WorkerCounts
 from paracosm.errors import InputError
 from paracosm.validation import validated
 

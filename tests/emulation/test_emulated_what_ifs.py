@@ -40,12 +40,18 @@ def job(**given: Any) -> EmulateConfig:
         ),
         ({**LINKS, "what_if": "worker 0: compute 2x slower"}, "rank 0 is real"),
         ({**LINKS, "rank": 3, "what_if": "workers 1..4: +1ms"}, "rank 3 is real"),
-        ({"world_size": 8, "what_if": "link 0-1: bandwidth 4x slower"}, "has no effect: no links"),
+        (
+            {"world_size": 8, "what_if": "link 0-1: bandwidth 4x slower"},
+            "has no effect: there are no links",
+        ),
         (
             {"world_size": 8, "what_if": "all_reduce: 2x slower"},
             "has no effect: there are no links",
         ),
-        ({"world_size": 8, "what_if": "all_gather: algorithm ring"}, "has no effect: no links"),
+        (
+            {"world_size": 8, "what_if": "all_gather: algorithm ring"},
+            "has no effect: there are no links",
+        ),
         (
             {**LINKS, "communication": "none", "what_if": "links: latency 2x"},
             "has no effect: communication is none",

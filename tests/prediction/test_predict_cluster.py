@@ -453,7 +453,7 @@ def test_the_cluster_is_described_with_units(asked: list[str], capsys: Capture) 
     said = " ".join(capsys.readouterr().out.split())
     assert "unchanged" in said
     assert "(with the changes +" in said
-    assert "links bandwidth 800 Mbit/s, latency 20 us, overhead 1 us, duplex half" in said
+    assert "links of 800 Mbit/s, latency 20 us, overhead 1 us a message, half duplex" in said
 
 
 @pytest.mark.parametrize(

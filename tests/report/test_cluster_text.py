@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paracosm.cluster import Link, star
 from paracosm.cluster.changes import apply_changes, parse_change
-from paracosm.cluster.fields import describe_cluster
+from paracosm.cluster.description import describe_cluster
 from paracosm.report.figure import cluster_text
 from paracosm.report.markup import _flattened
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.cluster.fields import describe_cluster
+from paracosm.cluster.description import describe_cluster
 from paracosm.emulation.by_rank import RankRecords, by_rank, spans_of
 from paracosm.emulation.communication import changed_cluster
 from paracosm.emulation.config import EmulateConfig

@@ -152,8 +152,8 @@ class PredictConfig(PredictFields):
         """Return the changed cluster that a job of so many workers is predicted on.
 
         Raises:
-            InputError: more than `MOST_NODES`; the cluster cannot be read, has fewer workers, has
-                servers of no use, or cannot be changed so; nothing says how fast its links are.
+            InputError: more than `MOST_NODES`; the cluster cannot be read, has fewer workers, or
+                cannot be changed so; nothing says how fast its links are.
         """
         return first_workers(self._largest, workers)
 
@@ -169,11 +169,6 @@ class PredictConfig(PredictFields):
             raise InputError(
                 "link bandwidth not specified: add --bandwidth 10Gbit/s (inf where links cost "
                 "nothing), or --cluster FILE"
-            )
-        if cluster is not None and cluster.servers and not strategy.servers:
-            raise InputError(
-                f"cluster: servers: the strategy {strategy} uses none: remove the key, or predict "
-                "--strategy ps"
             )
         return self.changed(first_workers(self.cluster_of(workers, strategy.servers), workers))
 

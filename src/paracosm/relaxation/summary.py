@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paracosm.cluster.fields import describe_cluster
+from paracosm.cluster.description import describe_cluster
 from paracosm.faults import (
     CheckpointPolicy,
     advice,

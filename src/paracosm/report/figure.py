@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from paracosm.cluster.fields import link_in_words
+from paracosm.cluster.description import link_in_words
 
 __all__ = ["Ending", "Figure", "cluster_text", "figure"]
 

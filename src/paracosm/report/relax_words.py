@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from paracosm.cluster.fields import link_in_words
+from paracosm.cluster.description import link_in_words
 from paracosm.report.figure import Ending, Figure, figure
 from paracosm.report.table import Table
 from paracosm.units import format_duration, format_size

@@ -256,11 +256,6 @@ class TrainConfig(ClusterFields):
                 f"{self.algorithm} needs a parameter server, and the cluster has none: give it "
                 "one, or choose a topology without"
             )
-        if self.resolve_topology() != "server" and cluster.servers:
-            raise InputError(
-                f"cluster: servers: {self.algorithm} uses none on topology "
-                f'"{self.resolve_topology()}": remove the key'
-            )
         self.changed(cluster)
 
     def compute_distribution(self) -> Distribution | None:

@@ -11,7 +11,7 @@ from threading import current_thread, main_thread
 from typing import Any
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.fields import describe_cluster, describe_link, link_in_words
+from paracosm.cluster.description import describe_cluster, describe_link, link_in_words
 from paracosm.engine import Recording, Simulator
 from paracosm.simulation.schedule import BusyTimes, Rule, generate_schedule
 from paracosm.timeline import Timeline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paracosm.cluster.fields import describe_cluster
+from paracosm.cluster.description import describe_cluster
 from paracosm.prediction.jobs.bottleneck import job_bottleneck, misfits
 from paracosm.prediction.jobs.prediction import AlikeRanks, JobPrediction
 from paracosm.prediction.prediction import Prediction

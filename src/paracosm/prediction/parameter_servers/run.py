@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.cluster.fields import describe_cluster
+from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.subset import first_workers
 from paracosm.errors import InputError
 from paracosm.prediction.interrupted import until_interrupted
