@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from paracosm.emulation.cost import Cost
 from paracosm.emulation.ports import Ports, Span
+from paracosm.network.fair import LAST_INSTANT, FairTraffic
 
 MS = 1e-3
 Sharing = Literal["fair", "serial"]
@@ -258,14 +259,13 @@ def test_shares_are_those_of_the_network(
     asked: list[tuple[int, int, tuple[str, str, float]]],
 ) -> None:
     """The rule of every other command, in whole picoseconds; a port carries 1 byte a picosecond."""
-    fair = pytest.importorskip("paracosm.network.fair")
     stations = {"nic out": 1.0, "nic in": 1.0, "with 1 out": 0.25, "with 2 out": 0.5}
-    traffic = fair.FairTraffic([share * 1e12 for share in stations.values()])
+    traffic = FairTraffic([share * 1e12 for share in stations.values()])
     number = {name: place for place, name in enumerate(stations)}
     ports, now, found, ends = Ports("fair"), 0, [], dict[int, int]()
 
     def play(until: float) -> None:
-        while (at := traffic.next_end()) <= until and at < fair.LAST_INSTANT:
+        while (at := traffic.next_end()) <= until and at < LAST_INSTANT:
             while (message := traffic.pop_end(at)) >= 0:
                 ends[message] = at
             traffic.settle(at)
