@@ -11,9 +11,15 @@ Every value below is worked out by hand in the comment beside it.
 from __future__ import annotations
 
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
-__all__ = ["ALL_REDUCE", "ASYNCHRONOUS_STEP", "CLUSTERS"]
+import numpy as np
+
+from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
+from paracosm.profiling.jobs.file import save_job_profile
+
+__all__ = ["ALL_REDUCE", "ASYNCHRONOUS_STEP", "CLUSTERS", "write_profile"]
 
 Mapping = dict[str, Any]
 
@@ -126,3 +132,23 @@ ALL_REDUCE: dict[str, float] = {
     "serial hierarchical": 2 * (0.1 + 0.01),
 }
 """Seconds of an all-reduce of 100 kB by a ring of both workers, by the cluster."""
+
+
+def write_profile(folder: Path, size: int) -> Path:
+    """Write a step of pull, compute (100 ms), push, update: measured on another link."""
+    profile = JobProfile(
+        names=("pull", "compute", "push", "update"),
+        kinds=("Recv", "MatMul", "Recv", "Apply"),
+        resource=np.array([DOWNLINK, WORKER, UPLINK, SERVER], np.int8),
+        server=np.zeros(4, np.int64),
+        size=np.array([size, 0, size, 0]),
+        first_dependency=np.array([0, 0, 1, 2, 3]),
+        dependencies=np.array([0, 1, 2]),
+        begin=np.array([[0.0, 1.0, 1.1, 2.1]]),
+        end=np.array([[1.0, 1.1, 2.1, 2.1]]),
+        step_begin=np.array([0.0]),
+        step_end=np.array([2.1]),
+    )
+    path = folder / "job.profile"
+    save_job_profile(profile, path)
+    return path

@@ -9,14 +9,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
-from one_step import CLUSTERS
+from one_step import CLUSTERS, write_profile
 
 from paracosm.cli import main
-from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
-from paracosm.profiling.jobs.file import save_job_profile
 
 Capture = pytest.CaptureFixture[str]
 SIZE = 100_000
@@ -50,22 +47,7 @@ REFUSED = {
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    """A step of pull, compute (100 ms), push, update: measured on another link."""
-    saved = JobProfile(
-        names=("pull", "compute", "push", "update"),
-        kinds=("Recv", "MatMul", "Recv", "Apply"),
-        resource=np.array([DOWNLINK, WORKER, UPLINK, SERVER], np.int8),
-        server=np.zeros(4, np.int64),
-        size=np.array([SIZE, 0, SIZE, 0]),
-        first_dependency=np.array([0, 0, 1, 2, 3]),
-        dependencies=np.array([0, 1, 2]),
-        begin=np.array([[0.0, 1.0, 1.1, 2.1]]),
-        end=np.array([[1.0, 1.1, 2.1, 2.1]]),
-        step_begin=np.array([0.0]),
-        step_end=np.array([2.1]),
-    )
-    save_job_profile(saved, tmp_path / "job.profile")
-    return tmp_path / "job.profile"
+    return write_profile(tmp_path, SIZE)
 
 
 def predict(profile: Path, name: str) -> int:

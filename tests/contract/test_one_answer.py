@@ -15,13 +15,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from one_step import write_profile
 
 from paracosm.cli import main
 from paracosm.graphs import Node, Op, build_graph, save_graph
-from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
-from paracosm.profiling.jobs.file import save_job_profile
 
 Capture = pytest.CaptureFixture[str]
 
@@ -98,22 +96,9 @@ def test_strategy(
 def test_job_profile(cell: tuple[str, int], capsys: Capture, tmp_path: Path) -> None:
     """A profile of one step: pull, compute, push, update, measured on another link."""
     sharing, workers = cell
-    profile = JobProfile(
-        names=("pull", "compute", "push", "update"),
-        kinds=("Recv", "MatMul", "Recv", "Apply"),
-        resource=np.array([DOWNLINK, WORKER, UPLINK, SERVER], np.int8),
-        server=np.zeros(4, np.int64),
-        size=np.array([SIZE, 0, SIZE, 0]),
-        first_dependency=np.array([0, 0, 1, 2, 3]),
-        dependencies=np.array([0, 1, 2]),
-        begin=np.array([[0.0, 1.0, 1.1, 2.1]]),
-        end=np.array([[1.0, 1.1, 2.1, 2.1]]),
-        step_begin=np.array([0.0]),
-        step_end=np.array([2.1]),
-    )
-    save_job_profile(profile, tmp_path / "job.profile")
+    profile = write_profile(tmp_path, SIZE)
     summary = run(
-        *(capsys, "predict", tmp_path / "job.profile", *LINK, "--sharing", sharing),
+        *(capsys, "predict", profile, *LINK, "--sharing", sharing),
         *("--workers", workers, "--no-flow-control", "--start", "together", "--steps", 200),
     )
     found = summary["throughput"][str(workers)]["after_start"]["steps_per_second"]
