@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,6 +62,15 @@ def two_servers(options: JobOptions) -> Iterator[tuple[Job, JobProfile]]:
 
     with parameter_server_job(replace(options, servers=2), 1) as job:
         yield job, job.profile(1000, interrupt)
+
+
+def busy_window(job: Job, workers: int, stagger: float = 0.0) -> dict[str, Any]:
+    """The first of ever longer windows in which each worker makes three steps, on any machine."""
+    for seconds in (0.5, 2.0, 8.0):
+        run = job.window(workers, seconds, stagger=stagger)
+        if all(len(ends) > 2 for ends in run["end_ms"]):
+            return run
+    raise AssertionError(f"three steps of 18 ms took more than {seconds} s")
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +141,7 @@ def test_the_passes_take_the_seconds_that_are_waited_shared_by_their_flops(
 def test_one_worker_does_plain_gradient_descent_to_the_bit(
     two_workers: Job, options: JobOptions
 ) -> None:
-    (losses,) = two_workers.window(1, 0.3)["loss"]
+    (losses,) = busy_window(two_workers, 1)["loss"]
     torch.manual_seed(options.seed)
     workload = load_workload(options.capture())
     descent = torch.optim.SGD(workload.module.parameters(), options.rate)
@@ -148,13 +158,13 @@ def test_one_worker_does_plain_gradient_descent_to_the_bit(
 
 
 def test_a_window_tells_when_each_worker_began_and_ended_its_steps(two_workers: Job) -> None:
-    run = two_workers.window(2, 0.5, stagger=0.2)
-    assert (run["W"], run["seconds"], run["stagger_s"]) == (2, 0.5, 0.2)
+    run = busy_window(two_workers, 2, stagger=0.2)
+    assert (run["W"], run["stagger_s"]) == (2, 0.2)
     for begins, ends in zip(run["start_ms"], run["end_ms"], strict=True):
         assert len(begins) == len(ends) > 2
         assert (np.array(ends) - begins >= 18).all()  # milliseconds that are waited
         assert (np.array(begins[1:]) >= ends[:-1]).all()
-        assert max(begins) < 500
+        assert max(begins) < 1000 * run["seconds"]
     assert run["start_ms"][0][0] == 0
     assert run["start_ms"][1][0] >= 199
     with pytest.raises(InputError, match="workers: 3, but the job has 2"):
