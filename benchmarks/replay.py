@@ -23,14 +23,14 @@ import numpy as np
 from paracosm.cluster import Cluster, cluster_from_mapping
 from paracosm.graphs import Graph
 from paracosm.graphs.capture import CaptureOptions, capture
-from paracosm.graphs.job import Job
-from paracosm.graphs.job.expand import expand
-from paracosm.graphs.job.picoseconds import picoseconds
-from paracosm.graphs.strategies import Replica, build_job, parse_strategy
-from paracosm.replay import replay_job
-from paracosm.replay.chains import contract
-from paracosm.replay.events import replay_tasks
-from paracosm.replay.retiming import prepare_retiming
+from paracosm.jobs import Job
+from paracosm.jobs.expand import expand
+from paracosm.jobs.picoseconds import picoseconds
+from paracosm.jobs.strategies import Replica, build_job, parse_strategy
+from paracosm.simulation import replay_job
+from paracosm.simulation.chains import contract
+from paracosm.simulation.events import replay_tasks
+from paracosm.simulation.retiming import prepare_retiming
 
 ROUNDS = 5
 STRATEGY = "dp={data}, tp=4, pp=4, schedule=1f1b, microbatches=64"

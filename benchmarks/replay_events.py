@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from paracosm.graphs.job import (
+from paracosm.jobs import (
     Codebook,
     Job,
     ProgramWriter,
@@ -35,10 +35,10 @@ from paracosm.graphs.job import (
     write_communicators,
     write_job,
 )
-from paracosm.graphs.job.expand import expand
-from paracosm.replay.events import replay_tasks
-from paracosm.replay.events_arrays import arrange
-from paracosm.replay.events_kernel import play
+from paracosm.jobs.expand import expand
+from paracosm.simulation.events import replay_tasks
+from paracosm.simulation.events_arrays import arrange
+from paracosm.simulation.events_kernel import play
 
 ROUNDS = 5
 FORWARD, BACKWARD, LAYERS = 14, 28, 48

@@ -18,11 +18,12 @@ GROUND: dict[str, set[str]] = {
     "factory": set(),
     "validation": set(),
     "compiled": set(),
+    "files": set(),
     "quantities": {"units"},
 }
 """Modules that every room may import, and which of each other they do."""
 FLOOR_1 = {"cluster", "timing", "timeline"}
-FLOOR_2 = {"network", "simulation", "engine", "models", "graphs", "replay", "faults"}
+FLOOR_2 = {"network", "simulation", "jobs", "engine", "models", "graphs", "faults"}
 FLOOR_3 = {"profiling", "prediction", "training", "relaxation", "emulation"}
 BELOW_STUDY = FLOOR_1 | FLOOR_2 | FLOOR_3
 MAY_IMPORT: dict[str, set[str]] = {
@@ -32,13 +33,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "network": {"cluster", "timing"},
     "engine": {"network", "cluster", "timing", "timeline"},
     "models": set(),
-    "graphs": {"network", "models", "cluster", "timeline"},
-    "replay": {"network", "graphs", "cluster", "timing", "timeline"},
-    "simulation": {"network", "cluster", "timing", "timeline"},
+    "graphs": {"models", "cluster", "timeline"},
+    "jobs": {"graphs", "network", "cluster", "timing"},
+    "simulation": {"jobs", "graphs", "network", "cluster", "timing", "timeline"},
     "faults": {"timing"},
     "profiling": {"graphs", "models", "timing", "timeline", "cluster"},
     "prediction": {
-        *("profiling", "simulation", "replay", "graphs", "models", "network"),
+        *("profiling", "simulation", "jobs", "graphs", "models", "network"),
         *("cluster", "timing", "timeline"),
     },
     "training": {

@@ -16,9 +16,9 @@ from layer_profiles.sailor import SailorEstimate, estimate_as_sailor
 from layer_profiles.sizes import Sizes, read_sizes
 from layer_profiles.strategy import plan_strategy
 from paracosm.errors import InputError
-from paracosm.graphs.strategies import build_job
-from paracosm.replay import JobSchedule, replay_job
-from paracosm.replay.job_memory import peak_memory_of_ranks
+from paracosm.jobs.strategies import build_job
+from paracosm.simulation import JobSchedule, replay_job
+from paracosm.simulation.job_memory import peak_memory_of_ranks
 
 __all__ = ["Folder", "PlanComparison", "compare_plan", "read_folder"]
 

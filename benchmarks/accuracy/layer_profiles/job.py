@@ -10,7 +10,7 @@ from layer_profiles.parts import Message, Part, message_of, part_of, reduce_time
 from layer_profiles.plan import Plan
 from layer_profiles.profiles import Profiles
 from layer_profiles.sizes import Sizes
-from paracosm.graphs.job import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
 
 __all__ = ["COPIES", "OVERHEAD", "plan_job"]
 

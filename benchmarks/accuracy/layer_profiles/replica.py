@@ -6,7 +6,7 @@ from layer_profiles.profiles import LayerTimes
 from layer_profiles.sizes import LayerSizes
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
-from paracosm.graphs.strategies import Replica
+from paracosm.jobs.strategies import Replica
 
 __all__ = ["replica_of"]
 

@@ -9,7 +9,7 @@ from layer_profiles.replica import replica_of
 from layer_profiles.sizes import Sizes
 from paracosm.cluster import Cluster, switch
 from paracosm.errors import InputError
-from paracosm.graphs.strategies import Replica, Strategy
+from paracosm.jobs.strategies import Replica, Strategy
 
 __all__ = ["plan_strategy"]
 

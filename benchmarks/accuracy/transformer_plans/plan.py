@@ -10,8 +10,8 @@ from transformer import Transformer, transformer_graph
 
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
-from paracosm.graphs.strategies import Replica, Strategy, build_job
-from paracosm.replay import JobSchedule, replay_job
+from paracosm.jobs.strategies import Replica, Strategy, build_job
+from paracosm.simulation import JobSchedule, replay_job
 from transformer_plans.accelerator import Accelerator, durations_on
 
 __all__ = ["Plan", "PlanTime", "predict_plan"]

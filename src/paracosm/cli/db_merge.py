@@ -13,7 +13,7 @@ import typer
 from paracosm.cli.options import Json, Quiet
 from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError
-from paracosm.profiling.database import Added, describe, replacing
+from paracosm.profiling.database import Added, describe, replacing_database
 from paracosm.profiling.database import merge as merge_files
 from paracosm.profiling.environment import Environment
 from paracosm.study.plain import to_json
@@ -66,7 +66,7 @@ def _anew(out: Path, sources: list[Path], force: bool) -> dict[Environment, Adde
             raise InputError(f'"{out}" exists: --into adds to it, --force replaces it')
         if any(source.exists() and out.samefile(source) for source in sources):
             raise InputError(f'"{out}" would be replaced, and is to be merged: --into adds to it')
-    with replacing(out) as unfinished:
+    with replacing_database(out) as unfinished:
         return merge_files(unfinished, sources)
 
 

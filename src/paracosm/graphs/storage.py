@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
+from paracosm.files import replacing
 from paracosm.graphs.assemble import assemble
-from paracosm.graphs.beside import written_beside
 from paracosm.graphs.graph import Graph
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def save_graph(graph: Graph, path: str | Path) -> None:
     compression = "zstd" if pa.Codec.is_available("zstd") else None
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with (
-        written_beside(path) as beside,
+        replacing(path) as beside,
         pa.OSFile(str(beside), "wb") as sink,
         pa.ipc.new_file(sink, table.schema, options=options) as writer,
     ):

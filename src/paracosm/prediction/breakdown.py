@@ -11,7 +11,7 @@ from paracosm.graphs import PHASES, RESOURCES, Graph
 from paracosm.graphs.op import shapes_of
 from paracosm.prediction.durations import SOURCES
 from paracosm.prediction.prediction import Contribution
-from paracosm.replay import Schedule
+from paracosm.simulation import Schedule
 
 __all__ = ["busy_lanes", "by_op", "by_phase", "by_place", "coverage", "largest"]
 

@@ -16,7 +16,7 @@ from paracosm.prediction.jobs.shown_ranks import check_ranks
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
-    from paracosm.graphs.strategies import Strategy
+    from paracosm.jobs.strategies import Strategy
     from paracosm.prediction.parameter_servers.settings import Settings
     from paracosm.profiling.jobs import JobProfile
 

@@ -16,7 +16,7 @@ from paracosm.prediction.bottleneck import bottleneck
 from paracosm.prediction.durations import SOURCES, OpDurations
 from paracosm.prediction.interval import iteration_interval
 from paracosm.prediction.prediction import Prediction
-from paracosm.replay import replay
+from paracosm.simulation import replay
 
 __all__ = ["predict"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs import Graph
-from paracosm.replay import Schedule
+from paracosm.simulation import Schedule
 
 __all__ = ["Contribution", "Prediction"]
 

@@ -11,9 +11,9 @@ from transformer import Transformer, transformer_graph
 from paracosm.cluster import switch
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph, fingerprint
-from paracosm.graphs.job import KINDS
 from paracosm.graphs.memory import peak_memory
-from paracosm.graphs.strategies import Replica, Strategy, build_job
+from paracosm.jobs import KINDS
+from paracosm.jobs.strategies import Replica, Strategy, build_job
 
 GPT = Transformer(layers=40, width=6144, heads=48, sequence=2048)  # the 18.4 B of Megatron-LM
 SMALL = Transformer(layers=3, width=64, heads=8, sequence=16, vocabulary=1000)

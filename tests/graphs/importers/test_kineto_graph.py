@@ -13,7 +13,7 @@ from paracosm.cli import main
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph, load_graph
 from paracosm.graphs.importers.kineto import read_kineto_graph
-from paracosm.replay import replay
+from paracosm.simulation import replay
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 

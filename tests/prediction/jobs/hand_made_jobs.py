@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paracosm.graphs.job import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
 
 MS = 1e-3
 

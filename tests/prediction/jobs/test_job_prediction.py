@@ -10,7 +10,7 @@ import pytest
 from paracosm.cluster import Link, star, switch
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
-from paracosm.graphs.strategies import Replica, parse_strategy
+from paracosm.jobs.strategies import Replica, parse_strategy
 from paracosm.prediction.jobs.bottleneck import job_bottleneck
 from paracosm.prediction.jobs.prediction import ideal_throughput, predict_job
 from paracosm.prediction.jobs.rank_breakdown import rank_breakdown

@@ -11,7 +11,7 @@ from hand_made_jobs import MS, data_parallel, two_stages
 from paracosm.errors import InputError
 from paracosm.prediction.jobs.shown_ranks import MOST, parse_ranks, shown_ranks
 from paracosm.prediction.jobs.timeline import job_timeline
-from paracosm.replay import replay_job
+from paracosm.simulation import replay_job
 from paracosm.timeline.trace import write_trace
 
 

@@ -8,9 +8,9 @@ from hand_made_jobs import MS, data_parallel, two_stages
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.graphs.job import Codebook, ProgramWriter, write_communicators, write_job
+from paracosm.jobs import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.prediction.jobs.rank_breakdown import PARTS, rank_breakdown
-from paracosm.replay import JobSchedule, replay_job
+from paracosm.simulation import JobSchedule, replay_job
 
 
 def in_ms(schedule: JobSchedule, rank: int, pipelined: bool = False) -> dict[str, float]:

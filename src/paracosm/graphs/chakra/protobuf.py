@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.graphs.beside import written_beside
+from paracosm.files import replacing
 from paracosm.graphs.chakra.schema import GLOBAL_METADATA, NODE, message
 from paracosm.graphs.chakra.trace import Tensors, Trace, TraceNode, literal
 
@@ -71,7 +71,7 @@ def write_protobuf(trace: Trace, path: str | Path) -> None:
             node.inputs.types = repr(each.inputs.types)
         _add_attributes(node.attr, each.attributes)
         serialize_length_prefixed(node, sink)
-    with written_beside(path) as beside:
+    with replacing(path) as beside:
         beside.write_bytes(sink.getbuffer())
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.graphs.beside import written_beside
+from paracosm.files import replacing
 from paracosm.graphs.chakra.trace import NODE_TYPES, Tensors, Trace, TraceNode, literal
 
 __all__ = ["read_json", "write_json"]
@@ -45,7 +45,7 @@ def write_json(trace: Trace, path: str | Path) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    with written_beside(path) as beside, beside.open("w", encoding="utf-8") as sink:
+    with replacing(path) as beside, beside.open("w", encoding="utf-8") as sink:
         head = {"version": trace.version, **trace.attributes}
         sink.write(json.dumps(head)[:-1] + ', "workload_graph": [')
         for position, node in enumerate(trace.nodes):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.graphs.job import KINDS
-from paracosm.replay import JobSchedule
+from paracosm.jobs import KINDS
+from paracosm.simulation import JobSchedule
 
 __all__ = ["departures", "senders"]
 

@@ -11,12 +11,12 @@ import numpy.typing as npt
 from paracosm.cluster import Cluster, switch
 from paracosm.cluster.changes import Change
 from paracosm.cluster.link import Link
-from paracosm.graphs.job import Job
-from paracosm.graphs.strategies import Replica, Strategy, build_job
+from paracosm.jobs import Job
+from paracosm.jobs.strategies import Replica, Strategy, build_job
 from paracosm.prediction.jobs.rank_breakdown import PARTS, rank_breakdown
 from paracosm.prediction.jobs.strategies_by_workers import one_replica
-from paracosm.replay import JobSchedule, replay_job
-from paracosm.replay.job_memory import memory_over_time
+from paracosm.simulation import JobSchedule, replay_job
+from paracosm.simulation.job_memory import memory_over_time
 from paracosm.units import format_size
 
 __all__ = ["AlikeRanks", "JobPrediction", "ideal_throughput", "predict_job"]

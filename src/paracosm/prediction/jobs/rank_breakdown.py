@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.graphs.job import KINDS
+from paracosm.jobs import KINDS
 from paracosm.prediction.jobs.departures import departures
-from paracosm.replay import JobSchedule
+from paracosm.simulation import JobSchedule
 
 __all__ = ["PARTS", "rank_breakdown"]
 

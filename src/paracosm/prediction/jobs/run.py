@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paracosm.graphs.strategies import Replica, Strategy, check_changes
+from paracosm.jobs.strategies import Replica, Strategy, check_changes
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.interrupted import until_interrupted
 from paracosm.prediction.jobs.device_speeds import (

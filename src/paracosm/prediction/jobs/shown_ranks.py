@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from paracosm.errors import InputError
-from paracosm.replay import JobSchedule
+from paracosm.simulation import JobSchedule
 
 __all__ = ["MOST", "check_ranks", "parse_ranks", "shown_ranks"]
 

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.graphs.strategies import Strategy, parse_strategy
+from paracosm.jobs.strategies import Strategy, parse_strategy
 
 __all__ = ["one_replica", "strategies_by_workers"]
 

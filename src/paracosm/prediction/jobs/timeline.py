@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from paracosm.graphs.job import KINDS
+from paracosm.jobs import KINDS
 from paracosm.prediction.jobs.departures import departures, senders
-from paracosm.replay import JobSchedule
-from paracosm.replay.job_memory import memory_over_time
+from paracosm.simulation import JobSchedule
+from paracosm.simulation.job_memory import memory_over_time
 from paracosm.timeline import Timeline
 
 __all__ = ["job_timeline"]

@@ -10,7 +10,7 @@ import numpy as np
 from paracosm.graphs import PHASES, Graph, Node, Op, build_graph
 from paracosm.prediction.op_latencies.latencies import Reading
 from paracosm.prediction.op_latencies.table import Row
-from paracosm.replay import Schedule, replay
+from paracosm.simulation import Schedule, replay
 
 __all__ = ["Times", "graph_of", "replayed", "serial"]
 

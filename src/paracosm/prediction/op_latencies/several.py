@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from paracosm.cluster import Link, switch
 from paracosm.errors import InputError
-from paracosm.graphs.strategies import Replica, Strategy, build_job
+from paracosm.jobs.strategies import Replica, Strategy, build_job
 from paracosm.prediction.op_latencies.batches import rows_at
 from paracosm.prediction.op_latencies.iteration import serial
 from paracosm.prediction.op_latencies.layers import layer_of, repeated
@@ -22,7 +22,7 @@ from paracosm.prediction.op_latencies.rank_graph import rank_graph
 from paracosm.prediction.op_latencies.splitting import Splitting, check_shapes, split_rows
 from paracosm.prediction.op_latencies.table import Row
 from paracosm.prediction.op_latencies.weights import gradient_bytes
-from paracosm.replay import replay_job
+from paracosm.simulation import replay_job
 
 __all__ = ["SeveralGpus", "Tables", "parse_name", "predict_several"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from paracosm.cluster import Link
 from paracosm.errors import InputError
-from paracosm.graphs.strategies import Strategy
+from paracosm.jobs.strategies import Strategy
 from paracosm.prediction.op_latencies.interconnect import link_between
 from paracosm.prediction.op_latencies.several import SeveralGpus, Tables, predict_several
 from paracosm.prediction.op_latencies.table import read_table, read_whole

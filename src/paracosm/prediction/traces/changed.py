@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from paracosm.cluster.changes import COLLECTIVES, PARTS, Change, refuse_changes
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.job import Job
+from paracosm.jobs import Job
 from paracosm.prediction.traces.piece import WORK
 from paracosm.prediction.traces.traced import TracedJob
 from paracosm.units import format_duration

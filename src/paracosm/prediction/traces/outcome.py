@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.graphs.job import Job
+from paracosm.jobs import Job
 from paracosm.prediction.traces.breakdown import Breakdown, breakdown_of
 from paracosm.prediction.traces.traced import TracedJob
-from paracosm.replay import replay_job
+from paracosm.simulation import replay_job
 
 __all__ = ["Outcome", "Straggler", "Times", "outcome_of", "replayed", "traced_times"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paracosm.graphs.job import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
 from paracosm.prediction.traces.groups import Group
 from paracosm.prediction.traces.piece import WORK, Piece
 from paracosm.prediction.traces.pieces import Pieces

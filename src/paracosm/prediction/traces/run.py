@@ -9,7 +9,7 @@ from typing import Any
 
 from paracosm.cluster.changes import Change, parse_change
 from paracosm.errors import InputError
-from paracosm.graphs.job import Job
+from paracosm.jobs import Job
 from paracosm.prediction.traces.bottleneck import bottleneck_of
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.job import read_job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paracosm.graphs.job.program import KINDS
+from paracosm.jobs.program import KINDS
 from paracosm.prediction.traces.outcome import Times
 from paracosm.prediction.traces.traced import TracedJob
 from paracosm.timeline import Timeline

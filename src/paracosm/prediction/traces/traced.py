@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.graphs.job import Job
+from paracosm.jobs import Job
 
 __all__ = ["TracedJob", "TracedRank"]
 

@@ -5,7 +5,7 @@ from paracosm.profiling.database.database import ProfileDatabase
 from paracosm.profiling.database.files import export, load_export
 from paracosm.profiling.database.merge import merge
 from paracosm.profiling.database.pool import pool, pool_spreads
-from paracosm.profiling.database.replacing import replacing
+from paracosm.profiling.database.replacing import replacing_database
 from paracosm.profiling.database.short import short_arguments
 from paracosm.profiling.database.timings import Added, Timings
 
@@ -20,6 +20,6 @@ __all__ = [
     "merge",
     "pool",
     "pool_spreads",
-    "replacing",
+    "replacing_database",
     "short_arguments",
 ]

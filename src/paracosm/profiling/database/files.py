@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from paracosm.errors import InputError
 from paracosm.profiling.database.database import ProfileDatabase
-from paracosm.profiling.database.replacing import replacing
+from paracosm.profiling.database.replacing import replacing_database
 from paracosm.profiling.database.rows import KINDS, TYPES, rows_of
 from paracosm.profiling.database.timings import Timings
 from paracosm.profiling.environment import Environment
@@ -61,7 +61,7 @@ def export(
     if environments is not None:
         timings = timings.only(environments)
     table = _table(timings)
-    with replacing(path) as unfinished:
+    with replacing_database(path) as unfinished:
         if path.suffix.lower() == ".csv":
             from pyarrow import csv
 

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from paracosm.graphs.beside import written_beside
+from paracosm.files import replacing
 
-__all__ = ["replacing"]
+__all__ = ["replacing_database"]
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing_database(path: Path) -> Iterator[Path]:
     """Yield a path to write to; at the end that file takes the place of `path`, at once.
 
     After an error or Ctrl-C it is removed, and what was at `path` is still there.
@@ -20,7 +20,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         InputError: it cannot be written.
     """
-    with written_beside(path) as unfinished:
+    with replacing(path) as unfinished:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             yield unfinished

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.beside import written_beside
+from paracosm.files import replacing
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.estimators.crossvalidate import Score
 from paracosm.profiling.estimators.device import Device
@@ -59,7 +59,7 @@ def save_estimators(estimators: Estimators, path: str | Path) -> None:
     entries: dict[str, Array] = {str(number): array for number, array in enumerate(arrays)}
     entries["content"] = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
     entries["checksum"] = _checksum(entries)
-    with written_beside(path) as beside, beside.open("wb") as file:
+    with replacing(path) as beside, beside.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **entries)
 
 

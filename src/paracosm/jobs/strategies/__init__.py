@@ -1,0 +1,17 @@
+"""Strategies: from the graph of one replica and a cluster to the task graph of the whole job."""
+
+from paracosm.jobs.strategies.build import build_job, check_changes
+from paracosm.jobs.strategies.parse import parse_strategy
+from paracosm.jobs.strategies.replica import Replica
+from paracosm.jobs.strategies.strategy import ALL_REDUCES, SCHEDULES, SHARDINGS, Strategy
+
+__all__ = [
+    "ALL_REDUCES",
+    "SCHEDULES",
+    "SHARDINGS",
+    "Replica",
+    "Strategy",
+    "build_job",
+    "check_changes",
+    "parse_strategy",
+]

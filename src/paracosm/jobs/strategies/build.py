@@ -1,0 +1,147 @@
+"""From one replica, a cluster and a strategy to the task graph of the whole job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.cluster.changes import Change
+from paracosm.cluster.cluster import Cluster
+from paracosm.cluster.communication import group_classes
+from paracosm.errors import InputError
+from paracosm.jobs import Codebook, Job, Program
+from paracosm.jobs.strategies.costs import Costs
+from paracosm.jobs.strategies.layout import Layout, layout_of
+from paracosm.jobs.strategies.parameter_server import parameter_server_job
+from paracosm.jobs.strategies.parse import does_not_fit
+from paracosm.jobs.strategies.plan import Plan, plan_of
+from paracosm.jobs.strategies.rank import rank_program
+from paracosm.jobs.strategies.replica import Replica
+from paracosm.jobs.strategies.single import single_program
+from paracosm.jobs.strategies.stage import Books
+from paracosm.jobs.strategies.strategy import SHARDINGS, Strategy
+
+__all__ = ["build_job", "check_changes"]
+
+Ints = npt.NDArray[np.int64]
+
+
+def build_job(
+    replica: Replica,
+    cluster: Cluster,
+    strategy: Strategy,
+    changes: Sequence[Change] = (),
+    met: set[str] | None = None,
+) -> Job:
+    """Return the task graph of a job.
+
+    Ranks are the workers of the cluster in their order, with the speeds of their nodes. The graph's
+    batch is that of one micro-batch of one replica.
+
+    Args:
+        replica: a training step of one replica on one worker, with durations.
+        cluster: with as many workers as the strategy has ranks.
+        strategy: how the job is spread.
+        changes: of its collectives, and of messages between workers ("send").
+        met: gets the kinds of the collectives that the job has.
+
+    Raises:
+        InputError: the strategy does not fit the cluster or the model; nothing joins two workers
+            that have to communicate; an algorithm that there is not.
+    """
+    workers = len(cluster.workers)
+    if strategy.ranks != workers:
+        raise does_not_fit(strategy.data, strategy.tensor, strategy.pipeline, workers)
+    if strategy.servers:
+        return parameter_server_job(replica, cluster, strategy)
+    books = Books(Codebook(), Codebook(), Codebook())
+    layout = layout_of(strategy)
+    if strategy.ranks == strategy.microbatches == 1 and not strategy.recompute:
+        programs, program = [single_program(replica, books)], np.zeros(1, dtype=np.int64)
+    else:
+        plan = plan_of(replica, strategy)
+        _check_gradients(plan)
+        of_all = Costs(cluster, strategy.all_reduce, {}, changes, set() if met is None else met)
+        programs, program = _programs(plan, layout, books, of_all)
+    batch, roles = replica.examples, books.roles.texts
+    return Job(
+        names=books.names.texts,
+        lanes=books.lanes.texts,
+        policies=("in order",) * len(books.lanes.texts),
+        roles=roles,
+        programs=tuple(programs),
+        program=program.astype(np.int32),
+        speed=np.array([node.speed for node in cluster.nodes[:workers]]),
+        communicators=layout.communicators(),
+        communicator=layout.table(roles),
+        labels=cluster.workers,
+        examples=None if batch is None else batch * strategy.data * strategy.microbatches,
+        provenance={"strategy": str(strategy), "graph": dict(replica.graph.provenance)},
+    )
+
+
+def _check_gradients(plan: Plan) -> None:
+    """Check that replicas have what they reduce; those without a backward pass share nothing."""
+    strategy, trains = plan.strategy, len(plan.layers.backward_rows) > 0
+    if strategy.data == 1 or plan.gradients.any():
+        return
+    if trains:
+        raise InputError(
+            f"strategy: dp={strategy.data}, but the graph has no gradients to reduce: storages "
+            "that a backward node allocates and that outlive the step"
+        )
+    if strategy.sharding != "none":
+        raise InputError(
+            f"strategy: zero={SHARDINGS.index(strategy.sharding)}, but the graph has no backward "
+            f"pass: dp={strategy.data} alone runs replicas side by side"
+        )
+
+
+def check_changes(
+    replica: Replica, cluster: Cluster, strategy: Strategy, changes: Sequence[Change]
+) -> None:
+    """Refuse changes of collectives of which a job has none.
+
+    Raises:
+        InputError: for the first of them; as `build_job`.
+    """
+    met: set[str] = set()
+    if changes:
+        build_job(replica, cluster, strategy, changes, met)
+    for change in changes:
+        if not met & set(change.kinds):
+            has = ", ".join(sorted(met)) or "no collectives"
+            raise change.error(f"has no effect: the job has {has}")
+
+
+def _programs(
+    plan: Plan, layout: Layout, books: Books, of_all: Costs
+) -> tuple[list[Program], Ints]:
+    """Return the distinct programs, and which one each rank has.
+
+    Ranks of a stage differ only in what their communication costs, which `of_all` says but for
+    their groups.
+    """
+    roles, communicators = layout.roles, layout.communicators()
+    table = layout.table(roles)
+    classes = [group_classes(of_all.cluster, groups)[0] for groups in layout.groups.values()]
+    cost = np.concatenate([np.zeros(0, dtype=np.int64), *classes])
+    _, first, program = np.unique(
+        np.column_stack((layout.stage, np.where(table >= 0, cost[table], -1))),
+        axis=0,
+        return_index=True,
+        return_inverse=True,
+    )
+    programs = []
+    for rank in first.tolist():
+        group = {
+            role: communicators.ranks(number)
+            for role, number in zip(roles, table[rank].tolist(), strict=True)
+            if number >= 0
+        }
+        costs = replace(of_all, group=group)
+        programs.append(rank_program(plan, int(layout.stage[rank]), costs, books))
+    return programs, program.reshape(-1)

@@ -1,0 +1,274 @@
+"""Parameter servers: workers push gradients and pull parameters (Li et al., OSDI 2014).
+
+Synchronous: a server updates its parameters when the gradients of all workers are there.
+
+    worker 0 | forward | backward |          | forward ...
+    worker 1 | forward | backward    |       | forward ...
+    pushes                 | 1 | 0 | 1 | 0 |
+    server                          |upd 1|upd 0|
+    pulls                                 | 1 | 0 |
+
+Asynchronous: it updates with every worker's gradients as they come, first in, first out, and
+answers that worker alone, which goes on with what it gets.
+
+Gradients travel in buckets, as with DDP, and the parameters of each are divided evenly between all
+servers, as Li et al. divide ranges of keys, and MXNet's servers large arrays: a bucket is a message
+to every server. The servers are ranks of their own, behind the workers. An update takes its share,
+by bytes, of what the optimizer takes on a worker of speed 1; to add up the gradients of all workers
+takes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from paracosm.cluster.cluster import Cluster
+from paracosm.errors import InputError
+from paracosm.jobs import Codebook, Job, Program, ProgramWriter
+from paracosm.jobs.blocks import ProgramOfBlocks, last_on
+from paracosm.jobs.strategies.backward import backward_block
+from paracosm.jobs.strategies.costs import Costs
+from paracosm.jobs.strategies.forward import FORWARD, forward_block
+from paracosm.jobs.strategies.gradients import Bucket, buckets_of
+from paracosm.jobs.strategies.plan import Plan, plan_of
+from paracosm.jobs.strategies.rank import check_length
+from paracosm.jobs.strategies.replica import Replica
+from paracosm.jobs.strategies.rows import Gathered, RowWriter, merge, places
+from paracosm.jobs.strategies.server_links import ServerLinks, server_links
+from paracosm.jobs.strategies.stage import Books, Stage
+from paracosm.jobs.strategies.strategy import Strategy
+
+__all__ = ["parameter_server_job"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Share:
+    """What one server has of a bucket.
+
+    Attributes:
+        number: of the bucket.
+        bucket: whose parameters.
+        server: that has them.
+        size: bytes of them.
+        update: seconds of their update.
+    """
+
+    number: int
+    bucket: Bucket
+    server: int
+    size: int
+    update: float
+
+
+def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy) -> Job:
+    """Return the job of workers around servers.
+
+    Raises:
+        InputError: other numbers of workers or servers than the cluster has; no gradients; nothing
+            joins a worker and a server.
+    """
+    servers = len(cluster.servers)
+    if servers != strategy.servers:
+        raise InputError(
+            f"strategy: servers={strategy.servers}, but the cluster has {servers} servers: "
+            + (f"servers={servers} fits" if servers else "give it some")
+        )
+    plan, links = plan_of(replica, strategy), server_links(cluster)
+    books = Books(Codebook(), Codebook(), Codebook())
+    shares = _shares(plan, strategy)
+    programs = [_worker(plan, books, cluster, shares)]
+    programs += [_server(plan, books, shares, s) for s in range(servers)]
+    lanes, roles = books.lanes.texts, books.roles.texts
+    names = cluster.workers + cluster.servers
+    speed = np.array([cluster.node(name).speed for name in names])
+    batch = replica.examples
+    steps = strategy.data * strategy.microbatches * strategy.iterations
+    return Job(
+        names=books.names.texts,
+        lanes=lanes,
+        policies=tuple("fifo" if lane == "update" else "in order" for lane in lanes),
+        roles=roles,
+        programs=tuple(programs),
+        program=np.array([0] * strategy.data + list(range(1, len(programs))), dtype=np.int32),
+        speed=speed,
+        communicators=links.communicators,
+        communicator=_table(links, roles, strategy.data, servers),
+        labels=names,
+        examples=None if batch is None else batch * steps,
+        provenance={
+            "strategy": str(strategy),
+            "iterations": strategy.iterations,
+            "graph": dict(replica.graph.provenance),
+        },
+    )
+
+
+def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
+    """Return what every server has of every bucket; as many bytes as any other, or one more."""
+    rows = plan.backward_rows(plan.parts[0])
+    buckets = buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket)
+    if not buckets:
+        raise InputError(
+            "strategy: ps, but the graph has no gradients to push: storages that a backward node "
+            "allocates and that outlive the step"
+        )
+    optimizer = sum(plan.work.duration[row] for row in plan.layers.optimizer_rows)
+    total = sum(bucket.size for bucket in buckets)
+    shares, dealt = [], 0
+    for number, bucket in enumerate(buckets):
+        size, more = divmod(bucket.size, strategy.servers)
+        for server in range(strategy.servers):
+            # The servers take turns at the bytes that are left over.
+            own = size + ((server - dealt) % strategy.servers < more)
+            if own:
+                shares.append(_Share(number, bucket, server, own, optimizer * own / total))
+        dealt += more
+    return shares
+
+
+class _Pushes:
+    """Writes pushes behind the last gradient of every bucket.
+
+    Args:
+        rows: the backward pass.
+        shares: what every server has of every bucket.
+        lets_go: whether the gradients go when they have been pushed.
+    """
+
+    def __init__(self, rows: RowWriter, shares: list[_Share], *, lets_go: bool) -> None:
+        self._rows, self._lets_go = rows, lets_go
+        self._closed_by: dict[int, list[_Share]] = {}
+        for share in shares:
+            self._closed_by.setdefault(share.bucket.rows[-1], []).append(share)
+        self.freed: dict[int, int] = {}
+
+    def after(self, row: int) -> None:
+        """Write the pushes that become possible when a node is done."""
+        for share in self._closed_by.get(row, ()):
+            there: Gathered = {}
+            for each in share.bucket.rows:
+                merge(there, self._rows.ready[each])
+            lane = f"to server {share.server}"
+            push = self._rows.writer.add(
+                f"push {share.number}",
+                lane,
+                0.0,
+                places(there, lane),
+                step="communication",
+                kind="send",
+                role=lane,
+                size=share.size,
+            )
+            if self._lets_go:
+                self.freed |= dict.fromkeys(share.bucket.rows, push)
+
+
+def _worker(plan: Plan, books: Books, cluster: Cluster, shares: list[_Share]) -> Program:
+    """Return the program of a worker: it computes, pushes and pulls in every iteration."""
+    strategy = plan.strategy
+    stage = Stage(plan, plan.parts[0], Costs(cluster), books)
+    pulls = {(_pull_lane(s), last_on(_pull_lane(s))): 0 for s in range(strategy.servers)}
+    first, forward = forward_block(stage, pulls), forward_block(stage)
+    alone = strategy.microbatches == 1  # nothing is added up: gradients are there until pushed
+    usual = backward_block(stage, forward, None, stay=False)
+    last = backward_block(
+        stage, forward, lambda rows: _Pushes(rows, shares, lets_go=alone), stay=False
+    )
+    pull = books.writer()
+    for share in shares:
+        lane = _pull_lane(share.server)
+        pull.add(
+            f"pull {share.number}",
+            lane,
+            0.0,
+            step="communication",
+            kind="receive",
+            role=lane,
+            size=share.size,
+        )
+    pulled = pull.block()
+    passes = strategy.microbatches * (len(forward.block) + len(last))
+    check_length("iterations", strategy.iterations, passes + len(pulled))
+    program = ProgramOfBlocks()
+    for _ in range(strategy.iterations):
+        for number in range(strategy.microbatches):
+            begun = program.place(forward.block if number else first.block, number)
+            final = number == strategy.microbatches - 1
+            program.place(last if final else usual, number, {FORWARD: begun})
+        program.place(pulled)
+    held = {what: size for what, size in plan.resident.items() if what != "optimizer"}
+    gradients = 0 if alone else int(plan.gradients.sum())
+    return program.program(round(sum(held.values())) + gradients)
+
+
+def _server(plan: Plan, books: Books, shares: list[_Share], server: int) -> Program:
+    """Return the program of a server; its messages keep no lane busy, but share its ports."""
+    strategy = plan.strategy
+    writer = ProgramWriter(books.names, books.lanes, books.roles)
+    own = [share for share in shares if share.server == server]
+    everyone = list(range(strategy.data))
+    check_length("iterations", strategy.iterations, 3 * len(own) * strategy.data)
+    together = [[worker] for worker in everyone] if strategy.asynchronous else [everyone]
+    for _ in range(strategy.iterations):
+        for workers in together:
+            for share in own:
+                _serve(writer, share, workers)
+    size = sum(share.size for share in own)
+    total = sum(share.size for share in shares)
+    held = plan.parameters + plan.resident.get("optimizer", 0.0)
+    return writer.program(round(held * size / total))
+
+
+def _serve(writer: ProgramWriter, share: _Share, workers: list[int]) -> None:
+    """Take gradients from these workers, update, and send them the parameters."""
+    size = share.size
+    came = [
+        writer.add(
+            f"push {share.number}",
+            None,
+            0.0,
+            step="communication",
+            kind="receive",
+            role=f"from worker {worker}",
+            size=size,
+        )
+        for worker in workers
+    ]
+    update = writer.add(f"update {share.number}", "update", share.update, came, step="optimizer")
+    writer.hold(size, update, update)  # gradients are added up as they come
+    for worker in workers:
+        writer.add(
+            f"pull {share.number}",
+            None,
+            0.0,
+            [update],
+            step="communication",
+            kind="send",
+            role=f"to worker {worker}",
+            size=size,
+        )
+
+
+def _table(
+    links: ServerLinks, roles: tuple[str, ...], workers: int, servers: int
+) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+    table = np.full((workers + servers, len(roles)), -1, dtype=np.int32)
+    column = {role: number for number, role in enumerate(roles)}
+    for worker in range(workers):
+        for server in range(servers):
+            push, pull = links.push[worker][server], links.pull[worker][server]
+            for rank, role, communicator in (
+                (worker, f"to server {server}", push),
+                (worker, _pull_lane(server), pull),
+                (workers + server, f"from worker {worker}", push),
+                (workers + server, f"to worker {worker}", pull),
+            ):
+                if role in column:  # a server that has no parameters gets no messages
+                    table[rank, column[role]] = communicator
+    return table
+
+
+def _pull_lane(server: int) -> str:
+    return f"from server {server}"

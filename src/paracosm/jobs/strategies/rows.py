@@ -1,0 +1,178 @@
+"""Writes nodes of a graph into a block of tasks.
+
+A node of an asynchronous device is two tasks: the host launches it, then the device has it. What
+the host only looks at (a view) passes on what it waits for. Lanes run in order, so that a task
+waits for no more than the last of its dependencies on each other lane, and for none on its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+
+from paracosm.jobs.blocks import HERE, BlockWriter, Place, last_on
+from paracosm.jobs.strategies.work import COMPUTE, TENSOR, Sum, Work
+
+__all__ = ["Gathered", "Ready", "RowWriter", "merge", "places"]
+
+Ready = Mapping[tuple[str, str], int]
+"""What something waits for: by lane and anchor, how many rows after the anchor the last one is."""
+
+Gathered = dict[tuple[str, str], int]
+"""A `Ready` that is being put together."""
+
+TensorTime = Callable[[str, int], float]
+"""Seconds of a collective and its bytes, between the tensor-parallel ranks."""
+
+
+class RowWriter:
+    """Writes nodes of one rank's graph, in order.
+
+    Args:
+        work: what to write.
+        writer: the block.
+        tensor_time: what collectives between tensor-parallel ranks take.
+        earlier: what is there when nodes of earlier blocks are done.
+        elsewhere: what is there when nodes of other stages are done.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        writer: BlockWriter,
+        tensor_time: TensorTime,
+        earlier: Mapping[int, Ready],
+        elsewhere: Ready,
+    ) -> None:
+        self.work, self.writer = work, writer
+        self.ready: dict[int, Ready] = {}
+        """What is there when a node of this block is done."""
+        self.row_of: dict[int, int] = {}
+        """The task of each node of this block; where it is there twice, the later one."""
+        self._tensor_time = tensor_time
+        self._earlier, self._elsewhere = earlier, elsewhere
+        self._awaited: dict[str, Gathered] = {}
+        self._computing: list[int] = []
+        self._names = [op.name for op in work.graph.ops]
+        self._host_takes_time = work.host_takes_time
+
+    def wait(self, ready: Ready) -> None:
+        """Let all that the device does from here on wait for this."""
+        for lane in set(self.work.lane) | {COMPUTE}:
+            if lane != self.work.host or lane == COMPUTE:
+                merge(self._awaited.setdefault(lane, {}), ready)
+
+    def node(self, row: int, step: str) -> int:
+        """Write one node and return the row of its task."""
+        work, graph = self.work, self.work.graph
+        lane, name = work.lane[row], self._names[graph.op[row]]
+        there: Gathered = {}
+        for before in graph.predecessors(row).tolist():
+            merge(there, self._ready_of(before))
+        if work.on_host[row]:
+            waits: Gathered = dict(there) if work.waits[row] else {}
+            if work.waits[row] and work.host != COMPUTE:
+                merge(waits, self._last(COMPUTE))
+            merge(waits, self._awaited.pop(lane, {}))
+            task = self._add(name, lane, work.duration[row], waits, step)
+            self.ready[row] = {(lane, HERE): task}
+            if not work.waits[row]:
+                passed_on = {at: after for at, after in there.items() if at[0] != lane}
+                self.ready[row] = {(lane, HERE): task, **passed_on}
+        else:
+            if work.launch > 0:
+                launch = self._add(f"launch {name}", work.host, work.launch, {}, step)
+                merge(there, {(work.host, HERE): launch})
+            elif self._host_takes_time:
+                merge(there, self._last(work.host))
+            merge(there, self._awaited.pop(lane, {}))
+            if row in work.collective:
+                task = self._collective(work.collective[row], there)
+            else:
+                task = self._add(name, lane, work.duration[row], there, step)
+            self.ready[row] = {(lane, HERE): task}
+        self.row_of[row] = task
+        if lane == COMPUTE:
+            self._computing.append(task)
+        for each in work.sums.get(row, ()):
+            done = self._collective(each, {(lane, HERE): self.writer.last[lane]})
+            self.wait({(TENSOR, HERE): done})
+        return task
+
+    @property
+    def awaited(self) -> Ready:
+        """What the next node of the device would have to wait for besides."""
+        return self._awaited.get(COMPUTE, {})
+
+    def taken(self, row: int) -> int:
+        """Return the task from whose begin on there is what a node of this block allocates.
+
+        A host that runs ahead of its device takes memory, and hands it back, for what it issues
+        next: in the order of the device's tasks.
+        """
+        task = self.row_of[row]
+        place = bisect_left(self._computing, task)
+        runs_ahead = self._runs_ahead(row) and place < len(self._computing)
+        return self._computing[place] if runs_ahead else task
+
+    def given(self, row: int) -> int:
+        """Return the task at whose end what a node of this block used last is let go."""
+        task = self.row_of[row]
+        place = max(bisect_left(self._computing, task) - 1, 0)
+        return self._computing[place] if self._runs_ahead(row) and self._computing else task
+
+    @property
+    def end(self) -> int:
+        """The task at whose end what the block has used so far is let go."""
+        last = len(self.writer) - 1
+        is_ahead = self.work.host != COMPUTE and self.writer.last.get(self.work.host) == last
+        return self._computing[-1] if is_ahead and self._computing else last
+
+    @property
+    def computed(self) -> int:
+        """The last task that computes; without any, the last one."""
+        return self._computing[-1] if self._computing else self.end
+
+    def _runs_ahead(self, row: int) -> bool:
+        return self.work.on_host[row] and self.work.host != COMPUTE
+
+    def done(self, lanes: Iterable[str]) -> Ready:
+        """Return the last task on each of these lanes in this block."""
+        return {(lane, HERE): self.writer.last[lane] for lane in lanes if lane in self.writer.last}
+
+    def _collective(self, each: Sum, there: Ready) -> int:
+        return self.writer.add(
+            each.name,
+            TENSOR,
+            self._tensor_time(each.collective, each.size),
+            places(there, TENSOR),
+            step="communication",
+            kind="collective",
+            role=TENSOR,
+            size=each.size,
+        )
+
+    def _add(self, name: str, lane: str, duration: float, there: Ready, step: str) -> int:
+        return self.writer.add(name, lane, duration, places(there, lane), step=step)
+
+    def _last(self, lane: str) -> Ready:
+        """Return the last task on a lane, of this block or those before."""
+        if lane in self.writer.last:
+            return {(lane, HERE): self.writer.last[lane]}
+        return {(lane, last_on(lane)): 0}
+
+    def _ready_of(self, row: int) -> Ready:
+        if row in self.ready:
+            return self.ready[row]
+        return self._earlier.get(row, self._elsewhere)
+
+
+def merge(into: Gathered, other: Ready) -> None:
+    """Add what `other` waits for; of the rows after one anchor on one lane the last one counts."""
+    for at, after in other.items():
+        into[at] = max(into.get(at, after), after)
+
+
+def places(ready: Ready, lane: str) -> list[Place]:
+    """Return what a task on `lane` waits for: the lane's order does the rest."""
+    return [(anchor, after) for (other, anchor), after in ready.items() if other != lane]

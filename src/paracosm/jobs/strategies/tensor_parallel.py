@@ -1,0 +1,162 @@
+"""Tensor parallelism: ranks split the matrices of every layer (Megatron-LM, Shoeybi et al. 2019).
+
+    compute  | norm | attention / t |        | norm | perceptron / t |
+    tensor                          | sum    |                       | sum
+
+A graph that is captured with tensor parallelism has its collectives; a graph of one rank is split
+by estimate. In the longest list of layers ("h.0", "h.1", ...) all takes 1/t of the time, of the
+gradients and of the activations, but for what every rank does whole: norms (a place whose last name
+has "norm" in it, or is "ln", "ln_1") and the sums at the place of the layer itself ("h.0"). After
+every run of split ops the ranks sum up its output, and in the backward pass the gradient of its
+input, which is as large: in a transformer two all-reduces a layer each way. A layer of one op in
+each pass, as a per-layer profile has it, is split whole and followed by two of them. What is
+outside those layers (embedding, head, loss) every rank does whole. Nothing overlaps with the sums.
+
+Heads of an attention stay whole. Where t does not divide them, all that is at the place of the
+attention takes what it takes on the ranks that have most of them: 2/12, of 12 heads on 8 ranks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+from paracosm.graphs.graph import RESOURCES
+from paracosm.jobs.strategies.divisible import check_divides, shares_of_heads
+from paracosm.jobs.strategies.gradients import gradient_bytes
+from paracosm.jobs.strategies.layers import Layers, is_numbered
+from paracosm.jobs.strategies.work import Sum, Work
+
+__all__ = ["kept_gradients", "split"]
+
+NORM = re.compile(r"norm|^ln(_?\d+)?$")
+PRODUCT = re.compile(r"mm|matmul|linear|attention|conv|einsum|gemm")
+SUMS_OF_A_LAYER = 2
+HOST = RESOURCES.index("host")
+
+
+def split(work: Work, layers: Layers, tensor: int) -> Work:
+    """Return the work of one of `tensor` ranks, estimated from that of one rank that has all.
+
+    Raises:
+        InputError: nothing in the graph can be split, or not into so many parts.
+    """
+    split_rows = _split_rows(work, layers)
+    if not split_rows.any():
+        raise InputError(
+            f"strategy: tp={tensor}: nothing to split: no list of layers with matrix products, at "
+            'places such as "h.0.mlp"; capture the graph with --parallel tensor'
+        )
+    forward = np.flatnonzero(split_rows[: layers.backward]).tolist()
+    check_divides(work.graph, forward, tensor)
+    share = np.where(split_rows, 1 / tensor, 1.0)
+    for place, most in shares_of_heads(work.graph, forward, tensor).items():
+        share[split_rows & _inside(work, place)] = most
+    duration = np.array(work.duration) * share
+    first = work.graph.storages.first
+    size = work.storage_size.copy()
+    of_split = (first >= 0) & split_rows[first]
+    sums = _sums(work, layers, split_rows)
+    whole = np.isin(first, list(sums)) & (first < layers.backward)
+    whole &= work.graph.bytes_written[first] >= size  # its output, not what it keeps besides
+    shared = of_split & ~whole
+    parts = np.round(size[shared] * share[first[shared]], 6)  # 1/3 of 99 is 33, not 34
+    size[shared] = np.ceil(parts)
+    every = np.arange(len(duration)) >= layers.optimizer
+    every &= layers.layer < 0  # steps on the parameters of all layers at once
+    kept = kept_gradients(work, size, layers)
+    duration[every] *= kept
+    updates = (first >= 0) & every[first]
+    size[updates] = np.rint(size[updates] * kept)
+    return replace(work, duration=duration.tolist(), storage_size=size, sums=sums)
+
+
+def kept_gradients(work: Work, size: npt.NDArray[np.int64], layers: Layers) -> float:
+    """Return the share of the bytes of gradients that is left where storages have these sizes."""
+    storages, count = work.graph.storages, len(work.graph)
+    of_one = gradient_bytes(storages, storages.size, layers.backward_rows, count).sum()
+    left = gradient_bytes(storages, size, layers.backward_rows, count).sum()
+    return float(left / of_one) if of_one else 1.0
+
+
+def _split_rows(work: Work, layers: Layers) -> npt.NDArray[np.bool_]:
+    """Return for every node whether the ranks share it."""
+    graph = work.graph
+    family = _longest_list(layers.names)
+    inside = np.array([name in family for name in layers.names] + [False])[layers.layer]
+    places = [graph.names[code] for code in graph.name.tolist()]
+    ops = [op.name for op in graph.ops]
+    deep = {  # layers that have modules of their own
+        int(layers.layer[row])
+        for row in layers.forward_rows
+        if inside[row] and places[row] != layers.names[layers.layer[row]]
+    }
+    rows = np.zeros(len(graph), dtype=np.bool_)
+    for row in np.flatnonzero(inside & (graph.resource != HOST)).tolist():
+        place, layer = places[row], int(layers.layer[row])
+        name = layers.names[layer]
+        whole = NORM.search(place.rpartition(".")[2].lower()) or "norm" in ops[graph.op[row]]
+        its_own = layer not in deep if place == name else place.startswith(f"{name}.")
+        rows[row] = its_own and not whole
+    known = [ops[code] for code in set(graph.op[rows].tolist()) if ops[code].startswith("aten.")]
+    if known and not any(PRODUCT.search(name) for name in known):
+        rows[:] = False
+    return rows
+
+
+def _inside(work: Work, place: str) -> npt.NDArray[np.bool_]:
+    """Return for every node whether it is at a place, or at one within."""
+    graph = work.graph
+    within = [name == place or name.startswith(f"{place}.") for name in graph.names]
+    return np.array(within, dtype=np.bool_)[graph.name]
+
+
+def _longest_list(names: tuple[str, ...]) -> frozenset[str]:
+    """Return the layers whose names differ in nothing but the number, where they are the most."""
+    numbered = [name for name in names if is_numbered(name)]
+    if not numbered:
+        return frozenset()
+    ((longest, _),) = Counter(name.rpartition(".")[0] for name in numbered).most_common(1)
+    return frozenset(name for name in numbered if name.rpartition(".")[0] == longest)
+
+
+def _sums(
+    work: Work, layers: Layers, split_rows: npt.NDArray[np.bool_]
+) -> dict[int, tuple[Sum, ...]]:
+    """Return the all-reduces behind the last node of every run of split nodes."""
+    written = work.graph.bytes_written
+    sums: dict[int, tuple[Sum, ...]] = {}
+    outputs: dict[int, list[int]] = {}  # of each layer, in the order of the forward pass
+    for layer, run, alone in _runs(work, layers, split_rows, layers.forward_rows):
+        size = int(written[run[-1]])
+        outputs.setdefault(layer, []).append(size)
+        sums[run[-1]] = _all_reduces(size, alone)
+    for layer, run, alone in _runs(work, layers, split_rows, layers.backward_rows):
+        left = outputs.get(layer, [0])
+        sums[run[-1]] = _all_reduces(left.pop() if len(left) > 1 else left[0], alone)
+    return sums
+
+
+def _all_reduces(size: int, alone: bool) -> tuple[Sum, ...]:
+    return (Sum("all_reduce", size, "all-reduce"),) * (SUMS_OF_A_LAYER if alone else 1)
+
+
+def _runs(
+    work: Work, layers: Layers, split_rows: npt.NDArray[np.bool_], rows: range
+) -> list[tuple[int, list[int], bool]]:
+    """Return runs of split nodes of one layer, and whether one node is all that the layer has."""
+    busy = [row for row in rows if work.graph.resource[row] != HOST]
+    count = Counter(int(layers.layer[row]) for row in busy)
+    found = []
+    for (layer, shared), run in groupby(
+        busy, key=lambda row: (int(layers.layer[row]), bool(split_rows[row]))
+    ):
+        if shared:
+            found.append((layer, list(run), count[layer] == 1))
+    return found

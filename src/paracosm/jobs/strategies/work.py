@@ -1,0 +1,151 @@
+"""What one rank has to do of a graph: lanes and durations of its nodes, and who they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+from paracosm.graphs.graph import RESOURCES, Graph
+from paracosm.graphs.host import host_nodes, waiting_nodes
+from paracosm.jobs.strategies.replica import Replica
+
+__all__ = [
+    "COMMUNICATION",
+    "COMPUTE",
+    "DEVICE",
+    "HOST",
+    "MEMORY",
+    "TENSOR",
+    "Sum",
+    "Work",
+    "work_of",
+]
+
+COMPUTE, HOST, MEMORY, TENSOR = "compute", "host", "memory", "tensor"
+COMMUNICATION = "communication"
+DEVICE = (COMPUTE, MEMORY, TENSOR)
+"""Lanes of what a rank does on its own device, for its own replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A collective between tensor-parallel ranks.
+
+    Attributes:
+        collective: one of `paracosm.cluster.communication.COLLECTIVES`.
+        size: bytes of the whole vector.
+        name: for people.
+    """
+
+    collective: str
+    size: int
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """The nodes of a graph as tasks of one rank.
+
+    Attributes:
+        graph: whose nodes.
+        duration: n seconds.
+        lane: of each node.
+        on_host: whether the host carries out the node.
+        waits: whether the host waits for what the node depends on.
+        host: the lane of the host, which on a synchronous device is that of the device.
+        launch: seconds of the host for each node that it only issues.
+        storage_size: bytes of every storage of the graph.
+        collective: what a node of kind communication does; none of it where the strategy has one
+            tensor-parallel rank.
+        sums: collectives after a node, which the next ones wait for.
+    """
+
+    graph: Graph
+    duration: list[float]
+    lane: list[str]
+    on_host: list[bool]
+    waits: list[bool]
+    host: str
+    launch: float
+    storage_size: npt.NDArray[np.int64]
+    collective: Mapping[int, Sum] = field(default_factory=lambda: MappingProxyType({}))
+    sums: Mapping[int, tuple[Sum, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def host_takes_time(self) -> bool:
+        """Whether what the host does keeps a device waiting."""
+        return (
+            self.host == COMPUTE
+            or self.launch > 0
+            or any(
+                on_host and (waits or time > 0)
+                for on_host, waits, time in zip(
+                    self.on_host, self.waits, self.duration, strict=True
+                )
+            )
+        )
+
+
+def work_of(replica: Replica, tensor: int | None = None) -> Work:
+    """Return the work of one of `tensor` ranks; the graph is that of one rank.
+
+    Without `tensor` nodes that communicate take the durations they have.
+
+    Raises:
+        InputError: the graph's collectives are between other numbers of ranks.
+    """
+    graph = replica.graph
+    host = HOST if replica.asynchronous else COMPUTE
+    lane_of = {"compute": COMPUTE, "host": host, "memory": MEMORY, "communication": TENSOR}
+    lanes = [lane_of[resource] for resource in RESOURCES]
+    on_host = host_nodes(graph, replica.asynchronous).tolist()
+    resource = graph.resource.tolist()
+    return Work(
+        graph=graph,
+        duration=np.asarray(replica.duration, dtype=np.float64).tolist(),
+        lane=[host if own else lanes[code] for own, code in zip(on_host, resource, strict=True)],
+        on_host=on_host,
+        waits=waiting_nodes(graph, replica.asynchronous).tolist(),
+        host=host,
+        launch=replica.launch,
+        storage_size=graph.storages.size,
+        collective=_collectives(graph, tensor),
+    )
+
+
+def _collectives(graph: Graph, tensor: int | None) -> dict[int, Sum]:
+    found: dict[int, Sum] = {}
+    if tensor is None:
+        return found
+    for row in np.flatnonzero(graph.resource == RESOURCES.index("communication")).tolist():
+        op = graph.ops[graph.op[row]]
+        group = graph.groups[graph.group[row]] if graph.group[row] >= 0 else ()
+        if group and len(group) != tensor:
+            raise InputError(
+                f"strategy: tp={tensor}, but {op.name} of node {int(graph.id[row])} is between "
+                f"{len(group)} ranks: tp={len(group)} fits, or a graph of one rank"
+            )
+        if tensor == 1:
+            continue  # between nobody knows how many: it takes the time it has
+        size = max(op.bytes_read, op.bytes_written)
+        found[row] = Sum(_collective_of(op.name), size, op.name)
+    return found
+
+
+def _collective_of(name: str) -> str:
+    """Return which collective an op is, by its name in PyTorch, NCCL or Chakra."""
+    plain = name.lower().replace("_", "")
+    for word, collective in (
+        ("allgather", "all_gather"),
+        ("reducescatter", "reduce_scatter"),
+        ("alltoall", "all_to_all"),
+        ("broadcast", "broadcast"),
+    ):
+        if word in plain:
+            return collective
+    return "all_reduce"

@@ -1,0 +1,180 @@
+"""Programs and jobs, written down task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from paracosm.errors import InputError, unknown
+from paracosm.jobs.columns import Codebook, ColumnWriter
+from paracosm.jobs.job import POLICIES, Communicators, Job
+from paracosm.jobs.program import Program
+from paracosm.network import Stations
+
+__all__ = ["ProgramWriter", "write_communicators", "write_job"]
+
+
+class ProgramWriter:
+    """Takes down the tasks of one rank, in the order of issue.
+
+    Args:
+        names, lanes, roles: codebooks, the same for all programs of a job.
+    """
+
+    def __init__(self, names: Codebook, lanes: Codebook, roles: Codebook) -> None:
+        self.names, self.lanes, self.roles = names, lanes, roles
+        self._columns = ColumnWriter(names, lanes, roles)
+        self._placed: list[tuple[int, int]] = []  # priority, micro-batch
+        self._offsets = [0]
+        self._dependencies: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def add(
+        self,
+        name: str,
+        lane: str | None,
+        duration: float,
+        after: Iterable[int] = (),
+        *,
+        step: str = "other",
+        kind: str = "task",
+        role: str | None = None,
+        size: int = 0,
+        priority: int = 0,
+        microbatch: int = -1,
+    ) -> int:
+        """Take down one task and return its row; the arguments are those of `Program`.
+
+        Args:
+            name: of the task.
+            lane: that it keeps busy; None for none.
+            duration: seconds.
+            after: rows that must have ended before.
+            step, kind, role, size, priority, microbatch: as in `Program`.
+
+        Raises:
+            InputError: a kind or step that is unknown, a dependency on a row that is not there, a
+                role that is missing or has no effect.
+        """
+        row = len(self._columns)
+        before = sorted(set(after))
+        if before and not 0 <= before[0] <= before[-1] < row:
+            raise InputError(f"task {name}: depends on row {before[-1]}, and is row {row} itself")
+        self._columns.add(name, lane, duration, step=step, kind=kind, role=role, size=size)
+        self._placed.append((priority, microbatch))
+        self._dependencies.extend(before)
+        self._offsets.append(len(self._dependencies))
+        return row
+
+    def hold(self, size: int, first: int, last: int | None) -> None:
+        """Hold `size` bytes from the begin of row `first` to the end of row `last`, or for good."""
+        self._columns.hold(size, first)
+        if last is not None:
+            self._columns.release(size, last)
+
+    def program(self, resident: int = 0) -> Program:
+        """Return what has been taken down; `resident` bytes are held throughout."""
+        placed = np.array(self._placed, dtype=np.int32).reshape(-1, 2)
+        return Program(
+            **self._columns.arrays(),
+            offsets=np.array(self._offsets, dtype=np.int64),
+            dependencies=np.array(self._dependencies, dtype=np.int64),
+            priority=placed[:, 0].copy(),
+            microbatch=placed[:, 1].copy(),
+            resident=resident,
+        )
+
+
+def write_communicators(
+    groups: Iterable[Sequence[int]], network: Stations | None = None
+) -> Communicators:
+    """Return communicators of these ranks, the first of which send over the network's connections.
+
+    Args:
+        groups: the ranks of each.
+        network: with as many connections as there are groups, or less; None where nothing is
+            shared.
+    """
+    members = [tuple(group) for group in groups]
+    counts = np.array([len(group) for group in members], dtype=np.int64)
+    return Communicators(
+        offsets=np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts))),
+        members=np.array([rank for group in members for rank in group], dtype=np.int32),
+        network=network,
+    )
+
+
+def write_job(
+    writers: Sequence[ProgramWriter],
+    program: Sequence[int],
+    communicators: Communicators,
+    communicator: Sequence[Mapping[str, int]],
+    *,
+    speed: Sequence[float] | None = None,
+    policies: Mapping[str, str] = MappingProxyType({}),
+    resident: Sequence[int] | None = None,
+    labels: Sequence[str] | None = None,
+    examples: int | None = None,
+    provenance: Mapping[str, Any] = MappingProxyType({}),
+) -> Job:
+    """Return the job of these programs; the arguments are those of `Job`, by name.
+
+    Args:
+        writers: one for each program; they share their codebooks.
+        program: of each of R ranks, which program.
+        communicators: all groups.
+        communicator: R mappings from role to communicator; roles that no program has are left out.
+        speed: R relative speeds; 1 for all where it is not given.
+        policies: by lane, where it is not "in order".
+        resident: bytes of each program.
+        labels: R names; "rank 0", ... where they are not given.
+        examples, provenance: as in `Job`.
+
+    Raises:
+        InputError: no writers, or writers that do not share their codebooks; mappings that are not
+            one for each rank; a policy or lane that is unknown.
+    """
+    ranks = len(program)
+    if not writers:
+        raise InputError("a job needs at least one program")
+    first = writers[0]
+    for number, each in enumerate(writers):
+        if (each.names, each.lanes, each.roles) != (first.names, first.lanes, first.roles):
+            raise InputError(
+                f"program {number} has codebooks of its own: programs of a job share them"
+            )
+    if len(communicator) != ranks:
+        raise InputError(f"communicators of {len(communicator)} ranks for a job of {ranks} ranks")
+    lanes, roles = first.lanes.texts, first.roles.texts
+    table = np.full((ranks, len(roles)), -1, dtype=np.int32)
+    for rank, of_role in enumerate(communicator):
+        for role, number in of_role.items():
+            if role in roles:
+                table[rank, roles.index(role)] = number
+    for lane, policy in policies.items():
+        if lane not in lanes:
+            raise unknown("lane", lane, lanes)
+        if policy not in POLICIES:
+            raise unknown("policy", policy, POLICIES)
+    return Job(
+        names=first.names.texts,
+        lanes=lanes,
+        policies=tuple(policies.get(lane, POLICIES[0]) for lane in lanes),
+        roles=roles,
+        programs=tuple(
+            writer.program(0 if resident is None else resident[number])
+            for number, writer in enumerate(writers)
+        ),
+        program=np.array(program, dtype=np.int32),
+        speed=np.ones(ranks) if speed is None else np.array(speed, dtype=np.float64),
+        communicators=communicators,
+        communicator=table,
+        labels=tuple(labels) if labels is not None else tuple(f"rank {r}" for r in range(ranks)),
+        examples=examples,
+        provenance=provenance,
+    )
