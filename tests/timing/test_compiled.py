@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
+from paracosm.rng import stream_keys
 from paracosm.timing import (
     Constant,
     Distribution,
@@ -26,7 +27,7 @@ from paracosm.timing import (
     Uniform,
     Weibull,
 )
-from paracosm.timing.compiled import Draws, draw, stream_keys, tabulate, uniform
+from paracosm.timing.compiled import Draws, draw, tabulate, uniform
 from paracosm.timing.compiled_gamma import gamma_quantile, gamma_table
 from paracosm.timing.compiled_normal import normal_quantile
 

@@ -20,7 +20,7 @@ import numpy as np
 from paracosm.timing.compiled_gamma import gamma_quantile
 from paracosm.timing.compiled_normal import normal_quantile
 from paracosm.timing.compiled_pointer import data_pointer
-from paracosm.timing.compiled_streams import stream_keys, uniform
+from paracosm.timing.compiled_streams import uniform
 from paracosm.timing.compiled_tables import (
     CONSTANT,
     EMPIRICAL,
@@ -43,7 +43,7 @@ from paracosm.timing.compiled_tables import (
     tabulate,
 )
 
-__all__ = ["Draws", "draw", "stream_keys", "tabulate", "uniform"]
+__all__ = ["Draws", "draw", "tabulate", "uniform"]
 
 _LEAST, _GREATEST = 2.0**-54, 1 - 2.0**-53  # as `distribution.inside`
 

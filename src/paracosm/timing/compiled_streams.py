@@ -12,9 +12,8 @@ from typing import Any, cast
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["stream_keys", "uniform"]
+__all__ = ["uniform"]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd
 _FIRST_FACTOR, _SECOND_FACTOR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -23,19 +22,6 @@ _LEAST = 2.0**-54
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return cast(Callable[..., Any], numba.njit(cache=True, error_model="numpy")(function))
-
-
-def stream_keys(seed: int, purpose: int, count: int) -> NDArray[np.uint64]:
-    """Return the keys of `count` streams, shape (count,): one for each processor, say.
-
-    Key i is the first 64 bits of `SeedSequence(seed, spawn_key=(purpose, i))`, so that neither
-    another purpose nor another stream changes it.
-    """
-    keys = np.empty(count, np.uint64)
-    for index in range(count):
-        sequence = np.random.SeedSequence(seed, spawn_key=(purpose, index))
-        keys[index] = sequence.generate_state(1, np.uint64)[0]
-    return keys
 
 
 @_compiled
