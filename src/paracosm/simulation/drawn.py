@@ -13,8 +13,7 @@ from paracosm.errors import InputError
 from paracosm.jobs import KINDS, Job
 from paracosm.jobs.picoseconds import picoseconds
 from paracosm.rng import SimulationStream, stream_keys
-from paracosm.timing.compiled_normal import normal_quantile
-from paracosm.timing.compiled_streams import uniform
+from paracosm.timing.compiled import normal_quantile, uniform
 
 __all__ = ["check_duration_cv", "drawn_durations"]
 
