@@ -36,14 +36,11 @@ from printing import folder_of, mape, print_table, signed
 
 from paracosm.cluster import cluster_from_shorthand
 from paracosm.prediction.parameter_servers.asked import WINDOW
-from paracosm.prediction.parameter_servers.cluster_ports import ports_of
-from paracosm.prediction.parameter_servers.cynthia import cynthia
-from paracosm.prediction.parameter_servers.imagined import ImaginedJob, imagined_job
-from paracosm.prediction.parameter_servers.lin import lin
-from paracosm.prediction.parameter_servers.phases import phases_of
+from paracosm.prediction.parameter_servers.coarse_models import cynthia, lin, phases_of
 from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.steady import rate_after_start
+from paracosm.prediction.parameter_servers.target import ImaginedJob, imagined_job, ports_of
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
-from paracosm.prediction.parameter_servers.windows import rate_after_start
 from paracosm.profiling.jobs import load_job_profile
 from paracosm.profiling.jobs.interrupted import without_interrupted
 

@@ -17,7 +17,7 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.ports import Ports
 from paracosm.graphs import Node, Op, build_graph, save_graph
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.parameter_servers.imagined import imagined_job
+from paracosm.prediction.parameter_servers.target import imagined_job
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.file import save_job_profile
 from paracosm.simulation.simulate import simulate

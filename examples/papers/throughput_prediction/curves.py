@@ -9,12 +9,12 @@ import numpy as np
 from finding import Finding
 from measured_jobs import SEED, MeasuredJob, Run
 
-from paracosm.prediction.parameter_servers.alone import rates_alone
-from paracosm.prediction.parameter_servers.cynthia import cynthia
-from paracosm.prediction.parameter_servers.lin import lin
-from paracosm.prediction.parameter_servers.phases import phases_of
-from paracosm.prediction.parameter_servers.saturation import saturates_at
-from paracosm.prediction.parameter_servers.throughput import predict_throughput
+from paracosm.prediction.parameter_servers.coarse_models import cynthia, lin, phases_of
+from paracosm.prediction.parameter_servers.throughput import (
+    predict_throughput,
+    rates_alone,
+    saturates_at,
+)
 
 __all__ = [
     "MODELS",

@@ -10,9 +10,8 @@ from finding import Finding
 from imagined_models import layers_of, profile_of
 from measured_jobs import SEED, MeasuredJob, link_ports
 
-from paracosm.prediction.parameter_servers.cluster_ports import Ports
-from paracosm.prediction.parameter_servers.imagined import imagined_job
 from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.target import Ports, imagined_job
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.smallest_first import smallest_first

@@ -16,10 +16,9 @@ import numpy.typing as npt
 from paracosm.cluster import cluster_from_shorthand
 from paracosm.errors import InputError
 from paracosm.prediction.parameter_servers.asked import WINDOW
-from paracosm.prediction.parameter_servers.cluster_ports import Ports, ports_of
-from paracosm.prediction.parameter_servers.imagined import ImaginedJob, imagined_job
 from paracosm.prediction.parameter_servers.settings import Settings
-from paracosm.prediction.parameter_servers.windows import rate_after_start
+from paracosm.prediction.parameter_servers.steady import rate_after_start
+from paracosm.prediction.parameter_servers.target import ImaginedJob, Ports, imagined_job, ports_of
 from paracosm.profiling.jobs import JobProfile, load_job_profile
 from paracosm.profiling.jobs.interrupted import without_interrupted
 

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from paracosm.cluster import cluster_from_shorthand
-from paracosm.prediction.parameter_servers.cluster_ports import ports_of
-from paracosm.prediction.parameter_servers.imagined import ImaginedJob, imagined_job
 from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.target import ImaginedJob, imagined_job, ports_of
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 
 BANDWIDTH = 1000.0  # bytes/s

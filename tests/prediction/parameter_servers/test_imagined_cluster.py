@@ -16,8 +16,7 @@ from paracosm.prediction.parameter_servers.background import (
     background_changes,
     parse_background,
 )
-from paracosm.prediction.parameter_servers.cluster_ports import ports_of
-from paracosm.prediction.parameter_servers.imagined import imagined_job
+from paracosm.prediction.parameter_servers.target import imagined_job, ports_of
 
 LINK = {"bandwidth": "1kB/s"}
 

@@ -9,18 +9,21 @@ import numpy as np
 import pytest
 from profiled_jobs import job_of, serial_profile, two_parameters
 
-from paracosm.prediction.parameter_servers.alone import rates_alone
 from paracosm.prediction.parameter_servers.background import Background
-from paracosm.prediction.parameter_servers.saturation import saturates_at
-from paracosm.prediction.parameter_servers.sensitivity import limiting, sensitivity
-from paracosm.prediction.parameter_servers.throughput import predict_throughput
-from paracosm.prediction.parameter_servers.timeline import first_steps
-from paracosm.prediction.parameter_servers.windows import (
+from paracosm.prediction.parameter_servers.steady import (
     rate_after_start,
     rates_in_period,
     rates_of_windows,
     steady_period,
 )
+from paracosm.prediction.parameter_servers.throughput import (
+    limiting,
+    predict_throughput,
+    rates_alone,
+    saturates_at,
+    sensitivity,
+)
+from paracosm.prediction.parameter_servers.timeline import first_steps
 
 PROFILE = serial_profile()
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError, unknown
 from paracosm.prediction.parameter_servers.background import parse_background
-from paracosm.prediction.parameter_servers.cluster_ports import ports_of
 from paracosm.prediction.parameter_servers.config import MOST_UNEVEN
 from paracosm.prediction.parameter_servers.orders import ORDERS
 from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.target import ports_of
 from paracosm.profiling.jobs import JobProfile
 from paracosm.profiling.jobs.file import is_job_profile, load_job_profile
 from paracosm.profiling.jobs.interrupted import without_interrupted

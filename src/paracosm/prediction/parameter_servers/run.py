@@ -11,12 +11,14 @@ from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.subset import first_workers
 from paracosm.errors import InputError
 from paracosm.prediction.interrupted import until_interrupted
-from paracosm.prediction.parameter_servers.alone import rates_alone
-from paracosm.prediction.parameter_servers.imagined import imagined_job
-from paracosm.prediction.parameter_servers.phases import phases_of
-from paracosm.prediction.parameter_servers.sensitivity import sensitivity
+from paracosm.prediction.parameter_servers.coarse_models import phases_of
 from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
-from paracosm.prediction.parameter_servers.throughput import predict_throughput
+from paracosm.prediction.parameter_servers.target import imagined_job
+from paracosm.prediction.parameter_servers.throughput import (
+    predict_throughput,
+    rates_alone,
+    sensitivity,
+)
 from paracosm.prediction.parameter_servers.timeline import first_steps
 from paracosm.prediction.replica import Progress
 from paracosm.timeline import Timeline

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from paracosm.prediction.parameter_servers.background import Background
-from paracosm.prediction.parameter_servers.cluster_ports import Ports
+from paracosm.prediction.parameter_servers.target import Ports
 
 __all__ = ["Settings", "Start"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from paracosm.prediction.parameter_servers.imagined import ImaginedJob
+from paracosm.prediction.parameter_servers.target import ImaginedJob
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.simulation.simulate import simulate
 from paracosm.timeline import Timeline

@@ -21,8 +21,7 @@ import numpy.typing as npt
 from paracosm.cluster.changes import COLLECTIVES, PARTS, Change, refuse_changes
 from paracosm.errors import InputError, unknown
 from paracosm.jobs import Job
-from paracosm.prediction.traces.piece import WORK
-from paracosm.prediction.traces.traced import TracedJob
+from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.units import format_duration
 
 __all__ = ["changed"]

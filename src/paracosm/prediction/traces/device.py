@@ -6,9 +6,13 @@ call ends does so after a *launch latency* if the stream was idle, and after a *
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paracosm.prediction.traces.piece import Piece
+import numpy as np
+
+from paracosm.prediction.traces.traced import Piece
 from paracosm.timeline.kineto import (
     CATEGORIES,
     Calls,
@@ -19,7 +23,8 @@ from paracosm.timeline.kineto import (
     waits_between_streams,
 )
 
-__all__ = ["SHORTEST", "DevicePieces", "device_pieces"]
+__all__ = ["SHORTEST", "DevicePieces", "Synchronisations", "device_pieces"]
+
 
 SHORTEST = 1e-9  # seconds: the resolution of traces; what is shorter is no time at all
 _KERNEL = CATEGORIES.index("kernel")
@@ -110,3 +115,67 @@ def _name(trace: KinetoTrace, spans: DeviceSpans, lane: int) -> str:
     devices = {trace.lanes[each].owner for each in set(spans.stream.tolist())}
     what = trace.lanes[lane]
     return what.name if len(devices) == 1 else f"device {what.owner} {what.name}"
+
+
+_CALL = re.compile(r"(?:cuda|hip|cu)(Stream|Device|Event|Ctx)Synchronize")
+
+
+class Synchronisations:
+    """Finds, for calls that synchronise, the pieces of streams that they wait for.
+
+    Args:
+        trace: of which they are.
+        spans: of the device.
+        pieces: one for each span.
+    """
+
+    def __init__(self, trace: KinetoTrace, spans: DeviceSpans, pieces: Sequence[Piece]) -> None:
+        self._trace, self._pieces = trace, pieces
+        self._order = {
+            stream: np.flatnonzero(spans.stream == stream)
+            for stream in np.unique(spans.stream).tolist()
+        }
+        self._launched = {
+            stream: spans.launched[members] for stream, members in self._order.items()
+        }
+        self._seen = {
+            int(trace.correlation[row]): seen for row, seen in trace.synchronisations.items()
+        }
+        calls = trace.of("runtime", "other") if self._seen else np.empty(0, dtype=np.int64)
+        self._called = dict(
+            zip(trace.correlation[calls].tolist(), trace.begin[calls].tolist(), strict=True)
+        )
+
+    def is_one(self, row: int) -> bool:
+        """Whether a row is a call that synchronises."""
+        return _CALL.match(self._trace.text(row)) is not None
+
+    def waited(self, row: int, end: float) -> list[Piece]:
+        """Return what the call in a row waits for: the last span of one stream, or of every one.
+
+        The profiler may have recorded which (`cuda_sync`). Otherwise it is, of the last spans that
+        were launched to each stream, the one that ended last before the call did; for an event,
+        only if that was during the call.
+        """
+        trace = self._trace
+        match = _CALL.match(trace.text(row))
+        what = match[1] if match else ""
+        seen = self._seen.get(int(trace.correlation[row]))
+        begin = float(trace.begin[row])
+        before, wanted = begin, ""
+        if seen is not None and what == "Stream":
+            wanted = seen.stream
+        elif seen is not None and what == "Event":
+            wanted, before = seen.on, self._called.get(seen.recorded, begin)
+        found = []
+        for stream, members in self._order.items():
+            at = int(np.searchsorted(self._launched[stream], before, side="left")) - 1
+            if at >= 0 and wanted in ("", trace.lanes[stream].number):
+                piece = self._pieces[int(members[at])]
+                if piece.end <= end:
+                    found.append(piece)
+        if what == "Event" and not wanted:
+            found = [piece for piece in found if piece.end > begin]
+        if what in ("Device", "Ctx"):
+            return found
+        return sorted(found, key=lambda piece: piece.end)[-1:]

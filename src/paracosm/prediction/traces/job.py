@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from paracosm.errors import InputError
-from paracosm.prediction.traces.clocks import TOLERANCE, shifts
-from paracosm.prediction.traces.groups import Group, groups_of
-from paracosm.prediction.traces.pieces import Pieces, pieces_of
-from paracosm.prediction.traces.programs import TracedPieces, write_programs
-from paracosm.prediction.traces.traced import TracedJob
-from paracosm.timeline.kineto import KinetoTrace, read_kineto, steps_of, window_of
+import numpy as np
 
-__all__ = ["job_of_traces", "read_job"]
+from paracosm.errors import InputError
+from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.prediction.traces.pieces import Pieces, pieces_of
+from paracosm.prediction.traces.traced import WORK, Piece, TracedJob, TracedRank
+from paracosm.timeline.kineto import (
+    Collective,
+    KinetoTrace,
+    Window,
+    read_kineto,
+    steps_of,
+    window_of,
+)
+
+__all__ = [
+    "TOLERANCE",
+    "Group",
+    "TracedPieces",
+    "groups_of",
+    "job_of_traces",
+    "read_job",
+    "shifts",
+    "write_programs",
+]
 
 
 def read_job(
@@ -124,4 +141,270 @@ def _groups(
         {rank: each.pieces for rank, each in pieces.items()},
         {rank: trace.path for rank, trace in ranked.items()},
         next(iter(worlds), None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group.
+
+    Attributes:
+        name: as the traces have it; "" where they have none.
+        ranks: of it, ascending.
+        calls: for each of its ranks its collectives in order.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    calls: tuple[tuple[Piece, ...], ...]
+
+    @property
+    def label(self) -> str:
+        """For people: "group 0 of ranks 0 to 7"."""
+        few = ", ".join(map(str, self.ranks))
+        whole = self.ranks == tuple(range(self.ranks[0], self.ranks[-1] + 1))
+        ranks = f"{self.ranks[0]} to {self.ranks[-1]}" if whole and len(self.ranks) > 2 else few
+        return f"group {self.name} of ranks {ranks}" if self.name else f"ranks {ranks}"
+
+
+def groups_of(
+    pieces: Mapping[int, Sequence[Piece]], paths: Mapping[int, Path], world: int | None
+) -> list[Group]:
+    """Return the groups of more than one rank, with the collectives that meet.
+
+    The k-th collective of a rank in a group meets the k-th of the others.
+
+    Args:
+        pieces: of each rank, in the order of issue.
+        paths: of the traces, for messages.
+        world: ranks of the job, where the traces say it.
+
+    Raises:
+        InputError: the traces of some ranks are missing, or the collectives do not match (which,
+            and where).
+    """
+    found: dict[tuple[str, tuple[int, ...]], dict[int, list[Piece]]] = {}
+    for rank in sorted(pieces):
+        for piece in sorted(
+            (piece for piece in pieces[rank] if piece.call is not None), key=lambda p: p.begin
+        ):
+            assert piece.call is not None
+            ranks = _ranks(piece.call, tuple(sorted(pieces)), world, paths[rank])
+            if len(ranks) > 1:
+                key = (piece.call.group, ranks)
+                found.setdefault(key, {}).setdefault(rank, []).append(piece)
+    groups = []
+    for (name, ranks), calls in sorted(found.items()):
+        group = Group(name, ranks, tuple(tuple(calls.get(rank, ())) for rank in ranks))
+        _check(group, paths)
+        groups.append(group)
+    return groups
+
+
+def _ranks(
+    call: Collective, given: tuple[int, ...], world: int | None, path: Path
+) -> tuple[int, ...]:
+    """Return the ranks that meet at a collective.
+
+    Raises:
+        InputError: there is no trace of one of them, or nobody says which they are.
+    """
+    if call.ranks:
+        ranks = tuple(sorted(set(call.ranks)))
+    elif call.group_size == 1:
+        return ()
+    elif call.group_size in (0, len(given)) and world in (None, len(given)):
+        ranks = given
+    elif call.group_size in (0, world) and world is not None:
+        ranks = tuple(range(world))
+    else:
+        raise InputError(
+            f"{path}: {call.kind} in a group of {call.group_size} ranks that the trace does not "
+            f"name, of {world or len(given)}: which meet, nobody says"
+        )
+    missing = [rank for rank in ranks if rank not in given]
+    if missing:
+        few = ", ".join(map(str, missing[:6])) + (", ..." if len(missing) > 6 else "")
+        raise InputError(
+            f"{path}: {call.kind} among {len(ranks)} ranks, and there is no trace of rank "
+            f"{few}: give one of every rank, or --alone to take collectives as long as they were"
+        )
+    if call.kind in ("send", "receive"):
+        raise InputError(f"{path}: {call.kind} between two ranks: only collectives are replayed")
+    return ranks
+
+
+def _check(group: Group, paths: Mapping[int, Path]) -> None:
+    """Check that the ranks of a group call the same collectives."""
+    first, calls = group.ranks[0], group.calls[0]
+    for rank, others in zip(group.ranks[1:], group.calls[1:], strict=True):
+        for number, (one, other) in enumerate(zip(calls, others, strict=False)):
+            assert one.call is not None
+            assert other.call is not None
+            if one.call.kind != other.call.kind:
+                raise InputError(
+                    f"{paths[rank]}: collective {number} in {group.label} is {other.call.kind} "
+                    f"(at {1e3 * other.begin:.3f} ms), and that of rank {first} is "
+                    f"{one.call.kind}: the traces are not of the same steps"
+                )
+        if len(calls) != len(others):
+            raise InputError(
+                f"{paths[rank]}: {len(others)} collectives in {group.label}, and rank {first} has "
+                f"{len(calls)}: the traces are not of the same steps"
+            )
+
+
+TOLERANCE = 100e-6  # seconds; ranks of one machine agree within ten microseconds
+
+
+def shifts(origins: Mapping[int, int], groups: Sequence[Group]) -> dict[int, float]:
+    """Return seconds to add to the times of each rank, which count from its own origin.
+
+    The earliest origin is 0. Ranks that share no collective are taken by their clocks.
+
+    Args:
+        origins: nanoseconds on the clock of each rank.
+        groups: with the collectives that meet.
+    """
+    start = min(origins.values())
+    offset = {rank: (origin - start) * 1e-9 for rank, origin in origins.items()}
+    settled: set[int] = set()
+    for group in sorted(groups, key=lambda each: -len(each.ranks)):
+        if not group.calls[0]:
+            continue
+        known = [rank for rank in group.ranks if rank in settled] or [group.ranks[0]]
+        ends = {
+            rank: np.array([piece.end for piece in calls]) + offset[rank]
+            for rank, calls in zip(group.ranks, group.calls, strict=True)
+        }
+        agreed = np.median([ends[rank] for rank in known], axis=0)
+        for rank in group.ranks:
+            late = float(np.median(ends[rank] - agreed))
+            if rank not in settled and abs(late) > TOLERANCE:
+                offset[rank] -= late
+            settled.add(rank)
+    return offset
+
+
+@dataclass(frozen=True, eq=False)
+class TracedPieces:
+    """What a rank did: its trace, the window and the pieces of it, and seconds to add to times."""
+
+    trace: KinetoTrace
+    window: Window
+    pieces: Pieces
+    offset: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """A collective of several ranks: the role of its group, its duration, when it began."""
+
+    role: str
+    transfer: float
+    began: float
+
+
+def write_programs(
+    ranks: Sequence[TracedPieces], numbers: Sequence[int], groups: Sequence[Group]
+) -> tuple[Job, tuple[TracedRank, ...]]:
+    """Return the job of these ranks, and what the trace of each says of its rows.
+
+    Args:
+        ranks: what they did, by `numbers`.
+        numbers: of the ranks in the job that was traced.
+        groups: of ranks that meet.
+    """
+    place = {rank: number for number, rank in enumerate(numbers)}
+    roles = _roles(groups, place)
+    met: dict[int, _Meeting] = {}
+    for group, role in zip(groups, roles, strict=True):
+        offsets = [ranks[place[rank]].offset for rank in group.ranks]
+        for meeting in zip(*group.calls, strict=True):
+            # The rank that came last did not wait: the collective took as long as it took there.
+            transfer = min(piece.end - piece.begin for piece in meeting)
+            began = max(piece.begin + by for piece, by in zip(meeting, offsets, strict=True))
+            met |= {id(piece): _Meeting(role, transfer, began) for piece in meeting}
+    books = Codebook(), Codebook(), Codebook()
+    writers, traced = [], []
+    for number, rank in zip(numbers, ranks, strict=True):
+        writer = ProgramWriter(*books)
+        rows = _written(writer, rank, met)
+        writers.append(writer)
+        traced.append(_traced(number, rank, rows, met))
+    of_role: list[dict[str, int]] = [{} for _ in ranks]
+    for number, (group, role) in enumerate(zip(groups, roles, strict=True)):
+        for member in group.ranks:
+            of_role[place[member]][role] = number
+    job = write_job(
+        writers,
+        list(range(len(ranks))),
+        write_communicators([[place[rank] for rank in group.ranks] for group in groups]),
+        of_role,
+        labels=[f"rank {rank}" for rank in numbers],
+        provenance={"traces": [str(rank.trace.path) for rank in ranks]},
+    )
+    return job, tuple(traced)
+
+
+def _roles(groups: Sequence[Group], place: Mapping[int, int]) -> list[str]:
+    """Return a role for each group: its name, with its number where a rank has two of the name."""
+    taken: list[set[str]] = [set() for _ in place]
+    roles = []
+    for number, group in enumerate(groups):
+        role = f"group {group.name}" if group.name else "all"
+        if any(role in taken[place[rank]] for rank in group.ranks):
+            role = f"{role} ({number})"
+        for rank in group.ranks:
+            taken[place[rank]].add(role)
+        roles.append(role)
+    return roles
+
+
+def _written(writer: ProgramWriter, rank: TracedPieces, met: Mapping[int, _Meeting]) -> list[Piece]:
+    """Write the pieces of a rank, after the time by which it begins later than the first one."""
+    rows = list(rank.pieces.pieces)
+    late = rank.window.begin + rank.offset
+    start: list[Piece] = []
+    if late > 0:
+        thread = rank.window.thread
+        lane = rank.trace.lanes[thread].name if thread >= 0 else "start"
+        begin = rank.window.begin
+        start = [Piece(begin - late, begin, lane, "begins later", "start")]
+    for piece in [*start, *rows]:
+        before = start if piece not in start else []
+        meeting = met.get(id(piece))
+        piece.row = writer.add(
+            piece.name if piece.call is None else piece.call.kind,
+            piece.lane,
+            piece.end - piece.begin if meeting is None else meeting.transfer,
+            [each.row for each in (*piece.after, *before)],
+            step=piece.step,
+            kind="task" if meeting is None else "collective",
+            role=None if meeting is None else meeting.role,
+            size=max(piece.call.size, 0) if meeting is not None and piece.call is not None else 0,
+        )
+    return [*start, *rows]
+
+
+def _traced(
+    number: int, rank: TracedPieces, rows: Sequence[Piece], met: Mapping[int, _Meeting]
+) -> TracedRank:
+    pieces = rank.pieces
+    arrive = np.array([piece.begin for piece in rows]) + rank.offset
+    end = np.array([piece.end for piece in rows]) + rank.offset
+    began = [met[id(piece)].began if id(piece) in met else -np.inf for piece in rows]
+    marks = pieces.marks if pieces.last is None else [*pieces.marks, pieces.last]
+    return TracedRank(
+        path=rank.trace.path,
+        rank=number,
+        arrive=arrive,
+        begin=np.clip(began, arrive, end),
+        end=end,
+        work=np.array([WORK.index(piece.work) for piece in rows], dtype=np.int32),
+        marks=np.array([piece.row for piece in marks], dtype=np.int64),
+        iteration=np.array([piece.iteration for piece in rows], dtype=np.int32),
+        launches=np.array([launch.row for launch, _ in pieces.launched], dtype=np.int64),
+        spans=np.array([span.row for _, span in pieces.launched], dtype=np.int64),
+        missing=rank.trace.missing,
     )

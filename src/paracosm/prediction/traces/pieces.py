@@ -6,16 +6,14 @@ begins as soon as its lane is free and what it comes after has ended: when it be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from paracosm.prediction.traces.device import DevicePieces, device_pieces
-from paracosm.prediction.traces.host import Host, thread_pieces
-from paracosm.prediction.traces.order import in_order
-from paracosm.prediction.traces.piece import Piece
-from paracosm.prediction.traces.synchronise import Synchronisations
-from paracosm.prediction.traces.threads import HandOver, busy_of, hand_overs
+from paracosm.prediction.traces.device import DevicePieces, Synchronisations, device_pieces
+from paracosm.prediction.traces.host import HandOver, Host, busy_of, hand_overs, thread_pieces
+from paracosm.prediction.traces.traced import Piece
 from paracosm.timeline.kineto import (
     DeviceSpans,
     KinetoTrace,
@@ -25,7 +23,8 @@ from paracosm.timeline.kineto import (
     steps_of_training,
 )
 
-__all__ = ["Pieces", "pieces_of"]
+__all__ = ["Pieces", "in_order", "pieces_of"]
+
 
 ByThread = dict[int, list[Piece]]
 
@@ -169,3 +168,38 @@ def _first_at(pieces: list[Piece], times: list[float]) -> list[Piece]:
     """Return the first pieces that begin at these times or later."""
     edges = _Edges(pieces)
     return [piece for time in times if (piece := edges.first_from(time - 1e-12)) is not None]
+
+
+def in_order(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return pieces by begin, but none before one that it comes after.
+
+    Instants alone do not say: many spans of an old trace take no microsecond, and begin and end
+    with what they wait for.
+
+    Args:
+        pieces: those of each lane in the order in which they ran.
+    """
+    before: dict[int, Piece] = {}
+    last: dict[str, Piece] = {}
+    for piece in pieces:
+        if piece.lane in last:
+            before[id(piece)] = last[piece.lane]
+        last[piece.lane] = piece
+    done: set[int] = set()
+    ordered: list[Piece] = []
+    for piece in sorted(pieces, key=lambda each: (each.begin, each.end)):
+        stack = [piece]
+        while stack:
+            top = stack[-1]
+            if id(top) in done:
+                stack.pop()
+                continue
+            needed = top.after if id(top) not in before else [*top.after, before[id(top)]]
+            missing = [each for each in needed if id(each) not in done]
+            if missing:
+                stack += missing
+            else:
+                done.add(id(top))
+                ordered.append(top)
+                stack.pop()
+    return ordered

@@ -14,9 +14,8 @@ from paracosm.prediction.traces.bottleneck import bottleneck_of
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.job import read_job
 from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
-from paracosm.prediction.traces.piece import WORK
 from paracosm.prediction.traces.spans_of import timeline_of
-from paracosm.prediction.traces.traced import TracedJob
+from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.timeline import Timeline
 
 __all__ = ["Replays", "Scenario", "replay_traces", "summarise_replays"]
