@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.parameter_servers.target import ImaginedJob
+from paracosm.prediction.parameter_servers.target import TargetJob
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER
 from paracosm.simulation.simulate import Simulated, simulate
 
@@ -51,7 +51,7 @@ class Phases:
         return self.downlink + self.worker + self.uplink + self.server + self.rest
 
 
-def phases_of(job: ImaginedJob) -> Phases:
+def phases_of(job: TargetJob) -> Phases:
     """Return the phases of a worker of speed 1 that has the servers to itself.
 
     They are those of every profiled step once, simulated on the cluster's links, as somebody sees
@@ -81,7 +81,7 @@ def phases_of(job: ImaginedJob) -> Phases:
     )
 
 
-def _intervals(job: ImaginedJob, simulated: Simulated, way: int) -> tuple[Floats, Floats]:
+def _intervals(job: TargetJob, simulated: Simulated, way: int) -> tuple[Floats, Floats]:
     """Return when a direction's phase begins and ends in each step."""
     workload, chunks = job.workload, simulated.chunks
     chosen = chunks[workload.resource[chunks["op"]] == way]
@@ -96,7 +96,7 @@ def _intervals(job: ImaginedJob, simulated: Simulated, way: int) -> tuple[Floats
     return np.minimum.reduceat(visible, starts), np.maximum.reduceat(chosen["end"], starts)
 
 
-def _by_server(job: ImaginedJob, way: int) -> Floats:
+def _by_server(job: TargetJob, way: int) -> Floats:
     workload = job.workload
     chosen = workload.resource == way
     return np.bincount(

@@ -9,7 +9,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.parameter_servers.target import LEADING, ImaginedJob, worker_streams
+from paracosm.prediction.parameter_servers.target import LEADING, TargetJob, worker_streams
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import System
 from paracosm.simulation.workload import Workload
@@ -67,7 +67,7 @@ class Steady:
 
 
 def steady_state(
-    job: ImaginedJob,
+    job: TargetJob,
     workers: int,
     seed: int,
     *,

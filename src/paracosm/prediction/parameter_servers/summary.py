@@ -172,7 +172,7 @@ def _imagined(settings: Settings) -> dict[str, Any]:
         "beta": settings.beta,
         "window": settings.window if np.isfinite(settings.window) else None,
         "order": settings.order if isinstance(settings.order, str) else list(settings.order),
-        "uneven": settings.uneven,
+        "uneven": settings.share_sigma,
         "cores": settings.cores,
         "synchronous": settings.backup is not None,
         "backup": settings.backup,

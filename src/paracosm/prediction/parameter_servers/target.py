@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, isfinite
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.cluster import Cluster
-from paracosm.cluster.topology import Star, Switch
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.background import background_changes
 from paracosm.prediction.parameter_servers.orders import transfer_order
-from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.settings import Ports, Settings, background_changes
 from paracosm.prediction.parameter_servers.workload import prepare, shared_by, with_parsing
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.dependencies import in_order
-from paracosm.simulation.system import System, Ways, cluster_ways
+from paracosm.simulation.system import System
 from paracosm.simulation.workload import Workload
 
-__all__ = ["ImaginedJob", "Ports", "imagined_job", "ports_of", "worker_streams"]
+__all__ = ["TargetJob", "target_job", "worker_streams"]
 
 
 LEADING = 50
@@ -42,7 +39,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ImaginedJob:
+class TargetJob:
     """What the simulations for all numbers of workers have in common.
 
     Attributes:
@@ -86,7 +83,7 @@ class ImaginedJob:
         times, flows = background_changes(settings.background, until)
         return replace(system, background_times=times, background_down=flows, background_up=flows)
 
-    def asynchronous(self) -> ImaginedJob:
+    def asynchronous(self) -> TargetJob:
         """Return the same job of workers that do not wait for each other, as one alone does not."""
         return replace(self, settings=replace(self.settings, backup=None))
 
@@ -100,10 +97,10 @@ class ImaginedJob:
             steps: of each worker.
             seed: and what else tells this use of it from others.
         """
-        if self.settings.uneven == 0:
+        if self.settings.share_sigma == 0:
             return system
         streams = worker_streams(seed, SHARES, system.workers)
-        drawn = [each.normal(0.0, self.settings.uneven, steps) for each in streams]
+        drawn = [each.normal(0.0, self.settings.share_sigma, steps) for each in streams]
         return replace(system, weight=np.exp(np.stack(drawn)))
 
     def steps(self, workers: int) -> int:
@@ -160,7 +157,7 @@ class ImaginedJob:
         return ceil(seconds / shortest) + 1 if shortest > 0 else self.steps(ports.workers)
 
 
-def imagined_job(profile: JobProfile, settings: Settings, seed: int) -> ImaginedJob:
+def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
     """Return a profiled job on an imagined cluster.
 
     Args:
@@ -187,7 +184,7 @@ def imagined_job(profile: JobProfile, settings: Settings, seed: int) -> Imagined
     priority = transfer_order(
         settings.order, workload, profile.names, bandwidth=bandwidth, seed=seed
     )
-    return ImaginedJob(profile.names, workload, priority, settings)
+    return TargetJob(profile.names, workload, priority, settings)
 
 
 def _transfers_in_a_row(workload: Workload) -> int:
@@ -199,86 +196,6 @@ def _transfers_in_a_row(workload: Workload) -> int:
         after = workload.dependents[first:last]
         most[after] = np.maximum(most[after], most[op] + own[after])
     return int(most.max())
-
-
-@dataclass(frozen=True)
-class Ports:
-    """How fast nodes send, receive and compute.
-
-    Attributes:
-        ways: between workers and servers.
-        speed: of each worker's computing, (workers,).
-        server_speed: of each server's computing, (servers,).
-    """
-
-    ways: Ways
-    speed: Floats
-    server_speed: Floats
-
-    @property
-    def workers(self) -> int:
-        """How many workers there are."""
-        return len(self.speed)
-
-    @property
-    def server(self) -> Floats:
-        """Bytes/s that each server can send, and receive, (servers,)."""
-        capacity: Floats = self.ways.capacity[self.ways.ports].min(axis=0)
-        return capacity
-
-    @property
-    def worker(self) -> Floats:
-        """Bytes/s of the slowest link of each worker, (workers,)."""
-        slowest: Floats = self.ways.bandwidth.min(axis=(0, 2))
-        return slowest
-
-    @property
-    def latency(self) -> Floats:
-        """Seconds from the last byte of a worker's transfer to its arrival, at most, (workers,)."""
-        longest: Floats = self.ways.latency.max(axis=(0, 2))
-        return longest
-
-    def first(self, workers: int) -> Ports:
-        """Return the ports without all but the first workers."""
-        return self._of(slice(workers))
-
-    def only(self, worker: int) -> Ports:
-        """Return the ports with one of the workers alone."""
-        return self._of(slice(worker, worker + 1))
-
-    def _of(self, chosen: slice) -> Ports:
-        return replace(self, ways=self.ways.of_workers(chosen), speed=self.speed[chosen])
-
-
-def ports_of(cluster: Cluster) -> Ports:
-    """Return the ports of a star or a switch with servers on nodes of their own.
-
-    Raises:
-        InputError: another topology, no server, a server on a worker's node, links without a finite
-            bandwidth.
-    """
-    topology = cluster.topology
-    if not isinstance(topology, Star | Switch):
-        raise InputError(
-            f"cluster: throughput is predicted on a switch or a star, not on a {topology.name}"
-        )
-    if not cluster.servers:
-        raise InputError("cluster: it has no server: parameter servers are what a profile is of")
-    if cluster.placement != "own":
-        raise InputError(
-            "cluster: servers live on nodes of workers: a profile needs servers on nodes of their "
-            "own (placement: own)"
-        )
-    if not isfinite(topology.link.bandwidth):
-        raise InputError("cluster: its default link needs a finite bandwidth")
-    for a, b, link in cluster.overrides:
-        if not isfinite(link.bandwidth):
-            raise InputError(f"cluster: the link between {a} and {b} needs a finite bandwidth")
-    return Ports(
-        ways=cluster_ways(cluster),
-        speed=np.array([cluster.node(worker).speed for worker in cluster.workers]),
-        server_speed=np.array([cluster.node(server).speed for server in cluster.servers]),
-    )
 
 
 def worker_streams(

@@ -16,7 +16,7 @@ from paracosm.prediction.parameter_servers.steady import (
     steady_period,
     steady_state,
 )
-from paracosm.prediction.parameter_servers.target import ImaginedJob
+from paracosm.prediction.parameter_servers.target import TargetJob
 from paracosm.prediction.parameter_servers.utilisation import utilisation
 from paracosm.profiling.jobs import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
 from paracosm.simulation.simulate import simulate
@@ -30,9 +30,9 @@ __all__ = [
     "Throughput",
     "limiting",
     "predict_throughput",
-    "rates_alone",
     "saturates_at",
     "sensitivity",
+    "single_worker_rates",
 ]
 
 
@@ -80,7 +80,7 @@ class Throughput:
     utilisation: Mapping[str, Floats]
 
 
-def predict_throughput(job: ImaginedJob, workers: int, seed: int) -> Throughput:
+def predict_throughput(job: TargetJob, workers: int, seed: int) -> Throughput:
     """Simulate a job and measure its throughput.
 
     Args:
@@ -105,12 +105,12 @@ def predict_throughput(job: ImaginedJob, workers: int, seed: int) -> Throughput:
     )
 
 
-def _after_start(job: ImaginedJob, workers: int, seed: int, seconds: float) -> AfterStart | None:
+def _after_start(job: TargetJob, workers: int, seed: int, seconds: float) -> AfterStart | None:
     settings = job.settings
     ports = settings.ports.first(workers)
     apart = settings.stagger if settings.start == "staggered" else 0.0
     if apart is None:
-        apart = 1 / float(rates_alone(job, seed)[:workers].mean()) / workers
+        apart = 1 / float(single_worker_rates(job, seed)[:workers].mean()) / workers
     system = job.system(ports, apart * np.arange(workers, dtype=np.float64), seconds)
     steps = job.most_steps(ports, seconds)
     rates = []
@@ -125,7 +125,7 @@ def _after_start(job: ImaginedJob, workers: int, seed: int, seconds: float) -> A
     return AfterStart(float(np.mean(rates)), float(np.std(rates, ddof=1)), seconds)
 
 
-def rates_alone(job: ImaginedJob, seed: int) -> Floats:
+def single_worker_rates(job: TargetJob, seed: int) -> Floats:
     """Return the steps/s of each worker where it is the only one, (workers,).
 
     Args:
@@ -152,7 +152,7 @@ NOTHING = 0.01
 """Relative gain of throughput that is no more than noise."""
 
 
-def sensitivity(job: ImaginedJob, workers: int, seed: int) -> dict[str, float]:
+def sensitivity(job: TargetJob, workers: int, seed: int) -> dict[str, float]:
     """Return by how much throughput would grow if a resource were twice as fast, by its name.
 
     All of the cluster's: the links of a direction at servers and workers, all workers, all servers.
