@@ -343,7 +343,6 @@ def _number(value: object, where: str) -> float:
 
 
 def _shapes(text: str) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes in "[[4, 1024], [1]]" or "[(4, 1024)]"."""
     inner = re.findall(r"[\[(]([\d, ]*)[\])]", text[1:-1])
     return tuple(tuple(map(int, re.findall(r"\d+", each))) for each in inner)
 

@@ -24,8 +24,6 @@ from paracosm.jobs import Job
 from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.units import format_duration
 
-__all__ = ["changed"]
-
 SHOWN = 8  # names, of those that there are
 
 Mask = npt.NDArray[np.bool_]
@@ -85,7 +83,6 @@ def _is_of_traces(change: Change) -> bool:
 
 
 def _masks(traced: TracedJob, change: Change) -> list[Mask]:
-    """Return for each rank which rows a change is about."""
     known = [rank.rank for rank in traced.ranks]
     ranks = set(known)
     if change.first is not None:
@@ -124,7 +121,6 @@ def _names(traced: TracedJob, change: Change) -> Mask:
 
 
 def _without_effect(traced: TracedJob, change: Change) -> InputError:
-    """Return the error for a change that makes no difference."""
     work = WORK.index(_work(change))
     present = {
         traced.job.names[code]

@@ -10,8 +10,8 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
-from paracosm.prediction.traces.pieces import Pieces, pieces_of
-from paracosm.prediction.traces.traced import WORK, Piece, TracedJob, TracedRank
+from paracosm.prediction.traces.segments import Segments, segments_of
+from paracosm.prediction.traces.traced import WORK, Segment, TracedJob, TracedRank
 from paracosm.timeline.kineto import (
     Collective,
     KinetoTrace,
@@ -20,17 +20,6 @@ from paracosm.timeline.kineto import (
     steps_of,
     window_of,
 )
-
-__all__ = [
-    "TOLERANCE",
-    "Group",
-    "TracedPieces",
-    "groups_of",
-    "job_of_traces",
-    "read_job",
-    "shifts",
-    "write_programs",
-]
 
 
 def read_job(
@@ -62,12 +51,12 @@ def job_of_traces(
     windows = {
         rank: window_of(trace, numbers if numbers else None) for rank, trace in ranked.items()
     }
-    pieces = {rank: pieces_of(trace, windows[rank]) for rank, trace in ranked.items()}
+    segments = {rank: segments_of(trace, windows[rank]) for rank, trace in ranked.items()}
     for rank, trace in ranked.items():
-        if not pieces[rank].pieces:
+        if not segments[rank].segments:
             where = "in the steps that are taken" if numbers else "in it"
             raise InputError(f"{trace.path}: nothing ran {where}: no op, call or kernel takes time")
-    groups = _groups(ranked, pieces, alone)
+    groups = _groups(ranked, segments, alone)
     origins = {rank: trace.origin for rank, trace in ranked.items()}
     offset, by_clock = shifts(origins, groups), shifts(origins, ())
     moved = {
@@ -78,7 +67,7 @@ def job_of_traces(
     start = min(windows[rank].begin + offset[rank] for rank in ranked)
     written = write_programs(
         [
-            TracedPieces(trace, windows[rank], pieces[rank], offset[rank] - start)
+            TracedSegments(trace, windows[rank], segments[rank], offset[rank] - start)
             for rank, trace in ranked.items()
         ],
         list(ranked),
@@ -129,7 +118,7 @@ def _span(numbers: set[int]) -> str:
 
 
 def _groups(
-    ranked: Mapping[int, KinetoTrace], pieces: Mapping[int, Pieces], alone: bool
+    ranked: Mapping[int, KinetoTrace], segments: Mapping[int, Segments], alone: bool
 ) -> list[Group]:
     if alone:
         return []
@@ -138,7 +127,7 @@ def _groups(
         sizes = ", ".join(map(str, sorted(worlds)))
         raise InputError(f"traces of different jobs: of {sizes} ranks")
     return groups_of(
-        {rank: each.pieces for rank, each in pieces.items()},
+        {rank: each.segments for rank, each in segments.items()},
         {rank: trace.path for rank, trace in ranked.items()},
         next(iter(worlds), None),
     )
@@ -146,21 +135,14 @@ def _groups(
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group.
-
-    Attributes:
-        name: as the traces have it; "" where they have none.
-        ranks: of it, ascending.
-        calls: for each of its ranks its collectives in order.
-    """
+    """A process group: its ranks, ascending, and the collectives of each in order."""
 
     name: str
     ranks: tuple[int, ...]
-    calls: tuple[tuple[Piece, ...], ...]
+    calls: tuple[tuple[Segment, ...], ...]
 
     @property
     def label(self) -> str:
-        """For people: "group 0 of ranks 0 to 7"."""
         few = ", ".join(map(str, self.ranks))
         whole = self.ranks == tuple(range(self.ranks[0], self.ranks[-1] + 1))
         ranks = f"{self.ranks[0]} to {self.ranks[-1]}" if whole and len(self.ranks) > 2 else few
@@ -168,14 +150,14 @@ class Group:
 
 
 def groups_of(
-    pieces: Mapping[int, Sequence[Piece]], paths: Mapping[int, Path], world: int | None
+    segments: Mapping[int, Sequence[Segment]], paths: Mapping[int, Path], world: int | None
 ) -> list[Group]:
     """Return the groups of more than one rank, with the collectives that meet.
 
     The k-th collective of a rank in a group meets the k-th of the others.
 
     Args:
-        pieces: of each rank, in the order of issue.
+        segments: of each rank, in the order of issue.
         paths: of the traces, for messages.
         world: ranks of the job, where the traces say it.
 
@@ -183,16 +165,17 @@ def groups_of(
         InputError: the traces of some ranks are missing, or the collectives do not match (which,
             and where).
     """
-    found: dict[tuple[str, tuple[int, ...]], dict[int, list[Piece]]] = {}
-    for rank in sorted(pieces):
-        for piece in sorted(
-            (piece for piece in pieces[rank] if piece.call is not None), key=lambda p: p.begin
+    found: dict[tuple[str, tuple[int, ...]], dict[int, list[Segment]]] = {}
+    for rank in sorted(segments):
+        for segment in sorted(
+            (segment for segment in segments[rank] if segment.call is not None),
+            key=lambda p: p.begin,
         ):
-            assert piece.call is not None
-            ranks = _ranks(piece.call, tuple(sorted(pieces)), world, paths[rank])
+            assert segment.call is not None
+            ranks = _ranks(segment.call, tuple(sorted(segments)), world, paths[rank])
             if len(ranks) > 1:
-                key = (piece.call.group, ranks)
-                found.setdefault(key, {}).setdefault(rank, []).append(piece)
+                key = (segment.call.group, ranks)
+                found.setdefault(key, {}).setdefault(rank, []).append(segment)
     groups = []
     for (name, ranks), calls in sorted(found.items()):
         group = Group(name, ranks, tuple(tuple(calls.get(rank, ())) for rank in ranks))
@@ -235,7 +218,6 @@ def _ranks(
 
 
 def _check(group: Group, paths: Mapping[int, Path]) -> None:
-    """Check that the ranks of a group call the same collectives."""
     first, calls = group.ranks[0], group.calls[0]
     for rank, others in zip(group.ranks[1:], group.calls[1:], strict=True):
         for number, (one, other) in enumerate(zip(calls, others, strict=False)):
@@ -260,11 +242,11 @@ TOLERANCE = 100e-6  # seconds; ranks of one machine agree within ten microsecond
 def shifts(origins: Mapping[int, int], groups: Sequence[Group]) -> dict[int, float]:
     """Return seconds to add to the times of each rank, which count from its own origin.
 
-    The earliest origin is 0. Ranks that share no collective are taken by their clocks.
+    The earliest origin, in nanoseconds on the ranks' clocks, is 0. Ranks that share no collective
+    are taken by their clocks.
 
-    Args:
-        origins: nanoseconds on the clock of each rank.
-        groups: with the collectives that meet.
+    A collective ends on all of its ranks at once, to some microseconds. Where ranks disagree by
+    more in the median, their clocks do: the traces of such a rank are moved.
     """
     start = min(origins.values())
     offset = {rank: (origin - start) * 1e-9 for rank, origin in origins.items()}
@@ -274,7 +256,7 @@ def shifts(origins: Mapping[int, int], groups: Sequence[Group]) -> dict[int, flo
             continue
         known = [rank for rank in group.ranks if rank in settled] or [group.ranks[0]]
         ends = {
-            rank: np.array([piece.end for piece in calls]) + offset[rank]
+            rank: np.array([segment.end for segment in calls]) + offset[rank]
             for rank, calls in zip(group.ranks, group.calls, strict=True)
         }
         agreed = np.median([ends[rank] for rank in known], axis=0)
@@ -287,12 +269,12 @@ def shifts(origins: Mapping[int, int], groups: Sequence[Group]) -> dict[int, flo
 
 
 @dataclass(frozen=True, eq=False)
-class TracedPieces:
-    """What a rank did: its trace, the window and the pieces of it, and seconds to add to times."""
+class TracedSegments:
+    """What a rank did, and seconds to add to its times."""
 
     trace: KinetoTrace
     window: Window
-    pieces: Pieces
+    segments: Segments
     offset: float
 
 
@@ -306,15 +288,9 @@ class _Meeting:
 
 
 def write_programs(
-    ranks: Sequence[TracedPieces], numbers: Sequence[int], groups: Sequence[Group]
+    ranks: Sequence[TracedSegments], numbers: Sequence[int], groups: Sequence[Group]
 ) -> tuple[Job, tuple[TracedRank, ...]]:
-    """Return the job of these ranks, and what the trace of each says of its rows.
-
-    Args:
-        ranks: what they did, by `numbers`.
-        numbers: of the ranks in the job that was traced.
-        groups: of ranks that meet.
-    """
+    """Return the job of these ranks, and what the trace of each says of its rows."""
     place = {rank: number for number, rank in enumerate(numbers)}
     roles = _roles(groups, place)
     met: dict[int, _Meeting] = {}
@@ -322,9 +298,9 @@ def write_programs(
         offsets = [ranks[place[rank]].offset for rank in group.ranks]
         for meeting in zip(*group.calls, strict=True):
             # The rank that came last did not wait: the collective took as long as it took there.
-            transfer = min(piece.end - piece.begin for piece in meeting)
-            began = max(piece.begin + by for piece, by in zip(meeting, offsets, strict=True))
-            met |= {id(piece): _Meeting(role, transfer, began) for piece in meeting}
+            transfer = min(segment.end - segment.begin for segment in meeting)
+            began = max(segment.begin + by for segment, by in zip(meeting, offsets, strict=True))
+            met |= {id(segment): _Meeting(role, transfer, began) for segment in meeting}
     books = Codebook(), Codebook(), Codebook()
     writers, traced = [], []
     for number, rank in zip(numbers, ranks, strict=True):
@@ -361,50 +337,54 @@ def _roles(groups: Sequence[Group], place: Mapping[int, int]) -> list[str]:
     return roles
 
 
-def _written(writer: ProgramWriter, rank: TracedPieces, met: Mapping[int, _Meeting]) -> list[Piece]:
-    """Write the pieces of a rank, after the time by which it begins later than the first one."""
-    rows = list(rank.pieces.pieces)
+def _written(
+    writer: ProgramWriter, rank: TracedSegments, met: Mapping[int, _Meeting]
+) -> list[Segment]:
+    """Write the segments of a rank, after the time by which it begins later than the first one."""
+    rows = list(rank.segments.segments)
     late = rank.window.begin + rank.offset
-    start: list[Piece] = []
+    start: list[Segment] = []
     if late > 0:
         thread = rank.window.thread
         lane = rank.trace.lanes[thread].name if thread >= 0 else "start"
         begin = rank.window.begin
-        start = [Piece(begin - late, begin, lane, "begins later", "start")]
-    for piece in [*start, *rows]:
-        before = start if piece not in start else []
-        meeting = met.get(id(piece))
-        piece.row = writer.add(
-            piece.name if piece.call is None else piece.call.kind,
-            piece.lane,
-            piece.end - piece.begin if meeting is None else meeting.transfer,
-            [each.row for each in (*piece.after, *before)],
-            step=piece.step,
+        start = [Segment(begin - late, begin, lane, "begins later", "start")]
+    for segment in [*start, *rows]:
+        before = start if segment not in start else []
+        meeting = met.get(id(segment))
+        segment.row = writer.add(
+            segment.name if segment.call is None else segment.call.kind,
+            segment.lane,
+            segment.end - segment.begin if meeting is None else meeting.transfer,
+            [each.row for each in (*segment.after, *before)],
+            step=segment.step,
             kind="task" if meeting is None else "collective",
             role=None if meeting is None else meeting.role,
-            size=max(piece.call.size, 0) if meeting is not None and piece.call is not None else 0,
+            size=max(segment.call.size, 0)
+            if meeting is not None and segment.call is not None
+            else 0,
         )
     return [*start, *rows]
 
 
 def _traced(
-    number: int, rank: TracedPieces, rows: Sequence[Piece], met: Mapping[int, _Meeting]
+    number: int, rank: TracedSegments, rows: Sequence[Segment], met: Mapping[int, _Meeting]
 ) -> TracedRank:
-    pieces = rank.pieces
-    arrive = np.array([piece.begin for piece in rows]) + rank.offset
-    end = np.array([piece.end for piece in rows]) + rank.offset
-    began = [met[id(piece)].began if id(piece) in met else -np.inf for piece in rows]
-    marks = pieces.marks if pieces.last is None else [*pieces.marks, pieces.last]
+    segments = rank.segments
+    arrive = np.array([segment.begin for segment in rows]) + rank.offset
+    end = np.array([segment.end for segment in rows]) + rank.offset
+    began = [met[id(segment)].began if id(segment) in met else -np.inf for segment in rows]
+    marks = segments.marks if segments.last is None else [*segments.marks, segments.last]
     return TracedRank(
         path=rank.trace.path,
         rank=number,
         arrive=arrive,
         begin=np.clip(began, arrive, end),
         end=end,
-        work=np.array([WORK.index(piece.work) for piece in rows], dtype=np.int32),
-        marks=np.array([piece.row for piece in marks], dtype=np.int64),
-        iteration=np.array([piece.iteration for piece in rows], dtype=np.int32),
-        launches=np.array([launch.row for launch, _ in pieces.launched], dtype=np.int64),
-        spans=np.array([span.row for _, span in pieces.launched], dtype=np.int64),
+        work=np.array([WORK.index(segment.work) for segment in rows], dtype=np.int32),
+        marks=np.array([segment.row for segment in marks], dtype=np.int64),
+        iteration=np.array([segment.iteration for segment in rows], dtype=np.int32),
+        launches=np.array([launch.row for launch, _ in segments.launched], dtype=np.int64),
+        spans=np.array([span.row for _, span in segments.launched], dtype=np.int64),
         missing=rank.trace.missing,
     )

@@ -25,13 +25,7 @@ _COMMUNICATION = WORK.index("communication")
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What comes of a job when something is different.
-
-    Attributes:
-        what_if: in words; several are joined by "; ".
-        outcome: what came of it.
-        times: of every row.
-    """
+    """What comes of a job when something is different; several changes are joined by "; "."""
 
     what_if: str
     outcome: Outcome
@@ -43,8 +37,7 @@ class Replays:
     """All that was asked of some traces.
 
     Attributes:
-        traced: the job.
-        measured: what came of it when it was traced.
+        measured: what came of the job when it was traced.
         unchanged: what comes of it when it is played again as it was.
         scenarios: each what-if by itself.
         together: all of them at once; None where there are less than two.

@@ -12,9 +12,6 @@ import numpy.typing as npt
 from paracosm.jobs import Job
 from paracosm.timeline.kineto import Collective
 
-__all__ = ["WORK", "Piece", "TracedJob", "TracedRank"]
-
-
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -80,23 +77,20 @@ WORK = (
     "communication",
     "start",
 )
-"""What a piece is good for: work of a thread; waiting for data; the time from a call to what it
+"""What a segment is good for: work of a thread; waiting for data; the time from a call to what it
 launches; the time between two spans of a stream; kernels; copies and memsets; collectives; the time
 by which a rank begins later than the first one."""
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
-    """A stretch of time.
+class Segment:
+    """A stretch of time on a lane of one rank, which becomes a task of its program.
 
     Attributes:
         begin, end: seconds from the origin of the rank's trace.
-        lane: that it keeps busy.
-        name: of the task.
         work: one of `WORK`.
         step: one of `STEPS` of a program.
-        after: pieces that end before it begins, beside the one before it on its lane.
-        call: the collective that it is; None for none.
+        after: segments that end before it begins, beside the one before it on its lane.
         row: in the program; -1 until it is written.
         iteration: which of the window's steps it was done in, or launched in; -1 for none.
     """
@@ -107,7 +101,7 @@ class Piece:
     name: str
     work: str
     step: str = "other"
-    after: list[Piece] = field(default_factory=list)
+    after: list[Segment] = field(default_factory=list)
     call: Collective | None = None
     row: int = -1
     iteration: int = -1
