@@ -19,8 +19,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from iteration_accuracy import Accuracy, accuracy, from_others
+
 from paracosm.graphs.capture import CaptureOptions
-from paracosm.prediction.accuracy import Accuracy, accuracy, from_others
 from paracosm.prediction.durations import from_estimates
 from paracosm.prediction.predict import predict
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model

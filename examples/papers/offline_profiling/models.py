@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from grids import Grids
+from iteration_accuracy import Accuracy, accuracy, from_others
 from kept import Kept, Progress, complete
 from plan import MODELS, Plan
 
 from paracosm.graphs import Graph
 from paracosm.graphs.capture import CaptureOptions, capture
-from paracosm.prediction.accuracy import Accuracy, accuracy, from_others
 from paracosm.prediction.durations import from_estimates
 from paracosm.prediction.predict import predict
 from paracosm.profiling import ModelProfile, OpTiming, Profile, Settings, profile_model

@@ -18,7 +18,7 @@ class Cancelled(BaseException):
     """
 
 
-class Interrupt(Exception):  # noqa: N818 - a message to the walker, not an error
+class Interrupt(Exception):
     """Thrown into a walker by `Walker.interrupt`; `cause` is what was given there."""
 
     def __init__(self, cause: object = None) -> None:

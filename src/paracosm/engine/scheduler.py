@@ -57,11 +57,11 @@ class Resumable(Protocol):
     def send(self) -> Callable[[Any], float | None]: ...
 
 
-class Stale(Exception):  # noqa: N818 - a signal of the loop
+class Stale(Exception):
     """Raised by the `send` of something that was cancelled after it was scheduled."""
 
 
-class Halt(Exception):  # noqa: N818 - a signal of the loop
+class Halt(Exception):
     """Raised to leave the loop between two events."""
 
 

@@ -363,7 +363,7 @@ class Simulator(Scheduler):
 
     # The names in the paper
 
-    addWorker = add_worker  # noqa: N815
+    addWorker = add_worker
 
 
 class _Stop:

@@ -13,12 +13,13 @@ from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.prediction.fields import CAPTURE, PredictFields
 from paracosm.prediction.jobs.shown_ranks import check_ranks
+from paracosm.prediction.parameter_servers.config import load_profile
+from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.profiling.jobs import JobProfile
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.jobs.strategies import Strategy
-    from paracosm.prediction.parameter_servers.settings import Settings
-    from paracosm.profiling.jobs import JobProfile
 
 __all__ = ["PredictConfig"]
 
@@ -192,9 +193,8 @@ class PredictConfig(PredictFields):
         Raises:
             InputError: it cannot be read, or has another batch.
         """
-        from paracosm.prediction.parameter_servers.asked import asked_profile
-
-        return asked_profile(self)
+        assert self.profile is not None
+        return load_profile(self.profile, self.batch if "batch" in self.model_fields_set else None)
 
     @cached_property
     def profile_cluster(self) -> Cluster:
@@ -203,25 +203,22 @@ class PredictConfig(PredictFields):
         Raises:
             InputError: as `resolve_cluster`.
         """
-        from paracosm.prediction.parameter_servers.asked import asked_bandwidth
-
         workers = self.profiled_workers[-1]
         if self.cluster_in_file is not None:
             cluster = first_workers(self.cluster_in_file, workers)
         else:
-            link = replace(self.link, bandwidth=asked_bandwidth(self, self.job_profile))
+            bandwidth = self.resolve_bandwidth(self.bandwidth, self.job_profile)
+            link = replace(self.link, bandwidth=bandwidth)
             cluster = star(workers, self.servers or self.job_profile.servers, link)
         return self.changed(cluster)
 
     @cached_property
     def settings(self) -> Settings:
-        """What is imagined of the profiled job.
+        """The settings that a profiled job is simulated with.
 
         Raises:
             InputError: files that cannot be read, a bandwidth that nobody knows, a cluster or an
                 option that does not fit the profile.
         """
-        from paracosm.prediction.parameter_servers.asked import asked_settings
-
-        _ = self.job_profile
-        return asked_settings(self, self.profile_cluster)
+        _ = self.job_profile  # what is wrong with it comes first
+        return self.resolve_settings(self.profile_cluster, self.profiled_workers)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from paracosm.graphs.memory import memory_curve
 from paracosm.prediction import breakdown
 from paracosm.prediction.bottleneck import bottleneck
 from paracosm.prediction.durations import SOURCES, OpDurations
-from paracosm.prediction.interval import iteration_interval
 from paracosm.prediction.prediction import Prediction
 from paracosm.simulation import replay
 
-__all__ = ["predict"]
+__all__ = ["iteration_interval", "predict"]
+
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int32]
@@ -178,3 +179,31 @@ def _parts(graph: Graph, source: Codes) -> Codes:
 def _examples(graph: Graph) -> int | None:
     examples = graph.provenance.get("examples")
     return examples if isinstance(examples, int) and examples > 0 else None
+
+
+def iteration_interval(
+    duration: Floats,
+    low: Floats,
+    high: Floats,
+    part: Codes,
+    common: float,
+    makespan: Callable[[Floats], float],
+) -> tuple[float, float]:
+    """Return the seconds between which the iteration is thought to take.
+
+    Args:
+        duration: n seconds.
+        low, high: n seconds, the intervals of the nodes.
+        part: n numbers: nodes of one number err together.
+        common: relative error that all nodes share.
+        makespan: replays durations and returns the time of the iteration.
+    """
+    base = makespan(duration)
+    ends = []
+    for end, factor in ((low, 1 - common), (high, 1 + common)):
+        moved = np.unique(part[end != duration])
+        gains = [makespan(np.where(part == each, end, duration)) - base for each in moved]
+        if common > 0:
+            gains.append(makespan(duration * max(factor, 0.0)) - base)
+        ends.append(math.sqrt(sum(gain * gain for gain in gains)))
+    return max(base - ends[0], 0.0), base + ends[1]

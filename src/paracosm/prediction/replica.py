@@ -9,9 +9,8 @@ from typing import Any
 from paracosm.errors import InputError, MissingExtraError, require
 from paracosm.graphs import Graph, fingerprint, load_graph
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.durations import from_estimates
+from paracosm.prediction.durations import Found, find_durations, from_estimates
 from paracosm.prediction.environment import choose_environment
-from paracosm.prediction.lookup import Found, find_durations
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming
 from paracosm.units import format_duration

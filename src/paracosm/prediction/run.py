@@ -47,7 +47,7 @@ def run_prediction(
         MissingExtraError: PyTorch is needed and not installed.
     """
     if config.op_latencies is not None:
-        from paracosm.prediction.op_latencies.summary import summarise_folder
+        from paracosm.prediction.op_latencies import summarise_folder
 
         return PredictionRun(summarise_folder(config.op_latencies), None)
     if config.profile is not None:

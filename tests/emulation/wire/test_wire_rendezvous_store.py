@@ -67,7 +67,7 @@ def client(served: tuple[str, int]) -> Iterator[StoreClient]:
 
 
 def test_what_pytorch_set_is_read(client: StoreClient) -> None:
-    assert "/theirs" in client.keys()  # noqa: SIM118
+    assert "/theirs" in client.keys()
     assert client.get(["/theirs"]) == [b"of PyTorch"]
 
 

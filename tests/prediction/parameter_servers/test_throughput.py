@@ -9,18 +9,21 @@ import numpy as np
 import pytest
 from profiled_jobs import job_of, serial_profile, two_parameters
 
-from paracosm.prediction.parameter_servers.alone import rates_alone
-from paracosm.prediction.parameter_servers.background import Background
-from paracosm.prediction.parameter_servers.saturation import saturates_at
-from paracosm.prediction.parameter_servers.sensitivity import limiting, sensitivity
-from paracosm.prediction.parameter_servers.throughput import predict_throughput
-from paracosm.prediction.parameter_servers.timeline import first_steps
-from paracosm.prediction.parameter_servers.windows import (
+from paracosm.prediction.parameter_servers.settings import Background
+from paracosm.prediction.parameter_servers.steady import (
     rate_after_start,
     rates_in_period,
     rates_of_windows,
     steady_period,
 )
+from paracosm.prediction.parameter_servers.throughput import (
+    limiting,
+    predict_throughput,
+    saturates_at,
+    sensitivity,
+    single_worker_rates,
+)
+from paracosm.prediction.parameter_servers.timeline import first_steps
 
 PROFILE = serial_profile()
 
@@ -52,7 +55,7 @@ def test_the_steady_state_does_not_depend_on_a_common_start() -> None:
 def test_uneven_shares_bring_workers_out_of_step() -> None:
     habits = {"start": "together", "measure": 200.0}
     even = predict_throughput(job_of(PROFILE, **habits), 4, 0).after_start
-    uneven = predict_throughput(job_of(PROFILE, uneven=0.5, **habits), 4, 0).after_start
+    uneven = predict_throughput(job_of(PROFILE, share_sigma=0.5, **habits), 4, 0).after_start
     assert even is not None
     assert uneven is not None
     assert even.steps_per_second == pytest.approx(4 / 11)
@@ -157,7 +160,7 @@ def test_no_number_of_workers_is_above_the_bound_of_the_link() -> None:
         job = job_of(PROFILE, workers=workers, steps=100)
         assert predict_throughput(job, workers, 0).steps_per_second <= 1 + 1e-9
     # Where some get next to nothing of the link for a while, rates of workers differ widely.
-    uneven = predict_throughput(job_of(PROFILE, workers=40, uneven=2.5), 40, 0)
+    uneven = predict_throughput(job_of(PROFILE, workers=40, share_sigma=2.5), 40, 0)
     assert 0.8 < uneven.steps_per_second < 1.02
 
 
@@ -174,7 +177,7 @@ def test_a_measurement_after_a_start_has_steps_of_each_worker() -> None:
 def test_each_worker_alone_at_its_own_speed() -> None:
     job = job_of(PROFILE, workers=3)
     ports = replace(job.settings.ports, speed=np.array([1.0, 0.5, 1.0]))
-    alone = rates_alone(replace(job, settings=replace(job.settings, ports=ports)), 0)
+    alone = single_worker_rates(replace(job, settings=replace(job.settings, ports=ports)), 0)
     assert alone == pytest.approx([1 / 5, 1 / 7, 1 / 5], rel=1e-9)
 
 

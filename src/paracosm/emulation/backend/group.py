@@ -114,23 +114,23 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         """Return the backend's name."""
         return BACKEND
 
-    def getGroupName(self) -> str:  # noqa: N802
+    def getGroupName(self) -> str:
         """Return the group's name."""
         return self._member.name
 
-    def setGroupName(self, name: str) -> None:  # noqa: N802
+    def setGroupName(self, name: str) -> None:
         """Give the group a name."""
         self._member.name = name
 
-    def getGroupDesc(self) -> str:  # noqa: N802
+    def getGroupDesc(self) -> str:
         """Return what the group is for."""
         return self._description
 
-    def setGroupDesc(self, description: str) -> None:  # noqa: N802
+    def setGroupDesc(self, description: str) -> None:
         """Say what the group is for."""
         self._description = description
 
-    getRank, getSize, getBackendName = rank, size, name  # noqa: N815
+    getRank, getSize, getBackendName = rank, size, name
     _get_backend_name, _set_group_name = name, setGroupName
     _set_group_desc = setGroupDesc  # type: ignore[assignment]  # the parameter's name
     group_name, group_desc = property(getGroupName), property(getGroupDesc)

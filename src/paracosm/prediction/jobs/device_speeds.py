@@ -9,8 +9,8 @@ from pathlib import Path
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
 from paracosm.graphs import Graph
+from paracosm.prediction.durations import find_durations
 from paracosm.prediction.environment import choose_environment
-from paracosm.prediction.lookup import find_durations
 from paracosm.prediction.predict import predict
 from paracosm.profiling.environment import Environment
 

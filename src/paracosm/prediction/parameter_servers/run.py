@@ -11,12 +11,14 @@ from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.subset import first_workers
 from paracosm.errors import InputError
 from paracosm.prediction.interrupted import until_interrupted
-from paracosm.prediction.parameter_servers.alone import rates_alone
-from paracosm.prediction.parameter_servers.imagined import imagined_job
-from paracosm.prediction.parameter_servers.phases import phases_of
-from paracosm.prediction.parameter_servers.sensitivity import sensitivity
+from paracosm.prediction.parameter_servers.coarse_models import phases_of
 from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
-from paracosm.prediction.parameter_servers.throughput import predict_throughput
+from paracosm.prediction.parameter_servers.target import target_job
+from paracosm.prediction.parameter_servers.throughput import (
+    predict_throughput,
+    sensitivity,
+    single_worker_rates,
+)
 from paracosm.prediction.parameter_servers.timeline import first_steps
 from paracosm.prediction.replica import Progress
 from paracosm.timeline import Timeline
@@ -48,8 +50,8 @@ def run_throughput(
     """
     changed = config.resolved
     settings = changed.settings
-    job = imagined_job(config.job_profile, settings, seed)
-    alone, phases = rates_alone(job, seed), phases_of(job)
+    job = target_job(config.job_profile, settings, seed)
+    alone, phases = single_worker_rates(job, seed), phases_of(job)
     _check_measure(settings.measure, alone)
 
     def predicted(workers: int) -> Point:

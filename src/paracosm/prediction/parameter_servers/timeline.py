@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from paracosm.prediction.parameter_servers.imagined import ImaginedJob
+from paracosm.prediction.parameter_servers.target import TargetJob
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.simulation.simulate import simulate
 from paracosm.timeline import Timeline
@@ -26,7 +26,7 @@ CHUNKS = 5_000_000
 LANES = {DOWNLINK: "downlink", WORKER: "compute", UPLINK: "uplink", SERVER: "server"}
 
 
-def first_steps(job: ImaginedJob, workers: int, seed: int) -> Timeline:
+def first_steps(job: TargetJob, workers: int, seed: int) -> Timeline:
     """Return the first steps of some workers of a job (Li et al. 2020, figure 7).
 
     Each worker has a lane for each resource: downlink, compute, uplink and server; where there are

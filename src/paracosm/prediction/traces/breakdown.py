@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.traces.piece import WORK
-from paracosm.prediction.traces.traced import TracedRank
+from paracosm.prediction.traces.traced import WORK, TracedRank
 from paracosm.timeline import covered
 
 __all__ = ["Breakdown", "breakdown_of"]

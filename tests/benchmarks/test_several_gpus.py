@@ -7,19 +7,23 @@ import shutil
 from pathlib import Path
 
 import pytest
+from several_gpus import (
+    SeveralComparison,
+    Tables,
+    gradient_bytes,
+    link_between,
+    parse_name,
+    predict_several,
+    read_several,
+    rows_at,
+    split_rows,
+)
 
 from paracosm.cluster import Link
 from paracosm.errors import InputError
-from paracosm.prediction.op_latencies import SeveralComparison, read_folder
-from paracosm.prediction.op_latencies.batches import rows_at
-from paracosm.prediction.op_latencies.interconnect import link_between
-from paracosm.prediction.op_latencies.several import Tables, parse_name, predict_several
-from paracosm.prediction.op_latencies.splitting import split_rows
-from paracosm.prediction.op_latencies.summary import summarise_folder
-from paracosm.prediction.op_latencies.table import Row, read_table
-from paracosm.prediction.op_latencies.weights import gradient_bytes
+from paracosm.prediction.op_latencies import Row, read_folder, read_table
 
-DATA = Path(__file__).parents[2] / "data" / "neusight"
+DATA = Path(__file__).parents[1] / "data" / "neusight"
 H100 = DATA / "NVIDIA_H100_80GB_HBM3"
 GPT = H100 / "gpt2_large-train-1024-1.csv"
 
@@ -74,7 +78,7 @@ LAYER = [
 
 
 def several() -> dict[str, SeveralComparison]:
-    return {each.model.rpartition("-")[2]: each for each in read_folder(DATA).several}
+    return {each.model.rpartition("-")[2]: each for each in read_several(DATA)[0]}
 
 
 @pytest.mark.parametrize(
@@ -200,17 +204,9 @@ def test_real_runs_are_predicted_better_than_by_adding_up() -> None:
     assert found["dp4"].measured == pytest.approx(0.19488, rel=1e-4)
 
 
-def test_the_summary_has_every_run() -> None:
-    known = summarise_folder(DATA)["several_gpus"]
-    assert [each["strategy"] for each in known["comparisons"]] == ["dp=4", "pp=4", "tp=4"]
-    assert {each["workers"] for each in known["comparisons"]} == {4}
-    errors = [abs(each["error"]) for each in known["comparisons"]]
-    assert known["mean_error"] == pytest.approx(sum(errors) / 3)
-
-
 def test_a_slower_link_takes_longer() -> None:
     usual = several()
-    for run in read_folder(DATA, Link(bandwidth=1e9)).several:
+    for run in read_several(DATA, Link(bandwidth=1e9))[0]:
         assert run.predicted > usual[run.model.rpartition("-")[2]].predicted
 
 
@@ -239,14 +235,14 @@ def folder(tmp_path: Path) -> Path:
 
 def test_runs_without_op_latencies_are_left_out(folder: Path) -> None:
     (folder / "gpt2_large-train-1024-4-dp4.json").rename(folder / "bert-train-512-4-dp4.json")
-    left_out = read_folder(folder).left_out
+    _, left_out = read_several(folder)
     assert left_out["bert-train-512-4-dp4.json"].startswith("no op latencies of bert-train-512")
 
 
 def test_a_batch_that_cannot_be_shared_is_left_out(folder: Path) -> None:
     source = folder / "gpt2_large-train-1024-4-dp4.json"
     shutil.copy(source, folder / "gpt2_large-train-1024-6-dp4.json")
-    left_out = read_folder(folder).left_out
+    _, left_out = read_several(folder)
     assert "a batch of 6 is no multiple of 4; 8 is" in left_out["gpt2_large-train-1024-6-dp4.json"]
 
 
@@ -256,14 +252,14 @@ def test_a_table_without_shapes_is_left_out(folder: Path) -> None:
     place = rows[0].index("input_shapes")
     with table.open("w", newline="") as out:
         csv.writer(out).writerows([*row[:place], *row[place + 1 :]] for row in rows)
-    found = read_folder(folder)
-    assert not found.several
-    assert len(found.comparisons) == 1
-    assert "the shapes of addmm are not known" in found.left_out["gpt2_large-train-1024-4-tp4.json"]
+    several, left_out = read_several(folder)
+    assert not several
+    assert len(read_folder(folder).comparisons) == 1
+    assert "the shapes of addmm are not known" in left_out["gpt2_large-train-1024-4-tp4.json"]
 
 
 def test_a_damaged_run_is_left_out(folder: Path) -> None:
     (folder / "gpt2_large-train-1024-4-tp4.json").write_text('{"num_layer": 0, "e2e')
-    found = read_folder(folder)
-    assert len(found.several) == 2
-    assert "not JSON" in found.left_out["gpt2_large-train-1024-4-tp4.json"]
+    several, left_out = read_several(folder)
+    assert len(several) == 2
+    assert "not JSON" in left_out["gpt2_large-train-1024-4-tp4.json"]

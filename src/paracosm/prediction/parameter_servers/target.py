@@ -10,20 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.background import background_changes
-from paracosm.prediction.parameter_servers.cluster_ports import Ports
 from paracosm.prediction.parameter_servers.orders import transfer_order
-from paracosm.prediction.parameter_servers.partition import shared_by
-from paracosm.prediction.parameter_servers.prepare import prepare, with_parsing
-from paracosm.prediction.parameter_servers.settings import Settings
-from paracosm.prediction.parameter_servers.windows import LEADING
+from paracosm.prediction.parameter_servers.settings import Ports, Settings, background_changes
+from paracosm.prediction.parameter_servers.workload import prepare, shared_by, with_parsing
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.dependencies import in_order
 from paracosm.rng import ServerStream, generator
 from paracosm.simulation.system import System
 from paracosm.simulation.workload import Workload
 
-__all__ = ["ImaginedJob", "imagined_job"]
+__all__ = ["TargetJob", "target_job"]
+
+
+LEADING = 50
+"""Steps of each worker that belong to the start (Li et al. 2020, section 4.1)."""
 
 FEWEST, MOST, OPS = 1000, 4000, 10_000_000
 """Steps of each worker that are simulated if nobody says how many: Li et al. (2020, section 4.1)
@@ -37,7 +37,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ImaginedJob:
+class TargetJob:
     """What the simulations for all numbers of workers have in common.
 
     Attributes:
@@ -81,7 +81,7 @@ class ImaginedJob:
         times, flows = background_changes(settings.background, until)
         return replace(system, background_times=times, background_down=flows, background_up=flows)
 
-    def asynchronous(self) -> ImaginedJob:
+    def asynchronous(self) -> TargetJob:
         """Return the same job of workers that do not wait for each other, as one alone does not."""
         return replace(self, settings=replace(self.settings, backup=None))
 
@@ -95,10 +95,12 @@ class ImaginedJob:
             steps: of each worker.
             seed: and what else tells this use of it from others.
         """
-        if self.settings.uneven == 0:
+        if self.settings.share_sigma == 0:
             return system
         drawn = [
-            generator(seed, ServerStream.SHARES, worker).normal(0.0, self.settings.uneven, steps)
+            generator(seed, ServerStream.SHARES, worker).normal(
+                0.0, self.settings.share_sigma, steps
+            )
             for worker in range(system.workers)
         ]
         return replace(system, weight=np.exp(np.stack(drawn)))
@@ -157,7 +159,7 @@ class ImaginedJob:
         return ceil(seconds / shortest) + 1 if shortest > 0 else self.steps(ports.workers)
 
 
-def imagined_job(profile: JobProfile, settings: Settings, seed: int) -> ImaginedJob:
+def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
     """Return a profiled job on an imagined cluster.
 
     Args:
@@ -184,7 +186,7 @@ def imagined_job(profile: JobProfile, settings: Settings, seed: int) -> Imagined
     priority = transfer_order(
         settings.order, workload, profile.names, bandwidth=bandwidth, seed=seed
     )
-    return ImaginedJob(profile.names, workload, priority, settings)
+    return TargetJob(profile.names, workload, priority, settings)
 
 
 def _transfers_in_a_row(workload: Workload) -> int:

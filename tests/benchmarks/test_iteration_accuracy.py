@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from iteration_accuracy import accuracy
 
 from paracosm.errors import InputError
 from paracosm.graphs.capture import CaptureOptions
-from paracosm.prediction.accuracy import accuracy
 from paracosm.profiling import ModelProfile, Settings, profile_model
 
 OPTIONS = CaptureOptions(model="mlp", batch=4)

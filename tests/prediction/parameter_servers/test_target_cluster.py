@@ -11,13 +11,13 @@ from profiled_jobs import BANDWIDTH, job_of, serial_profile
 
 from paracosm.cluster import cluster_from_mapping
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.background import (
+from paracosm.prediction.parameter_servers.settings import (
     Background,
     background_changes,
     parse_background,
+    ports_of,
 )
-from paracosm.prediction.parameter_servers.cluster_ports import ports_of
-from paracosm.prediction.parameter_servers.imagined import imagined_job
+from paracosm.prediction.parameter_servers.target import target_job
 
 LINK = {"bandwidth": "1kB/s"}
 
@@ -109,7 +109,7 @@ def test_servers_of_other_speeds_update_faster() -> None:
     said = {"topology": "star", "workers": 1, "servers": {"speed": 4}, "links": {"default": LINK}}
     ports = ports_of(cluster_from_mapping(said))
     settings = replace(job_of(serial_profile()).settings, ports=ports)
-    assert imagined_job(serial_profile(), settings, 0).workload.seconds[0, 3] == 0.25
+    assert target_job(serial_profile(), settings, 0).workload.seconds[0, 3] == 0.25
 
 
 def test_the_first_workers_draw_the_same_steps_whatever_their_number() -> None:
@@ -129,7 +129,7 @@ def test_the_first_workers_draw_the_same_steps_whatever_their_number() -> None:
 
 
 def test_uneven_shares_of_the_first_workers_do_not_depend_on_the_others() -> None:
-    job = job_of(serial_profile(), uneven=0.5)
+    job = job_of(serial_profile(), share_sigma=0.5)
     ports = job.settings.ports
     few = job.with_shares(job.system(ports.first(2)), 100, [1, 2]).weight
     many = job.with_shares(job.system(ports), 60, [1, 2]).weight
