@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from paracosm.emulation.check import check_emulation
-from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.setting import VARIABLE, Setting
+from paracosm.emulation.config import VARIABLE, EmulateConfig, Setting
 from paracosm.errors import InputError
 from paracosm.validation import validated
 

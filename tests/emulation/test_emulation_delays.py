@@ -11,9 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_records import made_up_records
 
-from paracosm.emulation.broken_line import fit_broken_line
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.delays import Delays, find_knee, parse_delays, summarise_delays
+from paracosm.emulation.delays import (
+    Delays,
+    find_knee,
+    fit_broken_line,
+    parse_delays,
+    summarise_delays,
+)
 from paracosm.emulation.summary import summarise
 from paracosm.errors import InputError
 

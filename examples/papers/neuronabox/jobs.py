@@ -18,8 +18,7 @@ from typing import Any
 
 from network import FIRST, Network, Node
 
-from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.setting import VARIABLE, Setting
+from paracosm.emulation.config import VARIABLE, EmulateConfig, Setting
 
 __all__ = ["LIMIT", "PORT", "Job", "JobError", "backend_job", "real_job", "wire_job"]
 

@@ -104,7 +104,7 @@ def _serve(
     """Emulate, write the run folder if one is wanted, and return the summary."""
     if out is None:
         return _emulate(config, host, seed)[0].summary
-    from paracosm.emulation.metrics import Metrics
+    from paracosm.emulation.result import Metrics
     from paracosm.study import RunFolder
 
     asked = config.model_dump(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import (
     BeforeValidator,
     ConfigDict,
@@ -21,11 +25,22 @@ from paracosm.cluster.link import Sharing
 from paracosm.cluster.subset import first_workers
 from paracosm.cluster.topology import Hierarchical
 from paracosm.emulation.delays import Delays, parse_delays
-from paracosm.emulation.random_delay import RandomDelay, parse_random_delay, parse_skew
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
+from paracosm.timing import Distribution, parse_distribution
+from paracosm.units import parse_number
 
-__all__ = ["MOST_RANKS", "EmulateConfig"]
+__all__ = [
+    "MOST_RANKS",
+    "VARIABLE",
+    "EmulateConfig",
+    "RandomDelay",
+    "Setting",
+    "identity",
+    "parse_random_delay",
+    "parse_skew",
+]
+
 
 MOST_RANKS = 65_536
 """Ranks of one job; the real gloo has a socket for each."""
@@ -230,3 +245,128 @@ class EmulateConfig(ClusterFields):
                 flags.remove("sharing")
             idle["there are no links: add --bandwidth and --latency, or --cluster FILE"] = flags
         return idle
+
+
+@dataclass(frozen=True)
+class RandomDelay:
+    """Seconds by which a rank is later; by which it is earlier where `sign` is -1.
+
+    Attributes:
+        text: as it was written.
+        distribution: of the seconds.
+        sign: 1 or -1.
+    """
+
+    text: str
+    distribution: Distribution
+    sign: int = 1
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_random_delay(text: str) -> RandomDelay:
+    """Return the delay that `text` describes: "50us", "lognormal(10ms, 0.5)".
+
+    Raises:
+        InputError: it cannot be read; a number without a unit; a recording, which has an order of
+            its own and not a draw for each rank.
+    """
+    if _is_plain(text):
+        raise InputError(f'"{text}" has no unit: write a duration as {text}ms')
+    distribution = parse_distribution(text)
+    try:
+        distribution.from_uniform(np.array([0.5]))
+    except TypeError:
+        raise InputError(
+            f'"{text}" is replayed in order, not drawn from: use empirical(...)'
+        ) from None
+    return RandomDelay(text, distribution)
+
+
+def parse_skew(text: str) -> RandomDelay:
+    """Return the skew that `text` describes, which may be "-50us".
+
+    Raises:
+        InputError: as `parse_random_delay`.
+    """
+    sign = -1 if text.strip().startswith("-") else 1
+    delay = parse_random_delay(text.strip().removeprefix("-"))
+    return RandomDelay(text, delay.distribution, sign)
+
+
+def _is_plain(text: str) -> bool:
+    try:
+        return parse_number(text) != 0
+    except InputError:
+        return False
+
+
+VARIABLE = "PARACOSM_EMULATION"
+"""Environment variable that holds a `Setting`."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The setting of one real rank, or of the emulator (rank -1).
+
+    Attributes:
+        config: what is emulated.
+        seed: of everything that is random.
+        rank: of this process; -1 for the emulator.
+        records: file that it writes its records to.
+        plan: file to write the plan to, in backend mode; None for no plan.
+    """
+
+    config: EmulateConfig
+    seed: int
+    rank: int
+    records: Path
+    plan: Path | None = None
+
+    def to_text(self) -> str:
+        """Return the value of the environment variable."""
+        asked: dict[str, Any] = self.config.model_dump(
+            mode="json", exclude=self.config.without_effect()
+        )
+        return json.dumps(
+            {
+                "config": asked,
+                "seed": self.seed,
+                "rank": self.rank,
+                "records": str(self.records),
+                "plan": None if self.plan is None else str(self.plan),
+            }
+        )
+
+    @classmethod
+    def from_environment(cls) -> Setting:
+        """Return the setting of this process."""
+        told = json.loads(os.environ[VARIABLE])
+        return cls(
+            EmulateConfig.model_validate(told["config"]),
+            told["seed"],
+            told["rank"],
+            Path(told["records"]),
+            None if told["plan"] is None else Path(told["plan"]),
+        )
+
+
+def identity(config: EmulateConfig, rank: int) -> dict[str, str]:
+    """Return the environment variables that tell a script which rank it is, and of how many.
+
+    LOCAL_RANK, by which scripts choose their device, counts the real ranks: this machine may have
+    no other devices.
+    """
+    local, world = config.ranks_per_machine, config.world
+    numbers = {
+        "RANK": rank,
+        "WORLD_SIZE": world,
+        "LOCAL_RANK": config.rank.index(rank),
+        "LOCAL_WORLD_SIZE": local,
+        "GROUP_RANK": rank // local,
+        "GROUP_WORLD_SIZE": -(-world // local),
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": world,
+    }
+    return {name: str(number) for name, number in numbers.items()}

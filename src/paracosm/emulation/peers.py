@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.draws import Draws
-from paracosm.emulation.jitter import DrawnJitter, Jitter, MeasuredJitter
-from paracosm.emulation.known_groups import KnownGroups
-from paracosm.emulation.random_delay import RandomDelay
+from paracosm.emulation.config import EmulateConfig, RandomDelay
+from paracosm.emulation.group_cache import GroupCache
 from paracosm.emulation.what_if import stragglers_of, with_world
 from paracosm.errors import InputError
 from paracosm.timing import Constant, Distribution
+from paracosm.timing.distribution import inside
 
-__all__ = ["Peers", "peers_of"]
+__all__ = ["DrawnJitter", "Draws", "Jitter", "MeasuredJitter", "Peers", "peers_of"]
+
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -120,7 +122,7 @@ class Peers:
         self._jitter = jitter
         self._lates = [(*each, Draws(seed, (_LATE, i))) for i, each in enumerate(late)]
         self._has_stragglers = bool(late) or bool(np.any(factors != 1))
-        self._emulated = KnownGroups(
+        self._emulated = GroupCache(
             lambda members: np.array([rank for rank in members if rank not in real], np.int64)
         )
         self._skews = Draws(seed, (_SKEW,))
@@ -205,3 +207,113 @@ class Peers:
         for ranks, distribution, draws in self._lates:
             numbers = np.arange(ranks.start, ranks.stop)
             self._late[numbers] += draws.of(distribution, self._iteration, numbers)
+
+
+_LEAST, _MOST = 2, 32  # iterations that a measured jitter draws from
+
+
+class Jitter(Protocol):
+    """How much later than the real rank each rank comes to a collective."""
+
+    def late(self, stretch: int, computed: float) -> Array | None:
+        """Return the seconds by rank, which may be negative; None while nothing is known.
+
+        Args:
+            stretch: counts the waits of the real rank: what is drawn is drawn once for each.
+            computed: seconds for which the real rank computed since its last wait.
+        """
+
+    def iteration_ended(self) -> None:
+        """Know that an iteration of the real rank has ended."""
+
+
+class DrawnJitter:
+    """Each rank computes longer than the real one by a draw of `distribution`."""
+
+    def __init__(self, distribution: Distribution, draws: Draws, world: int) -> None:
+        self._distribution = distribution
+        self._draws = draws
+        self._ranks = np.arange(world)
+        self._stretch = -1
+        self._late: Array | None = None
+
+    def late(self, stretch: int, computed: float) -> Array | None:
+        """Return the seconds of this stretch by rank."""
+        if stretch != self._stretch:
+            self._late = self._draws.of(self._distribution, stretch, self._ranks)
+            self._stretch = stretch
+        return self._late
+
+    def iteration_ended(self) -> None:
+        """Do nothing: all iterations are alike."""
+
+
+class MeasuredJitter:
+    """Each rank computes a stretch as the real one did in one of its last iterations.
+
+    The real rank's own deviation from its typical time is no part of that: where it is itself late,
+    the others are not. Collectives are recognised by their place in the iteration. Which iteration
+    a rank follows is drawn once for each stretch. The first one, which warms up, counts for
+    nothing; until two others are known nobody is late.
+    """
+
+    def __init__(self, draws: Draws, world: int) -> None:
+        self._draws = draws
+        self._world = world
+        self._stretch = -1
+        self._uniform = np.empty(0)
+        self._past: list[deque[float]] = []  # by place in the iteration
+        self._computed: list[float] | None = None  # in this iteration; None in the first
+
+    def late(self, stretch: int, computed: float) -> Array | None:
+        """Return the deviations of other iterations from this one, by rank."""
+        if self._computed is None:
+            return None
+        place = len(self._computed)
+        self._computed.append(computed)
+        if place >= len(self._past) or len(self._past[place]) < _LEAST:
+            return None
+        if stretch != self._stretch:
+            self._uniform = self._draws.uniform(stretch, self._world)
+            self._stretch = stretch
+        past = np.array(self._past[place])
+        return np.asarray(past[(self._uniform * len(past)).astype(np.intp)] - computed)
+
+    def iteration_ended(self) -> None:
+        """Add what the real rank computed in this iteration to what is known."""
+        for place, computed in enumerate(self._computed or ()):
+            if place == len(self._past):
+                self._past.append(deque(maxlen=_MOST))
+            self._past[place].append(computed)
+        self._computed = []
+
+
+@dataclass(frozen=True)
+class Draws:
+    """A source of one uniform number for each rank on each occasion.
+
+    The generator is counter-based (Philox; Salmon et al., "Parallel random numbers: as easy as 1,
+    2, 3", 2011), so that an occasion needs no other one to have been drawn, and a rank's number is
+    its place in the sequence of the occasion.
+
+    Attributes:
+        seed: of the run.
+        source: what the numbers are for: two sources share none.
+    """
+
+    seed: int
+    source: tuple[int, ...]
+
+    def uniform(self, occasion: int, ranks: int) -> Array:
+        """Return numbers in (0, 1) for ranks 0 to `ranks` - 1."""
+        philox = np.random.Philox(counter=[0, occasion, 0, 0], key=self._key)
+        return inside(np.random.Generator(philox).random(ranks))
+
+    def of(self, distribution: Distribution, occasion: int, ranks: Ints) -> Array:
+        """Return a draw of `distribution` for each of the `ranks`."""
+        return distribution.from_uniform(self.uniform(occasion, int(ranks.max()) + 1)[ranks])
+
+    @cached_property
+    def _key(self) -> npt.NDArray[np.uint64]:
+        sequence = np.random.SeedSequence(self.seed, spawn_key=self.source)
+        return np.asarray(sequence.generate_state(2, np.uint64), dtype=np.uint64)

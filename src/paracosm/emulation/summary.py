@@ -8,12 +8,18 @@ from typing import Any
 import numpy as np
 
 from paracosm.cluster.description import describe_cluster
-from paracosm.emulation.by_rank import RankRecords, by_rank, spans_of
 from paracosm.emulation.communication import changed_cluster
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.exposure import Floats, parts_between
-from paracosm.emulation.iterations import Iterations, measured_iterations, spread
-from paracosm.emulation.origins import origins
+from paracosm.emulation.provenance import origins
+from paracosm.emulation.rank_records import (
+    Iterations,
+    RankRecords,
+    by_rank,
+    measured_iterations,
+    spans_of,
+    spread,
+)
 from paracosm.emulation.records import COLLECTIVES, Collective, Exchange, Note, Record
 
 __all__ = ["summarise"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paracosm.cluster.changes import Change, refuse_changes
-from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.random_delay import RandomDelay, parse_random_delay
+from paracosm.emulation.config import EmulateConfig, RandomDelay, parse_random_delay
 from paracosm.errors import InputError
 
 __all__ = ["Straggler", "changes_of", "stragglers_of", "with_world"]

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 from rank_processes import SCRIPTS, Ran, start
 
-from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.rank.identity import identity
+from paracosm.emulation.config import VARIABLE, EmulateConfig, Setting, identity
 from paracosm.emulation.records import RecordReader
-from paracosm.emulation.setting import VARIABLE, Setting
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from rank_processes import SCRIPTS, environment, start
 
 from paracosm import autoload
-from paracosm.emulation.rank.identity import identity
+from paracosm.emulation.config import identity
 from paracosm.emulation.rank.launched import asked_by
 from paracosm.errors import InputError
 

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from paracosm.emulation.check import check_emulation
-from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.rank.identity import identity
-from paracosm.emulation.setting import VARIABLE, Setting
+from paracosm.emulation.config import VARIABLE, EmulateConfig, Setting, identity
 from paracosm.emulation.what_if import with_world
 from paracosm.errors import InputError, unknown
 from paracosm.validation import validated
