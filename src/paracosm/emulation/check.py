@@ -9,7 +9,6 @@ from typing import Any
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
-from paracosm.emulation.what_if import with_world
 from paracosm.errors import InputError
 
 __all__ = ["check_emulation", "compare_with", "predicted_time"]
@@ -30,24 +29,17 @@ def check_emulation(config: EmulateConfig) -> None:
         communication_of(each)
         peers_of(each, each.rank[0], 0)
     if config.plan is not None:
-        _check_plan(config.plan, with_world(config).world)
+        from paracosm.emulation.wire.payloads import load_payloads
+
+        if not config.plan.is_file():
+            raise InputError(f"{config.plan}: no such plan: a backend run writes plan.npz")
+        load_payloads(config.plan, config.world)
     if config.beside is not None:
         predicted_time(config.beside)
 
 
-def _check_plan(plan: Path, world: int) -> None:
-    from paracosm.emulation.wire.payloads import load_payloads
-
-    if not plan.is_file():
-        raise InputError(f"{plan}: no such plan: a backend run writes plan.npz")
-    load_payloads(plan, world)
-
-
 def predicted_time(folder: Path) -> float:
     """Return the iteration time in the summary of a run folder, in seconds.
-
-    Args:
-        folder: a finished run of `predict`, or of `emulate`.
 
     Raises:
         InputError: it is not the folder of a finished run, or the run has no iteration time.
@@ -65,13 +57,7 @@ def predicted_time(folder: Path) -> float:
 
 
 def compare_with(folder: Path, predicted: float, summary: dict[str, Any]) -> dict[str, Any]:
-    """Return the predicted iteration time, and the emulated one over it.
-
-    Args:
-        folder: whose prediction it is.
-        predicted: seconds.
-        summary: of the emulation.
-    """
+    """Return the predicted iteration time, in seconds, and the emulated one over it."""
     emulated = (summary.get("iteration_time") or {}).get("median")
     return {
         "run": str(folder),

@@ -11,14 +11,14 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.emulation.config import EmulateConfig, RandomDelay
+from paracosm.cluster.changes import Change
+from paracosm.emulation.config import EmulateConfig, RandomDelay, parse_random_delay
 from paracosm.emulation.group_cache import GroupCache
-from paracosm.emulation.what_if import stragglers_of, with_world
 from paracosm.errors import InputError
 from paracosm.timing import Constant, Distribution
 from paracosm.timing.distribution import inside
 
-__all__ = ["DrawnJitter", "Draws", "Jitter", "MeasuredJitter", "Peers", "peers_of"]
+__all__ = ["Peers", "peers_of"]
 
 
 Array = npt.NDArray[np.float64]
@@ -34,22 +34,40 @@ def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
     Raises:
         InputError: a change that names no emulated rank; a speed of a real rank's node.
     """
-    config = with_world(config)
     world = config.world
     jitter: Jitter | None = None
     if config.compute_jitter == "measured":
-        jitter = MeasuredJitter(Draws(seed, (_JITTER,)), world)
+        jitter = MeasuredJitter(RankRng(seed, (_JITTER,)), world)
     elif config.compute_jitter is not None:
         drawn = config.compute_jitter.distribution
-        jitter = DrawnJitter(drawn, Draws(seed, (_JITTER,)), world)
+        jitter = DrawnJitter(drawn, RankRng(seed, (_JITTER,)), world)
     real = {rank, *config.rank}
     factors = _time_factors(config)
     late = []
-    for each in stragglers_of(config):
-        factors[each.ranks.start : each.ranks.stop] *= each.factor
-        if each.late is not None:
-            late.append((each.ranks, each.late.distribution))
+    for each in config.changes("workers"):
+        if each.what == "count":
+            continue
+        ranks = _emulated_ranks(config, each)
+        if each.what == "compute":
+            factors[ranks.start : ranks.stop] *= each.factor
+            continue
+        text = each.added if isinstance(each.added, str) else f"{each.added!r}s"
+        try:
+            late.append((ranks, parse_random_delay(text).distribution))
+        except InputError as error:
+            raise each.error(str(error)) from None
     return Peers(world, real, seed, config.skew, jitter, factors, late)
+
+
+def _emulated_ranks(config: EmulateConfig, change: Change) -> range:
+    ranks = change.numbers(config.world)
+    for rank in config.rank:
+        if rank in ranks:
+            raise change.error(
+                f"rank {rank} is real, it computes as fast as this machine does; only emulated "
+                "ranks can be made stragglers"
+            )
+    return ranks
 
 
 def _time_factors(config: EmulateConfig) -> Array:
@@ -120,12 +138,12 @@ class Peers:
     ) -> None:
         self._skew = skew
         self._jitter = jitter
-        self._lates = [(*each, Draws(seed, (_LATE, i))) for i, each in enumerate(late)]
+        self._lates = [(*each, RankRng(seed, (_LATE, i))) for i, each in enumerate(late)]
         self._has_stragglers = bool(late) or bool(np.any(factors != 1))
         self._emulated = GroupCache(
             lambda members: np.array([rank for rank in members if rank not in real], np.int64)
         )
-        self._skews = Draws(seed, (_SKEW,))
+        self._skews = RankRng(seed, (_SKEW,))
         self._stretch = self._iteration = self._count = 0
         self._collectives: dict[
             float, _Collective
@@ -204,9 +222,9 @@ class Peers:
     def _draw_late(self) -> None:
         """Draw how late each straggler is in this iteration."""
         self._late[:] = 0.0
-        for ranks, distribution, draws in self._lates:
+        for ranks, distribution, rng in self._lates:
             numbers = np.arange(ranks.start, ranks.stop)
-            self._late[numbers] += draws.of(distribution, self._iteration, numbers)
+            self._late[numbers] += rng.of(distribution, self._iteration, numbers)
 
 
 _LEAST, _MOST = 2, 32  # iterations that a measured jitter draws from
@@ -230,9 +248,9 @@ class Jitter(Protocol):
 class DrawnJitter:
     """Each rank computes longer than the real one by a draw of `distribution`."""
 
-    def __init__(self, distribution: Distribution, draws: Draws, world: int) -> None:
+    def __init__(self, distribution: Distribution, rng: RankRng, world: int) -> None:
         self._distribution = distribution
-        self._draws = draws
+        self._rng = rng
         self._ranks = np.arange(world)
         self._stretch = -1
         self._late: Array | None = None
@@ -240,7 +258,7 @@ class DrawnJitter:
     def late(self, stretch: int, computed: float) -> Array | None:
         """Return the seconds of this stretch by rank."""
         if stretch != self._stretch:
-            self._late = self._draws.of(self._distribution, stretch, self._ranks)
+            self._late = self._rng.of(self._distribution, stretch, self._ranks)
             self._stretch = stretch
         return self._late
 
@@ -257,8 +275,8 @@ class MeasuredJitter:
     nothing; until two others are known nobody is late.
     """
 
-    def __init__(self, draws: Draws, world: int) -> None:
-        self._draws = draws
+    def __init__(self, rng: RankRng, world: int) -> None:
+        self._rng = rng
         self._world = world
         self._stretch = -1
         self._uniform = np.empty(0)
@@ -274,7 +292,7 @@ class MeasuredJitter:
         if place >= len(self._past) or len(self._past[place]) < _LEAST:
             return None
         if stretch != self._stretch:
-            self._uniform = self._draws.uniform(stretch, self._world)
+            self._uniform = self._rng.uniform(stretch, self._world)
             self._stretch = stretch
         past = np.array(self._past[place])
         return np.asarray(past[(self._uniform * len(past)).astype(np.intp)] - computed)
@@ -289,7 +307,7 @@ class MeasuredJitter:
 
 
 @dataclass(frozen=True)
-class Draws:
+class RankRng:
     """A source of one uniform number for each rank on each occasion.
 
     The generator is counter-based (Philox; Salmon et al., "Parallel random numbers: as easy as 1,

@@ -14,32 +14,24 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 
 from paracosm.cluster.changes import parse_change
-from paracosm.emulation.config import VARIABLE, EmulateConfig, Setting, identity
+from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.delays import Delays, summarise_delays
 from paracosm.emulation.records import Record, RecordReader
 from paracosm.emulation.result import EmulationResult, Metrics, Sink, result_of
-from paracosm.emulation.what_if import with_world
 from paracosm.emulation.wire.connection import allow_open_files
 from paracosm.errors import InputError, require
-
-__all__ = ["PLAN", "Ended", "run_emulation", "run_job"]
-
-
-Progress = Callable[[int, float | None], None]
-Announce = Callable[[str], None]
 
 
 def run_emulation(
     config: EmulateConfig,
     seed: int = 0,
     metrics: Sink | None = None,
-    progress: Progress | None = None,
-    announce: Announce | None = None,
+    progress: Callable[[int, float | None], None] | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> EmulationResult:
     """Run the script as the real ranks of the job, and return what came of it.
 
@@ -56,38 +48,29 @@ def run_emulation(
         InputError: PyTorch is missing; the port is in use.
     """
     heard = Metrics(metrics, progress)
-    if not config.what_if:
-        if announce is not None:
-            announce(_expectation(config))
-        return _run(config, seed, heard)
-    unchanged = config.model_copy(update={"what_if": (), "delays": None})
-    changed = with_world(config)
+    before: EmulationResult | None = None
     if announce is not None:
-        announce(f"{_expectation(changed)}; first the unchanged job runs, then the changed one")
-    before, ended = _run_once(unchanged, seed, Metrics(None, progress))
-    if ended.exit_code or ended.interrupted:
-        return before
-    after = _run(changed, seed, heard)
-    return replace(after, summary=after.summary | _compared(config, before, after))
-
-
-def _run(config: EmulateConfig, seed: int, heard: Metrics) -> EmulationResult:
+        changed = "; first the unchanged job runs, then the changed one" if config.what_if else ""
+        announce(_expectation(config) + changed)
+    if config.what_if:
+        unchanged = config.model_copy(update={"what_if": (), "delays": None})
+        before, ended = _run_once(unchanged, seed, Metrics(None, progress))
+        if ended.exit_code or ended.interrupted:
+            return before
     if config.delays is not None:
-        return _run_delays(config, config.delays, seed, heard)
-    return _run_once(config, seed, heard)[0]
-
-
-def _compared(
-    config: EmulateConfig, before: EmulationResult, after: EmulationResult
-) -> dict[str, Any]:
-    """Return what was changed, the summary without that, and what it makes of an iteration."""
+        after = _run_delays(config, config.delays, seed, heard)
+    else:
+        after, _ = _run_once(config, seed, heard)
+    if before is None:
+        return after
     times = [each.summary["iteration_time"] for each in (before, after)]
     known = all(times) and times[0]["median"] > 0
-    return {
+    compared = {
         "what_if": list(map(str, config.what_if)),
         "unchanged": before.summary,
         "ratio": times[1]["median"] / times[0]["median"] if known else None,
     }
+    return replace(after, summary=after.summary | compared)
 
 
 def _run_delays(
@@ -131,8 +114,11 @@ def _run_once(config: EmulateConfig, seed: int, heard: Metrics) -> tuple[Emulati
         written = Path(name) / PLAN
         if written.is_file():
             plan = written.read_bytes()
-            files = {**result.files, PLAN: lambda path: _write(plan, path)}
-            result = replace(result, files=files)
+
+            def save(path: Path) -> None:
+                path.write_bytes(plan)
+
+            result = replace(result, files={**result.files, PLAN: save})
         return result, ended
 
 
@@ -153,10 +139,6 @@ def _expectation(config: EmulateConfig) -> str:
             "their own (--cluster, or --latency and --bandwidth)"
         )
     return f"{real}, the others are emulated; collectives take modelled time"
-
-
-def _write(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
 
 
 PLAN = "plan.npz"
@@ -192,13 +174,7 @@ class _Job:
     emulator: subprocess.Popen[bytes] | None = None
     readers: list[RecordReader] = field(default_factory=list)
 
-    @property
-    def processes(self) -> list[subprocess.Popen[bytes]]:
-        """All that were started."""
-        return [*self.ranks.values(), *([self.emulator] if self.emulator else [])]
-
-    def records(self) -> list[Record]:
-        """Return what was recorded since the last call."""
+    def news(self) -> list[Record]:
         return [record for reader in self.readers for record in reader.more()]
 
 
@@ -239,10 +215,11 @@ def run_job(
             _interrupt(job)
         emulator = _end_emulator(job)
     finally:
-        for process in job.processes:
-            process.kill()
-            process.wait()
-    heard(job.records())
+        for process in (*job.ranks.values(), job.emulator):
+            if process is not None:
+                process.kill()
+                process.wait()
+    heard(job.news())
     return Ended(failed or _failed(job), emulator, interrupted)
 
 
@@ -252,17 +229,12 @@ def _start_rank(
     records = folder / f"rank{rank}.records"
     job.readers.append(RecordReader(records))
     plan = folder / PLAN if config.mode == "backend" else None
-    told = Setting(config, seed, rank, records, plan)
-    environment = {
-        **identity(config, rank),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        VARIABLE: told.to_text(),
-    }
-    script = str(config.script)
-    command = [*_PYTHON, "paracosm.emulation.rank.main", script, *config.arguments]
-    with _output(config.output) as out:
-        return _start(command, environment, out)
+    command = ["paracosm.emulation.rank.main", str(config.script), *config.arguments]
+    out = subprocess.DEVNULL if config.output == "none" else None
+    if config.output == "stderr":
+        out = sys.stderr.fileno()
+    sys.stdout.flush()
+    return _start(command, Setting(config, seed, rank, records, plan), port, out)
 
 
 def _start_emulator(
@@ -270,26 +242,20 @@ def _start_emulator(
 ) -> subprocess.Popen[bytes]:
     records = folder / f"{_EMULATOR}.records"
     job.readers.append(RecordReader(records))
-    environment = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        VARIABLE: Setting(config, seed, -1, records).to_text(),
-    }
-    command = [*_PYTHON, "paracosm.emulation.wire.main"]
-    return _start(command, environment, None)
+    told = Setting(config, seed, -1, records)
+    return _start(["paracosm.emulation.wire.main"], told, port, None)
 
 
-def _start(
-    command: list[str], environment: dict[str, str], out: IO[bytes] | int | None
-) -> subprocess.Popen[bytes]:
+def _start(module: list[str], told: Setting, port: int, out: int | None) -> subprocess.Popen[bytes]:
     """Start a process in a process group of its own, so that Ctrl-C is ours to pass on.
 
     It has no standard input: what reads from a terminal in the background would be stopped.
     """
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return subprocess.Popen(
-        command,
-        env=inherited | environment,
+        [*_PYTHON, *module],
+        env=inherited | address | told.environment(),
         stdin=subprocess.DEVNULL,
         stdout=out,
         process_group=0,
@@ -298,18 +264,6 @@ def _start(
 
 # They speak to processes that the user starts.
 _NOT_INHERITED = ("PARACOSM_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE")
-
-
-@contextlib.contextmanager
-def _output(where: str) -> Iterator[IO[bytes] | int | None]:
-    """Give the standard output of a script."""
-    if where == "none":
-        yield subprocess.DEVNULL
-    elif where == "stderr":
-        yield sys.stderr.fileno()
-    else:
-        sys.stdout.flush()
-        yield None
 
 
 @contextlib.contextmanager
@@ -341,7 +295,7 @@ def _watch(job: _Job, heard: Callable[[list[Record]], None]) -> int:
     until: float | None = None
     while any(process.poll() is None for process in job.ranks.values()):
         time.sleep(_STEP)
-        heard(job.records())
+        heard(job.news())
         failed = failed or _failed(job)
         if until is None and failed:
             until = time.monotonic() + _GRACE
@@ -353,7 +307,6 @@ def _watch(job: _Job, heard: Callable[[list[Record]], None]) -> int:
 
 
 def _failed(job: _Job) -> int:
-    """Return the exit code of a rank that has failed by now; 0 where none has."""
     return next((code for each in job.ranks.values() if (code := each.poll())), 0)
 
 
@@ -377,20 +330,14 @@ def _end_emulator(job: _Job) -> int | None:
     # Another Ctrl-C shortens the wait, and costs nothing of what was recorded.
     with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
         # It notices by itself that the last real rank has gone.
-        job.emulator.wait(1.0)
-    if job.emulator.poll() is None:
-        job.emulator.terminate()
-        with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
-            job.emulator.wait(_GRACE)
+        return job.emulator.wait(1.0)
+    job.emulator.terminate()
+    with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+        job.emulator.wait(_GRACE)
     return job.emulator.poll()
 
 
 def _free_port(asked: int | None) -> int:
-    """Return a port that nobody listens on.
-
-    Raises:
-        InputError: the one that was asked for is in use.
-    """
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

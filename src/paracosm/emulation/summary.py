@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from paracosm.cluster.description import describe_cluster
-from paracosm.emulation.communication import changed_cluster
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.exposure import Floats, parts_between
 from paracosm.emulation.provenance import origins
@@ -58,7 +57,7 @@ def summarise(
         "wall_time": max(seconds, 0.0),
     }
     if config.has_links and config.communication in (None, "cluster"):
-        cluster = changed_cluster(config)
+        cluster = config.resolve_cluster()
         assert cluster is not None
         summary["cluster"] = describe_cluster(cluster)
     if config.mode == "backend":

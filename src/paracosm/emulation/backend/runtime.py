@@ -24,8 +24,8 @@ import paracosm
 from paracosm.emulation.backend.threads import Completion, Filling, Sleeper, precise_timer
 from paracosm.emulation.backend.values import Sent
 from paracosm.emulation.backend.work import EmulatedWork
+from paracosm.emulation.communication import Communication
 from paracosm.emulation.config import Setting
-from paracosm.emulation.cost import Communication
 from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.records import Collective, Group, Note, RecordWriter, Wait
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from paracosm.cluster.link import Sharing
-from paracosm.emulation.cost import Communication
+from paracosm.emulation.communication import Communication
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Exchange, Group, Note, Record

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from paracosm.cluster.link import Sharing
-from paracosm.emulation.cost import IN, OUT, Communication, Cost
+from paracosm.emulation.communication import Communication
+from paracosm.emulation.cost import IN, OUT, Cost
 from paracosm.emulation.ports import Ports, Span
 
 __all__ = ["Hops", "MeasuredLink", "Pace"]
