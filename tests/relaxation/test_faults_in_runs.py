@@ -327,7 +327,7 @@ def test_a_fault_in_a_message_is_gone_with_the_next() -> None:
 
 
 def test_a_fault_in_a_map() -> None:
-    def G(x: Any, rows: Any, out: Any) -> None:
+    def G(x: Any, rows: Any, out: Any) -> None:  # noqa: N802
         out[:] = np.cos(x[rows]) / 2
 
     given = {"processors": 3, "time": "normal(10, 1)", "seed": 1, "max_sweeps": 1000}

@@ -90,7 +90,7 @@ def test_pagerank(read: str) -> None:
     expected = np.linalg.solve(np.eye(n) - d * P, np.full(n, (1 - d) / n))
     assert expected.sum() == pytest.approx(1)
 
-    def G(x: Any, rows: Any, out: Any) -> None:
+    def G(x: Any, rows: Any, out: Any) -> None:  # noqa: N802
         out[:] = d * P[rows] @ x + (1 - d) / n
 
     result = relax_map(
@@ -117,7 +117,7 @@ def test_value_iteration(read: str, norm: float) -> None:
     P /= P.sum(axis=2, keepdims=True)
     R = rng.normal(size=(states, actions))
 
-    def G(x: Any, rows: Any, out: Any) -> Any:
+    def G(x: Any, rows: Any, out: Any) -> Any:  # noqa: N802
         return (R[rows] + gamma * P[rows] @ x).max(axis=1)
 
     # Puterman, "Markov Decision Processes", section 6.9: minimise sum V, V >= R_a + gamma P_a V.
@@ -134,7 +134,7 @@ def test_a_linear_map_is_the_linear_solver() -> None:
     problem = load_problem("laplace2d:8", seed=1)
     A, b = problem.A, problem.b
 
-    def G(x: Any, rows: Any, out: Any) -> None:
+    def G(x: Any, rows: Any, out: Any) -> None:  # noqa: N802
         out[:] = x[rows] + (b - A @ x)[rows] / 4
 
     given = {"processors": 4, "tolerance": None, "max_time": 300, "time": "normal(10, 2)"}
@@ -154,7 +154,7 @@ def test_a_map_that_stretches_diverges() -> None:
 def test_convergence_of_a_map_is_confirmed() -> None:
     """A component that was last updated long ago is not known to be wrong; G for all is."""
 
-    def G(x: Any, rows: Any, out: Any) -> None:
+    def G(x: Any, rows: Any, out: Any) -> None:  # noqa: N802
         out[:] = np.where(rows == 5, 0.9 * x[:5].sum(), 0.5 * x[rows])
 
     # The last one fits the others at first; they are done when it is to see them.

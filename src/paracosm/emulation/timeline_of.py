@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from paracosm.emulation.by_rank import RankRecords, by_rank
 from paracosm.emulation.exposure import Floats, union
+from paracosm.emulation.rank_records import RankRecords, by_rank
 from paracosm.emulation.records import Collective, Record
 from paracosm.timeline import Timeline
 from paracosm.units import format_size

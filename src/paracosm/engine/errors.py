@@ -18,7 +18,7 @@ class Cancelled(BaseException):
     """
 
 
-class Interrupt(Exception):
+class Interrupt(Exception):  # noqa: N818
     """Thrown into a walker by `Walker.interrupt`; `cause` is what was given there."""
 
     def __init__(self, cause: object = None) -> None:

@@ -57,11 +57,11 @@ class Resumable(Protocol):
     def send(self) -> Callable[[Any], float | None]: ...
 
 
-class Stale(Exception):
+class Stale(Exception):  # noqa: N818
     """Raised by the `send` of something that was cancelled after it was scheduled."""
 
 
-class Halt(Exception):
+class Halt(Exception):  # noqa: N818
     """Raised to leave the loop between two events."""
 
 

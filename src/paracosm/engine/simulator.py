@@ -363,7 +363,7 @@ class Simulator(Scheduler):
 
     # The names in the paper
 
-    addWorker = add_worker
+    addWorker = add_worker  # noqa: N815
 
 
 class _Stop:

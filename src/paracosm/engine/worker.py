@@ -328,4 +328,4 @@ class Worker(Walker):
         """For how many seconds it has computed, up to now."""
         return self.__computed - max(0.0, self.__computing_until - self.sim.now)
 
-    recvNB = recv_nb
+    recvNB = recv_nb  # noqa: N815

@@ -12,9 +12,7 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
 from paracosm.emulation.backend.collectives import Collectives
-from paracosm.emulation.backend.member import Member
-from paracosm.emulation.backend.objects import replace_object_collectives
-from paracosm.emulation.backend.runtime import Runtime
+from paracosm.emulation.backend.runtime import Member, Runtime
 
 __all__ = ["BACKEND", "EmulatedGroup", "make_group", "register"]
 
@@ -44,7 +42,6 @@ def register(runtime: Runtime) -> None:
             timeout=options.timeout,
         )
 
-    replace_object_collectives(runtime)
     dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", "cuda"])
 
 
@@ -114,23 +111,23 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         """Return the backend's name."""
         return BACKEND
 
-    def getGroupName(self) -> str:
+    def getGroupName(self) -> str:  # noqa: N802
         """Return the group's name."""
         return self._member.name
 
-    def setGroupName(self, name: str) -> None:
+    def setGroupName(self, name: str) -> None:  # noqa: N802
         """Give the group a name."""
         self._member.name = name
 
-    def getGroupDesc(self) -> str:
+    def getGroupDesc(self) -> str:  # noqa: N802
         """Return what the group is for."""
         return self._description
 
-    def setGroupDesc(self, description: str) -> None:
+    def setGroupDesc(self, description: str) -> None:  # noqa: N802
         """Say what the group is for."""
         self._description = description
 
-    getRank, getSize, getBackendName = rank, size, name
+    getRank, getSize, getBackendName = rank, size, name  # noqa: N815
     _get_backend_name, _set_group_name = name, setGroupName
     _set_group_desc = setGroupDesc  # type: ignore[assignment]  # the parameter's name
     group_name, group_desc = property(getGroupName), property(getGroupDesc)

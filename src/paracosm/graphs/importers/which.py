@@ -44,7 +44,7 @@ class Format:
     options: tuple[str, ...] = ()
 
 
-def import_graph(path: Path, format: str | None = None, **options: Any) -> Graph:
+def import_graph(path: Path, format: str | None = None, **options: Any) -> Graph:  # noqa: A002
     """Return the graph of a file of one of `FORMATS`.
 
     Args:

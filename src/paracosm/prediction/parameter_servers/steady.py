@@ -1,6 +1,6 @@
 """The steady state of a job: several long simulations from random starts."""
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,6 @@ from math import ceil
 
 import numpy as np
 import numpy.typing as npt
-
-from paracosm.prediction.parameter_servers.steady import (
-    LEADING,
-    rates_in_period,
-    rates_of_windows,
-    steady_period,
-)
 from paracosm.prediction.parameter_servers.target import LEADING, TargetJob
 from paracosm.rng import ServerStream, generator
 from paracosm.simulation.simulate import simulate

@@ -60,7 +60,7 @@ def read_kineto(path: Path, *, inputs: bool = False) -> KinetoTrace:
         if scanner.peek() == "[":
             columns.read(scanner)
         else:
-            for key in scanner.keys():  # not a mapping: it reads on
+            for key in scanner.keys():  # not a mapping: it reads on  # noqa: SIM118
                 if key == "traceEvents":
                     columns.read(scanner)
                 else:

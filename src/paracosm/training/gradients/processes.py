@@ -66,7 +66,7 @@ class ProcessPool:
         self._moving_buffers = traits.moving_buffers
         rows = min(workers, max(processes, _MEMORY // (4 * layout.size)))
         # The file lives as long as the pool, which `with` cannot say.
-        self._file = NamedTemporaryFile(dir=_fast_folder(4 * rows * layout.size))
+        self._file = NamedTemporaryFile(dir=_fast_folder(4 * rows * layout.size))  # noqa: SIM115
         self._matrix = np.memmap(self._file.name, np.float32, "w+", shape=(rows, layout.size))
         try:
             stepper = bytes(dumps((model, layout, traits, seed)))

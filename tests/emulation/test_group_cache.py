@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 
-from paracosm.emulation import known_groups
-from paracosm.emulation.known_groups import KnownGroups
+from paracosm.emulation import group_cache
+from paracosm.emulation.group_cache import GroupCache
 
 
 def test_made_once_for_the_same_members() -> None:
@@ -15,7 +15,7 @@ def test_made_once_for_the_same_members() -> None:
         made.append(members)
         return sum(members)
 
-    groups = KnownGroups(make)
+    groups = GroupCache(make)
     members = (3, 1, 2)
     assert [groups.of(members), groups.of(members), groups.of([3, 1, 2])] == [6, 6, 6]
     assert made == [(3, 1, 2)]
@@ -25,7 +25,7 @@ def test_made_once_for_the_same_members() -> None:
 
 
 def test_a_list_may_change() -> None:
-    groups = KnownGroups(len)
+    groups = GroupCache(len)
     members = [1, 2]
     assert groups.of(members) == 2
     members.append(3)
@@ -33,8 +33,8 @@ def test_a_list_may_change() -> None:
 
 
 def test_tuples_that_come_and_go_are_never_taken_for_each_other(monkeypatch) -> None:
-    monkeypatch.setattr(known_groups, "_MOST_IDENTITIES", 8)
-    groups = KnownGroups(sum)
+    monkeypatch.setattr(group_cache, "_MOST_IDENTITIES", 8)
+    groups = GroupCache(sum)
     for number in range(1000):
         members = tuple(range(number % 37 + 1))
         assert groups.of(members) == sum(members)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-__all__ = ["KnownGroups"]
+__all__ = ["GroupCache"]
 
 Known = TypeVar("Known")
 
 _MOST_IDENTITIES = 4096
 
 
-class KnownGroups(Generic[Known]):
+class GroupCache(Generic[Known]):
     """Something that is made once for each process group.
 
     To hash the members of a large group takes longer than all else that is done for a collective. A
