@@ -45,7 +45,7 @@ from paracosm.prediction.parameter_servers.settings import Settings
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.prediction.parameter_servers.windows import rate_after_start
 from paracosm.profiling.jobs import load_job_profile
-from paracosm.profiling.jobs.interrupted import without_interrupted
+from paracosm.profiling.jobs.job_profile import without_interrupted
 
 SEED = 1
 LONG = "alex200_c09"

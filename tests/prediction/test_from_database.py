@@ -28,8 +28,7 @@ from paracosm.graphs.op import encode_arguments
 from paracosm.prediction import PredictConfig, choose_environment, find_durations, run_prediction
 from paracosm.profiling import environment_here
 from paracosm.profiling.database import ProfileDatabase
-from paracosm.profiling.samples import IterationTiming, OpTiming
-from paracosm.profiling.speed import at_one_speed
+from paracosm.profiling.samples import IterationTiming, OpTiming, at_one_speed
 from paracosm.validation import validated
 
 

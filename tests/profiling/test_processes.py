@@ -12,7 +12,7 @@ from paracosm.profiling.processes import Processes, WorkerError
 
 PROGRAM = """
 import json, sys
-from paracosm.profiling.answers import answering
+from paracosm.profiling.processes import answering
 
 setup = json.loads(sys.argv[1])
 answer = answering()

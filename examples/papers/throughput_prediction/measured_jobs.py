@@ -21,7 +21,7 @@ from paracosm.prediction.parameter_servers.imagined import ImaginedJob, imagined
 from paracosm.prediction.parameter_servers.settings import Settings
 from paracosm.prediction.parameter_servers.windows import rate_after_start
 from paracosm.profiling.jobs import JobProfile, load_job_profile
-from paracosm.profiling.jobs.interrupted import without_interrupted
+from paracosm.profiling.jobs.job_profile import without_interrupted
 
 __all__ = ["SEED", "MeasuredJob", "Run", "link_ports", "measured_jobs"]
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         NodeCalibration,
         Parsing,
         ShareSettings,
+        Transfers,
     )
-    from paracosm.profiling.nodes.tensorflow import Transfers
 
 __all__ = ["calibrate"]
 
@@ -171,8 +171,11 @@ def _parsed(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]
 
 
 def _tensorflow(hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
-    from paracosm.profiling.nodes import calibration_of_parsing, calibration_of_window
-    from paracosm.profiling.nodes.tensorflow import measure_transfers
+    from paracosm.profiling.nodes import (
+        calibration_of_parsing,
+        calibration_of_window,
+        measure_transfers,
+    )
 
     with progress_bar(None, hidden=hidden, unit="fetches") as shown:
         seen = measure_transfers(progress=lambda done: shown(done, None))

@@ -30,7 +30,7 @@ def check(path: Path | None, update: bool, force: bool) -> NodeCalibration:
     Raises:
         InputError: the file could not be written afterwards, or must not be.
     """
-    from paracosm.profiling.nodes.file import load_calibration
+    from paracosm.profiling.nodes.calibration import load_calibration
 
     if path is None:
         if update or force:
@@ -52,7 +52,7 @@ def write(calibration: NodeCalibration, path: Path) -> NodeCalibration:
     Raises:
         InputError: it cannot be written.
     """
-    from paracosm.profiling.nodes.file import save_calibration
+    from paracosm.profiling.nodes.calibration import save_calibration
 
     here = describe_environment()
     versions: Any = here["versions"]

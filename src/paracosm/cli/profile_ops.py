@@ -40,7 +40,7 @@ from paracosm.study.plain import to_json
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
-    from paracosm.profiling.model import ModelProfile
+    from paracosm.profiling.profile import ModelProfile
 
 __all__ = ["ops"]
 
@@ -81,8 +81,7 @@ def ops(
     """
     from paracosm.graphs.capture import CaptureOptions, capture
     from paracosm.profiling.database import ProfileDatabase
-    from paracosm.profiling.model import ops_to_profile, profile_model
-    from paracosm.profiling.profile import Settings
+    from paracosm.profiling.profile import Settings, ops_to_profile, profile_model
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")

@@ -7,16 +7,19 @@ import json
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
 from paracosm.errors import InputError
 
-__all__ = ["Processes", "WorkerError"]
+__all__ = ["Answer", "Processes", "WorkerError", "answering", "free_ports"]
+
 
 _GRACE = 1.0  # seconds in which the process that died first is told from those that then complain
 
@@ -187,3 +190,33 @@ def _ending(code: int) -> str:
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     assert pipe is not None
     return pipe
+
+
+Answer = Callable[..., None]
+"""Writes its keywords, a line of JSON; also from several threads."""
+
+
+def answering() -> Answer:
+    """Return what writes an answer to what has been standard output until now.
+
+    What libraries and scripts print goes to standard error from here on: it must not get between.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def answer(**content: object) -> None:
+        answers.write(json.dumps(content) + "\n")
+        answers.flush()
+
+    return answer
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different TCP ports of loopback that were free just now.
+
+    Args:
+        count: how many.
+    """
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(each.getsockname()[1]) for each in sockets]

@@ -29,7 +29,7 @@ from paracosm.profiling.jobs.pytorch import (
     parameter_server_job,
     profile_module,
 )
-from paracosm.profiling.jobs.pytorch.setup import Setup
+from paracosm.profiling.jobs.pytorch.options import Setup
 from paracosm.profiling.processes import WorkerError
 
 TINY = """
@@ -272,7 +272,7 @@ def test_a_measurement_that_fails_says_of_what_it_was(
         asked.append(workers)
         yield Dying()
 
-    monkeypatch.setattr("paracosm.profiling.jobs.pytorch.profile.parameter_server_job", job)
+    monkeypatch.setattr("paracosm.profiling.jobs.pytorch.job.parameter_server_job", job)
     with pytest.raises(InputError, match=r"tiny.*:make with 2 workers: worker 1 was ended by SIG"):
         measure_throughput(options, 2, 1.0, 0.5)
     assert asked == [2, (2, 1.0, 0.5)]

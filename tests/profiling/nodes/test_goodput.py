@@ -21,8 +21,8 @@ from paracosm.profiling.nodes import (
     measure_goodput,
     serve_one,
 )
-from paracosm.profiling.nodes.bandwidth import Goodput
 from paracosm.profiling.nodes.exchange import Exchange
+from paracosm.profiling.nodes.goodput import Goodput
 
 BLOCK = 1 << 14
 QUICK = BandwidthSettings(seconds=0.1, rounds=1)

@@ -17,9 +17,8 @@ from paracosm.prediction.parameter_servers.orders import ORDERS
 from paracosm.prediction.parameter_servers.settings import Settings
 from paracosm.profiling.jobs import JobProfile
 from paracosm.profiling.jobs.file import is_job_profile, load_job_profile
-from paracosm.profiling.jobs.interrupted import without_interrupted
-from paracosm.profiling.nodes.calibration import NodeCalibration
-from paracosm.profiling.nodes.file import load_calibration
+from paracosm.profiling.jobs.job_profile import without_interrupted
+from paracosm.profiling.nodes.calibration import NodeCalibration, load_calibration
 
 if TYPE_CHECKING:
     from paracosm.prediction.config import PredictConfig

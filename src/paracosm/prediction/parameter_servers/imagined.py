@@ -19,7 +19,7 @@ from paracosm.prediction.parameter_servers.settings import Settings
 from paracosm.prediction.parameter_servers.streams import worker_streams
 from paracosm.prediction.parameter_servers.windows import LEADING
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
-from paracosm.profiling.jobs.dependencies import in_order
+from paracosm.profiling.jobs.job_profile import in_order
 from paracosm.simulation.system import System
 from paracosm.simulation.workload import Workload
 

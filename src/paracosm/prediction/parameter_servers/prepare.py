@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
-from paracosm.profiling.jobs.dependencies import dependents_of, in_order
+from paracosm.profiling.jobs.job_profile import dependents_of, in_order
 from paracosm.simulation.workload import Workload
 
 __all__ = ["prepare", "with_parsing"]

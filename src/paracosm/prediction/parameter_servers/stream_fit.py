@@ -18,8 +18,7 @@ from paracosm.prediction.parameter_servers.stream_ends import (
     stream_ends,
 )
 from paracosm.profiling.jobs import JobProfile
-from paracosm.profiling.nodes.assemble import found_by
-from paracosm.profiling.nodes.calibration import NodeCalibration
+from paracosm.profiling.nodes.calibration import NodeCalibration, found_by
 
 __all__ = ["StreamFit", "calibration_of", "fit_streams"]
 

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.speed import at_one_speed, usual_probe
+from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe
 
 __all__ = ["DesignError", "compare_designs", "write_errors"]
 

@@ -5,24 +5,55 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
+from pathlib import Path
 
-from paracosm.errors import InputError, require
+from paracosm.errors import InputError, require, unknown
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.here import environment_here
-from paracosm.profiling.links.scenario import USUAL, Scenario, scenarios
-from paracosm.profiling.links.team import Team, WorkerError, team
+from paracosm.profiling.processes import Processes, WorkerError
 from paracosm.profiling.samples import LinkTiming, Spread, spread_of
+from paracosm.profiling.this_machine import environment_here
 from paracosm.units import format_size
 
-__all__ = ["LinkSettings", "Links", "measure_links"]
+__all__ = [
+    "COLLECTIVES",
+    "DEVICE_KINDS",
+    "ITEM",
+    "KINDS",
+    "USUAL",
+    "LinkSettings",
+    "Links",
+    "Scenario",
+    "Team",
+    "WorkerError",
+    "measure_links",
+    "scenarios",
+    "team",
+]
+
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+
+DEVICE_KINDS = ("host to device", "device to host", "device to device")
+
+KINDS = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", *COLLECTIVES)
+"""Kinds of transfers; a kind has one or more scenarios."""
+
+USUAL = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", "all_reduce")
+"""What is measured where nobody says otherwise: table 1, and a message between processes."""
+
+ITEM = 4
+"""Bytes of one number of a message: collectives add 32-bit floats."""
 
 _ROW = 2e-3  # seconds that calls in a row take, at least
+
 _FEWEST = 3
+
 _MOST = 200
+
 _BLOCK = 5  # rows that are ordered at a time
 
 
@@ -208,3 +239,167 @@ def _check_sizes(here: Sequence[Scenario], sizes: Sequence[int]) -> None:
                     f"{scenario}: messages of {format_size(size)} need {format_size(needed)} of "
                     f"memory, of {format_size(memory)}: give smaller --sizes"
                 )
+
+
+@contextlib.contextmanager
+def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator[Team]:
+    """Start `processes` workers, and end them with the block.
+
+    Args:
+        processes: their number.
+        backend: of `torch.distributed`, "gloo" or "nccl".
+        largest: bytes of the largest message.
+        timeout: seconds for any one answer.
+
+    Raises:
+        WorkerError: one of them could not start.
+    """
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paracosm-")))
+        memory = _shared_memory()
+        pipes = [os.pipe(), os.pipe()]
+        inherited = [memory, *pipes[0], *pipes[1]]
+        for descriptor in inherited:
+            stack.callback(os.close, descriptor)
+        os.ftruncate(memory, 4 * largest)
+        made = Team("paracosm.profiling.links.transfers", timeout)
+        stack.callback(made.end)
+        for rank in range(processes):
+            signals = (pipes[rank][0], pipes[1 - rank][1]) if rank < 2 else (-1, -1)
+            setup = {
+                "rank": rank,
+                "ranks": processes,
+                "memory": memory,
+                "signals": signals,
+                "backend": backend,
+                "store": str(folder / "store"),
+                "timeout": timeout,
+            }
+            name = f"worker {rank} of {processes}"
+            made.start(name, setup, folder / f"{rank}.txt", inherited=inherited)
+        made.answers("start")
+        yield made
+
+
+class Team(Processes):
+    """Workers that carry out every order together."""
+
+    def run(self, scenario: Scenario, size: int, times: int, rows: int) -> list[float]:
+        """Return seconds of one message, one number a row: those of the slowest worker.
+
+        Args:
+            scenario: what to do.
+            size: bytes of a message.
+            times: calls in a row.
+            rows: how many rows.
+
+        Raises:
+            WorkerError: a worker died, failed, or did not answer in time.
+        """
+        order = {"scenario": asdict(scenario), "size": size, "times": times, "rows": rows}
+        self.order(dict.fromkeys(range(len(self._workers)), order))
+        by_worker = [answer["seconds"] for answer in self.answers(str(scenario))]
+        return [max(row) for row in zip(*by_worker, strict=True)]
+
+
+def _shared_memory() -> int:
+    """Return the descriptor of memory that has no name, and so is never left behind."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("paracosm")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One way to move a message.
+
+    Attributes:
+        kind: one of `KINDS`.
+        name: which of several ways.
+        ranks: processes or devices that take part.
+        processes: worker processes that it needs.
+        directions: messages under way at once, each on a path or in a direction of its own.
+        backend: "gloo" or "nccl" for what goes through `torch.distributed`, else "".
+        devices: CUDA devices that it needs.
+    """
+
+    kind: str
+    name: str
+    ranks: int
+    processes: int = 1
+    directions: int = 1
+    backend: str = ""
+    devices: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}, {self.name}"
+
+    def message(self, size: int) -> int:
+        """Return the bytes nearest below `size` that this scenario can send.
+
+        Raises:
+            InputError: there are none.
+        """
+        unit = ITEM * (self.ranks if self.kind == "reduce_scatter" else 1)
+        if size < unit:
+            raise InputError(f"{self}: a message has at least {unit} bytes, not {size}")
+        return size // unit * unit
+
+    def memory(self, size: int) -> int:
+        """Return the bytes that all processes together hold for messages of `size` bytes."""
+        buffers = {"shared memory": 4, "all_gather": 1 + self.ranks}.get(self.kind, 2)
+        return buffers * size * self.processes
+
+
+def scenarios(kinds: Sequence[str], ranks: Sequence[int]) -> list[Scenario]:
+    """Return the scenarios of some kinds, those together that one team of workers can do.
+
+    Args:
+        kinds: of `KINDS`.
+        ranks: numbers of processes that collectives run between.
+
+    Raises:
+        InputError: an unknown kind; fewer than two ranks.
+    """
+    for few in ranks:
+        if few < 2:
+            raise InputError(f"a collective needs at least 2 ranks, not {few}")
+    found = [scenario for kind in kinds for scenario in _of_kind(kind, ranks)]
+    return sorted(dict.fromkeys(found), key=lambda each: (each.processes, each.backend))
+
+
+def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
+    match kind:
+        case "host copy":
+            return [
+                Scenario(kind, "uni-direct", 1),
+                Scenario(kind, "bi-direct", 2, processes=2, directions=2),
+            ]
+        case "shared memory":
+            return [
+                Scenario(kind, "uni-direct", 2, processes=2),
+                Scenario(kind, "bi-direct", 2, processes=2, directions=2),
+            ]
+        case "host to device" | "device to host":
+            return [Scenario(kind, f"{memory} memory", 1, devices=1) for memory in _MEMORIES]
+        case "device to device":
+            return [
+                Scenario(kind, "uni-direct", 2, devices=2),
+                Scenario(kind, "bi-direct", 2, directions=2, devices=2),
+            ]
+        case "send_recv":
+            return [Scenario(kind, "gloo 2 processes", 2, processes=2, backend="gloo")]
+    if kind not in COLLECTIVES:
+        raise unknown("kind of transfer", kind, KINDS)
+    gloo = [
+        Scenario(kind, f"gloo {few} processes", few, processes=few, backend="gloo") for few in ranks
+    ]
+    nccl = [
+        Scenario(kind, f"nccl {few} devices", few, processes=few, backend="nccl", devices=few)
+        for few in ranks
+    ]
+    return gloo + nccl
+
+
+_MEMORIES = ("pinned", "pageable")

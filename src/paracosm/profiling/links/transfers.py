@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import mmap
 import os
-from collections.abc import Callable
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
 
-from paracosm.profiling.clock import Clock, CudaClock, HostClock
-from paracosm.profiling.links.scenario import ITEM, Scenario
+from paracosm.factory import one_line
+from paracosm.profiling.allocator import keep_memory
+from paracosm.profiling.links.measure import ITEM, Scenario
+from paracosm.profiling.processes import answering
+from paracosm.profiling.this_machine import Clock, CudaClock, HostClock
 
-__all__ = ["Place", "Transfer", "transfer"]
+__all__ = ["Place", "Transfer", "main", "transfer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,3 +206,69 @@ def _broadcast(message: torch.Tensor, ranks: int) -> Callable[[], object]:
         dist.broadcast(message, turn)
 
     return call
+
+
+def main() -> None:
+    """Serve orders until the input ends."""
+    setup = json.loads(sys.argv[1])
+    place = Place(setup["rank"], setup["ranks"], setup["memory"], tuple(setup["signals"]))
+    answer = answering()
+    try:
+        _begin(setup, place)
+        answer(ready=True)
+        for order in _orders():
+            answer(seconds=_carry_out(order, place))
+    except Exception as error:
+        answer(error=one_line(error))
+    # Not an orderly end: a group whose other ranks are gone would wait for them.
+    os._exit(0)
+
+
+def _begin(setup: Mapping[str, Any], place: Place) -> None:
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    keep_memory()
+    if place.ranks == 1:
+        return
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        os.environ.setdefault(name, _loopback())
+    dist.init_process_group(
+        setup["backend"],
+        store=FileStore(setup["store"], place.ranks),
+        rank=place.rank,
+        world_size=place.ranks,
+        timeout=datetime.timedelta(seconds=setup["timeout"]),
+    )
+
+
+def _loopback() -> str:
+    names = [name for _, name in socket.if_nameindex()]
+    return next((name for name in names if name.startswith("lo")), names[0])
+
+
+def _orders() -> Iterator[dict[str, Any]]:
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+_prepared: dict[tuple[Scenario, int], Transfer] = {}
+
+
+def _carry_out(order: Mapping[str, Any], place: Place) -> list[float]:
+    scenario, size = Scenario(**order["scenario"]), int(order["size"])
+    if (scenario, size) not in _prepared:
+        _prepared.clear()
+        _prepared[scenario, size] = transfer(scenario, size, place)
+    found, times = _prepared[scenario, size], int(order["times"])
+    return [_row(found, times, place) for _ in range(order["rows"])]
+
+
+def _row(found: Transfer, times: int, place: Place) -> float:
+    if place.ranks > 1:
+        dist.barrier()
+    found.clock.wait()
+    return found.clock.seconds(found.call, times) / (times * found.messages)
+
+
+if __name__ == "__main__":
+    main()

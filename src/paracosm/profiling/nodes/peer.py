@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes.exchange import END, Exchange
+from paracosm.profiling.nodes.exchange import (
+    BOTH,
+    END,
+    INTERVAL,
+    JOIN,
+    LONGEST,
+    MOST_CONNECTIONS,
+    PING,
+    RECEIVE,
+    RECEIVE_ALL,
+    REPORT,
+    SEND,
+    SEND_ALL,
+    SHORTEST,
+    Exchange,
+    accepted,
+    receive_over,
+    send_over,
+    warm_up,
+)
 from paracosm.profiling.processes import Processes
 
-__all__ = ["Peer", "connected", "connected_here"]
+__all__ = ["Peer", "connected", "connected_here", "listen", "main", "serve_one"]
+
 
 _START = 60.0  # seconds that starting Python takes at most, on a machine that is busy
 
@@ -67,7 +89,7 @@ def connected_here(timeout: float = 10.0) -> Iterator[Peer]:
         InputError, WorkerError: the other process failed.
     """
     with tempfile.TemporaryDirectory() as folder:
-        others = Processes("paracosm.profiling.nodes.serve", timeout)
+        others = Processes("paracosm.profiling.nodes.peer", timeout)
         try:
             others.start("the other process", {"timeout": timeout}, Path(folder) / "said.txt")
             (answer,) = others.answers("to listen", seconds=_START)
@@ -75,3 +97,102 @@ def connected_here(timeout: float = 10.0) -> Iterator[Peer]:
                 yield peer
         finally:
             others.end()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Args:
+        host: a name or an address of this machine.
+        port: 0 for any that is free.
+
+    Raises:
+        InputError: it cannot listen there.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot listen on {host}:{port}: {reason}") from None
+
+
+def serve_one(
+    listener: socket.socket, timeout: float, came: Callable[[str], None] | None = None
+) -> int:
+    """Do what one client asks for, and return in how many rounds data were sent.
+
+    Args:
+        listener: listens; it is closed once the client is there.
+        timeout: seconds to wait for anything that a client says.
+        came: told who the client is.
+
+    Raises:
+        InputError: the client said something else than what the protocol has, nothing in time, or
+            left early.
+    """
+    connection, address = listener.accept()
+    listener.close()
+    peer = f"{address[0]}:{address[1]}"
+    if came is not None:
+        came(peer)
+    with connection:
+        exchange, rounds = Exchange(connection, peer, timeout), 0
+        while (order := exchange.hear())[0] != END:
+            _carry_out(exchange, *order)
+            rounds += order[0] != PING
+    return rounds
+
+
+def _carry_out(exchange: Exchange, kind: int, number: float) -> None:
+    peer = exchange.peer
+    if kind == PING:
+        exchange.say(PING, number)
+        return
+    if kind in (REPORT, INTERVAL, JOIN):
+        raise InputError(f"{peer} says what it was not asked for: {kind}")
+    if number > LONGEST:
+        raise InputError(f"{peer} asks for {number:g} s of data, and {LONGEST:g} is the most")
+    if kind in (SEND_ALL, RECEIVE_ALL):
+        _compete(exchange, kind, number)
+        return
+    exchange.say(kind, number)
+    warm = warm_up(number)
+    if kind == RECEIVE:
+        exchange.send_data(number)
+    elif kind == SEND:
+        exchange.say(REPORT, exchange.receive_data(number, warm))
+    elif kind == BOTH:
+        exchange.say(REPORT, exchange.both(number, warm))
+
+
+def _compete(exchange: Exchange, kind: int, seconds: float) -> None:
+    interval, count = exchange.expect(INTERVAL), exchange.expect(JOIN)
+    if interval < SHORTEST or not 1 <= count <= MOST_CONNECTIONS:
+        raise InputError(
+            f"{exchange.peer} asks for intervals of {interval:g} s over {count:g} connections; "
+            f"{SHORTEST:g} s is the least and {MOST_CONNECTIONS} is the most"
+        )
+    counts: list[list[int]] = []
+    with accepted(exchange, int(count)) as connections:
+        exchange.say(kind, seconds)
+        if kind == SEND_ALL:
+            counts = receive_over(connections, exchange, seconds, interval)
+        else:
+            send_over(connections, seconds + exchange.timeout)
+    for row in counts:
+        for size in row:
+            exchange.say(REPORT, float(size))
+
+
+def main() -> None:
+    """Serve one client on loopback; say on which port."""
+    setup = json.loads(sys.argv[1])
+    listener = listen("127.0.0.1", 0)
+    print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+    serve_one(listener, setup["timeout"])
+    print(json.dumps({}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

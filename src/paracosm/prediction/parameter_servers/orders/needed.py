@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.profiling.jobs import DOWNLINK, WORKER
-from paracosm.profiling.jobs.dependencies import in_order
+from paracosm.profiling.jobs.job_profile import in_order
 from paracosm.simulation.workload import Workload
 
 __all__ = ["Needed", "Properties", "needed_by_computations", "properties"]

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError, require
-from paracosm.profiling.free_ports import free_ports
 from paracosm.profiling.jobs.job_profile import JobProfile
 from paracosm.profiling.jobs.tensorflow.read import profile_of_steps
-from paracosm.profiling.jobs.tensorflow.traced_step import traced_step
-from paracosm.profiling.processes import Processes, WorkerError
+from paracosm.profiling.jobs.tensorflow.records import traced_step
+from paracosm.profiling.processes import Processes, WorkerError, free_ports
 
 __all__ = ["ScriptSettings", "profile_script"]
 

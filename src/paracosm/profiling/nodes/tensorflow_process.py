@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paracosm.factory import one_line
-from paracosm.profiling.answers import answering
+from paracosm.profiling.processes import answering
 
 __all__ = ["main"]
 
