@@ -57,15 +57,7 @@ class Processes:
         inherited: Sequence[int] = (),
         prefix: Sequence[str] = (),
     ) -> None:
-        """Start one more; what it prints goes to the file `said`.
-
-        Args:
-            name: what errors call it.
-            setup: its argument.
-            said: a file.
-            inherited: descriptors that it is given.
-            prefix: a command that runs it as the rest of its own command line, and becomes it.
-        """
+        """Start one more; what it prints goes to the file `said`."""
         command = [*prefix, sys.executable, "-m", self._module, json.dumps(setup)]
         with said.open("wb") as errors:
             worker = subprocess.Popen(
@@ -101,15 +93,6 @@ class Processes:
         """Return one answer of each process, or of those that are numbered.
 
         The others may not fail meanwhile.
-
-        Args:
-            what: they were asked for, in words.
-            of: numbers of processes.
-            seconds: that it takes in any case.
-
-        Raises:
-            WorkerError: a process died, failed, or did not answer in time.
-            InputError: one was given what cannot be used.
         """
         deadline = time.monotonic() + seconds + self._timeout
         awaited = range(len(self._workers)) if of is None else of
@@ -212,11 +195,7 @@ def answering() -> Answer:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different TCP ports of loopback that were free just now.
-
-    Args:
-        count: how many.
-    """
+    """Return different TCP ports of loopback that were free just now."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [int(each.getsockname()[1]) for each in sockets]

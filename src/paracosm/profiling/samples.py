@@ -115,20 +115,13 @@ class OpTiming:
 
 @dataclass(frozen=True, slots=True)
 class LinkTiming:
-    """How long a transfer or a collective takes.
+    """How long a transfer or a collective takes."""
 
-    Attributes:
-        kind: "host copy", "host to device", "device to host", "device to device", "all_reduce", ...
-        scenario: which of several ways ("uni-direct", "bi-direct", "gloo 2 processes").
-        size: bytes of the message; of one rank's buffer in a collective.
-        ranks: how many took part.
-        environment, time, source, measured_at, key: as in `OpTiming`.
-    """
-
-    kind: str
-    scenario: str
-    size: int
+    kind: str  # as `links` has them: "host copy", "host to device", "all_reduce", ...
+    scenario: str  # which of several ways ("uni-direct", "bi-direct", "gloo 2 processes")
+    size: int  # bytes of the message; of one rank's buffer in a collective
     ranks: int
+    # environment, time, source, measured_at, key: as in `OpTiming`
     environment: Environment
     time: Spread
     source: str = ""

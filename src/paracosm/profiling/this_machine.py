@@ -152,10 +152,6 @@ def pinned(device: str, threads: int = 1) -> Iterator[None]:
 
     Threads, cores and denormal numbers are as before at the end of the block. The allocator goes on
     keeping memory: what malloc has been told, it cannot be asked.
-
-    Raises:
-        InputError: there are fewer cores than threads; or several are wanted, and have been started
-            without flushing: each has a setting of its own, and inherits it when it is started.
     """
     torch = require("torch", "torch", "profiling ops")
     if device != "cpu":
@@ -324,11 +320,7 @@ class SpeedProbe:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Return a context in which BLAS and OpenMP use one thread.
-
-    Raises:
-        MissingExtraError: threadpoolctl, which comes with scikit-learn, is not installed.
-    """
+    """Return a context in which BLAS and OpenMP use one thread."""
     pools = require("threadpoolctl", "torch", "fitting estimators")
     context: AbstractContextManager[object] = pools.threadpool_limits(1)
     return context

@@ -19,26 +19,10 @@ from paracosm.errors import InputError, require
 from paracosm.graphs.op import Op, TensorArgument, decode_arguments
 from paracosm.profiling.this_machine import Clock, last_level_cache
 
-__all__ = [
-    "Bench",
-    "Bound",
-    "Call",
-    "bounds_of_positions",
-    "instantiate",
-    "memory_of",
-    "operator_of",
-    "time_in_situ",
-]
-
 
 @dataclass(frozen=True)
 class Call:
-    """An operator with arguments that it can be called with.
-
-    Attributes:
-        function: the operator.
-        args, kwargs: its arguments.
-    """
+    """An operator with arguments that it can be called with."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -53,10 +37,6 @@ def instantiate(op: Op, device: str = "cpu", seed: int = 0) -> Call:
     """Return the op with arguments of its recorded shapes, dtypes and strides.
 
     Nothing is written to the tensors of a view, which looks at no values.
-
-    Raises:
-        InputError: PyTorch has no such operator, its arguments were not recorded, or they cannot be
-            made here or by anybody but another op.
     """
     operator = operator_of(op)
     if str(operator.overloadpacket) in _OPAQUE:
@@ -86,11 +66,7 @@ _OPAQUE = frozenset(
 
 
 def memory_of(op: Op) -> int:
-    """Return the bytes of all tensors among the arguments of an op, as `instantiate` makes them.
-
-    Raises:
-        InputError: the arguments were not recorded, or have a dtype that nobody knows.
-    """
+    """Return the bytes of all tensors among the arguments of an op, as `instantiate` makes them."""
     args, kwargs = _arguments(op)
     return sum(_bytes(value, op) for value in (*args, *kwargs.values()))
 
@@ -142,11 +118,7 @@ def _on_a_copy(operator: torch._ops.OpOverload) -> Callable[..., Any]:
 
 
 def operator_of(op: Op) -> torch._ops.OpOverload:
-    """Return the operator that an op names: "aten.convolution.default" is below `torch.ops`.
-
-    Raises:
-        InputError: PyTorch has none of that name.
-    """
+    """Return the operator that an op names: "aten.convolution.default" is below `torch.ops`."""
     found: Any = torch.ops
     try:
         for part in op.name.split("."):
@@ -224,12 +196,7 @@ _Rule: TypeAlias = Callable[[_Given], Bound]
 def bounds_of_positions(
     schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Bound]:
-    """Return the bounds of those arguments of a call that are positions, by their names.
-
-    Args:
-        schema: of the operator, as PyTorch has it.
-        args, kwargs: its arguments, with `TensorArgument` for tensors.
-    """
+    """Return the bounds of those arguments of a call that are positions, by their names."""
     found = _POSITIONS.get(schema.name.partition("::")[2])
     if found is None:
         return {}
@@ -328,12 +295,7 @@ class Bench:
         self._stream = torch.ones(length, device=device)
 
     def visit(self, op: Op, caches: Sequence[str], seed: int) -> dict[str, float]:
-        """Return the seconds of one call for each of `caches`.
-
-        Raises:
-            InputError: the op cannot be instantiated here.
-            RuntimeError, IndexError, ...: whatever the op itself raises.
-        """
+        """Return the seconds of one call for each of `caches`."""
         first = instantiate(op, self._device, seed)
         second = instantiate(op, self._device, seed + 1)
         second()

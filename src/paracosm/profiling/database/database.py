@@ -34,8 +34,6 @@ from paracosm.profiling.database.schema import connect, explained, latest, trans
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming
 
-__all__ = ["STABLE", "ProfileDatabase", "overview"]
-
 
 class ProfileDatabase:
     """Timings of ops, transfers and iterations, by environment, in one file.

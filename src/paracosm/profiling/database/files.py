@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-__all__ = [
-    "COLUMNS",
-    "FORMATS",
-    "export",
-    "is_parquet",
-    "load_export",
-    "merge",
-    "replacing_database",
-]
-
-
 FORMATS = (".parquet", ".csv")
 
 _VERSION = 1

@@ -19,24 +19,6 @@ from paracosm.graphs.op import Op
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming, Spread
 
-__all__ = [
-    "ITERATIONS",
-    "KINDS",
-    "LINKS",
-    "OPS",
-    "TYPES",
-    "Added",
-    "Kind",
-    "Timing",
-    "Timings",
-    "insert",
-    "pool",
-    "pool_spreads",
-    "rows_of",
-    "select",
-]
-
-
 Timing = TypeVar("Timing", OpTiming, LinkTiming, IterationTiming)
 
 _SPREAD = ("count", "mean", "variance", "minimum", "p10", "median", "p90")
@@ -48,27 +30,16 @@ _NUMBERS = ("mean", "variance", "minimum", "p10", "median", "p90", "probe")
 
 @dataclass(frozen=True)
 class Kind(Generic[Timing]):
-    """How one kind of timings is kept.
-
-    Attributes:
-        view: of the schema.
-        columns: of the view, in the order of the fields.
-        build: makes a timing of the values of a row.
-        statements: that insert a row; the last one counts it unless its key is there.
-    """
+    """How one kind of timings is kept."""
 
     view: str
-    columns: tuple[str, ...]
-    build: Callable[[Sequence[Any]], Timing]
-    statements: tuple[str, ...]
+    columns: tuple[str, ...]  # of the view, in the order of the fields
+    build: Callable[[Sequence[Any]], Timing]  # makes a timing of the values of a row
+    statements: tuple[str, ...]  # that insert a row; the last one counts it unless its key is there
 
 
 def rows_of(kind: Kind[Timing], timings: Iterable[Timing]) -> list[dict[str, Any]]:
-    """Return a row for every timing.
-
-    Raises:
-        InputError: a timing has no samples, a number that is none, or a cache that nobody knows.
-    """
+    """Return a row for every timing."""
     return [_checked(_flat(kind, timing)) for timing in timings]
 
 
@@ -102,9 +73,6 @@ def select(
     Args:
         wanted: JSON, a list of pairs of a name and arguments: the ops that are wanted, in any
             order then; "" for all.
-
-    Raises:
-        InputError: a row is not what was written.
     """
     asked = {column: value for column, value in where.items() if value is not None}
     source = f"{kind.view} AS t"

@@ -15,27 +15,12 @@ from pathlib import Path
 
 from paracosm.errors import InputError
 
-__all__ = [
-    "APPLICATION_ID",
-    "PATIENCE",
-    "STEPS",
-    "bring_up_to_date",
-    "connect",
-    "explained",
-    "found_version",
-    "latest",
-    "transaction",
-]
-
 
 def connect(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connection:
     """Return a connection to a file of the latest schema.
 
     A file of an older schema is brought up to date. One that must not or cannot be written is left
     as it is, and read through a copy in memory.
-
-    Raises:
-        InputError: there is no such file, it is no profile database, a newer one, or unreadable.
     """
     _look(path, create)
     with explained(path):
@@ -189,11 +174,7 @@ def latest() -> int:
 
 
 def found_version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the version of the schema in a file; 0 where nothing has been written to it.
-
-    Raises:
-        InputError: it is somebody else's database, or a newer Paracosm's.
-    """
+    """Return the version of the schema in a file; 0 where nothing has been written to it."""
     application, version = _header(connection)
     if application != APPLICATION_ID:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -25,19 +25,6 @@ from paracosm.graphs.op import Op, TensorArgument, decode_arguments
 from paracosm.profiling.designs.families import FAMILIES
 from paracosm.profiling.designs.family import FLOAT, Argument, Family, Point
 
-__all__ = [
-    "DESIGNS",
-    "Design",
-    "Limits",
-    "along",
-    "counted",
-    "design",
-    "figure2_design",
-    "points_of",
-    "values_of",
-]
-
-
 _TRIES = 50  # draws for each point that is wanted, before a family is held to be exhausted
 
 
@@ -252,17 +239,7 @@ def _key(name: str) -> int:
 def along(
     family: Family, argument: str, values: Sequence[int], at: Point, dtype: str = FLOAT
 ) -> dict[int, Op]:
-    """Return the op for each value of one argument, with flops and bytes.
-
-    Args:
-        family: of the op.
-        argument: that varies.
-        values: that it takes.
-        at: the other arguments, where they are not at the family's base point.
-
-    Raises:
-        InputError: the family has no such argument; no values.
-    """
+    """Return the op for each value of one argument, with flops and bytes."""
     if not values:
         raise InputError(f"{family.name}: give values of {argument}")
     family.argument(argument)

@@ -9,8 +9,6 @@ from paracosm.errors import InputError, unknown
 from paracosm.graphs.op import TensorArgument
 from paracosm.profiling.designs.family import FLOAT, Argument, Call, Family, tensor
 
-__all__ = ["FAMILIES", "families_named"]
-
 
 def families_named(names: Sequence[str]) -> list[Family]:
     """Return the families of some names; "all" is every one.

@@ -23,43 +23,25 @@ from paracosm.profiling.estimators.timed import Key, cells_of, pool
 from paracosm.profiling.samples import OpTiming
 from paracosm.profiling.this_machine import one_thread
 
-__all__ = [
-    "FOLDS",
-    "HeldOut",
-    "Score",
-    "cross_validate",
-    "fold_of",
-    "format_scores",
-    "hold_out",
-    "score_of",
-]
-
-
 FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well the estimators of one op type did on ops that they had not seen.
-
-    Attributes:
-        name: the op type.
-        samples: distinct ops that were timed.
-        errors: mean absolute error of the logarithm of the time, by method: 0.1 is about 10 %.
-            Empty for types of fewer than `LEAST` samples; the roofline alone where it errs by less
-            than 2 %.
-        chosen: the method of the least error, or a preferred one that errs no more than the
-            noise of this comparison beyond it (`HeldOut.best`).
-        near: how many held-out ops had a near neighbour (`nearest.FARTHEST`) among the others.
-        near_error: the error of scaling from it; NaN without any.
-    """
+    """How well the estimators of one op type did on ops that they had not seen."""
 
     name: str
-    samples: int
+    samples: int  # distinct ops that were timed
+    # Mean absolute error of the logarithm of the time, by method: 0.1 is about 10 %. Empty
+    # for types of fewer than `LEAST` samples; the roofline alone where it errs by less than 2
+    # %.
     errors: Mapping[str, float]
+    # The method of the least error, or a preferred one that errs no more than the noise of
+    # this comparison beyond it (`HeldOut.best`)
     chosen: str
+    # How many held-out ops had a near neighbour (`nearest.FARTHEST`) among the others
     near: int = 0
-    near_error: float = float("nan")
+    near_error: float = float("nan")  # the error of scaling from it; NaN without any
 
 
 def cross_validate(
@@ -126,19 +108,12 @@ _GOOD_ENOUGH = 0.02  # mean error of a roofline (a view's, a constant) that nobo
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Of n ops of one type, each estimated from folds that it is not in.
+    """Of n ops of one type, each estimated from folds that it is not in."""
 
-    Attributes:
-        errors: by method, (n,): logarithm of estimate over measured time.
-        scales: by method, (n,): the scale of that error, as the method has it.
-        near: (n,), as `errors`, of the nearest neighbour; NaN where none is near.
-        distance: (n,), to it.
-    """
-
-    errors: Mapping[str, Floats]
-    scales: Mapping[str, Floats]
-    near: Floats
-    distance: Floats
+    errors: Mapping[str, Floats]  # by method, (n,): logarithm of estimate over measured time
+    scales: Mapping[str, Floats]  # by method, (n,): the scale of that error, as the method has it
+    near: Floats  # (n,), as `errors`, of the nearest neighbour; NaN where none is near
+    distance: Floats  # (n,), to it
 
     @property
     def best(self) -> str:
@@ -167,8 +142,6 @@ def hold_out(
 
     Args:
         ops, log_time: samples, with logarithms of their times (seconds).
-        device: roofline that the type's own one is pulled to.
-        folds, seed: as `fold_of`.
     """
     fold = fold_of(ops, folds, seed)
     count = len(ops)

@@ -14,18 +14,6 @@ import numpy.typing as npt
 from paracosm.errors import InputError
 from paracosm.graphs.op import Op, TensorArgument, decode_arguments
 
-__all__ = [
-    "Description",
-    "Floats",
-    "Layout",
-    "Seen",
-    "describe",
-    "layout_of",
-    "quantities",
-    "seen_in",
-]
-
-
 _MOST_NUMBERS = 8  # of one list; of a longer one, the length and the sum
 
 
@@ -34,25 +22,21 @@ class Description:
     """An op, flattened.
 
     Paths are positions or names of arguments: "1.0" is dimension 0 of the tensor at position 1.
-
-    Attributes:
-        name, arguments: the op's own.
-        flops, bytes: of one call; bytes read and written together.
-        sizes: lengths of the dimensions of tensors; of a list of tensors its count, elements, and
-            elements of the largest.
-        numbers: ranks of tensors, and numbers that are arguments. A float is among them only if
-            it may be a special case (0, 1, 2, 0.5): no learning rate changes how long an op takes.
-        categories: dtypes, orders of strides, flags, what is None.
-        derived: quantities that times follow more closely (`quantities`), of any sign.
     """
 
     name: str
     arguments: str
+    # flops, bytes: of one call; bytes read and written together
     flops: float
     bytes: float
+    # Lengths of the dimensions of tensors; of a list of tensors its count, elements, and
+    # elements of the largest
     sizes: Mapping[str, float]
+    # Ranks of tensors, and numbers that are arguments. A float is among them only if it may
+    # be a special case (0, 1, 2, 0.5): no learning rate changes how long an op takes.
     numbers: Mapping[str, float]
-    categories: Mapping[str, str]
+    categories: Mapping[str, str]  # dtypes, orders of strides, flags, what is None
+    # Quantities that times follow more closely (`quantities`), of any sign
     derived: Mapping[str, float]
 
     @property
@@ -281,19 +265,16 @@ _TOO_ALIKE = 0.9995  # correlation at which the second column says nothing new
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The columns that an estimator was fitted on.
+    """The columns that an estimator was fitted on."""
 
-    Attributes:
-        view: "raw": the arguments as they are, sizes and numbers on a logarithmic scale; "derived":
-            `quantities` and the numbers.
-        numbers: paths of the numeric columns; where an op has no such path, the column holds 0.
-        categories: (path, value) of the columns that are 1 where the op has this value, else 0.
-        mean, scale: of each column among the samples; the matrix is standardised by them.
-    """
-
+    # "raw": the arguments as they are, sizes and numbers on a logarithmic scale; "derived":
+    # `quantities` and the numbers
     view: str
+    # Paths of the numeric columns; where an op has no such path, the column holds 0
     numbers: tuple[str, ...]
+    # (path, value) of the columns that are 1 where the op has this value, else 0
     categories: tuple[tuple[str, str], ...]
+    # mean, scale: of each column among the samples; the matrix is standardised by them
     mean: Floats
     scale: Floats
 
@@ -329,18 +310,11 @@ def layout_of(ops: Sequence[Description], view: str) -> Layout:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What the samples of an op type covered.
+    """What the samples of an op type covered."""
 
-    Attributes:
-        categories: every (path, value) among them.
-        always: paths of the categories that each of them has.
-        numbers: paths of the numbers of the "derived" view.
-        low, high: their range.
-    """
-
-    categories: tuple[tuple[str, str], ...]
-    always: tuple[str, ...]
-    numbers: tuple[str, ...]
+    categories: tuple[tuple[str, str], ...]  # every (path, value) among them
+    always: tuple[str, ...]  # paths of the categories that each of them has
+    numbers: tuple[str, ...]  # paths of the numbers of the "derived" view
     low: Floats
     high: Floats
 

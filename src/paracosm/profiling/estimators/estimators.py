@@ -27,50 +27,33 @@ from paracosm.profiling.estimators.methods import Fitted, GaussianProcess, Netwo
 from paracosm.profiling.estimators.roofline import Device, Estimate, Roofline, estimate_around
 from paracosm.profiling.estimators.timed import Cells, Exact, Key
 
-__all__ = ["Estimators", "Neighbourhood", "TypeEstimator", "load_estimators", "save_estimators"]
-
-
 _ROOM = math.log(2.0)  # beyond the ratios to the roofline that were measured
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """When the nearest timed op is believed, on this device.
+    """When the nearest timed op is believed, on this device."""
 
-    Attributes:
-        radius: greatest distance; 0 where neighbours err more than the chosen estimators.
-        half_width: of the interval (logarithm) over `softening` plus the distance; 0 where too few
-            neighbours were held out to know: then it is the chosen estimator's.
-        softening: distance that is added for the noise of timings.
-    """
-
-    radius: float
+    radius: float  # greatest distance; 0 where neighbours err more than the chosen estimators
+    # Of the interval (logarithm) over `softening` plus the distance; 0 where too few neighbours
+    # were held out to know: then it is the chosen estimator's
     half_width: float
-    softening: float
+    softening: float  # distance that is added for the noise of timings
 
 
 @dataclass(frozen=True, eq=False)
 class TypeEstimator:
-    """What is known of one op type.
+    """What is known of one op type."""
 
-    Attributes:
-        method: name of the chosen estimator.
-        fitted: it.
-        half_width: of its interval (logarithm) over the scale that it predicts.
-        roofline: of this type; what an op of an unseen category gets.
-        lowest, highest: logarithm of time over roofline among the samples.
-        seen: the range of the samples.
-        cells: the samples, for the nearest of them.
-    """
-
-    method: str
+    method: str  # name of the chosen estimator
     fitted: Fitted
-    half_width: float
-    roofline: Roofline
+    half_width: float  # of its interval (logarithm) over the scale that it predicts
+    roofline: Roofline  # of this type; what an op of an unseen category gets
+    # lowest, highest: logarithm of time over roofline among the samples
     lowest: float
     highest: float
-    seen: Seen
-    cells: Cells
+    seen: Seen  # the range of the samples
+    cells: Cells  # the samples, for the nearest of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,11 +164,7 @@ _CLASSES: Mapping[str, type] = {
 
 
 def save_estimators(estimators: Estimators, path: str | Path) -> None:
-    """Write `estimators` to `path`; a file that is there is replaced, once the new one is whole.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Write `estimators` to `path`; a file that is there is replaced, once the new one is whole."""
     arrays: list[Array] = []
     content = {"paracosm estimators": _VERSION, "estimators": _packed(estimators, arrays)}
     entries: dict[str, Array] = {str(number): array for number, array in enumerate(arrays)}

@@ -23,8 +23,6 @@ from paracosm.profiling.estimators.timed import FARTHEST, Key, cells_of, pool
 from paracosm.profiling.samples import OpTiming, at_one_speed
 from paracosm.profiling.this_machine import one_thread
 
-__all__ = ["fit_estimators"]
-
 _RADII = (0.05, 0.1, 0.2, FARTHEST)
 _RADIUS_UNTRIED = 0.1  # where too few neighbours were held out to choose one
 _SOFTENING = 0.05

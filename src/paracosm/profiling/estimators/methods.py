@@ -21,8 +21,6 @@ from paracosm.errors import require
 from paracosm.profiling.estimators.describe import Description, Floats, Layout, layout_of
 from paracosm.profiling.estimators.roofline import Roofline
 
-__all__ = ["METHODS", "Fit", "Fitted", "GaussianProcess", "Network", "fit_gaussian", "fit_mlp"]
-
 
 class Fitted(Protocol):
     """An estimator of one op type, fitted."""
@@ -41,18 +39,13 @@ _MLP_ITERATIONS = 60  # of L-BFGS
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A fitted network; layer i maps `x` to `x @ weights[i] + biases[i]`.
+    """A fitted network; layer i maps `x` to `x @ weights[i] + biases[i]`."""
 
-    Attributes:
-        layout: its input columns.
-        weights, biases: of every layer.
-        mean, scale: of the logarithm of the time among the samples; the network's output is
-            standardised by them.
-    """
-
-    layout: Layout
+    layout: Layout  # its input columns
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
+    # mean, scale: of the logarithm of the time among the samples; the network's output is
+    # standardised by them
     mean: float
     scale: float
 
@@ -66,11 +59,7 @@ class Network:
 
 
 def fit_mlp(ops: Sequence[Description], log_time: Floats, roofline: Roofline, seed: int) -> Network:
-    """Return the network fitted to `ops`; it makes no use of the `roofline`.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
-    """
+    """Return the network fitted to `ops`; it makes no use of the `roofline`."""
     networks = require("sklearn.neural_network", "torch", "fitting estimators")
     layout = layout_of(ops, "raw")
     mean, scale = float(log_time.mean()), float(log_time.std()) or 1.0
@@ -103,28 +92,19 @@ _NOISE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class GaussianProcess:
-    """A fitted process over n samples in d columns.
-
-    Attributes:
-        roofline: its mean.
-        layout: its input columns.
-        points: (n, d), the samples' columns divided by the length scales.
-        weights: (n,), the inverse covariance times the targets.
-        factor: (n, n), lower Cholesky factor of the covariance.
-        lengths: (d,), length scales.
-        amplitude, noise: variances of the function and of a sample.
-        mean, scale: of the logarithm of time over roofline among the samples; the process is
-            standardised by them.
-    """
+    """A fitted process over n samples in d columns."""
 
     roofline: Roofline
-    layout: Layout
-    points: Floats
-    weights: Floats
-    factor: Floats
-    lengths: Floats
+    layout: Layout  # its input columns
+    points: Floats  # (n, d), the samples' columns divided by the length scales
+    weights: Floats  # (n,), the inverse covariance times the targets
+    factor: Floats  # (n, n), lower Cholesky factor of the covariance
+    lengths: Floats  # (d,), length scales
+    # amplitude, noise: variances of the function and of a sample
     amplitude: float
     noise: float
+    # mean, scale: of the logarithm of time over roofline among the samples; the process is
+    # standardised by them
     mean: float
     scale: float
 
@@ -143,11 +123,7 @@ class GaussianProcess:
 def fit_gaussian(
     ops: Sequence[Description], log_time: Floats, roofline: Roofline, seed: int
 ) -> GaussianProcess:
-    """Return the process fitted to the ratios of `ops` to their `roofline`.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
-    """
+    """Return the process fitted to the ratios of `ops` to their `roofline`."""
     processes = require("sklearn.gaussian_process", "torch", "fitting estimators")
     kernels = require("sklearn.gaussian_process.kernels", "torch", "fitting estimators")
     if len(ops) > _MOST_SAMPLES:

@@ -16,22 +16,6 @@ from scipy.optimize import least_squares
 
 from paracosm.profiling.estimators.describe import Description, Floats
 
-__all__ = [
-    "LEAST",
-    "LEVEL",
-    "SOURCES",
-    "Device",
-    "Estimate",
-    "Roofline",
-    "Types",
-    "conformal",
-    "estimate_around",
-    "fit_device",
-    "fit_roofline",
-    "rows_by_type",
-]
-
-
 _OUTLIER = 0.2  # of the logarithm: from here on, errors count linearly instead of squared
 _PRIOR = (
     0.1  # weight of the device's parameters beside one sample's; settles what samples leave open
@@ -43,17 +27,11 @@ _BALANCE = 10.0  # flops per byte of a device whose samples count no flops
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Parameters of a roofline.
+    """Parameters of a roofline."""
 
-    Attributes:
-        launch: seconds of a call that does nothing.
-        peak: flops/s.
-        bandwidth: bytes/s.
-    """
-
-    launch: float
-    peak: float
-    bandwidth: float
+    launch: float  # seconds of a call that does nothing
+    peak: float  # flops/s
+    bandwidth: float  # bytes/s
 
     def log_time(self, ops: Sequence[Description]) -> Floats:
         """Return the logarithms of the durations (seconds) of `ops`."""
@@ -147,18 +125,14 @@ _FEW_KNOWN = math.log(4.0)
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The roofline of a whole device.
+    """The roofline of a whole device."""
 
-    Attributes:
-        roofline: fitted to all op types alike.
-        unknown: half-width (of the logarithm) of the interval of an op whose type was never timed,
-            from op types that were left out of the fit.
-        few: the same for the roofline of an op type with fewer than `LEAST` samples, from types
-            with more of which two were kept.
-    """
-
-    roofline: Roofline
+    roofline: Roofline  # fitted to all op types alike
+    # Half-width (of the logarithm) of the interval of an op whose type was never timed, from
+    # op types that were left out of the fit
     unknown: float
+    # The same for the roofline of an op type with fewer than `LEAST` samples, from types with
+    # more of which two were kept
     few: float
 
 
@@ -175,8 +149,6 @@ def fit_device(ops: Sequence[Description], log_time: Floats, types: Types, seed:
 
     Args:
         ops, log_time: all samples, with logarithms of their times (seconds).
-        types: their rows, by op type.
-        seed: of the choice of samples where there are many.
     """
     random = np.random.default_rng(seed)
     some = {
@@ -220,12 +192,7 @@ LEAST = 10
 
 
 def conformal(scores: Floats, otherwise: float) -> float:
-    """Return the value below which the next score lies with probability `LEVEL`.
-
-    Args:
-        scores: absolute errors over their scales, of ops that no fit had seen.
-        otherwise: what to return if they are fewer than `LEAST`.
-    """
+    """Return the value below which the next score lies with probability `LEVEL`."""
     if len(scores) < LEAST:
         return otherwise
     rank = min(math.ceil((len(scores) + 1) * LEVEL), len(scores))

@@ -29,18 +29,13 @@ _NO_SPREAD_KNOWN = 0.1  # relative, of one sample where no op has two
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """n distinct ops that were timed.
-
-    Attributes:
-        names, arguments: of each.
-        log_time: (n,), logarithms of their durations (seconds; the means, see `OpTiming.duration`).
-        half_width: (n,), of the interval, in the logarithm.
-    """
+    """n distinct ops that were timed."""
 
     names: tuple[str, ...]
     arguments: tuple[str, ...]
+    # (n,), logarithms of their durations (seconds; the means, see `OpTiming.duration`)
     log_time: Floats
-    half_width: Floats
+    half_width: Floats  # (n,), of the interval, in the logarithm
 
     def rows(self) -> dict[Key, int]:
         """Return the row of every op."""
@@ -148,19 +143,12 @@ _SOFTENING = 0.02  # of the distances by whose inverse neighbours are weighted
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The timed ops of one type.
+    """The timed ops of one type."""
 
-    Attributes:
-        names: the text of every cell.
-        offsets: (cells + 1,), where each cell's ops begin.
-        sizes: (n, most sizes of an op), their logarithms; 0 where an op has fewer.
-        ratio: (n,), logarithm of time over roofline.
-    """
-
-    names: tuple[str, ...]
-    offsets: npt.NDArray[np.int64]
-    sizes: Floats
-    ratio: Floats
+    names: tuple[str, ...]  # the text of every cell
+    offsets: npt.NDArray[np.int64]  # (cells + 1,), where each cell's ops begin
+    sizes: Floats  # (n, most sizes of an op), their logarithms; 0 where an op has fewer
+    ratio: Floats  # (n,), logarithm of time over roofline
 
     def estimate(
         self, op: Description, roofline: Roofline, radius: float = FARTHEST

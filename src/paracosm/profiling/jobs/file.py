@@ -130,11 +130,7 @@ def load_job_profile(path: str | Path) -> JobProfile:
 
 
 def _check_rows(rows: Mapping[str, pyarrow.Array], shape: tuple[int, int]) -> None:
-    """Refuse rows in another order, and ops that are not the same in all steps.
-
-    Raises:
-        ValueError: which column shows it.
-    """
+    """Refuse rows in another order, and ops that are not the same in all steps."""
     step, op = np.indices(shape)
     for name, expected in (("step", step), ("op", op)):
         if not np.array_equal(rows[name].to_numpy().reshape(shape), expected):
@@ -220,11 +216,7 @@ def is_packed(path: Path) -> bool:
 
 
 def load_packed(path: Path) -> JobProfile:
-    """Return the profile in a packed file.
-
-    Raises:
-        InputError: damaged, a field is missing or has the wrong length; it is named.
-    """
+    """Return the profile in a packed file."""
     where = str(path)
     packed = contents(path)
     try:

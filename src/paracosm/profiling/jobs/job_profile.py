@@ -116,16 +116,7 @@ EARLY = 1e-3
 
 
 def check_job_profile(profile: JobProfile, where: str) -> JobProfile:
-    """Return the profile without the steps that cannot be right, which are counted by reason.
-
-    Args:
-        profile: as it was read.
-        where: its file, for messages.
-
-    Raises:
-        InputError: it has no ops, no steps or no transfers; an op's resource, bytes or
-            dependencies are wrong; a field has the wrong shape; no step is left.
-    """
+    """Return the profile without the steps that cannot be right, which are counted by reason."""
     _check_shapes(profile, where)
     _check_ops(profile, where)
     _check_dependencies(profile, where)
@@ -236,11 +227,7 @@ def _faults(profile: JobProfile) -> list[tuple[str, npt.NDArray[np.bool_]]]:
 
 
 def dependencies_of(waits: Sequence[Iterable[int]]) -> tuple[Ints, Ints]:
-    """Return `first_dependency` and `dependencies`, as a `JobProfile` has them.
-
-    Args:
-        waits: by op, those that it waits for.
-    """
+    """Return `first_dependency` and `dependencies`, as a `JobProfile` has them."""
     rows = [list(each) for each in waits]
     first = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return first, np.array([op for row in rows for op in row], np.int64)

@@ -19,22 +19,6 @@ from paracosm.profiling.samples import LinkTiming, Spread, spread_of
 from paracosm.profiling.this_machine import environment_here
 from paracosm.units import format_size
 
-__all__ = [
-    "COLLECTIVES",
-    "DEVICE_KINDS",
-    "ITEM",
-    "KINDS",
-    "USUAL",
-    "LinkSettings",
-    "Links",
-    "Scenario",
-    "Team",
-    "WorkerError",
-    "measure_links",
-    "scenarios",
-    "team",
-]
-
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 
 DEVICE_KINDS = ("host to device", "device to host", "device to device")
@@ -246,13 +230,8 @@ def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator
     """Start `processes` workers, and end them with the block.
 
     Args:
-        processes: their number.
-        backend: of `torch.distributed`, "gloo" or "nccl".
         largest: bytes of the largest message.
         timeout: seconds for any one answer.
-
-    Raises:
-        WorkerError: one of them could not start.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paracosm-")))
@@ -288,13 +267,7 @@ class Team(Processes):
         """Return seconds of one message, one number a row: those of the slowest worker.
 
         Args:
-            scenario: what to do.
             size: bytes of a message.
-            times: calls in a row.
-            rows: how many rows.
-
-        Raises:
-            WorkerError: a worker died, failed, or did not answer in time.
         """
         order = {"scenario": asdict(scenario), "size": size, "times": times, "rows": rows}
         self.order(dict.fromkeys(range(len(self._workers)), order))
@@ -312,35 +285,21 @@ def _shared_memory() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One way to move a message.
-
-    Attributes:
-        kind: one of `KINDS`.
-        name: which of several ways.
-        ranks: processes or devices that take part.
-        processes: worker processes that it needs.
-        directions: messages under way at once, each on a path or in a direction of its own.
-        backend: "gloo" or "nccl" for what goes through `torch.distributed`, else "".
-        devices: CUDA devices that it needs.
-    """
+    """One way to move a message."""
 
     kind: str
-    name: str
-    ranks: int
-    processes: int = 1
-    directions: int = 1
-    backend: str = ""
-    devices: int = 0
+    name: str  # which of several ways
+    ranks: int  # processes or devices that take part
+    processes: int = 1  # worker processes that it needs
+    directions: int = 1  # messages under way at once, each on a path or in a direction of its own
+    backend: str = ""  # "gloo" or "nccl" for what goes through `torch.distributed`, else ""
+    devices: int = 0  # CUDA devices that it needs
 
     def __str__(self) -> str:
         return f"{self.kind}, {self.name}"
 
     def message(self, size: int) -> int:
-        """Return the bytes nearest below `size` that this scenario can send.
-
-        Raises:
-            InputError: there are none.
-        """
+        """Return the bytes nearest below `size` that this scenario can send."""
         unit = ITEM * (self.ranks if self.kind == "reduce_scatter" else 1)
         if size < unit:
             raise InputError(f"{self}: a message has at least {unit} bytes, not {size}")

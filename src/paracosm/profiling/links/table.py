@@ -15,9 +15,6 @@ from paracosm.profiling.links.measure import KINDS
 from paracosm.profiling.samples import LinkTiming
 from paracosm.units import format_bandwidth, format_duration, format_size
 
-__all__ = ["Line", "Row", "fit_line", "link_of", "rows", "write_table"]
-
-
 _COLUMNS = 5  # sizes that are shown
 
 
@@ -111,19 +108,12 @@ _OUTLIER = 0.1  # relative error beyond which a size counts less than by its squ
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Seconds of a message of n bytes: `latency + n / bandwidth` (the alpha-beta model).
+    """Seconds of a message of n bytes: `latency + n / bandwidth` (the alpha-beta model)."""
 
-    Attributes:
-        latency: seconds.
-        bandwidth: bytes/s.
-        error: mean of the relative errors at the sizes that it was fitted to.
-        worst: the largest of them.
-    """
-
-    latency: float
-    bandwidth: float
-    error: float = 0.0
-    worst: float = 0.0
+    latency: float  # seconds
+    bandwidth: float  # bytes/s
+    error: float = 0.0  # mean of the relative errors at the sizes that it was fitted to
+    worst: float = 0.0  # the largest of them
 
     def seconds(self, size: float) -> float:
         """Return how long a message of `size` bytes takes."""
@@ -136,9 +126,6 @@ def fit_line(sizes: Sequence[float], seconds: Sequence[float]) -> Line:
     Errors are relative, because times span five orders of magnitude, and all sizes matter; those
     beyond a tenth count linearly, not by their squares (soft L1), because a cache that some sizes
     fit in is no reason to be wrong about all others.
-
-    Raises:
-        InputError: fewer than two sizes, or times that are not above 0.
     """
     n, t = np.asarray(sizes, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
     if len(np.unique(n)) < 2:

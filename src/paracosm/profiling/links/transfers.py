@@ -22,39 +22,25 @@ from paracosm.profiling.links.measure import ITEM, Scenario
 from paracosm.profiling.processes import answering
 from paracosm.profiling.this_machine import Clock, CudaClock, HostClock
 
-__all__ = ["Place", "Transfer", "main", "transfer"]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a worker stands among its team.
-
-    Attributes:
-        rank: 0, 1, ...
-        ranks: size of the team.
-        memory: file descriptor of memory that all workers share.
-        signals: file descriptors of a pipe that this worker reads from, and of one that the other
-            one of a pair reads from; -1 beyond the first pair.
-    """
+    """Where a worker stands among its team."""
 
     rank: int
     ranks: int
-    memory: int
+    memory: int  # file descriptor of memory that all workers share
+    # File descriptors of a pipe that this worker reads from, and of one that the other one of
+    # a pair reads from; -1 beyond the first pair
     signals: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A call to time.
+    """A call to time."""
 
-    Attributes:
-        call: one transfer, or there and back.
-        messages: that one after the other pass in a call.
-        clock: that times it.
-    """
-
-    call: Callable[[], object]
-    messages: int
+    call: Callable[[], object]  # one transfer, or there and back
+    messages: int  # that one after the other pass in a call
     clock: Clock
 
 

@@ -41,23 +41,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How a quantity was found.
+    """How a quantity was found."""
 
-    Attributes:
-        how: "measured" or "estimated" (from a profile).
-        by: in words, "3 rounds of 3 s to 10.0.0.2:5201", "TensorFlow 2.21 on loopback".
-        when: date and time, ISO 8601.
-        spread: relative: (largest - smallest) / median of rounds; of alpha and beta the mean error
-            of their line; of what is estimated the mean error of the ends of streams; None where
-            nobody knows; of `uneven` (larger - smaller) / value of the two ways.
-        loopback: there was no network in it.
-    """
-
-    how: str
-    by: str
-    when: str
+    how: str  # "measured" or "estimated" (from a profile)
+    by: str  # in words, "3 rounds of 3 s to 10.0.0.2:5201", "TensorFlow 2.21 on loopback"
+    when: str  # date and time, ISO 8601
+    # Relative: (largest - smallest) / median of rounds; of alpha and beta the mean error of
+    # their line; of what is estimated the mean error of the ends of streams; None where
+    # nobody knows; of `uneven` (larger - smaller) / value of the two ways
     spread: float | None = None
-    loopback: bool = False
+    loopback: bool = False  # there was no network in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +220,7 @@ _PER_BYTE = "/B"
 
 
 def _parse_seconds_a_byte(value: Any) -> float:
-    """Read "0.3ns/B", or a number of seconds a byte.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Read "0.3ns/B", or a number of seconds a byte."""
     if isinstance(value, str) and value.strip().endswith(_PER_BYTE):
         return parse_duration(value.strip().removesuffix(_PER_BYTE))
     try:

@@ -27,30 +27,6 @@ from contextlib import ExitStack, contextmanager
 
 from paracosm.errors import InputError
 
-__all__ = [
-    "BOTH",
-    "END",
-    "INTERVAL",
-    "JOIN",
-    "LONGEST",
-    "MOST_CONNECTIONS",
-    "PING",
-    "RECEIVE",
-    "RECEIVE_ALL",
-    "REPORT",
-    "SEND",
-    "SEND_ALL",
-    "SHORTEST",
-    "Exchange",
-    "accepted",
-    "intervals_of",
-    "opened",
-    "receive_over",
-    "send_over",
-    "warm_up",
-]
-
-
 PING, SEND, RECEIVE, BOTH, REPORT, END, SEND_ALL, RECEIVE_ALL, INTERVAL, JOIN = range(1, 11)
 
 LONGEST = 60.0
@@ -75,8 +51,6 @@ class Exchange:
     """One end of the connection.
 
     Args:
-        connection: open; it is closed by who opened it.
-        peer: how errors call the other end.
         timeout: seconds to wait for anything.
     """
 
@@ -88,22 +62,14 @@ class Exchange:
         self._ahead = b""  # read beyond the end of data
 
     def say(self, kind: int, number: float = 0.0) -> None:
-        """Send an order or an answer.
-
-        Raises:
-            InputError: the other end is gone, or does not read.
-        """
+        """Send an order or an answer."""
         try:
             self._connection.sendall(_ORDER.pack(_MAGIC, _VERSION, kind, 0, number))
         except OSError as error:
             raise self._broken(error) from None
 
     def hear(self) -> tuple[int, float]:
-        """Return the kind and the number of an order or an answer.
-
-        Raises:
-            InputError: none came in time, or something else did.
-        """
+        """Return the kind and the number of an order or an answer."""
         said = self._read(_ORDER.size)
         magic, version, kind, zero, number = _ORDER.unpack(said)
         if magic != _MAGIC:
@@ -118,22 +84,14 @@ class Exchange:
         return kind, number
 
     def expect(self, kind: int) -> float:
-        """Return the number of an answer of one kind.
-
-        Raises:
-            InputError: another answer came, or none.
-        """
+        """Return the number of an answer of one kind."""
         found, number = self.hear()
         if found != kind:
             raise InputError(f"{self.peer} answered {found} where {kind} was expected")
         return number
 
     def send_data(self, seconds: float) -> None:
-        """Send blocks for so long.
-
-        Raises:
-            InputError: the other end is gone, or does not read.
-        """
+        """Send blocks for so long."""
         piece = memoryview(bytes(_PIECE))  # the first byte of each block is _MORE
         until, at = time.monotonic() + seconds, 0
         try:
@@ -146,12 +104,7 @@ class Exchange:
             raise self._broken(error) from None
 
     def receive_data(self, seconds: float, warm: float) -> float:
-        """Return at which rate blocks came, bytes/s, without those of the first `warm` seconds.
-
-        Raises:
-            InputError: what came are no blocks, they ended early or did not end in time, or too
-                few came to tell.
-        """
+        """Return at which rate blocks came, bytes/s, without those of the first `warm` seconds."""
         buffer = memoryview(bytearray(_PIECE))
         begun = time.monotonic()
         total, seen, first, last = 0, 0.0, (0.0, 0), (0.0, 0)
@@ -181,11 +134,7 @@ class Exchange:
         return (last[1] - first[1]) / (last[0] - first[0])
 
     def both(self, seconds: float, warm: float) -> float:
-        """Send and receive at once; return at which rate blocks came.
-
-        Raises:
-            InputError: as `send_data` and `receive_data`.
-        """
+        """Send and receive at once; return at which rate blocks came."""
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(self.send_data, seconds)
             rate = self.receive_data(seconds, warm)
@@ -193,11 +142,7 @@ class Exchange:
         return rate
 
     def listen_again(self) -> socket.socket:
-        """Return a socket that listens where the other end reached this one.
-
-        Raises:
-            InputError: it cannot.
-        """
+        """Return a socket that listens where the other end reached this one."""
         address, family = self._connection.getsockname(), self._connection.family
         try:
             return socket.create_server(address, family=family)
@@ -206,11 +151,7 @@ class Exchange:
             raise InputError(f"cannot listen on {address[0]}:{address[1]}: {reason}") from None
 
     def connect_again(self) -> socket.socket:
-        """Return another connection to where this one leads.
-
-        Raises:
-            InputError: the other end does not take it.
-        """
+        """Return another connection to where this one leads."""
         try:
             return socket.create_connection(self._connection.getpeername()[:2], self.timeout)
         except OSError as error:
@@ -257,15 +198,7 @@ _SHARED_PIECE = 1 << 18  # bytes that are read or written at a time
 
 @contextmanager
 def accepted(exchange: Exchange, count: int) -> Iterator[list[socket.socket]]:
-    """Ask the other end for connections to the port that it knows; close them in the end.
-
-    Args:
-        exchange: the first connection.
-        count: how many more.
-
-    Raises:
-        InputError: too few came in time, or somebody else did.
-    """
+    """Ask the other end for connections to the port that it knows; close them in the end."""
     token = float(secrets.randbelow(1 << 53))
     until = time.monotonic() + exchange.timeout
     with ExitStack() as kept:
@@ -289,11 +222,7 @@ def accepted(exchange: Exchange, count: int) -> Iterator[list[socket.socket]]:
 
 @contextmanager
 def opened(exchange: Exchange, count: int) -> Iterator[list[socket.socket]]:
-    """Open connections that the other end asks for; close them in the end.
-
-    Raises:
-        InputError: it does not ask for them, or does not take them.
-    """
+    """Open connections that the other end asks for; close them in the end."""
     token = exchange.expect(JOIN)
     with ExitStack() as kept:
         connections = [kept.enter_context(exchange.connect_again()) for _ in range(count)]
@@ -326,13 +255,8 @@ def receive_over(
     """Return bytes that came over each connection in each interval, (intervals, connections).
 
     Args:
-        connections: the other end sends over all of them.
-        exchange: the first connection, which names the other end.
         seconds: since the first byte; the first quarter, at most 1 s, does not count.
         interval: seconds.
-
-    Raises:
-        InputError: nothing came for as long as the timeout is, or a connection was closed.
     """
     counts = [[0] * len(connections) for _ in range(intervals_of(seconds, interval))]
     buffer = memoryview(bytearray(_SHARED_PIECE))

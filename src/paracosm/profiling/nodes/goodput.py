@@ -34,20 +34,6 @@ from paracosm.profiling.nodes.exchange import (
 )
 from paracosm.profiling.nodes.peer import Peer
 
-__all__ = [
-    "SEGMENT",
-    "BandwidthSettings",
-    "Goodput",
-    "ShareSettings",
-    "Shares",
-    "correlation",
-    "counted",
-    "measure_goodput",
-    "measure_shares",
-    "unevenness",
-]
-
-
 _PINGS = 50
 
 

@@ -13,25 +13,6 @@ from dataclasses import dataclass
 
 from paracosm.errors import InputError
 
-__all__ = [
-    "ACK",
-    "DATA",
-    "END_STREAM",
-    "HEADERS",
-    "INITIAL_WINDOW_SIZE",
-    "PREFACE",
-    "RST_STREAM",
-    "SETTINGS",
-    "STANDARD_WINDOW",
-    "WINDOW_UPDATE",
-    "Frame",
-    "FrameReader",
-    "Stream",
-    "StreamWatch",
-    "settings_of",
-]
-
-
 STANDARD_WINDOW = 65_535
 """Bytes of a stream that may come at first, unless a setting says otherwise (RFC 9113, 6.9.2)."""
 
@@ -41,25 +22,16 @@ _ENDED = 100_000  # that are remembered
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A response that ended.
+    """A response that ended."""
 
-    Attributes:
-        number: of the stream in its connection.
-        request: the first 4 KiB that the client sent in it.
-        size: bytes of the response.
-        turns: bytes that it sent until another stream had its turn, one number a turn.
-        stopped: whether its first turn ended when the window was full.
-        window: bytes that the client let every stream send at first, when it asked for this one.
-        last: instant at which its last byte came by, in the seconds of who watched.
-    """
-
-    number: int
-    request: bytes
-    size: int
+    number: int  # of the stream in its connection
+    request: bytes  # the first 4 KiB that the client sent in it
+    size: int  # bytes of the response
+    # Bytes that it sent until another stream had its turn, one number a turn
     turns: tuple[int, ...]
-    stopped: bool
-    window: int
-    last: float
+    stopped: bool  # whether its first turn ended when the window was full
+    window: int  # bytes that the client let every stream send at first, when it asked for this one
+    last: float  # instant at which its last byte came by, in the seconds of who watched
 
 
 @dataclass(slots=True)
@@ -187,19 +159,13 @@ _KEPT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame that came by.
-
-    Attributes:
-        kind, flags, stream: of its head.
-        size: bytes of its payload.
-        payload: the first of them, at most 4,096.
-    """
+    """A frame that came by."""
 
     kind: int
     flags: int
     stream: int
-    size: int
-    payload: bytes
+    size: int  # bytes of its payload
+    payload: bytes  # the first of them, at most 4,096
 
 
 class FrameReader:
@@ -218,11 +184,7 @@ class FrameReader:
         self._passing = 0  # bytes of the payload behind those
 
     def read(self, data: bytes | memoryview) -> Iterator[Frame]:
-        """Yield the frames whose last byte is in `data`.
-
-        Raises:
-            InputError: this is no HTTP/2 in clear text, or a frame is malformed.
-        """
+        """Yield the frames whose last byte is in `data`."""
         at = 0
         while at < len(data):
             if self._missing:

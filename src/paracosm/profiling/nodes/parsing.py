@@ -107,9 +107,6 @@ def fit_parsing(seconds: dict[int, float]) -> Parsing:
 
     Args:
         seconds: by size in bytes.
-
-    Raises:
-        InputError: fewer than two sizes, or a time that is not above 0.
     """
     line = fit_line(list(seconds), list(seconds.values()))
     return Parsing(1 / line.bandwidth, line.latency, line.error, line.worst, dict(seconds))
@@ -283,9 +280,6 @@ def overheads_of(
     Args:
         streams: as they went by, their instants in Unix seconds.
         ended: of several fetches, when each tensor was there, Unix seconds.
-
-    Raises:
-        InputError: a tensor was received for which no stream went by.
     """
     last: dict[str, list[float]] = {}
     for stream in streams:

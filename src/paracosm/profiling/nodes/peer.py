@@ -35,23 +35,15 @@ from paracosm.profiling.nodes.exchange import (
 )
 from paracosm.profiling.processes import Processes
 
-__all__ = ["Peer", "connected", "connected_here", "listen", "main", "serve_one"]
-
-
 _START = 60.0  # seconds that starting Python takes at most, on a machine that is busy
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Somebody who does what it is asked to.
-
-    Attributes:
-        exchange: with it.
-        loopback: it is on this machine, so there is no network in between.
-    """
+    """Somebody who does what it is asked to."""
 
     exchange: Exchange
-    loopback: bool
+    loopback: bool  # it is on this machine, so there is no network in between
 
 
 @contextmanager

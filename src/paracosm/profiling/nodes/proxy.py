@@ -11,8 +11,6 @@ from typing import Protocol
 
 from paracosm.errors import InputError
 
-__all__ = ["Proxy", "Watch"]
-
 _PIECE = 1 << 18  # bytes that are read at a time
 _CONNECTIONS = 64  # at a time
 
@@ -136,12 +134,7 @@ class _Watched:
         before: See | None,
         after: See | None,
     ) -> None:
-        """Hand on bytes until the source has no more; then the sink is told so.
-
-        Args:
-            source, sink: from where to where.
-            before, after: who sees a piece before, and after it is handed on.
-        """
+        """Hand on bytes until the source has no more; then the sink is told so."""
         buffer = memoryview(bytearray(_PIECE))
         with contextlib.suppress(OSError):
             while size := source.recv_into(buffer):

@@ -18,8 +18,6 @@ from typing import Any
 from paracosm.factory import one_line
 from paracosm.profiling.processes import answering
 
-__all__ = ["main"]
-
 _EDGE = re.compile(r"(edge_\S+) from ")
 
 

@@ -19,21 +19,6 @@ from paracosm.profiling.jobs.kineto.segments import WorkerStep
 from paracosm.timeline.kineto import KinetoTrace
 from paracosm.timeline.kineto.words import bytes_of, is_backward
 
-__all__ = [
-    "ACCUMULATE",
-    "Gradient",
-    "Parameter",
-    "Takers",
-    "gradients_of",
-    "named",
-    "parameters_of_model",
-    "refuse_several_processes",
-    "refuse_without_training",
-    "shapes_in",
-    "without_model",
-]
-
-
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 """What autograd calls the op that hands a gradient to its parameter."""
 
@@ -44,11 +29,7 @@ _COMMUNICATION = re.compile(
 
 
 def refuse_several_processes(trace: KinetoTrace) -> None:
-    """Refuse a trace in which gradients or activations travel already.
-
-    Raises:
-        InputError: it is of a job of several ranks, has collectives, or kernels on several devices.
-    """
+    """Refuse a trace in which gradients or activations travel already."""
     why = "record one process without torch.distributed, on one device"
     if trace.world_size is not None and trace.world_size > 1:
         raise InputError(
@@ -69,11 +50,7 @@ def refuse_several_processes(trace: KinetoTrace) -> None:
 
 
 def refuse_without_training(trace: KinetoTrace) -> None:
-    """Refuse a trace that shows no gradients.
-
-    Raises:
-        InputError: autograd handed none to a parameter, or the profiler did not see the host.
-    """
+    """Refuse a trace that shows no gradients."""
     if ACCUMULATE not in trace.names:
         raise InputError(
             f"{trace.path}: no gradients ({ACCUMULATE}): a profile needs steps of training, "
@@ -86,27 +63,17 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """A gradient of a step; times are the host's, in seconds from the trace's origin.
+    """A gradient of a step; times are the host's, in seconds from the trace's origin."""
 
-    Attributes:
-        shape: None where the trace does not tell.
-        dtype: "float", "c10::Half", ...; "" where the trace does not tell.
-        size: bytes; -1 where the trace does not tell.
-        ready: when it was whole, and nothing changed it any more.
-        needed: when the first op that takes the parameter began.
-        taken_by: name of that op.
-        taker: row of it; -1 where it was not found.
-        how: that op was found, as `Takers.of` has it; if it was not, the parameter is needed from
-            the step's begin on.
-    """
-
-    shape: tuple[int, ...] | None
-    dtype: str
-    size: int
-    ready: float
-    needed: float
+    shape: tuple[int, ...] | None  # None where the trace does not tell
+    dtype: str  # "float", "c10::Half", ...; "" where the trace does not tell
+    size: int  # bytes; -1 where the trace does not tell
+    ready: float  # when it was whole, and nothing changed it any more
+    needed: float  # when the first op that takes the parameter began
     taken_by: str
-    taker: int
+    taker: int  # row of it; -1 where it was not found
+    # That op was found, as `Takers.of` has it; if it was not, the parameter is needed from
+    # the step's begin on
     how: str
 
 
@@ -117,10 +84,6 @@ def gradients_of(
 
     Several backward passes over one batch's pieces make the same gradients: each is whole after the
     last pass, and its parameter is needed by the first.
-
-    Raises:
-        InputError: several backward passes make different ones, or the optimizer runs before the
-            last.
     """
     rows = _rows_of(trace, step, threads)
     accumulated = [row for row in rows.tolist() if trace.text(row) == ACCUMULATE]
@@ -260,12 +223,7 @@ def _as_pushed(
 
 
 class Takers:
-    """Finds the ops of the forward pass that take the parameters.
-
-    Args:
-        trace: in which they are.
-        rows: of the step's ops, ascending.
-    """
+    """Finds the ops of the forward pass that take the parameters."""
 
     def __init__(self, trace: KinetoTrace, rows: Ints) -> None:
         self._trace = trace
@@ -380,11 +338,7 @@ def parameters_of_model(options: CaptureOptions) -> tuple[Parameter, ...]:
 def named(
     gradients: Sequence[Gradient], parameters: Sequence[Parameter], where: str
 ) -> tuple[Parameter, ...]:
-    """Return the parameter of each gradient: the next of its shape, or without shapes, the next.
-
-    Raises:
-        InputError: the model has other parameters than the trace has gradients.
-    """
+    """Return the parameter of each gradient: the next of its shape, or without shapes, the next."""
     if len(gradients) != len(parameters):
         raise InputError(
             f"{where}: a step has {len(gradients)} gradients, but the model has "

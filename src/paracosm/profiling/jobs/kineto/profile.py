@@ -36,8 +36,6 @@ from paracosm.profiling.jobs.kineto.segments import WorkerStep, worker_steps
 from paracosm.timeline.kineto import KinetoTrace, read_kineto
 from paracosm.timeline.kineto.words import is_backward
 
-__all__ = ["Places", "Timed", "assemble", "batch_of", "job_profile_of_trace", "places_of"]
-
 
 def job_profile_of_trace(
     path: Path,
@@ -161,15 +159,10 @@ def _alike(found: Sequence[_Step], path: Path) -> tuple[_Step, list[_Step], dict
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Indices of the step's pieces, for each gradient.
+    """Indices of the step's pieces, for each gradient."""
 
-    Attributes:
-        needed_by: the first piece that cannot begin without the parameter.
-        made_by: the piece at whose end the gradient is ready.
-    """
-
-    needed_by: tuple[int, ...]
-    made_by: tuple[int, ...]
+    needed_by: tuple[int, ...]  # the first piece that cannot begin without the parameter
+    made_by: tuple[int, ...]  # the piece at whose end the gradient is ready
 
 
 def places_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Places:
@@ -248,15 +241,7 @@ def assemble(
     dropped: Mapping[str, int],
     provenance: Mapping[str, Any],
 ) -> JobProfile:
-    """Return the profile of steps that have the same pieces.
-
-    Args:
-        steps: in order.
-        places: of the transfers, by gradient.
-        parameters: by gradient, as `places` has them.
-        servers: how many.
-        batch, dropped, provenance: as `JobProfile` has them.
-    """
+    """Return the profile of steps that have the same pieces."""
     plan = _plan(steps[0].step, places, parameters)
     sizes = np.array([parameter.size for parameter in parameters], np.int64)
     on = np.zeros(len(sizes), np.int64)
@@ -296,24 +281,15 @@ def assemble(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is the same in all steps.
-
-    Attributes:
-        names, kinds: of the worker's ops.
-        work: how many ops the worker has.
-        pulled: gradients in the order in which their parameters are needed.
-        made_by: by gradient, the worker's op at whose end it is ready.
-        resumes: the worker's op that waits for the updates; -1 for none.
-        waits: by op of the profile, which ops it waits for.
-    """
+    """What is the same in all steps."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
-    work: int
-    pulled: Ints
-    made_by: Ints
-    resumes: int
-    waits: list[list[int]]
+    work: int  # how many ops the worker has
+    pulled: Ints  # gradients in the order in which their parameters are needed
+    made_by: Ints  # by gradient, the worker's op at whose end it is ready
+    resumes: int  # the worker's op that waits for the updates; -1 for none
+    waits: list[list[int]]  # by op of the profile, which ops it waits for
 
 
 @dataclass(frozen=True)

@@ -26,15 +26,6 @@ from paracosm.profiling.jobs.job_profile import (
 from paracosm.profiling.jobs.pytorch.options import JobOptions, Node, Setup
 from paracosm.profiling.processes import Processes, WorkerError
 
-__all__ = [
-    "Goodput",
-    "Job",
-    "assemble",
-    "measure_throughput",
-    "parameter_server_job",
-    "profile_module",
-]
-
 
 def profile_module(
     options: JobOptions, steps: int = 100, progress: Callable[[int, int], None] | None = None
@@ -182,13 +173,6 @@ class Job:
 
         On Ctrl-C the profile has the steps that there are, and "interrupted" in its provenance; the
         job can do nothing else then.
-
-        Args:
-            steps: that are profiled, 1 or more.
-            progress: called with steps done and in all.
-
-        Raises:
-            WorkerError: a process died, failed, or a step took longer than the timeout.
         """
         goodput = self.goodput()
         self._processes.order({self._first: {"do": "steps", "steps": WARM_UP + steps}})
@@ -215,18 +199,12 @@ class Job:
         """Let some of the workers train for a while, each as fast as it can.
 
         Args:
-            workers: how many.
-            seconds: after which no step is begun; those that run then go on to their end.
             stagger: worker i begins its first step i times so many seconds later.
 
         Returns:
             "W", "seconds", "stagger_s"; "start_ms", "end_ms": by worker, of each step, from the
             first one's begin; "loss" of each step; "cpu_workers_s": processor time of each;
             "load": the machine's before.
-
-        Raises:
-            InputError: there are not so many workers, or the last one would begin too late.
-            WorkerError: a process died, failed, or a step took longer than the timeout.
         """
         if not 1 <= workers <= self._workers:
             raise InputError(f"workers: {workers}, but the job has {self._workers}")
@@ -260,11 +238,7 @@ class Job:
         }
 
     def goodput(self, seconds: float = 0.5) -> Goodput:
-        """Measure what the job's own transport makes of the link between server 0 and worker 0.
-
-        Args:
-            seconds: of each of the three measurements, roughly.
-        """
+        """Measure what the job's own transport makes of the link between server 0 and worker 0."""
         down, _ = self._exchange(_FEW, 0)
         count = max(_FEW, min(_MANY, round(seconds * down / _MESSAGE)))
         alone_down, _ = self._exchange(count, 0)
@@ -317,10 +291,7 @@ def assemble(
     Args:
         made: what the worker said of itself: "parameters", names and bytes; "segments", as
             `segments.Segment`; "examples" of a step.
-        steps: as `worker.Step`.
-        servers: parameter i is on server i modulo their number.
         bandwidth: bytes/s of the link.
-        provenance: of the profile.
     """
     parameters, segments = made["parameters"], made["segments"]
     pulls = {name: i for i, (name, _) in enumerate(parameters)}

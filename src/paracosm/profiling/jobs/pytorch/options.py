@@ -14,21 +14,14 @@ if TYPE_CHECKING:
     from torch.nn import Parameter
 
 
-__all__ = ["JobOptions", "Node", "Setup", "load", "trained"]
-
-
 @dataclass(frozen=True)
 class Node:
-    """Where a process runs.
+    """Where a process runs."""
 
-    Attributes:
-        prefix: a command that runs it as the rest of its own command line, and becomes it, such as
-            ("nsenter", "--net=/run/netns/worker0", "--").
-        interface: of the network, such as "eth0"; None for the loopback.
-    """
-
+    # A command that runs it as the rest of its own command line, and becomes it, such as
+    # ("nsenter", "--net=/run/netns/worker0", "--")
     prefix: tuple[str, ...] = ()
-    interface: str | None = None
+    interface: str | None = None  # of the network, such as "eth0"; None for the loopback
 
 
 @dataclass(frozen=True)
@@ -83,29 +76,20 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class Setup:
-    """One process of a job, as JSON has it.
+    """One process of a job, as JSON has it."""
 
-    Attributes:
-        role: "server" or "worker".
-        index: among those of its role.
-        servers, workers: how many there are.
-        capture: fields of the `CaptureOptions` of the model.
-        rate, waiting, threads, seed: as in `JobOptions`.
-        interface: of the network; None for the loopback.
-        store: a file in which the processes find each other.
-    """
-
-    role: str
-    index: int
+    role: str  # "server" or "worker"
+    index: int  # among those of its role
     servers: int
     workers: int
-    capture: dict[str, object]
+    capture: dict[str, object]  # fields of the `CaptureOptions` of the model
+    # rate, waiting, threads, seed: as in `JobOptions`
     rate: float
     waiting: tuple[float, float] | None
     threads: int
     seed: int
-    interface: str | None
-    store: str
+    interface: str | None  # of the network; None for the loopback
+    store: str  # a file in which the processes find each other
 
     @property
     def rank(self) -> int:
@@ -114,11 +98,7 @@ class Setup:
 
 
 def load(setup: Setup) -> Workload:
-    """Make model and examples, the same ones in every process.
-
-    Raises:
-        InputError: the factory cannot be found or fails, or there is nothing to train.
-    """
+    """Make model and examples, the same ones in every process."""
     import torch
 
     from paracosm.graphs.capture.load import load_workload

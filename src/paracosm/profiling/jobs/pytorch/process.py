@@ -36,9 +36,6 @@ from paracosm.profiling.jobs.pytorch.worker import (
 from paracosm.profiling.processes import Answer, answering
 from paracosm.profiling.this_machine import environment_here
 
-__all__ = ["main", "serve"]
-
-
 Order = dict[str, Any]
 
 
@@ -144,12 +141,6 @@ def serve(
 
     Args:
         worker: its rank.
-        parameters: those of this server, by their number.
-        pushed: numbers of their gradients, in the order in which they come.
-        rate: learning rate.
-
-    Raises:
-        RuntimeError: the worker is gone.
     """
     gradients = {i: torch.zeros_like(parameters[i]) for i in pushed}
     with ThreadPoolExecutor(1) as updates:

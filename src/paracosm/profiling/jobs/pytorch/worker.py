@@ -24,46 +24,19 @@ from torch.utils.flop_counter import FlopCounterMode
 from paracosm.models import Workload
 from paracosm.profiling.jobs.pytorch.options import Setup, trained
 
-__all__ = [
-    "ACKNOWLEDGE",
-    "GOODPUT",
-    "PULL",
-    "PUSH",
-    "REQUEST",
-    "STEP",
-    "Boundary",
-    "Segment",
-    "Step",
-    "Worker",
-    "exchange",
-    "find_segments",
-    "forward_and_backward",
-    "join",
-    "needs",
-    "watching",
-]
-
 
 @dataclass
 class Step:
-    """What a step did, in seconds of the machine's monotonic clock.
+    """What a step did, in seconds of the machine's monotonic clock."""
 
-    Attributes:
-        begin: when the parameters were asked for.
-        pulled: by parameter, when it was there.
-        computed: by segment, begin and end.
-        pushed: by gradient, in the order of the segments: when it was handed over, when the server
-            had it, when its update began and ended.
-        end: when all servers had said that they are done.
-        loss: of the parameters that were pulled.
-    """
-
-    begin: float
-    pulled: list[float]
-    computed: list[list[float]]
+    begin: float  # when the parameters were asked for
+    pulled: list[float]  # by parameter, when it was there
+    computed: list[list[float]]  # by segment, begin and end
+    # By gradient, in the order of the segments: when it was handed over, when the server had
+    # it, when its update began and ended
     pushed: list[list[float]]
-    end: float
-    loss: float
+    end: float  # when all servers had said that they are done
+    loss: float  # of the parameters that were pulled
 
 
 class Worker:
@@ -80,7 +53,6 @@ class Worker:
         """Find the segments, by a step here.
 
         Args:
-            workload: what to train.
             servers: their ranks are 0 to `servers` - 1.
             waiting: seconds of the forward and the backward pass, or None.
         """
@@ -96,11 +68,7 @@ class Worker:
         self._hooks.enter_context(watching(workload, sorted(layers), self._reached))
 
     def step(self) -> Step:
-        """Run one step.
-
-        Raises:
-            RuntimeError: a server is gone, or the step computes something else than the first.
-        """
+        """Run one step."""
         for _, parameter in self.parameters:
             parameter.grad = None
         count = len(self.parameters)
@@ -209,36 +177,24 @@ def _written(boundary: Boundary) -> str:
 
 @dataclass(frozen=True)
 class Boundary:
-    """A moment of a step.
+    """A moment of a step."""
 
-    Attributes:
-        kind: "begin" of the step; "layer": a module's forward begins; "backward" begins;
-            "gradient": that of a parameter is made.
-        what: the module's or the parameter's name.
-    """
-
+    # "begin" of the step; "layer": a module's forward begins; "backward" begins; "gradient":
+    # that of a parameter is made
     kind: str
-    what: str = ""
+    what: str = ""  # the module's or the parameter's name
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Computing from one boundary to the next.
+    """Computing from one boundary to the next."""
 
-    Attributes:
-        name: "forward/" and a layer, or "backward/" and the parameter whose gradient ends it.
-        begin, end: its boundaries.
-        needs: names of parameters that it is the first to need.
-        forward: whether the backward pass has not begun.
-        flops: floating-point operations.
-    """
-
-    name: str
+    name: str  # "forward/" and a layer, or "backward/" and the parameter whose gradient ends it
     begin: Boundary
     end: Boundary
-    needs: tuple[str, ...]
-    forward: bool
-    flops: int
+    needs: tuple[str, ...]  # names of parameters that it is the first to need
+    forward: bool  # whether the backward pass has not begun
+    flops: int  # floating-point operations
 
 
 def find_segments(workload: Workload) -> list[Segment]:

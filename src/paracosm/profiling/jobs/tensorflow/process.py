@@ -19,8 +19,6 @@ from typing import Any, NoReturn
 from paracosm.errors import require
 from paracosm.profiling.processes import Answer, answering
 
-__all__ = ["main", "trace_sessions"]
-
 
 def main(setup: dict[str, Any]) -> None:
     """Run the script as the task of its cluster that `setup` names."""
@@ -59,14 +57,8 @@ def trace_sessions(folder: Path, steps: int, warmup: int, answer: Answer) -> Non
     A training step has transfers in both directions. When there are enough, the process ends.
 
     Args:
-        folder: gets `step-N.pb`, a RunMetadata, by the number N of the step.
-        steps: that are wanted.
-        warmup: steps before these, which are not kept.
-        answer: told of each step: "step" its number, "span" nanoseconds at which it was asked for
-            and done, "pause" seconds that keeping it took; and "done" in the end.
-
-    Raises:
-        MissingExtraError: TensorFlow is not installed.
+        answer: told of each step: "step" its number, "span" nanoseconds at which it was asked
+            for and done, "pause" seconds that keeping it took; and "done" in the end.
     """
     tensorflow = require("tensorflow", "tensorflow", "profiling a TensorFlow job")
     sessions = importlib.import_module("tensorflow.python.client.session")

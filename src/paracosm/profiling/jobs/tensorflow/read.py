@@ -29,17 +29,6 @@ from paracosm.profiling.jobs.tensorflow.records import (
 )
 from paracosm.profiling.jobs.tensorflow.structure import Columns, columns_of, structure_of
 
-__all__ = [
-    "EVIDENT",
-    "Times",
-    "clock_offset",
-    "match_by_time",
-    "profile_of_steps",
-    "read_steps",
-    "times_of",
-]
-
-
 Floats = npt.NDArray[np.float64]
 
 _TWICE = 2000
@@ -80,16 +69,7 @@ def read_steps(
 def profile_of_steps(
     steps: Sequence[TracedStep], where: str, provenance: Mapping[str, Any]
 ) -> JobProfile:
-    """Return the profile of steps that were read.
-
-    Args:
-        steps: in any order.
-        where: their files, for messages.
-        provenance: what else is known of their source.
-
-    Raises:
-        InputError: as `read_steps`.
-    """
+    """Return the profile of steps that were read."""
     every = sorted(map(records_of, steps), key=lambda each: (each.base, each.step.where))
     dropped: Counter[str] = Counter()
     every = _each_once(every, dropped)
@@ -222,7 +202,6 @@ def _one_after_another(
     """Set steps behind each other with the gaps that followed them, as if none had been left out.
 
     Args:
-        profile: of the steps that are left.
         begin, end: of all steps that were traced, in seconds.
         pauses: seconds after each that are no part of the gap.
     """
@@ -243,21 +222,17 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times in seconds from each step's `base`.
+    """Times in seconds from each step's `base`."""
 
-    Attributes:
-        begin, end: (steps, columns); NaN where nothing was traced.
-        offsets: seconds that each server's clock was ahead of the worker's, if that showed.
-        placed: columns of transfers that no step has traced: they are set to last from the end of
-            the op that sends to the begin of the first that waits for it.
-        early: steps in which a tensor came before it was sent, whatever the clocks.
-    """
-
+    # begin, end: (steps, columns); NaN where nothing was traced
     begin: Floats
     end: Floats
+    # Seconds that each server's clock was ahead of the worker's, if that showed
     offsets: dict[Place, float]
+    # Columns of transfers that no step has traced: they are set to last from the end of the
+    # op that sends to the begin of the first that waits for it
     placed: list[int]
-    early: Flags
+    early: Flags  # steps in which a tensor came before it was sent, whatever the clocks
 
 
 def times_of(steps: Sequence[Records], columns: Columns) -> Times:
@@ -375,8 +350,8 @@ def clock_offset(down: Sequence[Floats], up: Sequence[Floats]) -> float:
     cannot be explained without one.
 
     Args:
-        down: of each step, seconds from the end of a tensor's op on the server to the end of its
-            transfer, by the clocks of each; NaN is passed over.
+        down: of each step, seconds from the end of a tensor's op on the server to the end of
+            its transfer, by the clocks of each; NaN is passed over.
         up: the same of tensors that go to the server.
     """
     offsets, shown = [], 0
@@ -404,7 +379,7 @@ def match_by_time(
     Args:
         sent: seconds at which each tensor was there.
         needed: seconds at which the first op that needs it began; inf of none.
-        received: begin and end of each receive.
+        received: begin and end of each receive, in seconds.
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -19,70 +19,36 @@ from paracosm.graphs.importers.tensorflow.timeline import Event, timeline_events
 from paracosm.graphs.importers.tensors import bytes_of
 from paracosm.graphs.importers.wire import decode
 
-__all__ = [
-    "Edge",
-    "Key",
-    "Node",
-    "Place",
-    "Receive",
-    "Records",
-    "Run",
-    "TracedStep",
-    "check_places",
-    "place_of",
-    "read_traced_step",
-    "records_of",
-    "traced_step",
-]
-
 _BYTES = re.compile(r"requested_bytes:\s*(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a partition, which is the part of the graph that one device runs.
-
-    Attributes:
-        op: its type.
-        inputs: names of nodes, without slots and without "^".
-        device: full name.
-        tensor: of _Send and _Recv: the tensor that is sent, "edge_12_w/read"; else "".
-    """
+    """A node of a partition, which is the part of the graph that one device runs."""
 
     op: str
-    inputs: tuple[str, ...]
+    inputs: tuple[str, ...]  # names of nodes, without slots and without "^"
     device: str
-    tensor: str
+    tensor: str  # of _Send and _Recv: the tensor that is sent, "edge_12_w/read"; else ""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedStep:
-    """What was traced of one step.
-
-    Attributes:
-        where: its file.
-        ops: of all devices, as they stand in the file.
-        nodes: of all partitions by name; empty where no partitioned graph was traced.
-        sizes: bytes of tensors by the node that makes them, where they were traced.
-        span: nanoseconds at which the worker asked for the step and was told that it is done, if
-            known.
-        pause: seconds after the step that went into keeping it, which belong to no step.
-    """
+    """What was traced of one step."""
 
     where: str
-    ops: Sequence[StepOp]
+    ops: Sequence[StepOp]  # of all devices, as they stand in the file
+    # Of all partitions by name; empty where no partitioned graph was traced
     nodes: Mapping[str, Node]
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int]  # bytes of tensors by the node that makes them, where they were traced
+    # Nanoseconds at which the worker asked for the step and was told that it is done, if
+    # known
     span: tuple[int, int] | None = None
-    pause: float = 0.0
+    pause: float = 0.0  # seconds after the step that went into keeping it, which belong to no step
 
 
 def read_traced_step(path: Path) -> TracedStep:
-    """Read a RunMetadata, its StepStats alone, or a timeline; gzipped or not.
-
-    Raises:
-        InputError: none of these, damaged, no step in it.
-    """
+    """Read a RunMetadata, its StepStats alone, or a timeline; gzipped or not."""
     form, where = format_of(path), str(path)
     if form == "tensorflow-timeline":
         events = timeline_events(path)
@@ -103,17 +69,7 @@ def traced_step(
     span: tuple[int, int] | None = None,
     pause: float = 0.0,
 ) -> TracedStep:
-    """Return the step in a RunMetadata's bytes.
-
-    Args:
-        data: in protobuf's binary form.
-        where: its file, for messages.
-        step_stats: the data are those of the field `step_stats` alone.
-        span, pause: of the step.
-
-    Raises:
-        InputError: damaged, no step was traced.
-    """
+    """Return the step in a RunMetadata's bytes."""
     ops = run_metadata_ops(data, where, step_stats=step_stats)
     nodes = {} if step_stats else _nodes(data, where)
     sizes = {op.name: op.allocated for op in ops if op.allocated is not None}
@@ -212,31 +168,19 @@ class Receive:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """One step.
-
-    Attributes:
-        step: as it was read.
-        base: nanoseconds of the clocks at which times begin.
-        begin: when the worker's executor began, in seconds as those of runs.
-        runs: of nodes.
-        receives: of tensors whose names were traced.
-        unnamed: begins and ends of those whose names were not, as in timelines, by receiver.
-    """
+    """One step."""
 
     step: TracedStep
-    base: int
-    begin: float
+    base: int  # nanoseconds of the clocks at which times begin
+    begin: float  # when the worker's executor began, in seconds as those of runs
     runs: Mapping[Key, Run]
-    receives: Mapping[Edge, Receive]
+    receives: Mapping[Edge, Receive]  # of tensors whose names were traced
+    # Begins and ends of those whose names were not, as in timelines, by receiver
     unnamed: Mapping[Place, Sequence[tuple[float, float]]]
 
 
 def records_of(step: TracedStep) -> Records:
-    """Sort what was traced of a step.
-
-    Raises:
-        InputError: it is not a step of one worker and its servers.
-    """
+    """Sort what was traced of a step."""
     check_places(step.ops, step.where)
     base = min((op.start for op in step.ops if op.start), default=0)
     placed = [(place, op) for op in step.ops if (place := _executor(op)) is not None]
@@ -309,11 +253,7 @@ def place_of(device: str) -> Place | None:
 
 
 def check_places(ops: Iterable[StepOp], where: str) -> None:
-    """Refuse a step that is not one of one worker and its servers.
-
-    Raises:
-        InputError: no worker, several workers, or nobody but the worker; with an op of it.
-    """
+    """Refuse a step that is not one of one worker and its servers."""
     first: dict[Place, str] = {}
     for op in ops:
         place = place_of(op.device)

@@ -16,8 +16,6 @@ from paracosm.profiling.jobs.tensorflow.read import profile_of_steps
 from paracosm.profiling.jobs.tensorflow.records import traced_step
 from paracosm.profiling.processes import Processes, WorkerError, free_ports
 
-__all__ = ["ScriptSettings", "profile_script"]
-
 
 @dataclass(frozen=True)
 class ScriptSettings:

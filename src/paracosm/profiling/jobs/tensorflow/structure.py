@@ -18,9 +18,6 @@ from paracosm.errors import InputError
 from paracosm.profiling.jobs.job_profile import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.profiling.jobs.tensorflow.records import Key, Node, Place, Records, place_of
 
-__all__ = ["Columns", "Sent", "Structure", "Transfer", "columns_of", "structure_of"]
-
-
 Receiving = dict[tuple[Place, str], set[Key]]
 """By place and name of a node that receives: the runs that get what it has received."""
 
@@ -38,49 +35,31 @@ _DEEPEST = 1000
 
 @dataclass(slots=True)
 class Transfer:
-    """A tensor that goes from one place to another, all its times in a step.
-
-    Attributes:
-        source, target: from where, to where.
-        tensor: "edge_12_w/read"; the receiving node's name where no receive was traced by name.
-        senders: runs that make it.
-        receivers: runs that wait for it.
-        orders: whether it has nothing in it, and only says that its sender has run.
-    """
+    """A tensor that goes from one place to another, all its times in a step."""
 
     source: Place
     target: Place
-    tensor: str
-    senders: set[Key] = field(default_factory=set)
-    receivers: set[Key] = field(default_factory=set)
-    orders: bool = False
+    tensor: str  # "edge_12_w/read"; the receiving node's name where no receive was traced by name
+    senders: set[Key] = field(default_factory=set)  # runs that make it
+    receivers: set[Key] = field(default_factory=set)  # runs that wait for it
+    orders: bool = False  # whether it has nothing in it, and only says that its sender has run
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What all steps have in common.
+    """What all steps have in common."""
 
-    Attributes:
-        waits: of each run, those at its own place that it waits for.
-        transfers: between places, each once, however many times it is made in a step.
-        exact: whether the partitioned graph has said what is sent where.
-        not_traced: how many inputs no record says anything about, and how many tensors a
-            partitioned graph sends that none receives, or receives that none sends.
-    """
-
-    waits: Mapping[Key, frozenset[Key]]
+    waits: Mapping[Key, frozenset[Key]]  # of each run, those at its own place that it waits for
+    # Between places, each once, however many times it is made in a step
     transfers: Sequence[Transfer]
-    exact: bool
+    exact: bool  # whether the partitioned graph has said what is sent where
+    # How many inputs no record says anything about, and how many tensors a partitioned graph
+    # sends that none receives, or receives that none sends
     not_traced: int
 
 
 def structure_of(records: Records, nodes: Mapping[str, Node]) -> Structure:
-    """Return the structure of a step that has everything.
-
-    Args:
-        records: of the step.
-        nodes: of the partitioned graph, from whichever step it was traced with; empty if none.
-    """
+    """Return the structure of a step that has everything."""
     return _Finder(records, nodes).structure()
 
 
@@ -261,21 +240,13 @@ def _receiver(name: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One transfer of a step.
+    """One transfer of a step."""
 
-    Attributes:
-        transfer: what is sent from where to where.
-        number: which time of it in the step.
-        size: bytes.
-        senders: columns of the ops that make it.
-        receivers: columns of the ops that wait for it.
-    """
-
-    transfer: Transfer
-    number: int
-    size: int
-    senders: frozenset[int]
-    receivers: frozenset[int]
+    transfer: Transfer  # what is sent from where to where
+    number: int  # which time of it in the step
+    size: int  # bytes
+    senders: frozenset[int]  # columns of the ops that make it
+    receivers: frozenset[int]  # columns of the ops that wait for it
 
     @property
     def resource(self) -> int:
@@ -291,21 +262,14 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the columns of a profile are: all runs, then all transfers.
-
-    Attributes:
-        keys: the runs.
-        kinds: their ops' types.
-        sent: the transfers.
-        waits: of each column, those that it waits for.
-        between_servers: transfers and bytes from server to server: for these, an op of one waits
-            for that of the other.
-    """
+    """What the columns of a profile are: all runs, then all transfers."""
 
     keys: Sequence[Key]
-    kinds: Sequence[str]
-    sent: Sequence[Sent]
-    waits: Sequence[frozenset[int]]
+    kinds: Sequence[str]  # their ops' types
+    sent: Sequence[Sent]  # the transfers
+    waits: Sequence[frozenset[int]]  # of each column, those that it waits for
+    # Transfers and bytes from server to server: for these, an op of one waits for that of the
+    # other
     between_servers: tuple[int, int]
 
     def names(self) -> list[str]:
@@ -340,12 +304,7 @@ def columns_of(structure: Structure, reference: Records, steps: Sequence[Records
     """Return the columns of steps that ran the same nodes.
 
     Args:
-        structure: who waits for whom.
-        reference: the step that the structure was read from.
         steps: all, which tell bytes of tensors.
-
-    Raises:
-        InputError: the bytes of a tensor are in no step; an uplink's sender was not traced.
     """
     keys = list(reference.runs)
     column = {key: number for number, key in enumerate(keys)}
