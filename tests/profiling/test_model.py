@@ -55,7 +55,7 @@ def test_a_step_that_does_not_fit_the_memory_is_refused_before_it_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     needed = peak_memory(capture(OPTIONS))
-    monkeypatch.setattr("paracosm.profiling.profile.free_memory", lambda device: needed - 1)
+    monkeypatch.setattr("paracosm.profiling.profiler.free_memory", lambda device: needed - 1)
     monkeypatch.setattr("paracosm.graphs.capture.training_step", None)
     with pytest.raises(InputError, match=f"takes {needed:,} bytes .* --no-iterations"):
         profile_model(OPTIONS, Settings(budget=0.0))

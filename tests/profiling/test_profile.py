@@ -15,7 +15,7 @@ import torch
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument
 from paracosm.graphs.op import encode_arguments
-from paracosm.profiling.profile import LEAST, MOST, Settings, profile
+from paracosm.profiling.profiler import LEAST, MOST, Settings, profile
 from paracosm.profiling.samples import OpTiming, spread_of
 from paracosm.profiling.this_machine import (
     CudaClock,
@@ -91,7 +91,7 @@ def test_the_memory_of_an_op_is_that_of_all_it_is_given_and_makes() -> None:
 def test_without_a_limit_of_its_own_an_op_may_take_half_of_what_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    module = sys.modules["paracosm.profiling.profile"]  # the name is the function's, too
+    module = sys.modules["paracosm.profiling.profiler"]
     monkeypatch.setattr(module, "free_memory", lambda device: 16_000)
     done = profile([add(1000), add(1001)], FAST)
     assert set(done.refused) == {add(1001)}

@@ -2,7 +2,7 @@
 
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.profile import ModelProfile, Profile, Settings, profile, profile_model
+from paracosm.profiling.profiler import ModelProfile, Profile, Settings, profile, profile_model
 from paracosm.profiling.samples import IterationTiming, LinkTiming, OpTiming, Spread
 from paracosm.profiling.this_machine import environment_here
 

@@ -232,19 +232,7 @@ def test_a_failing_model_ends_all_processes_with_its_own_message(options: JobOpt
 
 def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path) -> None:
     """It waits for others that never come; its input ends when the one that it serves does."""
-    setup = Setup(
-        role="worker",
-        index=0,
-        servers=1,
-        workers=1,
-        capture=asdict(options.capture()),
-        rate=0.1,
-        waiting=None,
-        threads=1,
-        seed=0,
-        interface=None,
-        store=str(tmp_path / "store"),
-    )
+    setup = Setup(options, rank=1, workers=1, interface=None, store=str(tmp_path / "store"))
     module = "paracosm.profiling.jobs.pytorch.process"
     command = [sys.executable, "-m", module, json.dumps(asdict(setup))]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from pathlib import Path
 
 from paracosm.errors import InputError, require, unknown
 from paracosm.profiling.environment import Environment
@@ -89,7 +88,7 @@ class Links:
 def measure_links(
     settings: LinkSettings | None = None,
     source: str = "measure link",
-    keep: Callable[[LinkTiming], None] | None = None,
+    keep: Callable[[LinkTiming], object] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Links:
     """Time transfers on this machine, in worker processes of their own.
@@ -203,14 +202,11 @@ def _unavailable(asked: Sequence[Scenario]) -> dict[str, str]:
     torch = require("torch", "torch", "measuring links")
     devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return {
-        str(scenario): f"needs {_counted(scenario.devices)}, here are {devices}"
-        for scenario in asked
-        if scenario.devices > devices
+        str(each): f"needs {each.devices} CUDA device{'' if each.devices == 1 else 's'}, "
+        f"here are {devices}"
+        for each in asked
+        if each.devices > devices
     }
-
-
-def _counted(devices: int) -> str:
-    return f"{devices} CUDA device{'' if devices == 1 else 's'}"
 
 
 def _check_sizes(here: Sequence[Scenario], sizes: Sequence[int]) -> None:
@@ -234,15 +230,13 @@ def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator
         timeout: seconds for any one answer.
     """
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paracosm-")))
         memory = _shared_memory()
         pipes = [os.pipe(), os.pipe()]
         inherited = [memory, *pipes[0], *pipes[1]]
         for descriptor in inherited:
             stack.callback(os.close, descriptor)
         os.ftruncate(memory, 4 * largest)
-        made = Team("paracosm.profiling.links.transfers", timeout)
-        stack.callback(made.end)
+        made = stack.enter_context(Team("paracosm.profiling.links.transfers", timeout))
         for rank in range(processes):
             signals = (pipes[rank][0], pipes[1 - rank][1]) if rank < 2 else (-1, -1)
             setup = {
@@ -251,11 +245,10 @@ def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator
                 "memory": memory,
                 "signals": signals,
                 "backend": backend,
-                "store": str(folder / "store"),
+                "store": str(made.folder / "store"),
                 "timeout": timeout,
             }
-            name = f"worker {rank} of {processes}"
-            made.start(name, setup, folder / f"{rank}.txt", inherited=inherited)
+            made.start(f"worker {rank} of {processes}", setup, inherited=inherited)
         made.answers("start")
         yield made
 

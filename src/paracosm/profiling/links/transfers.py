@@ -6,7 +6,6 @@ import datetime
 import json
 import mmap
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from torch._C._distributed_c10d import FileStore
 from paracosm.factory import one_line
 from paracosm.profiling.allocator import keep_memory
 from paracosm.profiling.links.measure import ITEM, Scenario
-from paracosm.profiling.processes import answering
+from paracosm.profiling.processes import answering, loopback
 from paracosm.profiling.this_machine import Clock, CudaClock, HostClock
 
 
@@ -217,7 +216,7 @@ def _begin(setup: Mapping[str, Any], place: Place) -> None:
     if place.ranks == 1:
         return
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        os.environ.setdefault(name, _loopback())
+        os.environ.setdefault(name, loopback())
     dist.init_process_group(
         setup["backend"],
         store=FileStore(setup["store"], place.ranks),
@@ -225,11 +224,6 @@ def _begin(setup: Mapping[str, Any], place: Place) -> None:
         world_size=place.ranks,
         timeout=datetime.timedelta(seconds=setup["timeout"]),
     )
-
-
-def _loopback() -> str:
-    names = [name for _, name in socket.if_nameindex()]
-    return next((name for name in names if name.startswith("lo")), names[0])
 
 
 def _orders() -> Iterator[dict[str, Any]]:

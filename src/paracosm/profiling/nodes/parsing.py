@@ -12,13 +12,11 @@ import importlib
 import re
 import socket
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import numpy as np
 
@@ -222,43 +220,33 @@ def measure_transfers(
         WorkerError: one of the two processes failed.
     """
     here = _version()
-    watches: list[StreamWatch] = []
-
-    def watch() -> StreamWatch:
-        watches.append(StreamWatch())
-        return watches[-1]
-
     server, worker = free_ports(2)
     with (
-        tempfile.TemporaryDirectory() as folder,
-        Proxy(("127.0.0.1", server), watch) as proxy,
+        Proxy(("127.0.0.1", server), StreamWatch) as proxy,
+        Processes("paracosm.profiling.nodes.tensorflow_process", timeout) as processes,
     ):
-        processes = Processes("paracosm.profiling.nodes.tensorflow_process", timeout)
-        try:
-            for number, (role, port) in enumerate((("ps", server), ("worker", proxy.address[1]))):
-                setup = {
-                    "role": role,
-                    "server": f"127.0.0.1:{port}",
-                    "worker": f"127.0.0.1:{worker}",
-                    "sizes": SIZES,
-                }
-                processes.start(f"TensorFlow's {role}", setup, Path(folder) / role)
-                processes.answers("to start", [number])
-            alone = []
-            for turn in range((_WARM + repeats) * len(SIZES)):
-                alone.append(_fetch(processes, [turn % len(SIZES)]))
-                progress(turn + 1)
-            before = sum(len(each.ended) for each in watches)
-            for _ in range(_TOGETHER):
-                _fetch(processes, range(len(SIZES)))
-        finally:
-            processes.end()
-        if proxy.failures:
-            raise InputError(f"the proxy between worker and server: {proxy.failures[0]}")
-    streams = [stream for each in watches for stream in each.ended]
+        for number, (role, port) in enumerate((("ps", server), ("worker", proxy.address[1]))):
+            setup = {
+                "role": role,
+                "server": f"127.0.0.1:{port}",
+                "worker": f"127.0.0.1:{worker}",
+                "sizes": SIZES,
+            }
+            processes.start(f"TensorFlow's {role}", setup)
+            processes.answers("to start", [number])
+        alone = []
+        for turn in range((_WARM + repeats) * len(SIZES)):
+            alone.append(_fetch(processes, [turn % len(SIZES)]))
+            progress(turn + 1)
+        before = sum(len(each.ended) for each in proxy.watches)
+        for _ in range(_TOGETHER):
+            _fetch(processes, range(len(SIZES)))
+    if proxy.failures:
+        raise InputError(f"the proxy between worker and server: {proxy.failures[0]}")
+    streams = [stream for each in proxy.watches for stream in each.ended]
     overheads = overheads_of(streams[:before], alone[_WARM * len(SIZES) :])
     seconds = {SIZES[at]: statistics.median(each) for at, each in overheads.items()}
-    windows = sorted(each for watch in watches for each in watch.windows)
+    windows = sorted(each for watch in proxy.watches for each in watch.windows)
     if not windows:
         raise InputError("TensorFlow's worker announced no flow-control window")
     return Transfers(

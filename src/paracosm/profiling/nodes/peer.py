@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
-from pathlib import Path
 
 from paracosm.errors import InputError
 from paracosm.profiling.nodes.exchange import (
@@ -80,15 +78,11 @@ def connected_here(timeout: float = 10.0) -> Iterator[Peer]:
     Raises:
         InputError, WorkerError: the other process failed.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        others = Processes("paracosm.profiling.nodes.peer", timeout)
-        try:
-            others.start("the other process", {"timeout": timeout}, Path(folder) / "said.txt")
-            (answer,) = others.answers("to listen", seconds=_START)
-            with connected("127.0.0.1", answer["port"], timeout) as peer:
-                yield peer
-        finally:
-            others.end()
+    with Processes("paracosm.profiling.nodes.peer", timeout) as others:
+        others.start("the other process", {"timeout": timeout})
+        (answer,) = others.answers("to listen", seconds=_START)
+        with connected("127.0.0.1", answer["port"], timeout) as peer:
+            yield peer
 
 
 def listen(host: str, port: int) -> socket.socket:

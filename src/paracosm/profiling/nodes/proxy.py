@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, Self, TypeVar
 
 from paracosm.errors import InputError
 
@@ -27,7 +27,10 @@ class Watch(Protocol):
         """Take bytes of the other side, and when they had been handed on."""
 
 
-class Proxy:
+Watcher = TypeVar("Watcher", bound=Watch)
+
+
+class Proxy(Generic[Watcher]):
     """Hands on connections to a target, from `start` until `close`.
 
     Args:
@@ -48,7 +51,7 @@ class Proxy:
     def __init__(
         self,
         target: tuple[str, int],
-        watch: Callable[[], Watch],
+        watch: Callable[[], Watcher],
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -59,7 +62,7 @@ class Proxy:
         except (OSError, OverflowError) as error:
             raise InputError(f"cannot listen on {host}:{port}: {error}") from None
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
-        self.watches: list[Watch] = []
+        self.watches: list[Watcher] = []
         self.failures: list[str] = []
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -77,7 +80,7 @@ class Proxy:
         for thread in self._threads:
             thread.join(timeout=1)
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,29 +120,14 @@ def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
             f"nodes: {len(options.nodes)}, but {processes} are needed: one for each server and "
             "each worker"
         )
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paracosm-")))
-        started = Processes("paracosm.profiling.jobs.pytorch.process", options.timeout)
-        stack.callback(started.end)
+    with Processes("paracosm.profiling.jobs.pytorch.process", options.timeout) as started:
         for rank in range(processes):
-            role = "server" if rank < options.servers else "worker"
-            index = rank if role == "server" else rank - options.servers
             node = options.nodes[rank] if options.nodes else Node()
-            setup = Setup(
-                role=role,
-                index=index,
-                servers=options.servers,
-                workers=workers,
-                capture=asdict(options.capture()),
-                rate=options.rate,
-                waiting=options.waiting,
-                threads=options.threads,
-                seed=options.seed,
-                interface=node.interface,
-                store=str(folder / "store"),
-            )
-            said = folder / f"{rank}.txt"
-            started.start(f"{role} {index}", asdict(setup), said, prefix=node.prefix)
+            store = str(started.folder / "store")
+            alike = replace(options, nodes=())
+            setup = Setup(alike, rank, workers, interface=node.interface, store=store)
+            name = f"worker {rank - options.servers}" if setup.is_worker else f"server {rank}"
+            started.start(name, asdict(setup), prefix=node.prefix)
         yield Job(options, workers, started)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -76,36 +77,33 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class Setup:
-    """One process of a job, as JSON has it."""
+    """What one process of a job is told when it is started."""
 
-    role: str  # "server" or "worker"
-    index: int  # among those of its role
-    servers: int
+    options: JobOptions
+    rank: int  # servers come first
     workers: int
-    capture: dict[str, object]  # fields of the `CaptureOptions` of the model
-    # rate, waiting, threads, seed: as in `JobOptions`
-    rate: float
-    waiting: tuple[float, float] | None
-    threads: int
-    seed: int
     interface: str | None  # of the network; None for the loopback
     store: str  # a file in which the processes find each other
 
     @property
-    def rank(self) -> int:
-        """The process's rank: servers come first."""
-        return self.index + (self.servers if self.role == "worker" else 0)
+    def is_worker(self) -> bool:
+        return self.rank >= self.options.servers
+
+    @classmethod
+    def of_json(cls, text: str) -> Setup:
+        """Return what `asdict` has made JSON of."""
+        found = json.loads(text)
+        return cls(JobOptions(**found.pop("options")), **found)
 
 
-def load(setup: Setup) -> Workload:
+def load(options: JobOptions) -> Workload:
     """Make model and examples, the same ones in every process."""
     import torch
 
     from paracosm.graphs.capture.load import load_workload
 
-    torch.manual_seed(setup.seed)
-    options = CaptureOptions(**setup.capture)  # type: ignore[arg-type]  # as they were made
-    workload = load_workload(options)
+    torch.manual_seed(options.seed)
+    workload = load_workload(options.capture())
     if not trained(workload):
         raise InputError(f'model "{options.model}" has no parameter to train')
     return workload

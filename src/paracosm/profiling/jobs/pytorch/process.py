@@ -41,12 +41,12 @@ Order = dict[str, Any]
 
 def main() -> None:
     """Carry out orders until the input ends."""
-    setup = Setup(**json.loads(sys.argv[1]))
+    setup = Setup.of_json(sys.argv[1])
     answer = answering()
     orders = _orders()
     try:
-        torch.set_num_threads(setup.threads)
-        (_be_server if setup.role == "server" else _be_worker)(setup, orders, answer)
+        torch.set_num_threads(setup.options.threads)
+        (_be_worker if setup.is_worker else _be_server)(setup, orders, answer)
     except InputError as error:
         answer(refused=str(error))
     except Exception as error:
@@ -56,14 +56,15 @@ def main() -> None:
 
 
 def _be_server(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
-    every = [parameter.detach() for _, parameter in trained(load(setup))]
-    own = {i: each for i, each in enumerate(every) if i % setup.servers == setup.index}
+    options, servers = setup.options, setup.options.servers
+    every = [parameter.detach() for _, parameter in trained(load(options))]
+    own = {i: each for i, each in enumerate(every) if i % servers == setup.rank}
     join(setup)
     answer(ready=True)
     for order in orders:
         pushed = [i for i in order["pushed"] if i in own]
-        for worker in range(setup.servers, setup.servers + setup.workers):
-            arguments = (answer, worker, own, pushed, setup.rate)
+        for worker in range(servers, servers + setup.workers):
+            arguments = (answer, worker, own, pushed, options.rate)
             threading.Thread(target=_serve, args=arguments, daemon=True).start()
         answer(ready=True)
 
@@ -77,9 +78,10 @@ def _serve(answer: Answer, *arguments: Any) -> None:
 
 
 def _be_worker(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
-    workload = load(setup)
-    worker = Worker(workload, setup.servers, setup.waiting)
-    environment = environment_here(threads=setup.threads, pinned=False)
+    options = setup.options
+    workload = load(options)
+    worker = Worker(workload, options.servers, options.waiting)
+    environment = environment_here(threads=options.threads, pinned=False)
     join(setup)
     answer(
         segments=[asdict(segment) for segment in worker.segments],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import math
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from paracosm.models import Workload
 from paracosm.profiling.jobs.pytorch.options import Setup, trained
+from paracosm.profiling.processes import loopback
 
 
 @dataclass
@@ -308,8 +308,8 @@ _FILLER = 3_000_000
 
 def join(setup: Setup) -> None:
     """Meet the other processes; their gloo never gives up, for whoever started them does."""
-    os.environ["GLOO_SOCKET_IFNAME"] = setup.interface or _loopback()
-    ranks = setup.servers + setup.workers
+    os.environ["GLOO_SOCKET_IFNAME"] = setup.interface or loopback()
+    ranks = setup.options.servers + setup.workers
     dist.init_process_group(
         "gloo",
         store=FileStore(setup.store, ranks),
@@ -340,8 +340,3 @@ def exchange(peer: int, sent: int, received: int, size: int) -> float:
 def _work(work: Any) -> Any:
     assert work is not None, "this process belongs to the group"
     return work
-
-
-def _loopback() -> str:
-    names = [name for _, name in socket.if_nameindex()]
-    return next((name for name in names if name.startswith("lo")), names[0])
