@@ -1,4 +1,10 @@
-"""Goodput and round trip to a peer, as iperf measures them."""
+"""What a link carries: goodput and round trip, as iperf measures them, and how evenly it is shared.
+
+In simulations the transfers of a worker have a weight in each of its steps, log-normal and drawn
+anew; those that share a port are served in proportion to their weights. What is measured here is
+the standard deviation of the logarithm of such weights: the ratio of what two connections got in
+an interval is the ratio of their weights, so ln(bytes) varies there as ln(weight) does.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +20,14 @@ import numpy.typing as npt
 from paracosm.errors import InputError
 from paracosm.profiling.nodes.exchange import (
     BOTH,
-    INTERVAL,
-    JOIN,
     LONGEST,
     MOST_CONNECTIONS,
     PING,
     RECEIVE,
-    RECEIVE_ALL,
-    REPORT,
     SEND,
-    SEND_ALL,
     SHORTEST,
     Exchange,
-    intervals_of,
-    opened,
-    receive_over,
-    send_over,
+    Table,
     warm_up,
 )
 from paracosm.profiling.nodes.peer import Peer
@@ -100,30 +98,27 @@ def measure_goodput(
         InputError: the peer left early, or does not keep to the protocol.
     """
     settings = settings or BandwidthSettings()
-    seconds, warm = settings.seconds, warm_up(settings.seconds)
     sent: list[float] = []
     received: list[float] = []
     both: list[tuple[float, float]] = []
-    exchange = peer.exchange
-    round_trip = _round_trip(exchange)
+    round_trip = _round_trip(peer.exchange)
     for turn in range(settings.rounds):
-        _order(exchange, SEND, seconds)
-        exchange.send_data(seconds)
-        sent.append(exchange.expect(REPORT))
+        sent.append(_rates(peer.exchange, SEND, settings.seconds)[0])
         progress(3 * turn + 1)
-        _order(exchange, RECEIVE, seconds)
-        received.append(exchange.receive_data(seconds, warm))
+        received.append(_rates(peer.exchange, RECEIVE, settings.seconds)[1])
         progress(3 * turn + 2)
-        _order(exchange, BOTH, seconds)
-        came = exchange.both(seconds, warm)
-        both.append((exchange.expect(REPORT), came))
+        both.append(_rates(peer.exchange, BOTH, settings.seconds))
         progress(3 * turn + 3)
     return Goodput(tuple(sent), tuple(received), tuple(both), round_trip)
 
 
-def _order(exchange: Exchange, kind: int, seconds: float) -> None:
-    exchange.say(kind, seconds)
-    exchange.expect(kind)
+def _rates(exchange: Exchange, kind: int, seconds: float) -> tuple[float, float]:
+    """Return bytes/s that the other end received, and that this one did."""
+    interval = seconds - warm_up(seconds)
+    sent, received = (sum(map(sum, each)) for each in exchange.ask(kind, seconds, interval))
+    if (kind != RECEIVE and not sent) or (kind != SEND and not received):
+        raise InputError(f"no data came to or from {exchange.peer} in {interval:g} s")
+    return sent / interval, received / interval
 
 
 def _round_trip(exchange: Exchange) -> float:
@@ -138,8 +133,6 @@ def _round_trip(exchange: Exchange) -> float:
 
 SEGMENT = 1448
 """Bytes of payload in a segment of Ethernet: what a connection is taken to have got at least."""
-
-Table = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,26 +208,12 @@ def measure_shares(
         InputError: the peer left early, or does not keep to the protocol.
     """
     settings = settings or ShareSettings()
-    exchange, seconds, interval = peer.exchange, settings.seconds, settings.interval
-    tables: list[Table] = []
-    for kind in (SEND_ALL, RECEIVE_ALL):
-        exchange.say(kind, seconds)
-        exchange.say(INTERVAL, interval)
-        exchange.say(JOIN, settings.connections)
-        with opened(exchange, settings.connections) as connections:
-            exchange.expect(kind)
-            if kind == RECEIVE_ALL:
-                counts = receive_over(connections, exchange, seconds, interval)
-            else:
-                send_over(connections, seconds + exchange.timeout)
-        if kind == SEND_ALL:
-            counts = [
-                [int(exchange.expect(REPORT)) for _ in range(settings.connections)]
-                for _ in range(intervals_of(seconds, interval))
-            ]
-        tables.append(tuple(tuple(row) for row in counts))
-        progress(len(tables))
-    return Shares(interval, *tables)
+    how = (settings.seconds, settings.interval, settings.connections)
+    sent, _ = peer.exchange.ask(SEND, *how)
+    progress(1)
+    _, received = peer.exchange.ask(RECEIVE, *how)
+    progress(2)
+    return Shares(settings.interval, sent, received)
 
 
 def unevenness(carried: Sequence[Sequence[int]]) -> float:

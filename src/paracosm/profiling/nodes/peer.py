@@ -14,22 +14,11 @@ from paracosm.errors import InputError
 from paracosm.profiling.nodes.exchange import (
     BOTH,
     END,
-    INTERVAL,
-    JOIN,
     LONGEST,
-    MOST_CONNECTIONS,
     PING,
     RECEIVE,
-    RECEIVE_ALL,
-    REPORT,
     SEND,
-    SEND_ALL,
-    SHORTEST,
     Exchange,
-    accepted,
-    receive_over,
-    send_over,
-    warm_up,
 )
 from paracosm.profiling.processes import Processes
 
@@ -125,50 +114,19 @@ def serve_one(
     with connection:
         exchange, rounds = Exchange(connection, peer, timeout), 0
         while (order := exchange.hear())[0] != END:
-            _carry_out(exchange, *order)
-            rounds += order[0] != PING
+            kind, number = order
+            if kind == PING:
+                exchange.say(PING, number)
+                continue
+            if kind not in (SEND, RECEIVE, BOTH):
+                raise InputError(f"{peer} says what it was not asked for: {kind}")
+            if number > LONGEST:
+                raise InputError(
+                    f"{peer} asks for {number:g} s of data, and {LONGEST:g} is the most"
+                )
+            exchange.answer(kind, number)
+            rounds += 1
     return rounds
-
-
-def _carry_out(exchange: Exchange, kind: int, number: float) -> None:
-    peer = exchange.peer
-    if kind == PING:
-        exchange.say(PING, number)
-        return
-    if kind in (REPORT, INTERVAL, JOIN):
-        raise InputError(f"{peer} says what it was not asked for: {kind}")
-    if number > LONGEST:
-        raise InputError(f"{peer} asks for {number:g} s of data, and {LONGEST:g} is the most")
-    if kind in (SEND_ALL, RECEIVE_ALL):
-        _compete(exchange, kind, number)
-        return
-    exchange.say(kind, number)
-    warm = warm_up(number)
-    if kind == RECEIVE:
-        exchange.send_data(number)
-    elif kind == SEND:
-        exchange.say(REPORT, exchange.receive_data(number, warm))
-    elif kind == BOTH:
-        exchange.say(REPORT, exchange.both(number, warm))
-
-
-def _compete(exchange: Exchange, kind: int, seconds: float) -> None:
-    interval, count = exchange.expect(INTERVAL), exchange.expect(JOIN)
-    if interval < SHORTEST or not 1 <= count <= MOST_CONNECTIONS:
-        raise InputError(
-            f"{exchange.peer} asks for intervals of {interval:g} s over {count:g} connections; "
-            f"{SHORTEST:g} s is the least and {MOST_CONNECTIONS} is the most"
-        )
-    counts: list[list[int]] = []
-    with accepted(exchange, int(count)) as connections:
-        exchange.say(kind, seconds)
-        if kind == SEND_ALL:
-            counts = receive_over(connections, exchange, seconds, interval)
-        else:
-            send_over(connections, seconds + exchange.timeout)
-    for row in counts:
-        for size in row:
-            exchange.say(REPORT, float(size))
 
 
 def main() -> None:
