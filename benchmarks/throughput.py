@@ -30,7 +30,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "reference"))
 from steps_reference import simulate_literally
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
-from paracosm.profiling.jobs.dependencies import dependencies_of, dependents_of
+from paracosm.profiling.jobs.job_profile import dependencies_of, dependents_of
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import System, plain_system
 from paracosm.simulation.workload import Workload

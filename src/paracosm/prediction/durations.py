@@ -15,8 +15,7 @@ from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Op
 from paracosm.graphs.op import shapes_of
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.speed import at_one_speed
+from paracosm.profiling.samples import OpTiming, at_one_speed
 
 if TYPE_CHECKING:
     from paracosm.profiling.estimators import Estimate
@@ -216,7 +215,7 @@ def _looked_up(
     timings: Sequence[OpTiming], ops: Mapping[tuple[str, str], Op]
 ) -> dict[Op, Estimate]:
     """Return what was measured of `ops`, which are given by name and arguments."""
-    from paracosm.profiling.estimators.exact import pool
+    from paracosm.profiling.estimators.timed import pool
 
     if not timings:
         return {}

@@ -148,7 +148,7 @@ def _recorded(config: PredictConfig) -> TimedReplica:
 
 def _here(config: PredictConfig, hardware: str | None) -> Environment | None:
     """Return this machine's environment; None where another is meant and nobody can say."""
-    from paracosm.profiling.here import environment_here
+    from paracosm.profiling.this_machine import environment_here
 
     try:
         return environment_here(config.device, config.threads)

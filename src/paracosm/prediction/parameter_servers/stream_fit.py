@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
-from paracosm.profiling.nodes.assemble import found_by
-from paracosm.profiling.nodes.calibration import NodeCalibration
+from paracosm.profiling.nodes.calibration import NodeCalibration, found_by
 
 __all__ = [
     "EndErrors",

@@ -9,15 +9,16 @@ from itertools import groupby
 from statistics import NormalDist, median
 
 import numpy as np
+import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs.op import Op
-from paracosm.profiling.estimators.describe import Description, describe
-from paracosm.profiling.estimators.estimate import LEVEL, Estimate, estimate_around
-from paracosm.profiling.estimators.features import Floats
+from paracosm.profiling.estimators.describe import Description, Floats, describe
+from paracosm.profiling.estimators.roofline import LEVEL, Estimate, Roofline, estimate_around
 from paracosm.profiling.samples import OpTiming, Spread
 
-__all__ = ["Exact", "Key", "pool"]
+__all__ = ["FARTHEST", "Cells", "Exact", "Key", "cells_of", "pool"]
+
 
 Key = tuple[str, str]
 """Name and arguments of an op."""
@@ -28,18 +29,13 @@ _NO_SPREAD_KNOWN = 0.1  # relative, of one sample where no op has two
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """n distinct ops that were timed.
-
-    Attributes:
-        names, arguments: of each.
-        log_time: (n,), logarithms of their durations (seconds; the means, see `OpTiming.duration`).
-        half_width: (n,), of the interval, in the logarithm.
-    """
+    """n distinct ops that were timed."""
 
     names: tuple[str, ...]
     arguments: tuple[str, ...]
+    # (n,), logarithms of their durations (seconds; the means, see `OpTiming.duration`)
     log_time: Floats
-    half_width: Floats
+    half_width: Floats  # (n,), of the interval, in the logarithm
 
     def rows(self) -> dict[Key, int]:
         """Return the row of every op."""
@@ -136,3 +132,60 @@ def _pooled(spreads: Sequence[Spread], usual: float, drift: float) -> tuple[floa
     # Another time has a drift of its own.
     variance = float((weights**2) @ np.square(errors)) + drift**2 * (1 + float(weights @ weights))
     return log_time, _DEVIATIONS * math.sqrt(variance)
+
+
+FARTHEST = 0.3
+"""Never is a neighbour used that is farther than this, a factor of 1.35 in one size."""
+
+_MOST_NEIGHBOURS = 4
+_SOFTENING = 0.02  # of the distances by whose inverse neighbours are weighted
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The timed ops of one type."""
+
+    names: tuple[str, ...]  # the text of every cell
+    offsets: npt.NDArray[np.int64]  # (cells + 1,), where each cell's ops begin
+    sizes: Floats  # (n, most sizes of an op), their logarithms; 0 where an op has fewer
+    ratio: Floats  # (n,), logarithm of time over roofline
+
+    def estimate(
+        self, op: Description, roofline: Roofline, radius: float = FARTHEST
+    ) -> tuple[float, float]:
+        """Return the logarithm of the time (seconds) of `op` and how far its nearest neighbour is.
+
+        Neighbours within `radius` count, the nearest four at most, each by the inverse of its
+        distance. Without any, the distance is infinite.
+        """
+        if op.cell not in self.names:
+            return np.nan, np.inf
+        cell = self.names.index(op.cell)
+        begin, end = self.offsets[cell], self.offsets[cell + 1]
+        here = _log_sizes(op)
+        distance = np.abs(self.sizes[begin:end, : len(here)] - here).max(axis=1, initial=0.0)
+        order = np.argsort(distance, kind="stable")[:_MOST_NEIGHBOURS]
+        order = order[distance[order] <= radius]
+        if not len(order):
+            return np.nan, np.inf
+        weights = 1 / (distance[order] + _SOFTENING)
+        ratio = float(weights @ self.ratio[begin:end][order] / weights.sum())
+        return float(roofline.log_time([op])[0]) + ratio, float(distance[order[0]])
+
+
+def cells_of(ops: Sequence[Description], log_time: Floats, roofline: Roofline) -> Cells:
+    """Return the cells of `ops` with the logarithms of their times."""
+    ratio = log_time - roofline.log_time(ops)
+    cells = [op.cell for op in ops]
+    order = sorted(range(len(ops)), key=lambda row: cells[row])
+    names = tuple(sorted(set(cells)))
+    counts = [cells.count(name) for name in names]
+    sizes = np.zeros((len(ops), max(len(op.sizes) for op in ops)))
+    for row, index in enumerate(order):
+        here = _log_sizes(ops[index])
+        sizes[row, : len(here)] = here
+    return Cells(names, np.cumsum([0, *counts]), sizes, ratio[order])
+
+
+def _log_sizes(op: Description) -> Floats:
+    return np.log1p([size for _, size in op.shapes])

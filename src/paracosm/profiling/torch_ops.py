@@ -8,27 +8,21 @@ integers that are positions in other tensors (see `positions`): those are random
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, require
 from paracosm.graphs.op import Op, TensorArgument, decode_arguments
-from paracosm.profiling.positions import Bound, bounds_of_positions
-
-__all__ = ["Call", "instantiate", "memory_of", "operator_of"]
+from paracosm.profiling.this_machine import Clock, last_level_cache
 
 
 @dataclass(frozen=True)
 class Call:
-    """An operator with arguments that it can be called with.
-
-    Attributes:
-        function: the operator.
-        args, kwargs: its arguments.
-    """
+    """An operator with arguments that it can be called with."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -43,10 +37,6 @@ def instantiate(op: Op, device: str = "cpu", seed: int = 0) -> Call:
     """Return the op with arguments of its recorded shapes, dtypes and strides.
 
     Nothing is written to the tensors of a view, which looks at no values.
-
-    Raises:
-        InputError: PyTorch has no such operator, its arguments were not recorded, or they cannot be
-            made here or by anybody but another op.
     """
     operator = operator_of(op)
     if str(operator.overloadpacket) in _OPAQUE:
@@ -76,11 +66,7 @@ _OPAQUE = frozenset(
 
 
 def memory_of(op: Op) -> int:
-    """Return the bytes of all tensors among the arguments of an op, as `instantiate` makes them.
-
-    Raises:
-        InputError: the arguments were not recorded, or have a dtype that nobody knows.
-    """
+    """Return the bytes of all tensors among the arguments of an op, as `instantiate` makes them."""
     args, kwargs = _arguments(op)
     return sum(_bytes(value, op) for value in (*args, *kwargs.values()))
 
@@ -132,11 +118,7 @@ def _on_a_copy(operator: torch._ops.OpOverload) -> Callable[..., Any]:
 
 
 def operator_of(op: Op) -> torch._ops.OpOverload:
-    """Return the operator that an op names: "aten.convolution.default" is below `torch.ops`.
-
-    Raises:
-        InputError: PyTorch has none of that name.
-    """
+    """Return the operator that an op names: "aten.convolution.default" is below `torch.ops`."""
     found: Any = torch.ops
     try:
         for part in op.name.split("."):
@@ -202,3 +184,177 @@ def _constant(value: Mapping[str, Any]) -> Any:
     if kind not in ("dtype", "memory_format", "layout"):
         raise ValueError(f"unknown kind of argument {kind!r}")
     return getattr(torch, str(name).removeprefix("torch."))
+
+
+Bound: TypeAlias = int | list[int | None] | None
+"""One more than the greatest position; of a list of tensors one for each; None for no positions."""
+
+_Given: TypeAlias = Callable[[str], Any]
+_Rule: TypeAlias = Callable[[_Given], Bound]
+
+
+def bounds_of_positions(
+    schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Bound]:
+    """Return the bounds of those arguments of a call that are positions, by their names."""
+    found = _POSITIONS.get(schema.name.partition("::")[2])
+    if found is None:
+        return {}
+    names = [argument.name for argument in schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    pointer, rule = found
+    return {pointer: rule(given.get)}
+
+
+def _size(tensor: TensorArgument, dimension: int) -> int:
+    """Return the size of a dimension; a tensor without any holds one element."""
+    return tensor.shape[dimension] if tensor.shape else 1
+
+
+def _rows(of: str) -> _Rule:
+    return lambda given: _size(given(of), 0)
+
+
+def _number(called: str) -> _Rule:
+    return lambda given: int(given(called))
+
+
+def _elements(of: str) -> _Rule:
+    return lambda given: math.prod(given(of).shape)
+
+
+def _image(of: str, dimensions: int) -> _Rule:
+    return lambda given: math.prod(given(of).shape[-dimensions:])
+
+
+def _along_dim(given: _Given) -> int:
+    return _size(given("self"), given("dim"))
+
+
+def _classes(given: _Given) -> int:
+    shape = given("self").shape
+    return int(shape[1] if len(shape) > 1 else shape[0])
+
+
+def _each_dimension(given: _Given) -> list[int | None]:
+    """Return the sizes that the tensors of x[i, :, j] point into; a mask has no positions."""
+    bounds: list[int | None] = []
+    dimension = 0
+    for index in given("indices"):
+        mask = isinstance(index, TensorArgument) and index.dtype in ("bool", "uint8")
+        bounds.append(None if mask or index is None else given("self").shape[dimension])
+        dimension += len(index.shape) if mask else 1
+    return bounds
+
+
+_POSITIONS: Mapping[str, tuple[str, _Rule]] = {
+    "embedding": ("indices", _rows("weight")),
+    "embedding_dense_backward": ("indices", _number("num_weights")),
+    "_embedding_bag": ("indices", _rows("weight")),
+    "_embedding_bag_forward_only": ("indices", _rows("weight")),
+    **dict.fromkeys(
+        ("nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward"),
+        ("target", _classes),
+    ),
+    "max_pool2d_with_indices_backward": ("indices", _image("self", 2)),
+    "max_pool3d_with_indices_backward": ("indices", _image("self", 3)),
+    "adaptive_max_pool2d_backward": ("indices", _image("self", 2)),
+    "adaptive_max_pool3d_backward": ("indices", _image("self", 3)),
+    **dict.fromkeys(
+        (
+            *("index_select", "gather", "index_add", "index_add_", "index_copy", "index_copy_"),
+            *("index_fill", "index_fill_", "index_reduce", "index_reduce_"),
+            *("scatter", "scatter_", "scatter_add", "scatter_add_"),
+            *("scatter_reduce", "scatter_reduce_"),
+        ),
+        ("index", _along_dim),
+    ),
+    **dict.fromkeys(("take", "put", "put_"), ("index", _elements("self"))),
+    **dict.fromkeys(
+        (
+            *("index", "index_put", "index_put_", "_index_put_impl_"),
+            *("_unsafe_index", "_unsafe_index_put"),
+        ),
+        ("indices", _each_dimension),
+    ),
+}
+"""By the operator's name: which argument holds positions, and what bounds them."""
+
+
+FLUSH = 1.5  # of the last-level cache is streamed through it
+ROW = 1e-3  # seconds that a row of warm calls takes, at least
+
+
+class Bench:
+    """Times ops on one device, one visit at a time."""
+
+    def __init__(self, device: str, clock: Clock) -> None:
+        torch: Any = require("torch", "torch", "profiling ops")
+        self._device, self._clock = device, clock
+        length = int(FLUSH * last_level_cache(device)) // 4
+        self._stream = torch.ones(length, device=device)
+
+    def visit(self, op: Op, caches: Sequence[str], seed: int) -> dict[str, float]:
+        """Return the seconds of one call for each of `caches`."""
+        first = instantiate(op, self._device, seed)
+        second = instantiate(op, self._device, seed + 1)
+        second()
+        self._clock.wait()
+        found: dict[str, float] = {}
+        if "cold" in caches:
+            found["cold"] = self._cold(first, second)
+        if "warm" in caches:
+            found["warm"] = self._warm(first)
+        return found
+
+    def _cold(self, first: Call, second: Call) -> float:
+        self._stream.add_(1.0)
+        self._clock.seconds(second)  # timed as well: the clock's code is warm then, too
+        self._clock.head_start()
+        return self._clock.seconds(first)
+
+    def _warm(self, call: Call) -> float:
+        once = max(self._clock.seconds(call), 1e-7)
+        times = max(1, min(1000, int(ROW / once)))
+        return self._clock.seconds(call, times) / times
+
+
+_IGNORED = frozenset({"prim", "profiler"})  # as in a capture
+
+
+def time_in_situ(run: Callable[[], object], clock: Clock) -> tuple[tuple[str, ...], list[float]]:
+    """Run an iteration and return the names of its ops and the seconds of each, in their order.
+
+    The order is that of the captured graph, so entry i belongs to its row i.
+    """
+    mode = _TimingMode(clock)
+    with mode:
+        run()
+    return tuple(mode.names), mode.seconds
+
+
+class _TimingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: list[str] = []
+        self.seconds: list[float] = []
+        self._clock = clock
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace in _IGNORED:
+            return func(*args, **kwargs)
+        result: list[Any] = []
+
+        def call() -> None:
+            result.append(func(*args, **kwargs))
+
+        self.seconds.append(self._clock.seconds(call))
+        self.names.append(str(func))
+        return result[0]

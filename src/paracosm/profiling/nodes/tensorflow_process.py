@@ -16,9 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paracosm.factory import one_line
-from paracosm.profiling.answers import answering
-
-__all__ = ["main"]
+from paracosm.profiling.processes import answering
 
 _EDGE = re.compile(r"(edge_\S+) from ")
 

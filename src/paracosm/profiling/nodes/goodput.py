@@ -1,4 +1,4 @@
-"""How unevenly connections that send at once share a link.
+"""What a link carries: goodput and round trip, as iperf measures them, and how evenly it is shared.
 
 In simulations the transfers of a worker have a weight in each of its steps, log-normal and drawn
 anew; those that share a port are served in proportion to their weights. What is measured here is
@@ -8,6 +8,8 @@ an interval is the ratio of their weights, so ln(bytes) varies there as ln(weigh
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -16,33 +18,121 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes.connections import intervals_of, opened, receive_over, send_over
 from paracosm.profiling.nodes.exchange import (
-    INTERVAL,
-    JOIN,
+    BOTH,
     LONGEST,
     MOST_CONNECTIONS,
-    RECEIVE_ALL,
-    REPORT,
-    SEND_ALL,
+    PING,
+    RECEIVE,
+    SEND,
     SHORTEST,
+    Exchange,
+    Table,
+    warm_up,
 )
 from paracosm.profiling.nodes.peer import Peer
 
-__all__ = [
-    "SEGMENT",
-    "ShareSettings",
-    "Shares",
-    "correlation",
-    "counted",
-    "measure_shares",
-    "unevenness",
-]
+_PINGS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthSettings:
+    """How long to measure.
+
+    Attributes:
+        seconds: of sending in a round; the first quarter, at most 1 s, does not count.
+        rounds: of each of three: out, in, both at once.
+
+    Raises:
+        InputError: a value that is out of range.
+    """
+
+    seconds: float = 3.0
+    rounds: int = 3
+
+    def __post_init__(self) -> None:
+        if not SHORTEST <= self.seconds <= LONGEST:
+            raise InputError(
+                f"a round lasts 50 ms to {LONGEST:g} s, not {self.seconds:g} s: 3 s tell enough"
+            )
+        if self.rounds < 1:
+            raise InputError(f"there is at least one round, not {self.rounds}")
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Bytes/s of payload between this host and a peer, one number a round.
+
+    Attributes:
+        sent: that the peer received, while it sent nothing.
+        received: that this host received, while it sent nothing.
+        both: (sent, received) while both sent.
+        round_trip: seconds of 16 bytes there and back, the median of 50.
+    """
+
+    sent: tuple[float, ...]
+    received: tuple[float, ...]
+    both: tuple[tuple[float, float], ...]
+    round_trip: float
+
+    @property
+    def duplex(self) -> float:
+        """What both ways carry at once, relative to the sum of what each carries alone."""
+        at_once = statistics.median(sum(pair) for pair in self.both)
+        return at_once / (statistics.median(self.sent) + statistics.median(self.received))
+
+
+def measure_goodput(
+    peer: Peer,
+    settings: BandwidthSettings | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Goodput:
+    """Return the goodput to a peer.
+
+    Args:
+        peer: runs `paracosm calibrate serve`.
+        settings: how long.
+        progress: called with the number of rounds that are done, of three times `rounds`.
+
+    Raises:
+        InputError: the peer left early, or does not keep to the protocol.
+    """
+    settings = settings or BandwidthSettings()
+    sent: list[float] = []
+    received: list[float] = []
+    both: list[tuple[float, float]] = []
+    round_trip = _round_trip(peer.exchange)
+    for turn in range(settings.rounds):
+        sent.append(_rates(peer.exchange, SEND, settings.seconds)[0])
+        progress(3 * turn + 1)
+        received.append(_rates(peer.exchange, RECEIVE, settings.seconds)[1])
+        progress(3 * turn + 2)
+        both.append(_rates(peer.exchange, BOTH, settings.seconds))
+        progress(3 * turn + 3)
+    return Goodput(tuple(sent), tuple(received), tuple(both), round_trip)
+
+
+def _rates(exchange: Exchange, kind: int, seconds: float) -> tuple[float, float]:
+    """Return bytes/s that the other end received, and that this one did."""
+    interval = seconds - warm_up(seconds)
+    sent, received = (sum(map(sum, each)) for each in exchange.ask(kind, seconds, interval))
+    if (kind != RECEIVE and not sent) or (kind != SEND and not received):
+        raise InputError(f"no data came to or from {exchange.peer} in {interval:g} s")
+    return sent / interval, received / interval
+
+
+def _round_trip(exchange: Exchange) -> float:
+    took = []
+    for turn in range(_PINGS):
+        begun = time.perf_counter()
+        exchange.say(PING, float(turn))
+        exchange.expect(PING)
+        took.append(time.perf_counter() - begun)
+    return statistics.median(took)
+
 
 SEGMENT = 1448
 """Bytes of payload in a segment of Ethernet: what a connection is taken to have got at least."""
-
-Table = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,26 +208,12 @@ def measure_shares(
         InputError: the peer left early, or does not keep to the protocol.
     """
     settings = settings or ShareSettings()
-    exchange, seconds, interval = peer.exchange, settings.seconds, settings.interval
-    tables: list[Table] = []
-    for kind in (SEND_ALL, RECEIVE_ALL):
-        exchange.say(kind, seconds)
-        exchange.say(INTERVAL, interval)
-        exchange.say(JOIN, settings.connections)
-        with opened(exchange, settings.connections) as connections:
-            exchange.expect(kind)
-            if kind == RECEIVE_ALL:
-                counts = receive_over(connections, exchange, seconds, interval)
-            else:
-                send_over(connections, seconds + exchange.timeout)
-        if kind == SEND_ALL:
-            counts = [
-                [int(exchange.expect(REPORT)) for _ in range(settings.connections)]
-                for _ in range(intervals_of(seconds, interval))
-            ]
-        tables.append(tuple(tuple(row) for row in counts))
-        progress(len(tables))
-    return Shares(interval, *tables)
+    how = (settings.seconds, settings.interval, settings.connections)
+    sent, _ = peer.exchange.ask(SEND, *how)
+    progress(1)
+    _, received = peer.exchange.ask(RECEIVE, *how)
+    progress(2)
+    return Shares(settings.interval, sent, received)
 
 
 def unevenness(carried: Sequence[Sequence[int]]) -> float:

@@ -28,8 +28,6 @@ from paracosm.timeline.kineto import (
     window_of,
 )
 
-__all__ = ["Piece", "WorkerStep", "WorkerSteps", "worker_steps"]
-
 Ints = npt.NDArray[np.int64]
 
 OPTIMIZER = "Optimizer.step"
@@ -41,18 +39,13 @@ CHECKPOINT = "CheckpointFunction"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of the worker's computing.
-
-    Attributes:
-        name: of the outermost op.
-        begin, end: seconds from the trace's origin.
-        called, returned: when the host began and ended the op, on the same clock.
-        optimizer: whether it is the optimizer's.
-    """
+    """A stretch of the worker's computing."""
 
     name: str
+    # begin, end: seconds from the trace's origin
     begin: float
     end: float
+    # called, returned: when the host began and ended the op, on the same clock
     called: float
     returned: float
     optimizer: bool
@@ -60,37 +53,26 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStep:
-    """A step of the worker, in seconds from the trace's origin.
-
-    Attributes:
-        number: the profiler's.
-        begin, end: of the worker's time: with a device, from where it ended what the step before
-            launched to where it ends what this one does, if that is later than the host's.
-        called, returned: of the loop's step on the host.
-        pieces: by begin; none overlap.
-    """
+    """A step of the worker, in seconds from the trace's origin."""
 
     number: int
+    # begin, end: of the worker's time: with a device, from where it ended what the step
+    # before launched to where it ends what this one does, if that is later than the host's
     begin: float
     end: float
+    # called, returned: of the loop's step on the host
     called: float
     returned: float
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Piece, ...]  # by begin; none overlap
 
 
 @dataclass(frozen=True)
 class WorkerSteps:
-    """The steps of a trace.
-
-    Attributes:
-        steps: in order.
-        threads: lanes of the training loop and of autograd.
-        device: "cuda" or "cpu": what the pieces ran on.
-    """
+    """The steps of a trace."""
 
     steps: tuple[WorkerStep, ...]
-    threads: tuple[int, ...]
-    device: str
+    threads: tuple[int, ...]  # lanes of the training loop and of autograd
+    device: str  # "cuda" or "cpu": what the pieces ran on
 
     def gap_after(self, step: WorkerStep) -> float:
         """Return the seconds between a step and the next; 0 behind the last one."""
@@ -99,11 +81,7 @@ class WorkerSteps:
 
 
 def worker_steps(trace: KinetoTrace) -> WorkerSteps:
-    """Return the steps that the profiler marked, or the whole trace if it shows a single one.
-
-    Raises:
-        InputError: there are no marks, and not just one step of an optimizer.
-    """
+    """Return the steps that the profiler marked, or the whole trace if it shows a single one."""
     window = window_of(trace)
     threads = tuple(sorted({window.thread, *backward_threads(trace)} - {-1}))
     outermost = {lane: _outermost(trace, lane) for lane in threads}
