@@ -1,9 +1,9 @@
 """Who did what, when: spans and counters in virtual time, for Perfetto and for summaries."""
 
 from paracosm.timeline.check import check
+from paracosm.timeline.perfetto import write_trace
 from paracosm.timeline.summary import busy_time, covered, overlap, utilisation
 from paracosm.timeline.timeline import Counter, Span, Timeline
-from paracosm.timeline.trace import write_trace
 
 __all__ = [
     "Counter",

@@ -12,7 +12,7 @@ from paracosm.errors import InputError
 from paracosm.prediction.jobs.shown_ranks import MOST, parse_ranks, shown_ranks
 from paracosm.prediction.jobs.timeline import job_timeline
 from paracosm.simulation import replay_job
-from paracosm.timeline.trace import write_trace
+from paracosm.timeline.perfetto import write_trace
 
 
 def test_waiting_and_the_operation_are_two_spans() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from paracosm.profiling.jobs.kineto.gradients import Gradient, shapes_in
 from paracosm.profiling.jobs.kineto.pieces import WorkerStep
 from paracosm.timeline.kineto import KinetoTrace
-from paracosm.timeline.kineto.words import is_backward
+from paracosm.timeline.kineto.trace import is_backward
 
 __all__ = ["batch_of"]
 

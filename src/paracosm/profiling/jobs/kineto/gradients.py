@@ -15,7 +15,7 @@ from paracosm.profiling.jobs.kineto.pieces import WorkerStep
 from paracosm.profiling.jobs.kineto.refusals import ACCUMULATE
 from paracosm.profiling.jobs.kineto.takers import Takers
 from paracosm.timeline.kineto import KinetoTrace
-from paracosm.timeline.kineto.words import bytes_of, is_backward
+from paracosm.timeline.kineto.trace import bytes_of, is_backward
 
 __all__ = ["Gradient", "gradients_of", "shapes_in"]
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.timeline.kineto import KinetoTrace
-from paracosm.timeline.kineto.words import is_backward
+from paracosm.timeline.kineto.trace import is_backward
 
 __all__ = ["Takers"]
 
