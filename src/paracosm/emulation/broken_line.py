@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paracosm.emulation.exposure import Floats
+from paracosm.timeline.analysis import Floats
 
 __all__ = ["BrokenLine", "fit_broken_line", "fit_line", "line_suffices"]
 

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from paracosm.emulation.exposure import Floats
 from paracosm.emulation.records import (
     Collective,
     Exchange,
@@ -19,6 +18,7 @@ from paracosm.emulation.records import (
     Record,
     Wait,
 )
+from paracosm.timeline.analysis import Floats
 
 __all__ = ["RankRecords", "by_rank", "spans_of"]
 

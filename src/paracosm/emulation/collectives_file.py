@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from paracosm.emulation.by_rank import by_rank
-from paracosm.emulation.exposure import exposed_of_each
 from paracosm.emulation.records import Record
+from paracosm.timeline.analysis import exposed_of_each
 
 __all__ = ["save_collectives"]
 

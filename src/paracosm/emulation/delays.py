@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from paracosm.emulation.broken_line import fit_broken_line, fit_line, line_suffices
-from paracosm.emulation.exposure import Floats
 from paracosm.emulation.iterations import error_of_median
 from paracosm.emulation.records import COLLECTIVES
 from paracosm.errors import InputError, unknown
+from paracosm.timeline.analysis import Floats
 from paracosm.units import format_duration, parse_duration, parse_number
 
 __all__ = ["Delays", "Knee", "find_knee", "parse_delays", "summarise_delays"]

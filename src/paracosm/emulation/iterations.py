@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.emulation.exposure import Floats
 from paracosm.emulation.records import Iteration
+from paracosm.timeline.analysis import Floats
 
 __all__ = ["Iterations", "error_of_median", "measured_iterations", "spread"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from paracosm.emulation.by_rank import by_rank
-from paracosm.emulation.exposure import parts_between
 from paracosm.emulation.iterations import measured_iterations
 from paracosm.emulation.records import Collective, Iteration, Record, Wait
+from paracosm.timeline.analysis import parts_between
 
 __all__ = ["Metrics", "Sink"]
 

@@ -11,10 +11,10 @@ from paracosm.cluster.description import describe_cluster
 from paracosm.emulation.by_rank import RankRecords, by_rank, spans_of
 from paracosm.emulation.communication import changed_cluster
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.exposure import Floats, parts_between
 from paracosm.emulation.iterations import Iterations, measured_iterations, spread
 from paracosm.emulation.origins import origins
 from paracosm.emulation.records import COLLECTIVES, Collective, Exchange, Note, Record
+from paracosm.timeline.analysis import Floats, parts_between
 
 __all__ = ["summarise"]
 

@@ -8,7 +8,7 @@ transfer. Only `compute` looks whether there is an observer.
 from __future__ import annotations
 
 from reprlib import Repr
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from paracosm.engine.messages import complete, deliver
 
@@ -36,7 +36,7 @@ class Observer:
 
     def __init__(self, sim: Simulator, timeline: Timeline | None, log: bool) -> None:
         self._sim = sim
-        self._spans: list[Any] = [] if timeline is None else timeline.spans
+        self._append = timeline.append if timeline is not None else lambda span: None
         self._log = log
         # What goes on now, by who does it: node, resource, name, begin.
         self._waits: dict[Walker, tuple[str, float]] = {}
@@ -132,7 +132,7 @@ class Observer:
 
     def _span(self, node: str, resource: str, name: str, began: float, flow: int = -1) -> None:
         if began < self._sim.now:
-            self._spans.append((node, resource, name, began, self._sim.now, flow))
+            self._append((node, resource, name, began, self._sim.now, flow))
 
     def _line(self, name: str, what: str) -> None:
         print(f"{self._sim.now:12.6f}  {name}  {what}")
