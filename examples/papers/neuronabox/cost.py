@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jobs import wire_job
 from network import Network
 from table1 import SCRIPT
 from tables import Table, middle, milliseconds, size_of
+
+from jobs import wire_job
 
 __all__ = ["measure_cost", "tables_of"]
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs import JobError
 from tables import Table, milliseconds
+
+from jobs import JobError
 
 __all__ = ["COMMAND", "measure_figure4", "tables_of"]
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jobs import backend_job
 from network import Network
 from tables import Table
+
+from jobs import backend_job
 
 __all__ = ["measure_modelled", "tables_of"]
 

@@ -14,10 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from jobs import PORT, Job, real_job, wire_job
 from network import Network
 from tables import Table, apart, middle, milliseconds, size_of, spread
 
+from jobs import PORT, Job, real_job, wire_job
 from paracosm.profiling.links.fit import fit_line, link_of
 
 __all__ = [

@@ -16,17 +16,14 @@ from paracosm.prediction.parameter_servers.orders import transfer_order
 from paracosm.prediction.parameter_servers.partition import shared_by
 from paracosm.prediction.parameter_servers.prepare import prepare, with_parsing
 from paracosm.prediction.parameter_servers.settings import Settings
-from paracosm.prediction.parameter_servers.streams import worker_streams
 from paracosm.prediction.parameter_servers.windows import LEADING
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.dependencies import in_order
+from paracosm.rng import ServerStream, generator
 from paracosm.simulation.system import System
 from paracosm.simulation.workload import Workload
 
 __all__ = ["ImaginedJob", "imagined_job"]
-
-DRAWN, SHARES = range(2)
-"""Of the random streams of a seed: those of the steps that workers draw, those of uneven shares."""
 
 FEWEST, MOST, OPS = 1000, 4000, 10_000_000
 """Steps of each worker that are simulated if nobody says how many: Li et al. (2020, section 4.1)
@@ -100,8 +97,10 @@ class ImaginedJob:
         """
         if self.settings.uneven == 0:
             return system
-        streams = worker_streams(seed, SHARES, system.workers)
-        drawn = [each.normal(0.0, self.settings.uneven, steps) for each in streams]
+        drawn = [
+            generator(seed, ServerStream.SHARES, worker).normal(0.0, self.settings.uneven, steps)
+            for worker in range(system.workers)
+        ]
         return replace(system, weight=np.exp(np.stack(drawn)))
 
     def steps(self, workers: int) -> int:
@@ -117,7 +116,7 @@ class ImaginedJob:
 
         The first steps of the first workers are the same whatever the number of either.
         """
-        streams = worker_streams(seed, DRAWN, workers)
+        streams = [generator(seed, ServerStream.STEPS, worker) for worker in range(workers)]
         return np.stack([each.integers(self.workload.steps, size=steps) for each in streams])
 
     def longest_steps(self, ports: Ports) -> Floats:
