@@ -22,7 +22,6 @@ from tables import Table, apart, middle, milliseconds, spread
 
 from jobs import LIMIT, Job, backend_job, real_job, wire_job
 from paracosm.profiling.links.table import Line, fit_line, link_of
-from paracosm.profiling.links.table import Line, fit_line, link_of
 
 __all__ = ["FIXED", "PAPER", "REAL", "measure_table3", "ratios_of", "tables_of"]
 

@@ -601,7 +601,7 @@ class Observer:
 
     def __init__(self, sim: Simulator, timeline: Timeline | None, log: bool) -> None:
         self._sim = sim
-        self._spans: list[Any] = [] if timeline is None else timeline.spans
+        self._append = timeline.append if timeline is not None else lambda span: None
         self._log = log
         # What goes on now, by who does it: node, resource, name, begin.
         self._waits: dict[Walker, tuple[str, float]] = {}
@@ -690,7 +690,7 @@ class Observer:
 
     def _span(self, node: str, resource: str, name: str, began: float, flow: int = -1) -> None:
         if began < self._sim.now:
-            self._spans.append((node, resource, name, began, self._sim.now, flow))
+            self._append((node, resource, name, began, self._sim.now, flow))
 
     def _line(self, name: str, what: str) -> None:
         print(f"{self._sim.now:12.6f}  {name}  {what}")

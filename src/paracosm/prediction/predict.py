@@ -13,7 +13,7 @@ from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph
 from paracosm.graphs.memory import memory_curve
 from paracosm.prediction import breakdown
-from paracosm.prediction.bottleneck import bottleneck
+from paracosm.prediction.breakdown import bottleneck
 from paracosm.prediction.durations import SOURCES, OpDurations
 from paracosm.prediction.prediction import Prediction
 from paracosm.simulation import replay

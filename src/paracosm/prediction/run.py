@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from paracosm.prediction.breakdown import timeline_of
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.predict import predict
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
 from paracosm.prediction.summary import summarise
-from paracosm.prediction.timeline_of import timeline_of
 from paracosm.timeline import Timeline
 
 __all__ = ["PredictionRun", "run_prediction"]

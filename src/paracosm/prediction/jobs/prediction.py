@@ -13,7 +13,7 @@ from paracosm.cluster.changes import Change
 from paracosm.cluster.link import Link
 from paracosm.jobs import Job
 from paracosm.jobs.strategies import Replica, Strategy, build_job
-from paracosm.prediction.jobs.rank_breakdown import PARTS, rank_breakdown
+from paracosm.prediction.jobs.rank_times import PARTS, rank_breakdown
 from paracosm.prediction.jobs.strategies_by_workers import one_replica
 from paracosm.simulation import JobSchedule, replay_job
 from paracosm.simulation.job_memory import memory_over_time

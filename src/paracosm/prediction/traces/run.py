@@ -10,7 +10,7 @@ from typing import Any
 from paracosm.cluster.changes import Change, parse_change
 from paracosm.errors import InputError
 from paracosm.jobs import Job
-from paracosm.prediction.traces.bottleneck import bottleneck_of
+from paracosm.prediction.traces.breakdown import bottleneck_of
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.job import read_job
 from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
@@ -153,5 +153,7 @@ def _scenario(replays: Replays, scenario: Scenario) -> dict[str, Any]:
             for rank, each in zip(replays.traced.ranks, outcome.breakdowns, strict=True)
         },
         "straggler": None if outcome.straggler is None else asdict(outcome.straggler),
-        "bottleneck": bottleneck_of(outcome, [rank.rank for rank in replays.traced.ranks]),
+        "bottleneck": bottleneck_of(
+            outcome.breakdowns, None if outcome.straggler is None else outcome.straggler.rank
+        ),
     }

@@ -28,9 +28,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.timeline.timeline import Timeline
-
-__all__ = ["write_trace"]
+from paracosm.timeline.timeline import Spans, Timeline
 
 _RESOURCES = ("compute", "send", "receive", "wait")  # in this order on the screen, then the others
 
@@ -62,7 +60,7 @@ class _Tracks:
     """Numbers for the processes and threads, given out as they are needed."""
 
     def __init__(self, timeline: Timeline) -> None:
-        nodes = {span[0] for span in timeline.spans} | {entry[0] for entry in timeline.counters}
+        nodes = {*timeline.spans.node.distinct(), *timeline.counters.node.distinct()}
         self.processes = {node: pid for pid, node in enumerate(sorted(nodes, key=_natural), 1)}
         # For each resource of a node its threads, and for each of those the ends of its open spans.
         self._open_ends: dict[tuple[str, str], list[tuple[int, list[int]]]] = {}
@@ -99,41 +97,41 @@ class _Tracks:
 
 def _span_events(timeline: Timeline, tracks: _Tracks) -> Iterator[str]:
     spans = timeline.spans
-    begins = _nanoseconds(span[3] for span in spans)
-    ends = _nanoseconds(span[4] for span in spans)
-    is_receive = np.fromiter((span[1] == "receive" for span in spans), bool, len(spans))
-    arrows = _arrows(timeline, begins, is_receive)
-    for position in np.lexsort((-ends, is_receive, begins)).tolist():
-        node, resource, name, _, _, flow = spans[position]
-        begin, end = int(begins[position]), int(ends[position])
-        pid, tid = tracks.processes[node], tracks.thread(node, resource, begin, end)
+    begins, ends = _nanoseconds(spans.begin), _nanoseconds(spans.end)
+    is_receive = spans.resource.isin("receive")
+    arrows = _arrows(spans, begins, is_receive)
+    order = np.lexsort((-ends, is_receive, begins))
+    columns = (begins[order].tolist(), ends[order].tolist(), arrows[order].tolist())
+    for span, begin, end, arrow in zip(spans[order], *columns, strict=True):
+        pid = tracks.processes[span.node]
+        tid = tracks.thread(span.node, span.resource, begin, end)
         where = f'"pid":{pid},"tid":{tid},"ts":{_microseconds(begin)}'
-        yield f'{{"ph":"X","name":{_quoted(name)},{where},"dur":{_microseconds(end - begin)}}}'
-        if arrows[position]:
-            phase = '"ph":"f","bp":"e"' if resource == "receive" else '"ph":"s"'
-            yield f'{{{phase},"name":"message","cat":"message","id":{flow},{where}}}'
+        yield f'{{"ph":"X","name":{_quoted(span.name)},{where},"dur":{_microseconds(end - begin)}}}'
+        if arrow:
+            phase = '"ph":"f","bp":"e"' if span.resource == "receive" else '"ph":"s"'
+            yield f'{{{phase},"name":"message","cat":"message","id":{span.flow},{where}}}'
 
 
 def _counter_events(timeline: Timeline, tracks: _Tracks) -> Iterator[str]:
-    times = _nanoseconds(time for _, _, time, _ in timeline.counters).tolist()
-    for (node, name, _, value), time in zip(timeline.counters, times, strict=True):
+    counters = timeline.counters
+    times = _nanoseconds(counters.time).tolist()
+    for (node, name, _, value), time in zip(counters, times, strict=True):
         if isfinite(value):  # JSON has no other numbers
             where = f'"pid":{tracks.processes[node]},"tid":0,"ts":{_microseconds(time)}'
             yield f'{{"ph":"C","name":{_quoted(name)},{where},"args":{{"value":{value!r}}}}}'
 
 
 def _arrows(
-    timeline: Timeline, begins: NDArray[np.int64], is_receive: NDArray[np.bool_]
+    spans: Spans, begins: NDArray[np.int64], is_receive: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Return which spans are an end of a message whose both ends are there, in the right order."""
-    spans = timeline.spans
-    flows = np.fromiter((span[5] for span in spans), np.int64, len(spans))
-    is_send = np.fromiter((span[1] == "send" for span in spans), bool, len(spans))
     sent, first_send, sends = np.unique(
-        np.where(is_send, flows, -1), return_index=True, return_counts=True
+        np.where(spans.resource.isin("send"), spans.flow, -1),
+        return_index=True,
+        return_counts=True,
     )
     received, first_receive, receives = np.unique(
-        np.where(is_receive, flows, -1), return_index=True, return_counts=True
+        np.where(is_receive, spans.flow, -1), return_index=True, return_counts=True
     )
     common, in_sent, in_received = np.intersect1d(sent, received, return_indices=True)
     begun, arrived = first_send[in_sent], first_receive[in_received]
@@ -144,8 +142,8 @@ def _arrows(
     return ends_of_arrows
 
 
-def _nanoseconds(seconds: Any) -> NDArray[np.int64]:
-    return np.rint(np.fromiter(seconds, float) * 1e9).astype(np.int64)
+def _nanoseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.rint(seconds * 1e9).astype(np.int64)
 
 
 def _microseconds(nanoseconds: int) -> str:
