@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.faults.checkpoint import CheckpointPolicy
+from paracosm.faults import CheckpointPolicy
 
 __all__ = ["blocks_to_restore", "exceeds"]
 
