@@ -15,18 +15,6 @@ from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER
 from paracosm.profiling.jobs.dependencies import in_order
 from paracosm.simulation.workload import Workload
 
-__all__ = [
-    "ORDERS",
-    "Needed",
-    "Properties",
-    "needed_by_computations",
-    "properties",
-    "tac",
-    "tic",
-    "transfer_order",
-]
-
-
 Floats = npt.NDArray[np.float64]
 
 ORDERS = ("scheduled", "tic", "tac", "reverse", "random")
@@ -41,21 +29,16 @@ def transfer_order(
     bandwidth: float,
     seed: int = 0,
 ) -> Floats | None:
-    """Return the priorities that a `System` takes, by op, the lowest first.
+    """Return the priorities that a `System` takes, by op, the lowest first; None: first come.
 
     Orders by name are those of downlinks, which are what TicTac orders; uplinks have one priority,
     and so go first come, first served. A list orders the transfers in it, of either direction; the
     others come after them as they were recorded.
 
     Args:
-        order: one of `ORDERS`, or names of transfers.
-        workload: the steps.
-        names: of its ops; those at its end that have none, as parsing has, may be left out.
+        names: of the ops; those at their end that have none, as parsing has, may be left out.
         bandwidth: bytes/s of the link, by which TAC weighs bytes against seconds.
         seed: of the random order.
-
-    Returns:
-        None: first come, first served.
 
     Raises:
         InputError: no such order, or a list with a name that is no transfer's, or twice in it.
@@ -79,7 +62,7 @@ def transfer_order(
 
 
 def _listed(order: Sequence[str], workload: Workload, names: Sequence[str]) -> Floats:
-    """Return the place of each op in a list of names; of all that are not in it, its length."""
+    """Return each op's position in a list of names; of all that are not in it, its length."""
     transfer = np.isin(workload.resource, (DOWNLINK, UPLINK))
     ops = {name: op for op, name in enumerate(names) if transfer[op]}
     priority = np.full(workload.ops, float(len(order)))
@@ -114,11 +97,7 @@ def tac(workload: Workload, bandwidth: float) -> Floats:
     transitive; those that are asked for are gone through in the order of their numbers, and of
     equal ones the first stays. A computation's time is the least in any step (their time oracle).
 
-    What is not a transfer to the worker has 0.
-
-    Args:
-        workload: the steps.
-        bandwidth: bytes/s of the link.
+    What is not a transfer to the worker has 0. `bandwidth` is that of the link, bytes/s.
     """
     needed = needed_by_computations(workload)
     seconds = workload.size[needed.transfers] / bandwidth
@@ -208,13 +187,7 @@ def needed_by_computations(workload: Workload) -> Needed:
 
 
 def properties(needed: Needed, outstanding: Bools, seconds: Floats) -> Properties:
-    """Return the properties of transfers while some are outstanding (`UpdateProperties`).
-
-    Args:
-        needed: by whom.
-        outstanding: which transfers have not been given a priority, (transfers,).
-        seconds: that each transfer takes, (transfers,).
-    """
+    """Return the properties of outstanding transfers (`UpdateProperties`), each (transfers,)."""
     needs = needed.needs & outstanding
     several = needs.sum(axis=1) > 1
     alone = needs.sum(axis=1) == 1

@@ -18,9 +18,6 @@ from paracosm.profiling.jobs.dependencies import in_order
 from paracosm.simulation.system import System
 from paracosm.simulation.workload import Workload
 
-__all__ = ["TargetJob", "target_job", "worker_streams"]
-
-
 LEADING = 50
 """Steps of each worker that belong to the start (Li et al. 2020, section 4.1)."""
 
@@ -84,18 +81,12 @@ class TargetJob:
         return replace(system, background_times=times, background_down=flows, background_up=flows)
 
     def asynchronous(self) -> TargetJob:
-        """Return the same job of workers that do not wait for each other, as one alone does not."""
         return replace(self, settings=replace(self.settings, backup=None))
 
     def with_shares(self, system: System, steps: int, seed: Sequence[int]) -> System:
         """Return the system with the shares that each worker's flows get where they are uneven.
 
         They are log-normal, anew for each step, as those of TCP connections in one queue are.
-
-        Args:
-            system: of any number of workers.
-            steps: of each worker.
-            seed: and what else tells this use of it from others.
         """
         if self.settings.share_sigma == 0:
             return system
@@ -158,7 +149,7 @@ class TargetJob:
 
 
 def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
-    """Return a profiled job on an imagined cluster.
+    """Return a profiled job on a target cluster.
 
     Args:
         profile: of one worker.
@@ -201,12 +192,9 @@ def _transfers_in_a_row(workload: Workload) -> int:
 def worker_streams(
     seed: int | Sequence[int], source: int, workers: int
 ) -> list[np.random.Generator]:
-    """Return a stream for each worker, which is the same whatever the number of workers.
+    """Return a random stream for each worker, which is the same whatever their number.
 
-    Args:
-        seed: and what else tells this use of it from others.
-        source: what is left to chance, by its number.
-        workers: how many.
+    `source` is the number of what is left to chance.
     """
     root = np.random.SeedSequence(seed, spawn_key=(source,))
     return [np.random.default_rng(each) for each in root.spawn(workers)]

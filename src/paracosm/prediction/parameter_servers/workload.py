@@ -14,9 +14,6 @@ from paracosm.profiling.jobs.dependencies import dependents_of, in_order
 from paracosm.profiling.jobs.smallest_first import smallest_first
 from paracosm.simulation.workload import Workload
 
-__all__ = ["prepare", "shared_by", "with_parsing"]
-
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
