@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.rng import sequence
 from paracosm.timing import Distribution
 from paracosm.timing.distribution import inside
 
@@ -44,5 +45,6 @@ class Draws:
 
     @cached_property
     def _key(self) -> npt.NDArray[np.uint64]:
-        sequence = np.random.SeedSequence(self.seed, spawn_key=self.source)
-        return np.asarray(sequence.generate_state(2, np.uint64), dtype=np.uint64)
+        return np.asarray(
+            sequence(self.seed, *self.source).generate_state(2, np.uint64), dtype=np.uint64
+        )

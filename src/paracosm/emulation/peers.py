@@ -15,6 +15,7 @@ from paracosm.emulation.known_groups import KnownGroups
 from paracosm.emulation.random_delay import RandomDelay
 from paracosm.emulation.what_if import stragglers_of, with_world
 from paracosm.errors import InputError
+from paracosm.rng import EmulationStream
 from paracosm.timing import Constant, Distribution
 
 __all__ = ["Peers", "peers_of"]
@@ -22,7 +23,6 @@ __all__ = ["Peers", "peers_of"]
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_SKEW, _JITTER, _LATE = range(3)  # sources of random numbers
 _MOST_AT_A_TIME = 64  # collectives in flight
 
 
@@ -36,10 +36,10 @@ def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
     world = config.world
     jitter: Jitter | None = None
     if config.compute_jitter == "measured":
-        jitter = MeasuredJitter(Draws(seed, (_JITTER,)), world)
+        jitter = MeasuredJitter(Draws(seed, (EmulationStream.JITTER,)), world)
     elif config.compute_jitter is not None:
         drawn = config.compute_jitter.distribution
-        jitter = DrawnJitter(drawn, Draws(seed, (_JITTER,)), world)
+        jitter = DrawnJitter(drawn, Draws(seed, (EmulationStream.JITTER,)), world)
     real = {rank, *config.rank}
     factors = _time_factors(config)
     late = []
@@ -118,12 +118,14 @@ class Peers:
     ) -> None:
         self._skew = skew
         self._jitter = jitter
-        self._lates = [(*each, Draws(seed, (_LATE, i))) for i, each in enumerate(late)]
+        self._lates = [
+            (*each, Draws(seed, (EmulationStream.LATE, i))) for i, each in enumerate(late)
+        ]
         self._has_stragglers = bool(late) or bool(np.any(factors != 1))
         self._emulated = KnownGroups(
             lambda members: np.array([rank for rank in members if rank not in real], np.int64)
         )
-        self._skews = Draws(seed, (_SKEW,))
+        self._skews = Draws(seed, (EmulationStream.SKEW,))
         self._stretch = self._iteration = self._count = 0
         self._collectives: dict[
             float, _Collective

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from paracosm.cluster.changes import parse_change
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.delays import Delays, summarise_delays
@@ -18,6 +16,7 @@ from paracosm.emulation.metrics import Metrics, Sink
 from paracosm.emulation.records import Record
 from paracosm.emulation.result import EmulationResult, result_of
 from paracosm.emulation.what_if import with_world
+from paracosm.rng import generator
 
 __all__ = ["run_emulation"]
 
@@ -90,7 +89,7 @@ def _run_delays(
     slope. The result is that of no delay, with what was found; or of the run that failed.
     """
     results: dict[float, EmulationResult] = {}
-    order = np.random.default_rng(np.random.SeedSequence(seed)).permutation(len(delays.delays))
+    order = generator(seed).permutation(len(delays.delays))
     for place in order.tolist():
         delay = delays.delays[place]
         added = (parse_change(f"{delays.kind}: +{delay!r} s"),) if delay else ()

@@ -31,7 +31,7 @@ class Recording:
             self.durations[worker] = [duration]
 
     def save(self, path: str | Path) -> None:
-        """Write it to a JSON file; `paracosm.timing.recording` describes it."""
+        """Write it to a JSON file; `paracosm.timing.parse` describes it."""
         from paracosm.timing import save_recording
 
         save_recording(path, self.durations)

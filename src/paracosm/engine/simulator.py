@@ -190,9 +190,9 @@ class Simulator(Scheduler):
         return super()._anything_left()
 
     def _generator(self, *key: int) -> np.random.Generator:
-        import numpy as np
+        from paracosm.rng import generator  # NumPy is loaded when something is drawn
 
-        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+        return generator(self.seed, *key)
 
     # How long it runs
 

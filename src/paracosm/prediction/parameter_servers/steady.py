@@ -9,7 +9,8 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.parameter_servers.target import LEADING, TargetJob, worker_streams
+from paracosm.prediction.parameter_servers.target import LEADING, TargetJob
+from paracosm.rng import ServerStream, generator
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import System
 from paracosm.simulation.workload import Workload
@@ -25,9 +26,6 @@ so for long, others stay apart: one simulation sees too little of both."""
 MEASURED, OF_EACH = 50, 10
 """Steps of all workers, and of each in the mean, that a measurement has: a minute or so of the jobs
 that were measured, 50 steps in the paper (section 4.1)."""
-
-STARTS = 2
-"""Of the random streams of a seed, those of the moments at which workers begin."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,11 @@ def steady_state(
     each = ceil(steps / REPLICAS) + LEADING
     ended, accepted, starts, periods = [], [], [], []
     for replica in range(REPLICAS):
-        streams = worker_streams([seed, replica], STARTS, workers)
-        start = np.array([stream.uniform() for stream in streams]) * job.longest_steps(ports)
+        chance = [
+            generator([seed, replica], ServerStream.STARTS, worker).uniform()
+            for worker in range(workers)
+        ]
+        start = np.array(chance) * job.longest_steps(ports)
         system = job.with_shares(job.system(ports, start), each, [seed, replica])
         workload = job.workload
         if change is not None:

@@ -15,14 +15,12 @@ from paracosm.prediction.parameter_servers.settings import Ports, Settings, back
 from paracosm.prediction.parameter_servers.workload import prepare, shared_by, with_parsing
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.dependencies import in_order
+from paracosm.rng import ServerStream, generator
 from paracosm.simulation.system import System
 from paracosm.simulation.workload import Workload
 
 LEADING = 50
 """Steps of each worker that belong to the start (Li et al. 2020, section 4.1)."""
-
-DRAWN, SHARES = range(2)
-"""Of the random streams of a seed: those of the steps that workers draw, those of uneven shares."""
 
 FEWEST, MOST, OPS = 1000, 4000, 10_000_000
 """Steps of each worker that are simulated if nobody says how many: Li et al. (2020, section 4.1)
@@ -90,8 +88,11 @@ class TargetJob:
         """
         if self.settings.share_sigma == 0:
             return system
-        streams = worker_streams(seed, SHARES, system.workers)
-        drawn = [each.normal(0.0, self.settings.share_sigma, steps) for each in streams]
+        sigma = self.settings.share_sigma
+        drawn = [
+            generator(seed, ServerStream.SHARES, worker).normal(0.0, sigma, steps)
+            for worker in range(system.workers)
+        ]
         return replace(system, weight=np.exp(np.stack(drawn)))
 
     def steps(self, workers: int) -> int:
@@ -107,7 +108,7 @@ class TargetJob:
 
         The first steps of the first workers are the same whatever the number of either.
         """
-        streams = worker_streams(seed, DRAWN, workers)
+        streams = [generator(seed, ServerStream.STEPS, worker) for worker in range(workers)]
         return np.stack([each.integers(self.workload.steps, size=steps) for each in streams])
 
     def longest_steps(self, ports: Ports) -> Floats:
@@ -187,14 +188,3 @@ def _transfers_in_a_row(workload: Workload) -> int:
         after = workload.dependents[first:last]
         most[after] = np.maximum(most[after], most[op] + own[after])
     return int(most.max())
-
-
-def worker_streams(
-    seed: int | Sequence[int], source: int, workers: int
-) -> list[np.random.Generator]:
-    """Return a random stream for each worker, which is the same whatever their number.
-
-    `source` is the number of what is left to chance.
-    """
-    root = np.random.SeedSequence(seed, spawn_key=(source,))
-    return [np.random.default_rng(each) for each in root.spawn(workers)]

@@ -23,6 +23,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.graphs.op import Op, TensorArgument, decode_arguments
 from paracosm.profiling.designs.count import counted
 from paracosm.profiling.designs.family import FLOAT, Argument, Family, Point
+from paracosm.rng import generator
 
 __all__ = ["DESIGNS", "Design", "Limits", "design", "points_of", "values_of"]
 
@@ -230,7 +231,7 @@ def _check_dtype(dtype: str) -> None:
 
 def _generator(family: Family, seed: int) -> np.random.Generator:
     """Return the stream of one family, which no other family's draws move."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_key(family.name),)))
+    return generator(seed, _key(family.name))
 
 
 def _key(name: str) -> int:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from recorded_threads import replay
 
 from paracosm.errors import InputError
 from paracosm.relaxation.problems import Problem, load_problem
-from paracosm.relaxation.recorded import replay
 from paracosm.relaxation.threads import Limits, Recording, run_threads
 from paracosm.relaxation.threads.run import block_pointer
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from recorded_threads import RunQueue, simulate_threads
+from recorded_threads.replay import CHECK, CHECKED, COMMIT, READ
+from recorded_threads.run_queue import initial_cores, schedule_events
 
 from paracosm.errors import InputError
 from paracosm.relaxation.problems import load_problem
-from paracosm.relaxation.recorded import RunQueue, simulate_threads
-from paracosm.relaxation.recorded.replay_kernel import CHECK, CHECKED, COMMIT, READ
-from paracosm.relaxation.recorded.run_queue_kernel import initial_cores, schedule_events
 from paracosm.relaxation.threads import Phases
 
 PROBLEM = load_problem("laplace2d:8", seed=1)

@@ -10,27 +10,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.timing.compiled_gamma import gamma_table
-from paracosm.timing.composed import Scaled, Slowdown
-from paracosm.timing.distribution import Array, Distribution
+from paracosm.timing.distribution import Array, Distribution, Scaled, Slowdown
 from paracosm.timing.families import (
     Constant,
+    Empirical,
     Exponential,
     Gamma,
+    KernelDensity,
+    LogKernelDensity,
     Lognormal,
     Normal,
+    Recorded,
+    SampleDistribution,
     Uniform,
     Weibull,
 )
-from paracosm.timing.samples import (
-    Empirical,
-    KernelDensity,
-    LogKernelDensity,
-    Recorded,
-    SampleDistribution,
-)
 
-__all__ = ["Draws", "tabulate"]
+__all__ = ["GREATEST_SCORE", "LEAST_SCORE", "Draws", "gamma_table", "tabulate"]
+
 
 # What `Draws.kind` says.
 CONSTANT, UNIFORM, NORMAL, LOGNORMAL, EXPONENTIAL, GAMMA, WEIBULL = range(7)
@@ -193,3 +190,68 @@ def _sample_row(distribution: SampleDistribution, tables: _Tables) -> _Row | Non
     if type(distribution) in (Empirical, KernelDensity, LogKernelDensity):
         return _Row(EMPIRICAL, nothing, tables.samples(samples))
     return None
+
+
+_TERMS = 8  # coefficients of one polynomial
+LEAST_SCORE, GREATEST_SCORE = -8.4, 8.4  # beyond those of 2^-54 and 1 - 2^-53
+_INTERVALS = (64, 128, 256, 512, 1024, 2048)
+_TOLERANCE = 2e-11  # of the quantile, relative
+_TINY = 1e-18  # below, the first term of the incomplete gamma's series is all of it
+_LARGE_SHAPE = 1e5  # SciPy loses digits from 1e6 on; six terms of Cornish and Fisher do not
+
+
+def gamma_table(shape: float) -> Array | None:
+    """Return the polynomials for `gamma_quantile`, flat, of length 8 x intervals.
+
+    Each interval of the normal score has 8 coefficients, the constant first, of the logarithm of
+    the quantile of Gamma(`shape`) of mean 1, in its local coordinate in [-1, 1]. There are as few
+    intervals as give 2e-11 relative; None where no number of them does.
+    """
+    angles = (np.arange(_TERMS) + 0.5) * math.pi / _TERMS
+    nodes = np.cos(angles)  # Chebyshev's, where the interpolation error is nearly the least
+    to_coefficients = np.linalg.inv(np.vander(nodes, increasing=True))
+    between = np.array([-1.0, -0.6, 0.05, 0.7, 1.0])
+    for intervals in _INTERVALS:
+        half = (GREATEST_SCORE - LEAST_SCORE) / (2 * intervals)
+        centers = LEAST_SCORE + half * (2 * np.arange(intervals) + 1)
+        exact = _log_quantile(shape, centers[:, None] + half * nodes)
+        table = exact @ to_coefficients.T
+        expected = _log_quantile(shape, centers[:, None] + half * between)
+        off = np.abs(table @ np.vander(between, _TERMS, increasing=True).T - expected)
+        # A logarithm of -800 is a quantile of 0, whatever its digits.
+        if np.all(off[expected > -800.0] <= _TOLERANCE):
+            return np.ascontiguousarray(table).ravel()
+    return None
+
+
+def _log_quantile(shape: float, score: Array) -> Array:
+    """Return the logarithm of the quantile of Gamma(`shape`) of mean 1 at Phi(`score`)."""
+    from scipy.special import gammainccinv, gammaincinv, gammaln, log_ndtr, ndtr
+
+    if shape > _LARGE_SHAPE:
+        return np.log1p(_expansion(score, math.sqrt(shape)))
+    below = score < 0
+    with np.errstate(all="ignore"):
+        standard = np.where(
+            below, gammaincinv(shape, ndtr(score)), gammainccinv(shape, ndtr(-score))
+        )
+        # P(a, x) = x^a / Gamma(a + 1) for tiny x; DLMF 8.11.4.
+        tiny = (log_ndtr(score) + gammaln(shape + 1)) / shape
+        exact = np.where(standard > _TINY, np.log(standard), tiny)
+    return np.asarray(exact - math.log(shape))
+
+
+def _expansion(z: Array, root: float) -> Array:
+    """Return the quantile of a gamma of mean 1 and a large shape `root`^2, less 1.
+
+    Fisher, Cornish, "The percentile points of distributions having known cumulants", Technometrics
+    2, 1960: chi-squared with 2 shape degrees of freedom, divided by them.
+    """
+    terms = (
+        z,
+        (z**2 - 1) / 3,
+        (z**3 - 7 * z) / 36,
+        -(3 * z**4 + 7 * z**2 - 16) / 810,
+        (9 * z**5 + 256 * z**3 - 433 * z) / 38880,
+    )
+    return np.asarray(sum(term / root**power for power, term in enumerate(terms, start=1)))

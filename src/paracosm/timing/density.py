@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paracosm.errors import InputError
-from paracosm.timing.composed import Scaled, Slowdown
-from paracosm.timing.distribution import Array, Distribution
+from paracosm.timing.distribution import Array, Distribution, Scaled, Slowdown
 from paracosm.timing.families import (
     Exponential,
     Gamma,
+    KernelDensity,
+    LogKernelDensity,
     Lognormal,
     Normal,
     Uniform,
     Weibull,
 )
-from paracosm.timing.samples import KernelDensity, LogKernelDensity
 
 __all__ = ["cumulative", "density", "left_out_log_density", "log_density"]
 
