@@ -280,6 +280,7 @@ def test_a_point_of_another_study_does_not_count_as_finished(tmp_path: Path) -> 
     for point in ("workers=1", "workers=2"):
         assert (RunFolder.open(out / point).summary or {})["updates"] == 6
 
+
 def test_a_point_whose_folder_holds_another_run_is_run_again(tmp_path: Path) -> None:
     """It came to an end, but of another study than the point's."""
     out, study = tmp_path / "out", grid(tmp_path)
