@@ -9,7 +9,6 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.graphs import Graph
-from paracosm.prediction.durations import from_estimates
 from paracosm.prediction.predict import predict
 from paracosm.profiling.estimators import Estimate, fit_estimators
 from paracosm.profiling.profiler import ModelProfile
@@ -82,7 +81,7 @@ def accuracy(done: ModelProfile, others: Sequence[OpTiming] = ()) -> Accuracy:
     held_out, interval, per_op = None, None, None
     if others:
         estimates = from_others(done.graph, others, timings)
-        prediction = predict(done.graph, from_estimates(estimates))
+        prediction = predict(done.graph, estimates)
         held_out, interval = prediction.iteration_time, prediction.interval
         per_op = _weighted_error(done.graph, estimates, timings)
     p10, p90 = np.percentile(done.samples, (10, 90))
@@ -121,7 +120,7 @@ def _own(graph: Graph, timings: Sequence[OpTiming], cache: str) -> float:
     """Return the iteration predicted from the model's own timings."""
     known = {timing.op: timing for timing in timings if timing.cache == cache}
     estimates = [None if (timing := known.get(op)) is None else _exact(timing) for op in graph.ops]
-    return predict(graph, from_estimates(estimates)).iteration_time
+    return predict(graph, estimates).iteration_time
 
 
 def _exact(timing: OpTiming) -> Estimate:

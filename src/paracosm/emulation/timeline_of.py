@@ -14,7 +14,7 @@ import numpy as np
 from paracosm.emulation.rank_records import RankRecords, by_rank
 from paracosm.emulation.records import Collective, Record
 from paracosm.timeline import Labels, Timeline, union
-from paracosm.timeline.analysis import Floats, union
+from paracosm.timeline.analysis import Floats
 from paracosm.units import format_size
 
 

@@ -1,7 +1,7 @@
 """From a graph, a profile database and a cluster to iteration time, throughput and memory."""
 
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.durations import SOURCES, OpDurations, constant, find_durations
+from paracosm.prediction.durations import SOURCES, constant, find_durations
 from paracosm.prediction.environment import choose_environment
 from paracosm.prediction.jobs.prediction import JobPrediction, predict_job
 from paracosm.prediction.predict import predict
@@ -12,7 +12,6 @@ __all__ = [
     "SOURCES",
     "Contribution",
     "JobPrediction",
-    "OpDurations",
     "PredictConfig",
     "Prediction",
     "choose_environment",

@@ -1,4 +1,9 @@
-"""How long every distinct op of a graph takes, and how that is known."""
+"""How long every distinct op of a graph takes, and how that is known.
+
+Measured ops are looked up. The rest is estimated from the others of their type; a *new op*, one
+whose type nobody timed, is profiled on the spot where the timings are this machine's, as Huang et
+al. do (section 2), and added to the database; elsewhere it is estimated from its flops and bytes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Op
@@ -21,70 +25,19 @@ if TYPE_CHECKING:
     from paracosm.profiling.estimators import Estimate
 
 
-__all__ = [
-    "SOURCES",
-    "Found",
-    "NewOps",
-    "OpDurations",
-    "constant",
-    "find_durations",
-    "from_estimates",
-    "roofline_time",
-]
+__all__ = ["SOURCES", "Found", "constant", "find_durations"]
 
-
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int32]
 
 SOURCES = ("exact", "interpolated", "estimated", "unknown", "recorded", "none")
 """Measured as it is; between measured ones; from a model fitted on others of its type; from its
 flops and bytes alone, no op of its type was measured; written in the graph; nothing known."""
 
 
-@dataclass(frozen=True, eq=False)
-class OpDurations:
-    """Durations of the ops of a graph, one entry for each of `graph.ops`.
-
-    Attributes:
-        value: seconds; NaN where nothing is known.
-        low, high: the interval in which the duration is thought to lie, seconds.
-        source: indices into `SOURCES`.
-        method: how each was found, "median of 12 samples".
-    """
-
-    value: Floats
-    low: Floats
-    high: Floats
-    source: Codes
-    method: tuple[str, ...]
-
-
-def constant(graph: Graph, seconds: float) -> OpDurations:
+def constant(graph: Graph, seconds: float) -> list[Estimate]:
     """Return the same duration for every op, for totals that can be computed by hand."""
-    values = np.full(len(graph.ops), seconds)
-    exact = np.zeros(len(graph.ops), dtype=np.int32)
-    return OpDurations(values, values, values, exact, ("constant",) * len(graph.ops))
+    from paracosm.profiling.estimators import Estimate
 
-
-def from_estimates(estimates: Sequence[Estimate | None]) -> OpDurations:
-    """Return durations from what estimators gave for each op, None where they gave nothing."""
-    nothing = float("nan")
-    rows = [
-        (nothing, nothing, nothing) if each is None else (each.duration, each.low, each.high)
-        for each in estimates
-    ]
-    value, low, high = np.array(rows, dtype=np.float64).reshape(-1, 3).T.copy()
-    codes = {source: code for code, source in enumerate(SOURCES)}
-    return OpDurations(
-        value=value,
-        low=np.minimum(low, value),
-        high=np.maximum(high, value),
-        source=np.array(
-            [codes["none"] if each is None else codes[each.source] for each in estimates],
-            dtype=np.int32,
-        ),
-        method=tuple("" if each is None else each.method for each in estimates),
-    )
+    return [Estimate(seconds, seconds, seconds, "exact", "constant")] * len(graph.ops)
 
 
 NewOps = Literal["profile", "estimate", "refuse"]
@@ -97,7 +50,7 @@ class Found:
     """What a database says of a graph's ops.
 
     Attributes:
-        durations: of each of its ops.
+        durations: of each of its ops; None where nothing is known.
         profiled: how many ops were profiled now.
         refused: why an op could not be profiled, by its name.
         launch: seconds of the shortest timing of a compute op in a row: on an asynchronous device,
@@ -107,7 +60,7 @@ class Found:
         baselines: seconds of an iteration by "roofline" and "sum of warm timings", as far as known.
     """
 
-    durations: OpDurations
+    durations: Sequence[Estimate | None]
     profiled: int
     refused: dict[str, str]
     launch: float | None
@@ -174,7 +127,7 @@ def find_durations(
     probe, common = _probed(timings)
     timings, warm = at_one_speed(timings, probe), at_one_speed(warm, probe)
     return Found(
-        durations=from_estimates(_estimates(graph, timings, estimator, seed)),
+        durations=_estimates(graph, timings, estimator, seed),
         profiled=profiled,
         refused=refused,
         launch=_launch(warm),
@@ -214,7 +167,6 @@ def _estimates(
 def _looked_up(
     timings: Sequence[OpTiming], ops: Mapping[tuple[str, str], Op]
 ) -> dict[Op, Estimate]:
-    """Return what was measured of `ops`, which are given by name and arguments."""
     from paracosm.profiling.estimators.timed import pool
 
     if not timings:
@@ -225,13 +177,13 @@ def _looked_up(
 
 
 def _needed(graph: Graph) -> list[Op]:
-    """Return the ops that need a duration and do not only communicate."""
+    """The ops that need a duration and do not only communicate."""
     rows = np.isnan(graph.duration) & (graph.resource != RESOURCES.index("communication"))
     return [graph.ops[code] for code in np.unique(graph.op[rows]).tolist()]
 
 
 def _host_only(graph: Graph) -> set[Op]:
-    """Return the ops all of whose nodes are the host's alone."""
+    """The ops all of whose nodes are the host's alone."""
     elsewhere = set(np.unique(graph.op[graph.resource != RESOURCES.index("host")]).tolist())
     return {op for code, op in enumerate(graph.ops) if code not in elsewhere}
 
@@ -243,11 +195,7 @@ def _profile(
     seed: int,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[int, dict[str, str]]:
-    """Time ops on this machine and add them to the database.
-
-    Returns:
-        how many were timed, and why the others could not be, by name.
-    """
+    """Time ops here and add them to the database; return how many, and why others could not be."""
     if not ops:
         return 0, {}
     from paracosm.profiling import Settings, profile
@@ -301,7 +249,6 @@ def _baselines(
 
 
 def _has_work(op: Op, types: Collection[str]) -> bool:
-    """Whether there is anything to estimate an op's time from."""
     if op.flops or op.bytes_read or op.bytes_written:
         return True
     return op.name in types and bool(shapes_of(op.arguments))

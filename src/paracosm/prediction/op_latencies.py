@@ -32,26 +32,6 @@ from paracosm.errors import InputError
 from paracosm.graphs import PHASES, Graph, Node, Op, build_graph
 from paracosm.simulation import Schedule, replay
 
-__all__ = [
-    "Comparison",
-    "Folder",
-    "Reading",
-    "Row",
-    "Times",
-    "graph_of",
-    "layer_of",
-    "mean_error",
-    "read_folder",
-    "read_json",
-    "read_table",
-    "read_whole",
-    "reading_of",
-    "repeated",
-    "replayed",
-    "serial",
-    "summarise_folder",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Times:
@@ -73,8 +53,6 @@ class Comparison:
         device: the folder's name, which is the GPU's.
         model: the file's name, "gpt2_large-train-1024-4".
         layers: how often the layer was repeated; 0 where the graph is the whole model.
-        measured, predicted, serial: of the whole model.
-        reading: floor and launch time of the file.
     """
 
     device: str
@@ -216,11 +194,9 @@ class Row:
     """A node of the graph.
 
     Attributes:
-        name: of the node, "transformer_h_0_ln_1".
         kind: what the node is, "call_module", "call_method", "placeholder", ...
         function: what it calls: the method's or function's own name; a module's path.
         module: path of the innermost module it belongs to; empty for none.
-        makes_tensor: whether its result is a tensor.
         forward, backward, accumulate: seconds between the events around it; 0 where there is none.
         inputs: names of the nodes whose results it takes.
         layer: the class of a module, "Linear"; empty for other nodes.
@@ -365,8 +341,7 @@ class Reading:
     Attributes:
         floor: seconds that an interval has around nothing.
         longest_view: seconds of the longest interval around a node that launches nothing: others
-            up to it (a dropout that drops nothing, the backward pass of a sum) launch nothing
-            either.
+            up to it (a dropout that drops nothing, the backward pass of a sum) do not either.
         launch: seconds that the host takes to launch a kernel: the shortest interval around a node
             that does, without the floor.
     """
@@ -380,7 +355,6 @@ class Reading:
         return _launches_nothing(row) or interval <= self.longest_view
 
     def time(self, interval: float) -> float:
-        """Return the seconds of an interval that are not its floor."""
         return max(interval - self.floor, 0.0)
 
 

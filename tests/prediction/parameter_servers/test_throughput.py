@@ -15,6 +15,7 @@ from paracosm.prediction.parameter_servers.steady import (
     rates_in_period,
     rates_of_windows,
     steady_period,
+    steady_state,
 )
 from paracosm.prediction.parameter_servers.throughput import (
     limiting,
@@ -50,6 +51,16 @@ def test_the_steady_state_does_not_depend_on_a_common_start() -> None:
     # Nothing varies but the starts: the error is that of their number.
     assert 0 < found.error < 0.2 * found.steps_per_second
     assert predict_throughput(job_of(PROFILE), 2, 0) != predict_throughput(job_of(PROFILE), 2, 1)
+
+
+@pytest.mark.parametrize("habits", [{}, {"share_sigma": 0.5}])
+def test_the_standard_error_is_how_far_other_seeds_are_off(habits: dict[str, Any]) -> None:
+    """What stands behind the sign ± of a throughput, against sixty simulations of the same job."""
+    job = job_of(PROFILE, workers=2, **habits)
+    found = [steady_state(job, 2, seed, steps=200) for seed in range(60)]
+    scatter = np.std([each.steps_per_second for each in found], ddof=1)
+    claimed = np.sqrt(np.mean([each.error**2 for each in found]))
+    assert scatter == pytest.approx(claimed, rel=0.25)
 
 
 def test_uneven_shares_bring_workers_out_of_step() -> None:

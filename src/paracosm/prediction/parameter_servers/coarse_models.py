@@ -12,9 +12,6 @@ from paracosm.prediction.parameter_servers.target import TargetJob
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER
 from paracosm.simulation.simulate import Simulated, simulate
 
-__all__ = ["Phases", "cynthia", "lin", "mean_value_analysis", "phases_of"]
-
-
 Floats = npt.NDArray[np.float64]
 
 FIRST = 1e-3
@@ -52,13 +49,10 @@ class Phases:
 
 
 def phases_of(job: TargetJob) -> Phases:
-    """Return the phases of a worker of speed 1 that has the servers to itself.
+    """Return the phases of a worker of speed 1, the first one, that has the servers to itself.
 
     They are those of every profiled step once, simulated on the cluster's links, as somebody sees
     them who watches the network only (Li et al. 2020, section 1).
-
-    Args:
-        job: what the worker does, on which cluster; the first worker is meant.
     """
     workload = job.workload
     drawn = np.arange(workload.steps)[None]
@@ -115,10 +109,6 @@ def lin(phases: Phases, workers: int) -> Floats:
     solved exactly. As Li et al. (2020, sections 1 and 4.4) use it, each phase lasts as it does for
     one worker. Several servers have links of their own, on which a worker spends its phases in
     the proportion of their bytes.
-
-    Args:
-        phases: of one worker.
-        workers: up to how many.
     """
     total = float(phases.carried.sum())
     shares = phases.carried / total if total > 0 else np.ones(1)
@@ -159,9 +149,7 @@ def cynthia(phases: Phases, bandwidth: float, workers: int, *, duplex: bool = Fa
     worker: 2 T_C over the time of its step. Of several servers, the one with most bytes counts.
 
     Args:
-        phases: of one worker.
         bandwidth: bytes/s of each server's port.
-        workers: W.
         duplex: halve T_C, as both directions are networks of their own (Li et al., section 4.4).
     """
     transmission = float(phases.carried.max()) / bandwidth / (2 if duplex else 1)

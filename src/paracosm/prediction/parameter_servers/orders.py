@@ -1,4 +1,8 @@
-"""Orders in which transfers that wait for one link are sent."""
+"""Orders in which transfers that wait for one link are sent: by name, or as a user lists them.
+
+TIC and TAC are those of S. H. Hashemi, S. A. Jyothi, R. H. Campbell, "TicTac: Accelerating
+Distributed Deep Learning with Communication Scheduling", SysML 2019, section 4.1.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +19,8 @@ from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER
 from paracosm.profiling.jobs.job_profile import in_order
 from paracosm.simulation.workload import Workload
 
-__all__ = [
-    "ORDERS",
-    "Needed",
-    "Properties",
-    "needed_by_computations",
-    "properties",
-    "tac",
-    "tic",
-    "transfer_order",
-]
-
-
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 ORDERS = ("scheduled", "tic", "tac", "reverse", "random")
 """As recorded; by TicTac's two algorithms; TIC's from its end; a fixed one by chance."""
@@ -41,21 +34,16 @@ def transfer_order(
     bandwidth: float,
     seed: int = 0,
 ) -> Floats | None:
-    """Return the priorities that a `System` takes, by op, the lowest first.
+    """Return the priorities that a `System` takes, by op, the lowest first; None: first come.
 
     Orders by name are those of downlinks, which are what TicTac orders; uplinks have one priority,
     and so go first come, first served. A list orders the transfers in it, of either direction; the
     others come after them as they were recorded.
 
     Args:
-        order: one of `ORDERS`, or names of transfers.
-        workload: the steps.
-        names: of its ops; those at its end that have none, as parsing has, may be left out.
+        names: of the ops; those at their end that have none, as parsing has, may be left out.
         bandwidth: bytes/s of the link, by which TAC weighs bytes against seconds.
         seed: of the random order.
-
-    Returns:
-        None: first come, first served.
 
     Raises:
         InputError: no such order, or a list with a name that is no transfer's, or twice in it.
@@ -79,7 +67,7 @@ def transfer_order(
 
 
 def _listed(order: Sequence[str], workload: Workload, names: Sequence[str]) -> Floats:
-    """Return the place of each op in a list of names; of all that are not in it, its length."""
+    """Return each op's position in a list of names; of all that are not in it, its length."""
     transfer = np.isin(workload.resource, (DOWNLINK, UPLINK))
     ops = {name: op for op, name in enumerate(names) if transfer[op]}
     priority = np.full(workload.ops, float(len(order)))
@@ -107,26 +95,22 @@ def _not_a_transfer(name: str, names: Sequence[str], transfers: dict[str, int]) 
 def tac(workload: Workload, bandwidth: float) -> Floats:
     """Return priorities by op: one transfer after the other, the one first that overlaps best.
 
-    "Timing-Aware Communication scheduling", Algorithm 3 of Hashemi et al., "TicTac", SysML 2019:
-    transfer A goes before B if min(P_B, M_A) < min(P_A, M_B), where M is a transfer's own time and
-    P what can be computed with it alone; if these are equal, the one with the lower M+. The
-    properties of those left are worked out anew after each choice. The comparison is not
-    transitive; those that are asked for are gone through in the order of their numbers, and of
-    equal ones the first stays. A computation's time is the least in any step (their time oracle).
+    "Timing-Aware Communication scheduling", Algorithm 3 of TicTac: transfer A goes before B if
+    min(P_B, M_A) < min(P_A, M_B), where M is a transfer's own time and P what can be computed with
+    it alone; if these are equal, the one with the lower M+. The properties of those left are worked
+    out anew after each choice. The comparison is not transitive; those that are asked for are gone
+    through in the order of their numbers, and of equal ones the first stays. A computation's time
+    is the least in any step (their time oracle).
 
-    What is not a transfer to the worker has 0.
-
-    Args:
-        workload: the steps.
-        bandwidth: bytes/s of the link.
+    What is not a transfer to the worker has 0. `bandwidth` is that of the link, bytes/s.
     """
-    needed = needed_by_computations(workload)
+    needed = _needed_by_computations(workload)
     seconds = workload.size[needed.transfers] / bandwidth
     outstanding = np.ones(len(seconds), bool)
     priority = np.zeros(workload.ops)
     for place in range(len(seconds)):
-        now = properties(needed, outstanding, seconds)
-        P, M, M_plus = now.load.tolist(), seconds.tolist(), now.impending.tolist()
+        load, impending = needed.properties(outstanding, seconds)
+        P, M, M_plus = load.tolist(), seconds.tolist(), impending.tolist()
         left = np.flatnonzero(outstanding).tolist()
         best = left[0]
         for other in left[1:]:
@@ -141,27 +125,23 @@ def tac(workload: Workload, bandwidth: float) -> Floats:
 def tic(workload: Workload) -> Floats:
     """Return priorities by op: transfers that fewer others must come with go first.
 
-    "Timing-Independent Communication scheduling", Algorithm 2 of Hashemi et al., "TicTac", SysML
-    2019: a transfer's priority is its impending communication load M+, where each transfer takes 1
-    and computations nothing. Those that nothing needs together with others come last. Ties stay as
-    they are, to be sent in the order in which they are asked for.
+    "Timing-Independent Communication scheduling", Algorithm 2 of TicTac: a transfer's priority is
+    its impending communication load M+, where each transfer takes 1 and computations nothing. Those
+    that nothing needs together with others come last. Ties stay as they are, to be sent in the
+    order in which they are asked for.
 
     Here M+ is numbered from 0; what is not a transfer to the worker has 0.
     """
-    needed = needed_by_computations(workload)
+    needed = _needed_by_computations(workload)
     everything = np.ones(len(needed.transfers), bool)
-    impending = properties(needed, everything, np.ones(len(needed.transfers))).impending
+    _, impending = needed.properties(everything, np.ones(len(needed.transfers)))
     priority = np.zeros(workload.ops)
     priority[needed.transfers] = np.unique(impending, return_inverse=True)[1]
     return priority
 
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
-
 @dataclass(frozen=True)
-class Needed:
+class _Needed:
     """Groups of computations that need the same transfers, whether at first or second hand.
 
     Attributes:
@@ -170,27 +150,29 @@ class Needed:
         seconds: that all computations of each group take, (groups,).
     """
 
-    transfers: Ints
+    transfers: npt.NDArray[np.int64]
     needs: Bools
     seconds: Floats
 
+    def properties(self, outstanding: Bools, seconds: Floats) -> tuple[Floats, Floats]:
+        """Return what Algorithm 1 (`UpdateProperties`) says of each transfer, in seconds.
 
-@dataclass(frozen=True)
-class Properties:
-    """What Algorithm 1 says of each outstanding transfer, in seconds.
+        Args:
+            outstanding: which transfers have not been given a priority, (transfers,).
+            seconds: that each transfer takes, (transfers,).
 
-    Attributes:
-        load: P, the computing that can begin with this transfer alone ("directly-dependent compute
-            load").
-        impending: M+, the least of all transfers together that a computation needs beside this
-            one ("impending communication load"); infinite if there is none.
-    """
+        Returns:
+            P, the computing that can begin with this transfer alone ("directly-dependent compute
+            load"), and M+, the least of all transfers together that a computation needs beside
+            this one ("impending communication load"); infinite if there is none.
+        """
+        needs = self.needs & outstanding
+        several, alone = needs.sum(axis=1) > 1, needs.sum(axis=1) == 1
+        together = np.where(needs[several], (needs @ seconds)[several, None], np.inf)
+        return needs[alone].T @ self.seconds[alone], together.min(axis=0, initial=np.inf)
 
-    load: Floats
-    impending: Floats
 
-
-def needed_by_computations(workload: Workload) -> Needed:
+def _needed_by_computations(workload: Workload) -> _Needed:
     """Return which transfers to the worker its computations need, and the least time these took."""
     transfers = np.flatnonzero(workload.resource == DOWNLINK)
     needs = np.zeros((workload.ops, len(transfers)), bool)
@@ -204,24 +186,4 @@ def needed_by_computations(workload: Workload) -> Needed:
     seconds = workload.seconds[:, computations].min(axis=0)
     total = np.zeros(len(groups))
     np.add.at(total, group.reshape(-1), seconds)
-    return Needed(transfers, groups, total)
-
-
-def properties(needed: Needed, outstanding: Bools, seconds: Floats) -> Properties:
-    """Return the properties of transfers while some are outstanding (`UpdateProperties`).
-
-    Args:
-        needed: by whom.
-        outstanding: which transfers have not been given a priority, (transfers,).
-        seconds: that each transfer takes, (transfers,).
-    """
-    needs = needed.needs & outstanding
-    several = needs.sum(axis=1) > 1
-    alone = needs.sum(axis=1) == 1
-    together = needs @ seconds
-    return Properties(
-        load=needs[alone].T @ needed.seconds[alone],
-        impending=np.where(needs[several], together[several, None], np.inf).min(
-            axis=0, initial=np.inf
-        ),
-    )
+    return _Needed(transfers, groups, total)

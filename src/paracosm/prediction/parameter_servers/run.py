@@ -27,8 +27,6 @@ from paracosm.units import format_duration
 if TYPE_CHECKING:
     from paracosm.prediction.config import PredictConfig
 
-__all__ = ["run_throughput"]
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -39,11 +37,6 @@ def run_throughput(
 
     The timeline has the first steps of the last number of workers. An interrupt (Ctrl-C) after the
     first number ends the run with what it has.
-
-    Args:
-        config: with a job profile.
-        seed: of the steps that are drawn, and of a random order.
-        progress: called with how many numbers of workers are done.
 
     Raises:
         InputError: for what cannot be used, or does not fit together.

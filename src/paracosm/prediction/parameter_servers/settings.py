@@ -17,15 +17,6 @@ from paracosm.errors import InputError
 from paracosm.simulation.system import Ways, cluster_ways
 from paracosm.units import parse_duration
 
-__all__ = [
-    "Background",
-    "Ports",
-    "Settings",
-    "background_changes",
-    "parse_background",
-    "ports_of",
-]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -85,7 +76,6 @@ class Ports:
 
     @property
     def workers(self) -> int:
-        """How many workers there are."""
         return len(self.speed)
 
     @property
@@ -107,11 +97,9 @@ class Ports:
         return longest
 
     def first(self, workers: int) -> Ports:
-        """Return the ports without all but the first workers."""
         return self._of(slice(workers))
 
     def only(self, worker: int) -> Ports:
-        """Return the ports with one of the workers alone."""
         return self._of(slice(worker, worker + 1))
 
     def _of(self, chosen: slice) -> Ports:
@@ -191,14 +179,10 @@ def parse_background(text: str) -> Background:
 
 
 def background_changes(background: Background, horizon: float) -> tuple[Floats, Ints]:
-    """Return when the number of flows changes, and what it is from then on.
-
-    Args:
-        background: they are there from time 0 on.
-        horizon: seconds that are simulated at most.
+    """Return when the number of flows changes, in seconds, and what it is from then on.
 
     Raises:
-        InputError: it changes more than `MOST` times until then.
+        InputError: it changes more than `MOST` times until the horizon.
     """
     if not background.off:
         return np.zeros(1), np.full(1, background.flows)

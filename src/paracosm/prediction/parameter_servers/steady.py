@@ -8,23 +8,12 @@ from math import ceil
 
 import numpy as np
 import numpy.typing as npt
+
 from paracosm.prediction.parameter_servers.target import LEADING, TargetJob
 from paracosm.rng import ServerStream, generator
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import System
 from paracosm.simulation.workload import Workload
-
-__all__ = [
-    "REPLICAS",
-    "Change",
-    "Steady",
-    "rate_after_start",
-    "rates_in_period",
-    "rates_of_windows",
-    "steady_period",
-    "steady_state",
-]
-
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,7 +37,6 @@ class Steady:
         all_rates: the same, with synchronous steps that came too late, (workers,).
         error: standard error of their sum, steps/s.
         measured: steps/s of all workers in stretches of `seconds`, (stretches,).
-        seconds: length of such a stretch.
     """
 
     rates: Floats
@@ -59,7 +47,6 @@ class Steady:
 
     @property
     def steps_per_second(self) -> float:
-        """Steps/s of all workers together."""
         return float(self.rates.sum())
 
 
@@ -79,7 +66,6 @@ def steady_state(
     of each are left out (Li et al. 2020, section 4.1).
 
     Args:
-        job: what the workers do, on which cluster.
         workers: how many of the cluster's, the first ones.
         seed: of the steps that they draw, and of their starts.
         steps: that each worker does in all replicas together, beside those left out.
@@ -144,9 +130,6 @@ def steady_period(step_end: Floats) -> tuple[float, float]:
 
     It begins when each worker has ended `LEADING` steps, at the latest in the middle of the time
     until the first worker has ended all of its steps, where it ends.
-
-    Args:
-        step_end: seconds, (workers, steps).
     """
     until = float(np.nanmax(step_end, axis=1).min())
     leading = min(LEADING, step_end.shape[1] // 2)
@@ -165,7 +148,6 @@ def rates_in_period(start: Floats, ended: Floats, begin: float, until: float) ->
     Args:
         start: seconds at which each worker began, (workers,).
         ended: seconds at which steps ended that count, (workers, steps); NaN for others.
-        begin, until: seconds.
     """
     found = np.zeros(len(ended))
     for worker, row in enumerate(ended):
@@ -179,12 +161,8 @@ def rates_of_windows(ended: Floats, begin: float, until: float, windows: int) ->
     """Return the steps/s of all workers together in each of equal windows, (windows,).
 
     A worker's rate is its steps but one over the time from the first of their ends to the last;
-    where it ended one or none in a window, their number over the window's length.
-
-    Args:
-        ended: seconds at which steps ended that count, (workers, steps); NaN for others.
-        begin, until: seconds.
-        windows: how many.
+    where it ended one or none in a window, their number over the window's length. `ended` is
+    (workers, steps), in seconds; NaN for steps that do not count.
     """
     edges = np.linspace(begin, until, windows + 1)
     found = np.zeros(windows)
@@ -207,10 +185,6 @@ def rate_after_start(ended: Floats, until: float) -> float:
     """Return the steps/s of all workers together from their start to a time.
 
     A worker's rate is as in `rates_of_windows`, without its first `DROPPED` steps.
-
-    Args:
-        ended: as there.
-        until: seconds.
     """
     total = 0.0
     for row in ended:

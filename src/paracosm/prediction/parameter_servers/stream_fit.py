@@ -1,34 +1,29 @@
-"""Goodput, window and parsing from the recorded ends of a profile's downlink streams."""
+"""Goodput, window and parsing from the recorded ends of a profile's downlink streams.
+
+HTTP/2 multiplexes them (Li et al. 2020, section 3.2.2, table 1): the streams of a step wait for
+their server in the order in which they were asked for. The first turn of a stream sends a window of
+bytes at most; what is left goes to the end of the queue, and is sent to its end in a second turn.
+The receiver then parses for alpha * size + beta (section 3.2.1).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, cast
+from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.compiled import compiled
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.nodes.calibration import NodeCalibration, found_by
 
-__all__ = [
-    "EndErrors",
-    "StreamFit",
-    "StreamModel",
-    "Streams",
-    "calibration_of",
-    "downlink_streams",
-    "end_errors",
-    "fit_streams",
-    "stream_ends",
-]
-
+__all__ = ["StreamFit", "calibration_of", "fit_streams"]
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 _OUTLIER = 0.02  # relative error beyond which a stream counts less than by its square
 _SMALLEST = 1024.0  # bytes: no window that is worth a guess is below
@@ -46,14 +41,12 @@ class StreamFit:
         errors: of that model.
         without: of the best model without a window.
         largest: bytes of the largest stream; windows above it cannot be told from none.
-        streams: that it was fitted to.
     """
 
     model: StreamModel
     errors: EndErrors
     without: EndErrors
     largest: float
-    streams: int
 
 
 def fit_streams(profile: JobProfile, *, bandwidth: float | None = None) -> StreamFit:
@@ -92,25 +85,14 @@ def fit_streams(profile: JobProfile, *, bandwidth: float | None = None) -> Strea
         errors=end_errors(streams, chosen),
         without=without,
         largest=float(streams.size.max()),
-        streams=len(streams.size),
     )
 
 
 def calibration_of(fit: StreamFit, profile: str) -> NodeCalibration:
-    """Return what a fit tells of the node that received.
-
-    Args:
-        fit: of a profile.
-        profile: what it is called.
-    """
+    """Return what a fit to the profile of this name tells of the node that received."""
     model, error = fit.model, fit.errors.average
-    values: dict[str, tuple[float, float | None]] = {
-        "bandwidth_in": (model.bandwidth, error),
-        "burst": (model.burst, error),
-        "alpha": (model.alpha, error),
-        "beta": (model.beta, error),
-        "window": (model.window, error),
-    }
+    values: dict[str, tuple[float, float | None]] = {"bandwidth_in": (model.bandwidth, error)}
+    values |= {name: (getattr(model, name), error) for name in ("burst", "alpha", "beta", "window")}
     return found_by("estimated", f"ends of the downlink streams of {profile}", values)
 
 
@@ -194,11 +176,6 @@ def _cost(streams: Streams, model: StreamModel) -> float:
     return float((np.sqrt(1 + off * off) - 1).mean())
 
 
-Ints = npt.NDArray[np.int64]
-
-_njit: Any = numba.njit
-
-
 @dataclass(frozen=True, slots=True)
 class StreamModel:
     """What decides when streams end.
@@ -225,7 +202,6 @@ class Streams:
 
     Attributes:
         first: those of step i are `first[i]` to `first[i + 1]`.
-        server: of each stream.
         size: bytes.
         begin, end: seconds from the step's begin, as recorded.
     """
@@ -239,12 +215,7 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class EndErrors:
-    """Relative errors of predicted ends, |predicted - recorded| / recorded, as in table 1.
-
-    Attributes:
-        streams: how many there were.
-        average, median, percentile_95, maximum: of all of them.
-    """
+    """Relative errors of predicted ends, |predicted - recorded| / recorded, as in table 1."""
 
     streams: int
     average: float
@@ -279,7 +250,11 @@ def stream_ends(streams: Streams, model: StreamModel) -> Floats:
 
     With several servers, those that send at a time share the worker's port equally.
     """
-    return _last_bytes(streams, model) + model.alpha * streams.size + model.beta
+    last = np.empty(len(streams.size))
+    servers = int(streams.server.max()) + 1
+    of_streams = (streams.first, streams.server, streams.size, streams.begin, servers)
+    _serve(*of_streams, model.bandwidth, model.window, model.burst, last)
+    return last + model.alpha * streams.size + model.beta
 
 
 def end_errors(streams: Streams, model: StreamModel) -> EndErrors:
@@ -294,30 +269,7 @@ def end_errors(streams: Streams, model: StreamModel) -> EndErrors:
     )
 
 
-def _last_bytes(streams: Streams, model: StreamModel) -> Floats:
-    last = np.empty(len(streams.size))
-    servers = int(streams.server.max()) + 1
-    _serve(
-        streams.first,
-        streams.server,
-        streams.size,
-        streams.begin,
-        servers,
-        model.bandwidth,
-        model.window,
-        model.burst,
-        last,
-    )
-    return last
-
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with Numba and keep the result on disk."""
-    options = {"cache": True, "nogil": True, "error_model": "numpy"}
-    return cast(Callable[..., Any], _njit(**options)(function))
-
-
-@_compiled
+@compiled
 def _serve(
     first: Any,
     server: Any,

@@ -19,9 +19,6 @@ from paracosm.rng import ServerStream, generator
 from paracosm.simulation.system import System
 from paracosm.simulation.workload import Workload
 
-__all__ = ["TargetJob", "target_job"]
-
-
 LEADING = 50
 """Steps of each worker that belong to the start (Li et al. 2020, section 4.1)."""
 
@@ -82,25 +79,18 @@ class TargetJob:
         return replace(system, background_times=times, background_down=flows, background_up=flows)
 
     def asynchronous(self) -> TargetJob:
-        """Return the same job of workers that do not wait for each other, as one alone does not."""
         return replace(self, settings=replace(self.settings, backup=None))
 
     def with_shares(self, system: System, steps: int, seed: Sequence[int]) -> System:
         """Return the system with the shares that each worker's flows get where they are uneven.
 
         They are log-normal, anew for each step, as those of TCP connections in one queue are.
-
-        Args:
-            system: of any number of workers.
-            steps: of each worker.
-            seed: and what else tells this use of it from others.
         """
         if self.settings.share_sigma == 0:
             return system
+        sigma = self.settings.share_sigma
         drawn = [
-            generator(seed, ServerStream.SHARES, worker).normal(
-                0.0, self.settings.share_sigma, steps
-            )
+            generator(seed, ServerStream.SHARES, worker).normal(0.0, sigma, steps)
             for worker in range(system.workers)
         ]
         return replace(system, weight=np.exp(np.stack(drawn)))
@@ -160,7 +150,7 @@ class TargetJob:
 
 
 def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
-    """Return a profiled job on an imagined cluster.
+    """Return a profiled job on a target cluster.
 
     Args:
         profile: of one worker.

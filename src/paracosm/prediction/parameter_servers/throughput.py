@@ -23,30 +23,13 @@ from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import DOWN, UP, System
 from paracosm.simulation.workload import Workload
 
-__all__ = [
-    "LITTLE",
-    "NOTHING",
-    "AfterStart",
-    "Throughput",
-    "limiting",
-    "predict_throughput",
-    "saturates_at",
-    "sensitivity",
-    "single_worker_rates",
-]
-
-
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class AfterStart:
-    """Steps/s of simulated measurements that begin with the workers.
-
-    Attributes:
-        steps_per_second: the mean over measurements.
-        spread: their standard deviation.
-        seconds: length of each.
+    """Steps/s of simulated measurements of so many `seconds` that begin with the workers: their
+    mean, and the standard deviation between them.
     """
 
     steps_per_second: float
@@ -81,13 +64,7 @@ class Throughput:
 
 
 def predict_throughput(job: TargetJob, workers: int, seed: int) -> Throughput:
-    """Simulate a job and measure its throughput.
-
-    Args:
-        job: what the workers do, on which cluster.
-        workers: how many of the cluster's, the first ones.
-        seed: of the steps that they draw.
-    """
+    """Simulate a job with the first of its cluster's workers and measure its throughput."""
     steps = job.steps(workers)
     steady = steady_state(job, workers, seed, steps=steps, seconds=job.settings.measure)
     return Throughput(
@@ -126,12 +103,7 @@ def _after_start(job: TargetJob, workers: int, seed: int, seconds: float) -> Aft
 
 
 def single_worker_rates(job: TargetJob, seed: int) -> Floats:
-    """Return the steps/s of each worker where it is the only one, (workers,).
-
-    Args:
-        job: what they do, on which cluster.
-        seed: of the steps that they draw.
-    """
+    """Return the steps/s of each worker where it is the only one, (workers,)."""
     ports = job.settings.ports
     said = np.column_stack([ports.ways.by_worker(), ports.speed])
     _, first, number = np.unique(said, axis=0, return_index=True, return_inverse=True)
@@ -157,11 +129,6 @@ def sensitivity(job: TargetJob, workers: int, seed: int) -> dict[str, float]:
 
     All of the cluster's: the links of a direction at servers and workers, all workers, all servers.
     Relative to the throughput, all simulated with the same steps drawn.
-
-    Args:
-        job: what the workers do, on which cluster.
-        workers: how many of the cluster's, the first ones.
-        seed: of the steps that they draw.
     """
     steps = max(job.steps(workers) // SHARE, 1)
 
@@ -208,14 +175,12 @@ def saturates_at(throughput: Mapping[int, float], alone: float) -> int | None:
     """Return the first number of workers from which on more of them bring little.
 
     The workers from that number up to the largest one bring less than `LITTLE` of a worker alone
-    each, in the mean, and so do those up to every number between.
+    each, in the mean, and so do those up to every number between. None where throughput grows up
+    to the largest one.
 
     Args:
         throughput: steps/s by number of workers.
         alone: steps/s of one worker that has the servers to itself.
-
-    Returns:
-        The number; None where throughput grows up to the largest one.
     """
     numbers = sorted(throughput)
     for place, number in enumerate(numbers[:-1]):

@@ -13,9 +13,6 @@ from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.job_profile import dependents_of, in_order, smallest_first
 from paracosm.simulation.workload import Workload
 
-__all__ = ["prepare", "shared_by", "with_parsing"]
-
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
