@@ -2,7 +2,7 @@ import math
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
@@ -34,6 +34,7 @@ def test_records_in_order():
     assert list(timeline.counters) == [("server0", "staleness", 0.75, 2)]
 
 
+@settings(deadline=None)  # the first one imports Arrow
 @given(st.lists(spans, max_size=20), st.lists(counters, max_size=20))
 def test_parquet_round_trip_to_the_bit(tmp_path_factory, spans, counters):
     path = tmp_path_factory.mktemp("timeline") / "timeline.parquet"
