@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.jobs.columns import Codebook, ColumnWriter
-from paracosm.jobs.program import Program
-
-__all__ = ["HERE", "Block", "BlockWriter", "Place", "ProgramOfBlocks", "last_on"]
+from paracosm.jobs.job import Program
+from paracosm.jobs.writer import Codebook, ColumnWriter
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel
 
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.capture.options import CaptureOptions
-
-__all__ = ["imagined_ranks"]
 
 
 @contextlib.contextmanager
@@ -115,8 +116,6 @@ def _blocks(module: nn.Module) -> list[nn.Module]:
 def _split(module: nn.Module, mesh: Any, options: CaptureOptions) -> None:
     from torch.distributed.tensor.parallel import parallelize_module
 
-    from paracosm.graphs.capture.styles import STYLES
-
     plan: Mapping[str, str] | None = getattr(module, "tensor_parallel", None)
     if not plan:
         raise InputError(
@@ -135,3 +134,28 @@ def _split(module: nn.Module, mesh: Any, options: CaptureOptions) -> None:
         if way not in STYLES:
             raise InputError(f"{options.model}: {path}: {unknown('way to split', way, STYLES)}")
     parallelize_module(module, mesh, {path: STYLES[way]() for path, way in plan.items()})
+
+
+class SharedInput(ParallelStyle):
+    """The first input of a module goes to several split layers: its gradients are summed once.
+
+    Without, each of those layers has its own share of the gradient summed over the ranks.
+    """
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        def replicated(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            first, *rest = inputs
+            if isinstance(first, Tensor) and not isinstance(first, DTensor):
+                first = DTensor.from_local(first, device_mesh, (Replicate(),), run_check=False)
+            return first, *rest
+
+        module.register_forward_pre_hook(replicated)
+        return module
+
+
+STYLES: Mapping[str, Callable[[], ParallelStyle]] = {
+    "column": ColwiseParallel,
+    "row": RowwiseParallel,
+    "input": SharedInput,
+}
+"""Split by outputs, without communication; by inputs, with a sum over the ranks; not at all."""

@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
-from paracosm.graphs.graph import Graph
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Graph, Op
 from paracosm.timeline.kineto import (
     CATEGORIES,
     Calls,
@@ -32,8 +31,6 @@ from paracosm.timeline.kineto import (
     waits_between_streams,
     window_of,
 )
-
-__all__ = ["read_kineto_graph"]
 
 _KERNEL = CATEGORIES.index("kernel")
 

@@ -16,11 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from paracosm.errors import InputError
-from paracosm.graphs.importers.calls import Call
-from paracosm.graphs.importers.tensors import bytes_of, elements_of
-from paracosm.graphs.op import TensorArgument
-
-__all__ = ["OPTIMIZERS", "Training", "training_calls"]
+from paracosm.graphs.graph import TensorArgument
+from paracosm.graphs.importers.calls import Call, bytes_of, elements_of
 
 Tensors = dict[str, TensorArgument]
 

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.graphs.graph import TensorArgument
+from paracosm.graphs.importers.calls import shape_of
 from paracosm.graphs.importers.tensorflow.nodes import TfNode, constant_of, dtype_of, shape_proto
-from paracosm.graphs.importers.tensors import shape_of
-from paracosm.graphs.op import TensorArgument
-
-__all__ = ["Known", "infer_shapes"]
 
 Shape = tuple[int, ...]
 Whole = npt.NDArray[np.int64]

@@ -11,13 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.graphs.contents import contents
-from paracosm.graphs.graph import Graph
-from paracosm.graphs.importers.calls import Call, graph_of_calls
-from paracosm.graphs.importers.tensors import bytes_of, elements_of, shape_of
-from paracosm.graphs.op import TensorArgument
-
-__all__ = ["read_jaxpr"]
+from paracosm.graphs.file import contents
+from paracosm.graphs.graph import Graph, TensorArgument
+from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls, shape_of
 
 VERSION = 1
 """Of the dump."""
