@@ -182,9 +182,6 @@ def assemble(columns: Columns, where: str) -> Graph:
 
     Rows are sorted by id; distinct ops, names and groups are numbered as they occur; dependencies
     ascend, each but once.
-
-    Raises:
-        InputError: ids that are not there, and all that `check` refuses.
     """
     order = np.argsort(columns.id, kind="stable")
     ids = columns.id[order]

@@ -194,18 +194,7 @@ def in_issue_order(
     where: str,
     hint: str = "",
 ) -> list[int]:
-    """Return the rows 0..n-1, each after all that it waits for, else by priority.
-
-    Args:
-        waits: the rows that each row waits for, each but once.
-        priority: of each row, distinct; the least goes first.
-        label: how messages name a row.
-        where: the file, for messages.
-        hint: what to do about a cycle.
-
-    Raises:
-        InputError: a cycle, with its nodes.
-    """
+    """Return the rows 0..n-1, each after all that it waits for, else by priority."""
     waiting = [len(each) for each in waits]
     followers: list[list[int]] = [[] for _ in waits]
     for row, before in enumerate(waits):
@@ -233,15 +222,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def find_cycle(offsets: Ints, dependencies: Ints) -> list[int]:
-    """Return a shortest cycle through the lowest row that is on any, or nothing.
-
-    Args:
-        offsets, dependencies: CSR: `dependencies[offsets[i]:offsets[i + 1]]` are the rows that row
-            i waits for.
-
-    Returns:
-        Rows, each of which waits for the next one, and the last for the first.
-    """
+    """Return a shortest cycle through the lowest row that is on any, or nothing."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order, connected_components
 

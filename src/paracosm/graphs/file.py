@@ -149,11 +149,7 @@ def table_of(graph: Graph) -> pa.Table:
 
 
 def columns_of(table: pa.Table, where: str) -> Columns:
-    """Return the columns of a graph that is stored as `table`.
-
-    Raises:
-        InputError: what is missing, of the wrong type, or of a newer version.
-    """
+    """Return the columns of a graph that is stored as `table`."""
     metadata = _metadata(table, where)
     for name in (*_INTEGERS, *_TEXTS, *_LISTS, "duration"):
         if name not in table.column_names:
@@ -344,11 +340,7 @@ def encode_metadata(
 
 
 def decode_metadata(texts: Mapping[str, str | bytes], where: str) -> Metadata:
-    """Return what `encode_metadata` was given.
-
-    Raises:
-        InputError: one of the texts is missing, or not what it should be.
-    """
+    """Return what `encode_metadata` was given."""
     values = {}
     for key in KEYS:
         if key not in texts:

@@ -217,14 +217,7 @@ COLUMNS = (
 
 
 def check_arrays(job: Job) -> None:
-    """Make sure that every index of a job leads somewhere, in time linear in its arrays.
-
-    Raises:
-        InputError: no ranks; columns of unequal length; offsets that do not ascend; a dependency on
-            a row that is not before its own; a name, step, kind, lane, role, program, communicator
-            or rank that is not there; a task with a role, or communication without; a negative
-            size; a speed that is not above 0; a policy that is unknown.
-    """
+    """Make sure that every index of a job leads somewhere, in time linear in its arrays."""
     if not job.ranks:
         raise InputError("job: no ranks: give it at least one")
     if len(job.policies) != len(job.lanes):

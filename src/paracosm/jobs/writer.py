@@ -220,11 +220,7 @@ class ColumnWriter:
         role: str | None,
         size: int,
     ) -> int:
-        """Take down one task and return its row; the arguments are those of `Program`.
-
-        Raises:
-            InputError: a kind or step that is unknown, a role that is missing or has no effect.
-        """
+        """Take down one task and return its row; the arguments are those of `Program`."""
         if kind not in KINDS:
             raise unknown("kind of task", kind, KINDS)
         if step not in STEPS:

@@ -166,11 +166,7 @@ def encode_call(
 
 
 def require_strided(tensor: torch.Tensor) -> None:
-    """Refuse a tensor whose memory is not one storage.
-
-    Raises:
-        InputError: naming its layout.
-    """
+    """Refuse a tensor whose memory is not one storage."""
     if tensor.layout is not torch.strided:
         raise InputError(f"the model makes {_name(tensor.layout)} tensors: capture knows strided")
 

@@ -29,8 +29,7 @@ from paracosm.graphs.capture.calls import (
     traffic_of,
 )
 from paracosm.graphs.capture.options import CaptureOptions
-from paracosm.graphs.capture.parallel import imagined_ranks
-from paracosm.graphs.capture.step import TrainingStep, make_step, resolved
+from paracosm.graphs.capture.step import TrainingStep, make_step, resolved, simulated_ranks
 from paracosm.graphs.capture.storages import Ledger
 from paracosm.graphs.graph import Graph, Op
 
@@ -39,7 +38,7 @@ def capture_fake(options: CaptureOptions) -> Graph:
     """Return the graph that `capture` promises."""
     if options.device == "cuda" and not torch.cuda.is_available():
         raise InputError("device: PyTorch has no CUDA here, capture for cpu")
-    with imagined_ranks(options) as share, FakeTensorMode(allow_non_fake_inputs=True):
+    with simulated_ranks(options) as share, FakeTensorMode(allow_non_fake_inputs=True):
         with _silent():
             step = make_step(options, options.device, share)
             _warm(step, options)

@@ -77,12 +77,7 @@ def is_ours(trace: Trace) -> bool:
 
 
 def graph_of(trace: Trace, where: str) -> Graph:
-    """Return the graph of a trace that is ours, the same to the bit.
-
-    Raises:
-        InputError: a newer version, attributes that are missing or wrong, a graph that is not
-            sound.
-    """
+    """Return the graph of a trace that is ours, the same to the bit."""
     whole = trace.attributes
     version = whole["paracosm_graph"]
     if not isinstance(version, int) or version > VERSION:
@@ -151,15 +146,6 @@ def graph_of_others(
 
     Ids that do not ascend in the order of issue (by dependencies, then start time, then id) are
     replaced by positions in it; provenance says so, and what was dropped.
-
-    Args:
-        trace: the trace.
-        where: its file, for messages.
-        drop_missing: leave out dependencies on nodes that are not there, instead of refusing.
-        data_only: leave out control dependencies.
-
-    Raises:
-        InputError: no nodes, ids that repeat, dependencies on nodes that are not there, cycles.
     """
     nodes = trace.nodes
     if not nodes:
@@ -303,17 +289,7 @@ def issue_order(
     where: str,
     hint: str = "",
 ) -> list[TraceNode]:
-    """Return nodes after all that they wait for, else by start time, then by id.
-
-    Args:
-        nodes: those of a trace, with ids of their own.
-        dependencies: ids that each id waits for; all of them are there, each but once.
-        where: the file, for messages.
-        hint: what to do about a cycle.
-
-    Raises:
-        InputError: a cycle, with its nodes.
-    """
+    """Return nodes after all that they wait for, else by start time, then by id."""
     rows = {node.id: row for row, node in enumerate(nodes)}
     order = in_issue_order(
         [[rows[before] for before in dependencies[node.id]] for node in nodes],

@@ -154,11 +154,7 @@ def _bytes(argument: Any) -> int:
 
 
 def read_json(data: bytes, where: str) -> Trace:
-    """Return the trace that the bytes of a JSON file are.
-
-    Raises:
-        InputError: they are not JSON, or no trace; with the key that is missing or wrong.
-    """
+    """Return the trace that the bytes of a JSON file are."""
     whole, nodes = _parts(data, where)
     attributes = {key: value for key, value in whole.items() if key not in ("attr", "version")}
     version = str(whole.get("version", whole.get("schema", "")))
@@ -170,11 +166,7 @@ def read_json(data: bytes, where: str) -> Trace:
 
 
 def write_json(trace: Trace, path: str | Path) -> None:
-    """Write a trace as JSON, one line for every node; the file appears when it is complete.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Write a trace as JSON, one line for every node; the file appears when it is complete."""
     with replacing(path) as beside, beside.open("w", encoding="utf-8") as sink:
         head = {"version": trace.version, **trace.attributes}
         sink.write(json.dumps(head)[:-1] + ', "workload_graph": [')
@@ -320,12 +312,7 @@ def _json_value(key: str, value: Any) -> Any:
 
 
 def read_protobuf(data: bytes, where: str) -> Trace:
-    """Return the trace that the bytes of an .et file are.
-
-    Raises:
-        InputError: they are none, or not the whole of it.
-        MissingExtraError: protobuf is not installed.
-    """
+    """Return the trace that the bytes of an .et file are."""
     metadata_class, node_class = message(GLOBAL_METADATA), message(NODE)
     from google.protobuf.message import DecodeError
     from google.protobuf.proto import parse_length_prefixed
@@ -347,12 +334,7 @@ def read_protobuf(data: bytes, where: str) -> Trace:
 
 
 def write_protobuf(trace: Trace, path: str | Path) -> None:
-    """Write a trace as an .et file, which appears when it is complete.
-
-    Raises:
-        InputError: the file cannot be written.
-        MissingExtraError: protobuf is not installed.
-    """
+    """Write a trace as an .et file, which appears when it is complete."""
     metadata_class, node_class = message(GLOBAL_METADATA), message(NODE)
     from google.protobuf.proto import serialize_length_prefixed
 
@@ -440,11 +422,7 @@ Field = tuple[str, int, str, bool]
 
 @cache
 def message(name: str) -> Any:
-    """Return the class of a message of the format.
-
-    Raises:
-        MissingExtraError: protobuf is not installed.
-    """
+    """Return the class of a message of the format."""
     from paracosm.errors import require
 
     purpose = "reading and writing Chakra's .et files"

@@ -75,9 +75,6 @@ def graph_of_calls(
         resident: bytes that are held throughout, by what they are.
         provenance: where the graph comes from.
         kept: values that outlive the graph.
-
-    Raises:
-        InputError: two calls that make the same value, calls in a cycle, and what `check` refuses.
     """
     makers = _makers(calls, where)
     waits = [
@@ -195,11 +192,7 @@ def shape_of(sizes: Sequence[Any]) -> tuple[int, ...] | None:
 
 
 def check_sizes(sizes: Iterable[str], known: Collection[str], where: str) -> None:
-    """Check that sizes that are given by name are among those that a model leaves open.
-
-    Raises:
-        InputError: one is not.
-    """
+    """Check that sizes that are given by name are among those that a model leaves open."""
     for name in sizes:
         if not known:
             raise InputError(f"{where}: --size {name} has no effect: the model leaves no size open")

@@ -38,9 +38,6 @@ def read_jaxpr(path: Path) -> Graph:
     """Read the dump of a function's jaxpr; JAX is not needed.
 
     Backward are the equations that JAX made by transposition, optimizer those after them.
-
-    Raises:
-        InputError: damaged, no dump, a newer one, a field that is missing or wrong.
     """
     where = str(path)
     found = _content(path, where)

@@ -36,16 +36,7 @@ _KERNEL = CATEGORIES.index("kernel")
 
 
 def read_kineto_graph(path: Path, step: int | None = None) -> Graph:
-    """Read one step of a trace as a graph.
-
-    Args:
-        path: of the trace of one rank, plain or gzipped.
-        step: number of the profiler's step; without it the one of median duration, or all of a
-            trace that marks none.
-
-    Raises:
-        InputError: the trace cannot be read, lacks the step, or nothing ran in it.
-    """
+    """Read one step of a trace as a graph."""
     trace = read_kineto(path)
     chosen = _median_step(trace) if step is None else step
     window = window_of(trace, None if chosen is None else [chosen])

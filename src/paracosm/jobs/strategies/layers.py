@@ -53,11 +53,7 @@ class Layers:
 
 
 def layers_of(graph: Graph) -> Layers:
-    """Return the layers of a training step.
-
-    Raises:
-        InputError: its phases do not follow each other, with the first node that is out of order.
-    """
+    """Return the layers of a training step."""
     backward, optimizer = _parts(graph)
     places = [graph.names[code] for code in graph.name.tolist()]
     label = _labels(places[:backward])

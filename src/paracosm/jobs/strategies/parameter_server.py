@@ -59,12 +59,7 @@ class _Share:
 
 
 def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy) -> Job:
-    """Return the job of workers around servers.
-
-    Raises:
-        InputError: other numbers of workers or servers than the cluster has; no gradients; nothing
-            joins a worker and a server.
-    """
+    """Return the job of workers around servers."""
     servers = len(cluster.servers)
     if servers != strategy.servers:
         raise InputError(
@@ -285,11 +280,7 @@ class ServerLinks:
 
 
 def server_links(cluster: Cluster) -> ServerLinks:
-    """Return the messages between all workers and all servers of a cluster.
-
-    Raises:
-        InputError: nothing joins a worker and a server.
-    """
+    """Return the messages between all workers and all servers of a cluster."""
     workers, servers = cluster.workers, cluster.servers
     network = Stations(cluster)
     pairs: list[tuple[int, int]] = []

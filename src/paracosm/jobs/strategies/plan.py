@@ -90,11 +90,7 @@ class Plan:
 
 
 def plan_of(replica: Replica, strategy: Strategy) -> Plan:
-    """Cut a replica into the stages of a strategy.
-
-    Raises:
-        InputError: the strategy does not fit the model.
-    """
+    """Cut a replica into the stages of a strategy."""
     graph, layers = replica.graph, layers_of(replica.graph)
     work = work_of(replica, strategy.tensor)
     if strategy.tensor != replica.tensor and not work.collective:
@@ -199,9 +195,6 @@ def stages_of(
         cut: the first layer of each stage but the first one; where there is none, the longest stage
             is as short as can be, and then each one, from the last on, has as few layers as then
             can be.
-
-    Raises:
-        InputError: more stages than layers; a cut at a layer that is unknown or out of order.
     """
     if count > len(layers.names):
         raise InputError(

@@ -40,17 +40,7 @@ class _Chunk:
 
 
 def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
-    """Return what a rank of a stage does in an iteration.
-
-    Args:
-        plan: of the job.
-        stage: of the rank in its pipeline.
-        costs: of its communication.
-        books: that the programs of the job share.
-
-    Raises:
-        InputError: more micro-batches than can be written down.
-    """
+    """Return what a rank of a stage does in an iteration."""
     strategy = plan.strategy
     numbers = [stage + chunk * strategy.pipeline for chunk in range(strategy.chunks)]
     stages = [Stage(plan, plan.parts[n], costs, books) for n in numbers]
@@ -94,11 +84,7 @@ def _backward(stage: Stage, forward: Forward, buckets: list[Bucket], stay: bool)
 
 
 def check_length(key: str, times: int, tasks: int) -> None:
-    """Check that so many tasks, so many times, make a program that can be held.
-
-    Raises:
-        InputError: they do not.
-    """
+    """Check that so many tasks, so many times, make a program that can be held."""
     if tasks * times > LONGEST_PROGRAM:
         raise InputError(
             f"strategy: {key}={times} times {tasks:,} tasks are more than a rank may have, "

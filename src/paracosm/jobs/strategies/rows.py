@@ -190,13 +190,7 @@ Held = list[tuple[int, int]]
 
 
 def hold_activations(plan: Plan, part: Part, rows: RowWriter, forgotten: Mapping[int, int]) -> Held:
-    """Take down what a forward pass allocates, and return what is still there when it is over.
-
-    Args:
-        plan, part: whose forward pass.
-        rows: the pass, complete.
-        forgotten: the last task of each layer that is computed again.
-    """
+    """Take down what a forward pass allocates, and return what is still there when it is over."""
     storages, writer = plan.work.graph.storages, rows.writer
     backward = frozenset(part.backward)
     here = np.isin(storages.first, part.forward)
@@ -245,13 +239,7 @@ def let_go(left: Held, rows: RowWriter) -> None:
 def hold_gradients(
     plan: Plan, part: Part, rows: RowWriter, freed: Mapping[int, int] | None
 ) -> None:
-    """Take down what a backward pass allocates.
-
-    Args:
-        plan, part, rows: as for `hold_activations`.
-        freed: the task at whose end the gradients of a node are let go; those of nodes that are not
-            in it go at the end of their own. None where they stay.
-    """
+    """Take down what a backward pass allocates."""
     storages = plan.work.graph.storages
     for number in np.flatnonzero(np.isin(storages.first, part.backward)).tolist():
         size = int(plan.work.storage_size[number])

@@ -39,11 +39,7 @@ HOST = RESOURCES.index("host")
 
 
 def split(work: Work, layers: Layers, tensor: int) -> Work:
-    """Return the work of one of `tensor` ranks, estimated from that of one rank that has all.
-
-    Raises:
-        InputError: nothing in the graph can be split, or not into so many parts.
-    """
+    """Return the work of one of `tensor` ranks, estimated from that of one rank that has all."""
     split_rows = _split_rows(work, layers)
     if not split_rows.any():
         raise InputError(
@@ -180,17 +176,7 @@ class _Part:
 
 
 def check_divides(graph: Graph, rows: Iterable[int], ranks: int) -> None:
-    """Check that so many tensor-parallel ranks can share these nodes.
-
-    Args:
-        graph: whose nodes.
-        rows: of its forward pass.
-        ranks: that split them.
-
-    Raises:
-        InputError: more ranks than an attention has heads, or a matrix of which `ranks` divides
-            neither side; with the nearest number that fits all.
-    """
+    """Check that so many tensor-parallel ranks can share these nodes."""
     codes = dict.fromkeys(graph.op[row] for row in rows)
     found = dict.fromkeys(part for code in codes for part in _divided(graph.ops[code]))
     parts = sorted(found, key=lambda part: not part.are_heads)

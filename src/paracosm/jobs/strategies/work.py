@@ -81,9 +81,6 @@ def work_of(replica: Replica, tensor: int | None = None) -> Work:
     """Return the work of one of `tensor` ranks; the graph is that of one rank.
 
     Without `tensor` nodes that communicate take the durations they have.
-
-    Raises:
-        InputError: the graph's collectives are between other numbers of ranks.
     """
     graph = replica.graph
     host = HOST if replica.asynchronous else COMPUTE

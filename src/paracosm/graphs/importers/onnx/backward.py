@@ -99,19 +99,7 @@ def training_calls(
     optimizer: str,
     where: str,
 ) -> Training:
-    """Return the calls of the backward pass and of the optimizer; their tensors are entered.
-
-    Args:
-        calls: of the forward pass, in an order that runs, named "onnx.Conv" and so on.
-        tensors: shapes and types of values; those of gradients are added.
-        parameters: values that have gradients and are updated.
-        outputs: of the model; the gradient of the loss by them is where the pass begins.
-        optimizer: one of `OPTIMIZERS`.
-        where: the file, for messages.
-
-    Raises:
-        InputError: ops without a rule on the way; no parameter that an output depends on.
-    """
+    """Return the calls of the backward pass and of the optimizer; their tensors are entered."""
     pass_ = _Backward(tensors, set(parameters), where)
     pass_.mark(calls)
     wanted = [value for value in outputs if value in pass_.needed]

@@ -68,9 +68,6 @@ def read_model(data: bytes, where: str, sizes: Mapping[str, int]) -> Model:
         data: the bytes of the file.
         where: its name, for messages.
         sizes: those of sizes that the file gives by name; "batch" stands for a first one without.
-
-    Raises:
-        InputError: damaged, no model, without nodes, or without a size that is given.
     """
     found = decode(data, "ModelProto", ONNX, where)
     graph = found["graph"]

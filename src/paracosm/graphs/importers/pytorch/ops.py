@@ -83,16 +83,7 @@ def steps_of(trace: ObservedTrace) -> dict[int, int]:
 
 
 def units_of(trace: ObservedTrace, step: int | None, where: str) -> tuple[list[Unit], int | None]:
-    """Return the ops of one step in the order in which they began, and the number of the step.
-
-    Args:
-        trace: of one or several steps, or without any.
-        step: which one; None for the last one that the profiler marked, or all where none is.
-        where: the file, for messages.
-
-    Raises:
-        InputError: there is no such step, with those that are; calls within themselves; no ops.
-    """
+    """Return the ops of one step in the order in which they began, and the number of the step."""
     steps = steps_of(trace)
     if step is not None and step not in steps:
         if not steps:
@@ -120,11 +111,7 @@ class _Scopes:
         self._known: dict[int, _Scope] = {}
 
     def of(self, wanted: int) -> _Scope:
-        """Return what stands within this call inherits.
-
-        Raises:
-            InputError: calls within themselves.
-        """
+        """Return what stands within this call inherits."""
         path: list[int] = []
         met: set[int] = set()
         at = wanted

@@ -72,11 +72,7 @@ class ObservedTrace:
 
 
 def parse_trace(data: bytes, where: str) -> ObservedTrace:
-    """Return the trace that the bytes of a JSON file are.
-
-    Raises:
-        InputError: no JSON, no trace, ids that repeat, a node that lacks a field, with the field.
-    """
+    """Return the trace that the bytes of a JSON file are."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -175,9 +171,6 @@ def joined(
     Both traces count record functions: what the execution trace calls "rf_id" is the profiler's
     "Record function id", since PyTorch 2.2. Traces without it are aligned: the calls of each thread
     are found where as many names as possible are the same in the same order.
-
-    Raises:
-        InputError: not one of them is.
     """
     wanted = sorted((c for c in calls.values() if c.record > 0), key=lambda c: c.record)
     by_record = {time.record: time for time in times if time.record > 0}

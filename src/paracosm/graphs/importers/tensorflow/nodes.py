@@ -62,11 +62,7 @@ class TfNode:
 
 
 def read_nodes(data: bytes, where: str, saved_model: bool) -> list[TfNode]:
-    """Return the nodes of a GraphDef; of a SavedModel, those of its first signature.
-
-    Raises:
-        InputError: damaged, no graph, no nodes, functions that call themselves.
-    """
+    """Return the nodes of a GraphDef; of a SavedModel, those of its first signature."""
     fetch: list[str] = []
     if saved_model:
         graphs = decode(data, "SavedModel", TENSORFLOW, where)["meta_graphs"]
@@ -89,11 +85,7 @@ def read_nodes(data: bytes, where: str, saved_model: bool) -> list[TfNode]:
 
 
 def needed_by(nodes: Sequence[TfNode], fetch: Sequence[str], where: str) -> list[TfNode]:
-    """Return the nodes that must run so that those named in `fetch` do.
-
-    Raises:
-        InputError: one of them is not there, with the nearest that is.
-    """
+    """Return the nodes that must run so that those named in `fetch` do."""
     by_name = {node.name: node for node in nodes}
     reached: set[str] = set()
     open_ = []
@@ -167,20 +159,7 @@ def _write_out(
     where: str,
     depth: int,
 ) -> dict[str, str]:
-    """Enter nodes, and instead of calls the nodes of their functions.
-
-    Args:
-        found: the nodes of a graph, or of a function.
-        library: functions by name.
-        scope: before the names of all nodes.
-        given: values of a function's arguments.
-        nodes: where to enter them.
-        where: the file, for messages.
-        depth: how many functions this one is within.
-
-    Returns:
-        The op of each node, by its name without scope.
-    """
+    """Enter nodes, and instead of calls the nodes of their functions."""
     if depth > _DEPTH or len(nodes) > _LARGEST:
         raise InputError(f"{where}: functions that call each other without an end")
     ops = {node["name"]: node["op"] for node in found}

@@ -39,12 +39,7 @@ class Known:
 
 
 def infer_shapes(nodes: Sequence[TfNode], sizes: Mapping[str, int]) -> Known:
-    """Return what is known of the outputs of nodes, which stand in an order that runs.
-
-    Args:
-        nodes: of a graph.
-        sizes: "batch" for unknown first sizes.
-    """
+    """Return what is known of the outputs of nodes, which stand in an order that runs."""
     known = Known()
     for node in nodes:
         shapes = [_known_shape(known, value) for value in node.inputs]

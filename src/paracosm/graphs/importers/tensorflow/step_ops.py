@@ -72,11 +72,7 @@ class StepOp:
 
 
 def graph_of_step(ops: Sequence[StepOp], where: str, provenance: Mapping[str, Any]) -> Graph:
-    """Return the graph of one step: what was traced, with its durations, in the order it began.
-
-    Raises:
-        InputError: no op of an executor; a negative duration.
-    """
+    """Return the graph of one step: what was traced, with its durations, in the order it began."""
     issued = sorted(
         (op for op in ops if not is_stream(op.device) and op.op != "_SOURCE"),
         key=lambda op: (op.start, op.device, op.name),
