@@ -108,7 +108,7 @@ def _work(entry: Mapping[str, int]) -> tuple[str, str, str]:
 
 def _call(entry: Mapping[str, Any]) -> str:
     """Return an op with the shapes of its tensors: "aten.mm.default(64x512 512x10)"."""
-    from paracosm.graphs.op import shapes_of
+    from paracosm.graphs.graph import shapes_of
 
     if not entry["arguments"]:
         return str(entry["name"])

@@ -226,7 +226,7 @@ def import_(
 
 def _is_profilers(path: Path) -> bool:
     """Whether a file is a trace of PyTorch's profiler; timelines of TensorFlow look much alike."""
-    from paracosm.graphs.contents import contents
+    from paracosm.graphs.file import contents
     from paracosm.timeline.kineto import is_kineto
 
     return is_kineto(path) and b' Compute"' not in contents(path, _HEAD)

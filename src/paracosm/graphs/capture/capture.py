@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from paracosm.errors import InputError, require
 from paracosm.graphs.capture.options import CaptureOptions
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture.step import TrainingStep
     from paracosm.graphs.graph import Graph
-
-__all__ = ["capture", "training_step"]
 
 
 def capture(options: CaptureOptions) -> Graph:
@@ -22,8 +21,8 @@ def capture(options: CaptureOptions) -> Graph:
     Raises:
         InputError: the model cannot be made or run so; with its own error.
     """
-    _need_torch()
-    from paracosm.graphs.capture.fake import capture_fake
+    require("torch", "torch", "capturing a model")
+    from paracosm.graphs.capture.record import capture_fake
 
     return capture_fake(options)
 
@@ -44,13 +43,10 @@ def training_step(
     Raises:
         InputError: the model cannot be made, or is shared between ranks.
     """
-    _need_torch()
-    from paracosm.graphs.capture.step import real_step
+    torch = require("torch", "torch", "capturing a model")
+    from paracosm.graphs.capture.step import make_step
 
-    return real_step(options, device or options.device, seed)
-
-
-def _need_torch() -> None:
-    from paracosm.errors import require
-
-    require("torch", "torch", "capturing a model")
+    if options.ranks > 1:
+        raise InputError(f"a real step is that of one rank, not of {options.ranks}")
+    torch.manual_seed(seed)
+    return make_step(options, device or options.device)

@@ -1,15 +1,19 @@
-"""ZeRO (Rajbhandari et al. 2020) and FSDP (Zhao et al. 2023): ranks share what DDP copies.
+"""Gradients that are reduced, and parameters that are gathered, between data-parallel ranks.
 
-Stage 1 divides the optimizer's state: gradients are reduced and scattered, every rank updates its
-share, and all gather the parameters. Stage 2 divides the gradients as well, stage 3 (FSDP) also the
-parameters: each layer's are gathered before its forward and its backward pass, and dropped after.
-With `prefetch` = 1 the next layer's are fetched while one computes, and no more:
+PyTorch's DDP reduces gradients in buckets, each as soon as its last gradient is there (Li et al.
+2020, section 3.2.3), on a lane of its own that slows no computation down. With several
+micro-batches the gradients are added up, and reduced with the last one.
+
+ZeRO (Rajbhandari et al. 2020) and FSDP (Zhao et al. 2023) share what DDP copies. Stage 1 divides
+the optimizer's state: gradients are reduced and scattered, every rank updates its share, and all
+gather the parameters. Stage 2 divides the gradients as well, stage 3 (FSDP) also the parameters:
+each layer's are gathered before its forward and its backward pass, and dropped after. Gathers and
+scatters take turns on one lane, as NCCL's on one communicator; with `prefetch` = 1:
 
     communication | gather 0 | gather 1 | gather 2 | ... | gather 1 | scatter 2 | gather 0 | ...
     compute                  | forward 0 | forward 1 |...| backward 2 | backward 1 | ...
 
 A gather waits until the layer `prefetch` + 1 places before it is done: so many are there at a time.
-Gathers and scatters take turns on one lane, as NCCL's on one communicator.
 """
 
 from __future__ import annotations
@@ -17,11 +21,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paracosm.jobs.blocks import HERE
-from paracosm.jobs.strategies.rows import Ready, RowWriter
+from paracosm.jobs.strategies.layers import Bucket, buckets_of
+from paracosm.jobs.strategies.rows import Gathered, Ready, RowWriter, merge
 from paracosm.jobs.strategies.stage import Stage, collective
 from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE
 
-__all__ = ["Gathers"]
+
+def reduced_buckets(stage: Stage, *, last: bool) -> list[Bucket]:
+    """Return what a backward pass reduces, `last` of the micro-batches or not.
+
+    ZeRO 2 and 3 keep no whole gradients, and reduce them with every micro-batch; ZeRO 3 layer by
+    layer.
+    """
+    plan, strategy, part = stage.plan, stage.plan.strategy, stage.part
+    if strategy.data == 1 or (not last and strategy.sharding in ("none", "optimizer")):
+        return []
+    if strategy.sharding == "parameters":
+        return [
+            bucket
+            for _, nodes in plan.sections(plan.backward_rows(part))
+            for bucket in buckets_of(nodes, plan.gradients, float("inf"), float("inf"))
+        ]
+    rows = plan.backward_rows(part)
+    return buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket)
+
+
+class Reductions:
+    """Writes the reductions of a backward pass, each behind the last node that it waits for.
+
+    Args:
+        stage: whose.
+        rows: the backward pass.
+        buckets: what is reduced.
+    """
+
+    def __init__(self, stage: Stage, rows: RowWriter, buckets: Sequence[Bucket]) -> None:
+        self._stage, self._rows = stage, rows
+        self._closed_by = {bucket.rows[-1]: (n, bucket) for n, bucket in enumerate(buckets)}
+        self.freed: dict[int, int] = {}
+        """The task that has reduced the gradients of a node, and after which they are no longer
+        needed whole."""
+
+    def after(self, row: int) -> None:
+        """Write the reduction that becomes possible when a node is done."""
+        if row not in self._closed_by:
+            return
+        number, bucket = self._closed_by[row]
+        there: Gathered = {}
+        for each in bucket.rows:
+            merge(there, self._rows.ready[each])
+        strategy = self._stage.plan.strategy
+        kind = "all_reduce" if strategy.sharding == "none" else "reduce_scatter"
+        name = f"{kind.replace('_', '-')} {number}"
+        task = collective(self._stage, self._rows.writer, name, kind, bucket.size, there)
+        if strategy.sharding in ("gradients", "parameters"):
+            self.freed |= dict.fromkeys(bucket.rows, task)
 
 
 class Gathers:

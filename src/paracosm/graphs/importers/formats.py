@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.contents import contents
+from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph
-
-__all__ = ["FORMATS", "Format", "format_of", "import_graph"]
 
 _HEAD = 1 << 16
 """Bytes of a file by which its format is known: a trace may have gigabytes."""

@@ -12,11 +12,8 @@ from typing import Any
 
 from paracosm.errors import InputError
 from paracosm.graphs.chakra.trace import COLLECTIVES, NODE_TYPES, Tensors, Trace, TraceNode
-from paracosm.graphs.graph import PHASES, RESOURCES, Graph
-from paracosm.graphs.metadata import encode_metadata
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments
-
-__all__ = ["VERSION", "trace_of"]
+from paracosm.graphs.file import encode_metadata
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, TensorArgument, decode_arguments
 
 VERSION = 1
 """Of our attributes; raised when a reader of the old ones would misread the new ones."""

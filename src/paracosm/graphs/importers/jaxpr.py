@@ -11,13 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.graphs.contents import contents
-from paracosm.graphs.graph import Graph
-from paracosm.graphs.importers.calls import Call, graph_of_calls
-from paracosm.graphs.importers.tensors import bytes_of, elements_of, shape_of
-from paracosm.graphs.op import TensorArgument
-
-__all__ = ["read_jaxpr"]
+from paracosm.graphs.file import contents
+from paracosm.graphs.graph import Graph, TensorArgument
+from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls, shape_of
 
 VERSION = 1
 """Of the dump."""
@@ -42,9 +38,6 @@ def read_jaxpr(path: Path) -> Graph:
     """Read the dump of a function's jaxpr; JAX is not needed.
 
     Backward are the equations that JAX made by transposition, optimizer those after them.
-
-    Raises:
-        InputError: damaged, no dump, a newer one, a field that is missing or wrong.
     """
     where = str(path)
     found = _content(path, where)

@@ -1,4 +1,4 @@
-"""The Arrow table of a graph: its columns, and what stands in the schema's metadata.
+"""Graphs as files: Arrow, one row for every node, read by any Arrow library (docs/graph.md).
 
 id, flops, bytes_read, bytes_written    int64
 op, arguments, name, phase, resource    dictionary of strings
@@ -6,27 +6,106 @@ group                                   dictionary of strings: ranks as JSON, ""
 duration                                double, seconds; NaN where it is not known
 dependencies                            list of int64: ids
 allocates, released_by                  list of int64: bytes, and ids of the last users or -1
+
+What is said of the graph as a whole stands in the schema's metadata, as JSON texts.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.assemble import Columns, Lists
-from paracosm.graphs.graph import PHASES, RESOURCES, Graph
-from paracosm.graphs.metadata import Metadata, decode_metadata, encode_metadata
-from paracosm.graphs.op import Op
+from paracosm.files import replacing
+from paracosm.graphs.build import Columns, Lists, assemble
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["VERSION", "columns_of", "table_of"]
+
+__all__ = [
+    "KEYS",
+    "VERSION",
+    "Metadata",
+    "columns_of",
+    "contents",
+    "decode_metadata",
+    "encode_metadata",
+    "load_graph",
+    "save_graph",
+    "table_of",
+]
+
+
+_MAGIC = b"ARROW1"
+
+
+def save_graph(graph: Graph, path: str | Path) -> None:
+    """Write `graph` as an Arrow file in place of what is there; it appears when it is complete.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    import pyarrow as pa
+
+    table = table_of(graph)
+    compression = "zstd" if pa.Codec.is_available("zstd") else None
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with (
+        replacing(path) as beside,
+        pa.OSFile(str(beside), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema, options=options) as writer,
+    ):
+        writer.write_table(table)
+
+
+def load_graph(path: str | Path) -> Graph:
+    """Read a graph: its rows may stand in any order, among columns that are not ours.
+
+    The graph that was saved comes back to the bit, with distinct ops, names and groups numbered in
+    the order in which its nodes have them, as `build_graph` numbers them.
+
+    Raises:
+        InputError: not a graph, not the whole of it, a newer one, or one that is not sound.
+    """
+
+    where = str(path)
+    return assemble(columns_of(_read(Path(path)), where), where)
+
+
+def _read(path: Path) -> pa.Table:
+    import pyarrow as pa
+
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(_MAGIC))
+        if begins != _MAGIC:
+            raise InputError(f"{path}: not a graph file: paracosm graph capture writes one")
+        with pa.OSFile(str(path), "rb") as source, pa.ipc.open_file(source) as reader:
+            table = reader.read_all()
+            table.validate(full=True)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: a folder, not a graph file") from None
+    # pyarrow reads names of columns only when they are asked for.
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(
+            f"{path}: the file is cut off or damaged: copy or capture it again"
+        ) from None
+    return table
+
 
 VERSION = 1
 """Of the format; raised when a reader of the old one would misread the new one."""
@@ -70,11 +149,7 @@ def table_of(graph: Graph) -> pa.Table:
 
 
 def columns_of(table: pa.Table, where: str) -> Columns:
-    """Return the columns of a graph that is stored as `table`.
-
-    Raises:
-        InputError: what is missing, of the wrong type, or of a newer version.
-    """
+    """Return the columns of a graph that is stored as `table`."""
     metadata = _metadata(table, where)
     for name in (*_INTEGERS, *_TEXTS, *_LISTS, "duration"):
         if name not in table.column_names:
@@ -239,3 +314,77 @@ def _ops(texts: Mapping[str, Texts], integers: Mapping[str, Ints]) -> tuple[list
         for name, argument, flops, read, written in distinct.tolist()
     ]
     return ops, codes.reshape(-1).astype(np.int32)
+
+
+KEYS = ("resident", "before", "provenance")
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The last arguments of `build_graph`, which see."""
+
+    resident: dict[str, int]
+    before: list[tuple[int, int]]
+    provenance: dict[str, Any]
+
+
+def encode_metadata(
+    resident: Mapping[str, int], before: list[tuple[int, int]], provenance: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the texts."""
+    return {
+        "resident": json.dumps(dict(resident)),
+        "before": json.dumps(before),
+        "provenance": json.dumps(dict(provenance)),
+    }
+
+
+def decode_metadata(texts: Mapping[str, str | bytes], where: str) -> Metadata:
+    """Return what `encode_metadata` was given."""
+    values = {}
+    for key in KEYS:
+        if key not in texts:
+            raise InputError(f'{where}: the metadata "{key}" is missing')
+        try:
+            values[key] = json.loads(texts[key])
+        except (TypeError, ValueError):
+            raise InputError(f'{where}: the metadata "{key}" is not JSON') from None
+    resident, before, provenance = (values[key] for key in KEYS)
+    if not isinstance(resident, dict) or not all(map(_is_integer, resident.values())):
+        raise InputError(f'{where}: the metadata "resident" is no mapping of names to bytes')
+    if not isinstance(before, list) or not all(map(_is_pair, before)):
+        raise InputError(f'{where}: the metadata "before" is no list of pairs of bytes and ids')
+    if not isinstance(provenance, dict):
+        raise InputError(f'{where}: the metadata "provenance" is no mapping')
+    return Metadata(resident, [(size, last) for size, last in before], provenance)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) < 2**63
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_integer, value))
+
+
+def contents(path: Path, most: int = -1) -> bytes:
+    """Return the bytes of a file, unpacked if it is gzipped, whatever its name ends in.
+
+    Args:
+        path: the file.
+        most: how many bytes of its beginning are read; -1 for all.
+
+    Raises:
+        InputError: it is not there, cannot be read, or its gzip stream is not whole.
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            return gzip.GzipFile(fileobj=file).read(most) if packed else file.read(most)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise InputError(f"{path}: the gzipped file is cut off or damaged") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
