@@ -14,7 +14,7 @@ from paracosm.cli.host_port import host_and_port
 from paracosm.cli.options import Json, Quiet
 from paracosm.cli.tables import printer
 from paracosm.errors import InputError
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_duration, format_size
 
 __all__ = ["proxy"]

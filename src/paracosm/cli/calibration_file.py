@@ -13,7 +13,7 @@ import typer
 from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError
 from paracosm.profiling.nodes.calibration import QUANTITIES, NodeCalibration
-from paracosm.study.environment import describe_environment
+from paracosm.study.run_folder import describe_environment
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 __all__ = ["Out", "Update", "as_json", "check", "show", "write"]

@@ -12,7 +12,7 @@ from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError
 from paracosm.profiling.database import ProfileDatabase, choose_environments
 from paracosm.profiling.database import export as export_file
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_size
 
 __all__ = ["export"]

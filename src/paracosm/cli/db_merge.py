@@ -16,7 +16,7 @@ from paracosm.errors import InputError
 from paracosm.profiling.database import Added, describe, replacing_database
 from paracosm.profiling.database import merge as merge_files
 from paracosm.profiling.environment import Environment
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 
 __all__ = ["merge"]
 

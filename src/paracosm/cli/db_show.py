@@ -14,7 +14,7 @@ from paracosm.cli.options import Json
 from paracosm.cli.tables import grid, printer
 from paracosm.profiling.database import ProfileDatabase, choose_environments, describe
 from paracosm.profiling.environment import Environment
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 __all__ = ["show"]

@@ -13,7 +13,7 @@ from paracosm.errors import InputError
 from paracosm.profiling.database import ProfileDatabase, pool, short_arguments
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, OpTiming
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_duration
 
 __all__ = ["show_op"]

@@ -10,7 +10,7 @@ import typer
 
 from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 if TYPE_CHECKING:

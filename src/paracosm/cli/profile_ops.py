@@ -36,7 +36,7 @@ from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import PHASES
 from paracosm.profiling.samples import CACHES
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:

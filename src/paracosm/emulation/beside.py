@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
+from paracosm.results import EmulationSummary
 
 __all__ = ["beside", "predicted_time"]
 
@@ -32,7 +33,7 @@ def predicted_time(folder: Path) -> float:
     return float(found)
 
 
-def beside(folder: Path, predicted: float, summary: dict[str, Any]) -> dict[str, Any]:
+def beside(folder: Path, predicted: float, summary: EmulationSummary) -> dict[str, Any]:
     """Return the predicted iteration time, and the emulated one over it.
 
     Args:
@@ -40,7 +41,8 @@ def beside(folder: Path, predicted: float, summary: dict[str, Any]) -> dict[str,
         predicted: seconds.
         summary: of the emulation.
     """
-    emulated = (summary.get("iteration_time") or {}).get("median")
+    time = summary.iteration_time
+    emulated = None if time is None else time.median
     return {
         "run": str(folder),
         "iteration_time": predicted,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from paracosm.emulation.beside import beside, predicted_time
 from paracosm.emulation.collectives_file import save_collectives
@@ -13,6 +12,7 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.records import Record
 from paracosm.emulation.summary import summarise
 from paracosm.emulation.timeline_of import timeline_of
+from paracosm.results import EmulationSummary
 from paracosm.timeline import Timeline
 
 __all__ = ["EmulationResult", "result_of"]
@@ -28,7 +28,7 @@ class EmulationResult:
         files: further files of the run folder by name, each with a function that writes it.
     """
 
-    summary: dict[str, Any]
+    summary: EmulationSummary
     timeline: Timeline | None
     files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
 
@@ -51,10 +51,11 @@ def result_of(
     """
     summary = summarise(config, records, exit_code)
     if emulator:
-        summary["status"] = "failed"
+        summary = replace(summary, status="failed")
     if interrupted:
-        summary["status"] = "interrupted"
+        summary = replace(summary, status="interrupted")
     if config.beside is not None:
-        summary["beside"] = beside(config.beside, predicted_time(config.beside), summary)
+        found = beside(config.beside, predicted_time(config.beside), summary)
+        summary = replace(summary, beside=found)
     files = {"collectives.parquet": lambda path: save_collectives(records, path)}
     return EmulationResult(summary, timeline_of(records), files)

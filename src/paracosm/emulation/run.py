@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from paracosm.emulation.metrics import Metrics, Sink
 from paracosm.emulation.records import Record
 from paracosm.emulation.result import EmulationResult, result_of
 from paracosm.emulation.what_if import with_world
+from paracosm.results import EmulationSummary
 
 __all__ = ["run_emulation"]
 
@@ -59,7 +59,7 @@ def run_emulation(
     if ended.exit_code or ended.interrupted:
         return before
     after = _run(changed, seed, heard)
-    return replace(after, summary=after.summary | _compared(config, before, after))
+    return replace(after, summary=_compared(config, before.summary, after.summary))
 
 
 def _run(config: EmulateConfig, seed: int, heard: Metrics) -> EmulationResult:
@@ -69,16 +69,13 @@ def _run(config: EmulateConfig, seed: int, heard: Metrics) -> EmulationResult:
 
 
 def _compared(
-    config: EmulateConfig, before: EmulationResult, after: EmulationResult
-) -> dict[str, Any]:
-    """Return what was changed, the summary without that, and what it makes of an iteration."""
-    times = [each.summary["iteration_time"] for each in (before, after)]
-    known = all(times) and times[0]["median"] > 0
-    return {
-        "what_if": list(map(str, config.what_if)),
-        "unchanged": before.summary,
-        "ratio": times[1]["median"] / times[0]["median"] if known else None,
-    }
+    config: EmulateConfig, before: EmulationSummary, after: EmulationSummary
+) -> EmulationSummary:
+    """Return the summary with what was changed, and what that makes of an iteration."""
+    old, new = before.iteration_time, after.iteration_time
+    ratio = None if old is None or new is None or not old.median else new.median / old.median
+    changes = list(map(str, config.what_if))
+    return replace(after, what_if=changes, unchanged=before, ratio=ratio)
 
 
 def _run_delays(
@@ -102,8 +99,8 @@ def _run_delays(
     else:
         shown = results[0.0]
     done = tuple(sorted(results))
-    found = summarise_delays(delays.kind, done, [results[delay].summary for delay in done])
-    return replace(shown, summary=shown.summary | found)
+    listed, knee = summarise_delays(delays.kind, done, [results[delay].summary for delay in done])
+    return replace(shown, summary=replace(shown.summary, delays=listed, knee=knee))
 
 
 def _run_once(config: EmulateConfig, seed: int, heard: Metrics) -> tuple[EmulationResult, Ended]:

@@ -8,10 +8,9 @@ from operator import itemgetter
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart
+from paracosm.report.chart import Axis, Boxes, Chart, time_unit
 from paracosm.report.lanes import node_order
 from paracosm.report.run import Run
-from paracosm.report.time_axis import time_unit
 from paracosm.units import format_duration
 
 __all__ = ["iteration_timeline"]

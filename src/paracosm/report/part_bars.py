@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart
+from paracosm.report.chart import Axis, Boxes, Chart, time_unit
 from paracosm.report.rank_parts import PARTS, shown_parts, whole_of
-from paracosm.report.time_axis import time_unit
 from paracosm.units import format_duration
 
 __all__ = ["part_bars"]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart, Floats
+from paracosm.report.chart import Axis, Boxes, Chart, Floats, time_unit
 from paracosm.report.lanes import node_order
 from paracosm.report.part_bars import part_bars
 from paracosm.report.rank_parts import ranks_alike
 from paracosm.report.run import Run
-from paracosm.report.time_axis import time_unit
+from paracosm.results import JobSummary
 from paracosm.units import format_duration
 
 __all__ = ["lane_timeline", "rank_bars", "rank_timeline"]
@@ -54,7 +54,7 @@ LANES: Mapping[str, tuple[int, int]] = {
 
 def rank_timeline(run: Run, of_several: bool) -> Chart | None:
     """Return what each rank of the timeline does: what it computes above what it communicates."""
-    if run.numbers.get("scaling") is None:
+    if not isinstance(run.numbers, JobSummary):
         return None
     return lane_timeline(run, of_several, LANES, lambda lane: lane if lane in LANES else "compute")
 

@@ -7,10 +7,9 @@ from operator import itemgetter
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart
+from paracosm.report.chart import Axis, Boxes, Chart, time_unit
 from paracosm.report.lanes import LANES, Place, laid_out, lane_of, node_order
 from paracosm.report.run import Run
-from paracosm.report.time_axis import time_unit
 from paracosm.units import format_duration
 
 __all__ = ["timeline_chart"]

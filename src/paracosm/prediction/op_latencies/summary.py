@@ -9,11 +9,12 @@ from typing import Any
 
 from paracosm.prediction.op_latencies.folder import Comparison, mean_error, read_folder
 from paracosm.prediction.op_latencies.several_comparison import SeveralComparison
+from paracosm.results import OpLatenciesSummary
 
 __all__ = ["summarise_folder"]
 
 
-def summarise_folder(path: Path) -> dict[str, Any]:
+def summarise_folder(path: Path) -> OpLatenciesSummary:
     """Predict every model of a folder and return how far that is from what was measured.
 
     Raises:
@@ -21,27 +22,29 @@ def summarise_folder(path: Path) -> dict[str, Any]:
     """
     folder = read_folder(path)
     devices = sorted({each.device for each in folder.comparisons})
-    return {
-        "status": "done",
-        "op_latencies": str(path),
-        "models": len(folder.comparisons),
-        **_errors(folder.comparisons),
-        "devices": {
+    errors = _errors(folder.comparisons)
+    return OpLatenciesSummary(
+        status="done",
+        op_latencies=str(path),
+        models=len(folder.comparisons),
+        mean_error=errors["mean_error"],
+        baselines=errors["baselines"],
+        devices={
             device: _errors([each for each in folder.comparisons if each.device == device])
             for device in devices
         },
-        "comparisons": [_comparison(each) for each in folder.comparisons],
-        "several_gpus": {
+        comparisons=[_comparison(each) for each in folder.comparisons],
+        several_gpus={
             **(_errors(folder.several) if folder.several else {}),
             "comparisons": [_several(each) for each in folder.several],
         },
-        "left_out": dict(folder.left_out),
-        "durations": {
+        left_out=dict(folder.left_out),
+        durations={
             "ops": "measured one at a time, without the floor of the events around them",
             "launching an op": "measured: the shortest interval around a kernel, without the floor",
             "links between GPUs": "what NCCL reckons with for the GPU's name",
         },
-    }
+    )
 
 
 def _errors(comparisons: Sequence[Comparison] | Sequence[SeveralComparison]) -> dict[str, Any]:
