@@ -216,9 +216,7 @@ class Result(Generic[S]):
         return f'<img alt="{title}" style="max-width:100%" src="data:image/png;base64,{data}">'
 
     def _missing(self, what: str) -> InputError:
-        return InputError(
-            f"{self._noun} has no {what}: it has {', '.join(self._there())}"
-        )
+        return InputError(f"{self._noun} has no {what}: it has {', '.join(self._there())}")
 
     @property
     def _noun(self) -> str:

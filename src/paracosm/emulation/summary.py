@@ -8,15 +8,20 @@ from typing import Any
 import numpy as np
 
 from paracosm.cluster.description import describe_cluster
-from paracosm.emulation.by_rank import RankRecords, by_rank, spans_of
-from paracosm.emulation.communication import changed_cluster
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.exposure import Floats, parts_between
-from paracosm.emulation.iterations import Iterations, measured_iterations, spread
-from paracosm.emulation.origins import origins
+from paracosm.emulation.provenance import origins
+from paracosm.emulation.rank_records import (
+    Iterations,
+    RankRecords,
+    by_rank,
+    measured_iterations,
+    spans_of,
+    spread,
+)
 from paracosm.emulation.records import COLLECTIVES, Collective, Exchange, Note, Record
 from paracosm.results import EmulationSummary
 from paracosm.results.summaries import IterationTimes
+from paracosm.timeline.analysis import Floats, parts_between
 
 __all__ = ["summarise"]
 
@@ -43,7 +48,7 @@ def summarise(
     seconds = max(each.last for each in found) - min(each.first for each in found)
     cluster = None
     if config.has_links and config.communication in (None, "cluster"):
-        cluster = changed_cluster(config)
+        cluster = config.resolve_cluster()
     several = len(found) > 1
     ranks = [
         {"rank": each.rank, **_of_each_rank(own)} for each, own in zip(found, numbers, strict=True)

@@ -8,8 +8,6 @@ from dataclasses import replace
 from paracosm.errors import InputError
 from paracosm.profiling.environment import Environment
 
-__all__ = ["choose_environment"]
-
 
 def choose_environment(
     held: Sequence[tuple[Environment, int]],

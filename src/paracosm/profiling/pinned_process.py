@@ -17,7 +17,7 @@ from paracosm.errors import InputError
 from paracosm.graphs.op import Op
 from paracosm.profiling.allocator import PINNED, own_allocator, pinned_environ
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.profile import Settings, profile
+from paracosm.profiling.profiler import Settings, profile
 
 __all__ = ["profile_into"]
 

@@ -14,8 +14,8 @@ from paracosm.report.emulate_iterations import (
     iteration_parts,
     iteration_times,
 )
-from paracosm.report.emulate_timeline import iteration_timeline
 from paracosm.report.run import Run
+from paracosm.report.timeline_charts import iteration_timeline
 from paracosm.units import format_duration
 
 __all__ = ["sections"]

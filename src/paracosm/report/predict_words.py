@@ -183,7 +183,7 @@ def _tables(summary: Summary) -> list[Table]:
     match summary:
         case OpLatenciesSummary():
             of_each = (_comparisons(device, summary.comparisons) for device in summary.devices)
-            return [_devices(summary), *of_each, *_several_gpus(summary)]
+            return [_devices(summary), *of_each]
         case ThroughputSummary():
             return throughput_tables(summary)
         case JobSummary():
@@ -228,24 +228,6 @@ def _devices(summary: OpLatenciesSummary) -> Table:
         ("device", "replay", "sum of latencies"),
         tuple((device, f"{error:.1%}", f"{serial:.1%}") for device, error, serial in rows),
     )
-
-
-def _several_gpus(summary: OpLatenciesSummary) -> list[Table]:
-    """Return the runs of a folder of op latencies on several GPUs, if it has any."""
-    runs = (summary.several_gpus or {}).get("comparisons") or ()
-    rows = tuple(
-        (
-            f"{each['workers']} x {each['device']}",
-            each["model"],
-            format_duration(each["measured"]),
-            format_duration(each["predicted"]),
-            _signed(each["error"]),
-            _signed(each["serial_error"]),
-        )
-        for each in runs
-    )
-    header = ("devices", "run", "measured", "predicted", "error", "sum of latencies")
-    return [Table("Several devices", header, rows)] if rows else []
 
 
 def _comparisons(device: str, comparisons: Sequence[Mapping[str, Any]]) -> Table:

@@ -21,7 +21,7 @@ from paracosm.report.chart import (
 from paracosm.report.run import Run
 from paracosm.report.staleness_chart import staleness_chart
 from paracosm.report.thinning import extremes, histogram
-from paracosm.report.timeline_chart import timeline_chart
+from paracosm.report.timeline_charts import timeline_chart
 from paracosm.report.utilisation_chart import utilisation_chart
 
 if TYPE_CHECKING:

@@ -335,7 +335,6 @@ class OpLatenciesSummary(Summary):
     baselines: Mapping[str, float]
     devices: Mapping[str, Json]
     comparisons: Sequence[Json]
-    several_gpus: Json
     left_out: Mapping[str, str]
     durations: Mapping[str, str]
 
