@@ -25,7 +25,7 @@ from paracosm.results import (
     TrainingSummary,
     read_summary,
 )
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 from paracosm.timeline import Timeline
 from paracosm.training import TrainConfig
 
@@ -248,7 +248,7 @@ def test_folders_that_are_none_are_refused(
 ) -> None:
     with pytest.raises(InputError, match="no such folder"):
         paracosm.open(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="not a run folder: it has no study.yaml"):
+    with pytest.raises(InputError, match=r"not a run folder: it has no study\.yaml"):
         paracosm.open(tmp_path)
     old = training.save(tmp_path / "old")
     environment = json.loads((old / "environment.json").read_text())

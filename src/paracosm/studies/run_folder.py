@@ -36,8 +36,8 @@ import yaml
 from paracosm.errors import InputError
 from paracosm.files import replacing
 from paracosm.results import SUMMARIES, Summary, to_builtin, to_json
-from paracosm.study.kinds import KINDS
-from paracosm.study.metrics_file import (
+from paracosm.studies.kinds import KINDS
+from paracosm.studies.metrics_file import (
     MetricsWriter,
     Series,
     read_parquet,

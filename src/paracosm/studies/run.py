@@ -13,9 +13,9 @@ import yaml
 from paracosm.errors import InputError
 from paracosm.files import replacing
 from paracosm.results import Summary, to_builtin, to_json
-from paracosm.study.kinds import KINDS, Hooks, Outcome
-from paracosm.study.run_folder import RunFolder, remove_run_files
-from paracosm.study.study import Point, Study
+from paracosm.studies.kinds import KINDS, Hooks, Outcome
+from paracosm.studies.run_folder import RunFolder, remove_run_files
+from paracosm.studies.study import Point, Study
 
 __all__ = ["SweepRow", "read_sweep", "run_point", "run_sweep"]
 
