@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.study.tuning_result import Trial, Tuning
-from paracosm.study.tuning_runs import Array
-from paracosm.study.tuning_space import Parameter
+from paracosm.studies.tuning_result import Trial, Tuning
+from paracosm.studies.tuning_runs import Array
+from paracosm.studies.tuning_space import Parameter
 
 __all__ = ["draw_landscape"]
 

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from paracosm.cluster.worker_counts import parse_workers
 from paracosm.errors import InputError
-from paracosm.study.kinds import KINDS
+from paracosm.studies.kinds import KINDS
 from paracosm.validation import read_yaml, validated
 
 __all__ = ["Point", "Study", "load_study"]

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from paracosm.faults import advice
-from paracosm.study.tuning_runs import Array, Outcomes, Setting
-from paracosm.study.tuning_space import Parameter
+from paracosm.studies.tuning_runs import Array, Outcomes, Setting
+from paracosm.studies.tuning_space import Parameter
 
 __all__ = ["Measured", "Spread", "Status", "Trial", "Tuning", "measured", "spread"]
 

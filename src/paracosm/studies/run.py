@@ -1,24 +1,70 @@
-"""Carry out all points of a study, several at a time, and gather their summaries."""
+"""Run a study: one point, in a run folder or in memory, or all points of a grid."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from paracosm.errors import InputError
-from paracosm.study.kinds import KINDS
-from paracosm.study.plain import plain, to_json
-from paracosm.study.run import run_point
-from paracosm.study.run_folder import RunFolder, remove_run_files, replacing
-from paracosm.study.study import Point, Study
+from paracosm.files import replacing
+from paracosm.results import Summary, to_builtin, to_json
+from paracosm.studies.kinds import KINDS, Hooks, Outcome
+from paracosm.studies.run_folder import RunFolder, remove_run_files
+from paracosm.studies.study import Point, Study
 
-__all__ = ["SweepRow", "run_sweep"]
+__all__ = ["SweepRow", "read_sweep", "run_point", "run_sweep"]
 
-SweepRow = dict[str, Any]
-"""What a point varied, and its summary."""
+SWEEP = "sweep.json"
+
+
+def run_point(
+    point: Point,
+    out: Path | None = None,
+    force: bool = False,
+    hooks: Hooks | None = None,
+    metrics: Any = None,
+) -> Outcome:
+    """Run `point`.
+
+    Args:
+        point: what to run.
+        out: the run folder to make; nothing is written without one.
+        force: replace the run that is in the folder.
+        hooks: who listens.
+        metrics: takes the measurements where no folder does.
+
+    Raises:
+        InputError: if the run cannot start; a folder that was made for it is then gone again.
+    """
+    kind, hooks = KINDS[point.kind], hooks or Hooks()
+    if hooks.log and not kind.logs:
+        raise InputError(f"{kind.noun} prints no line for every event: leave the log out")
+    if out is None:
+        return kind.run(point.config, point.seed, metrics, hooks)
+    with RunFolder.create(out, point.as_study(), force) as folder:
+        outcome = kind.run(point.config, point.seed, folder, hooks)
+        for name, save in outcome.files.items():
+            save(out / name)
+        folder.finish(outcome.summary, outcome.timeline)
+    return outcome
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """A point of a sweep that is finished: its name, what it varied, and its summary."""
+
+    point: str
+    varied: Mapping[str, Any]
+    summary: Summary
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as `sweep.json` has it."""
+        return {"point": self.point, "varied": self.varied, **self.summary.to_dict()}
 
 
 def run_sweep(
@@ -71,35 +117,48 @@ def run_sweep(
 
 def _run(point: Point, out: Path) -> Point:
     try:
-        summary = run_point(point, out, force=True)
+        status = run_point(point, out, force=True).summary.status
     except InputError as error:
         raise InputError(f"{point.name}: {error}") from None
     except Exception as error:
         error.add_note(f"in the point {point.name}")
         raise
-    if summary["status"] == "interrupted":
+    if status == "interrupted":
         raise KeyboardInterrupt  # which ends the whole sweep, not this point alone
     return point
 
 
 def _row(point: Point, folder: Path) -> SweepRow:
-    return {
-        "point": point.name,
-        "varied": plain(point.varied),
-        **(RunFolder.open(folder).summary or {}),
-    }
+    return SweepRow(point.name, to_builtin(point.varied), RunFolder.open(folder).results)
+
+
+def read_sweep(folder: Path) -> list[Mapping[str, Any]]:
+    """Return the rows of a sweep: of each finished point `point`, its run folder, and `varied`.
+
+    Raises:
+        InputError: its list cannot be read.
+    """
+    try:
+        rows = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        rows = None
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and {"point", "varied"} <= row.keys() for row in rows
+    ):
+        raise InputError(f"{folder / SWEEP}: cannot be read")
+    return rows
 
 
 def _write_rows(rows: Mapping[str, SweepRow], points: Iterable[Point], out: Path) -> None:
-    ordered = [rows[point.name] for point in points if point.name in rows]
-    with replacing(out / "sweep.json") as beside:
+    ordered = [rows[point.name].to_dict() for point in points if point.name in rows]
+    with replacing(out / SWEEP) as beside:
         beside.write_text(to_json(ordered), encoding="utf-8")
 
 
 def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> None:
     """Make `out` the folder of this sweep, unless it is something else's."""
     file = out / "study.yaml"
-    wanted = plain(study.as_written())
+    wanted = to_builtin(study.as_written())
     try:
         out.mkdir(parents=True, exist_ok=True)
         if force:
@@ -129,6 +188,6 @@ def _is_finished(point: Point, folder: Path) -> bool:
     try:
         run = RunFolder.open(folder)
         ended = run.status in KINDS[point.kind].ends
-        return ended and run.study == plain(point.as_study())
+        return ended and run.study == to_builtin(point.as_study())
     except InputError:
         return False

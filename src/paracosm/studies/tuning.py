@@ -16,9 +16,9 @@ from paracosm.faults import (
     young_interval,
 )
 from paracosm.relaxation.config import RelaxConfig
-from paracosm.study.tuning_result import Measured, Status, Trial, Tuning, measured, spread
-from paracosm.study.tuning_runs import Ran, Setting, Simulations
-from paracosm.study.tuning_space import Parameter
+from paracosm.studies.tuning_result import Measured, Status, Trial, Tuning, measured, spread
+from paracosm.studies.tuning_runs import Ran, Setting, Simulations
+from paracosm.studies.tuning_space import Parameter
 
 __all__ = ["count_runs", "tune"]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.study.environment import describe_environment
-from paracosm.study.plain import to_json
-from paracosm.study.run_folder import replacing
-from paracosm.study.tuning_figure import draw_landscape
-from paracosm.study.tuning_result import Tuning
+from paracosm.files import replacing
+from paracosm.results import to_json
+from paracosm.studies.run_folder import describe_environment
+from paracosm.studies.tuning_figure import draw_landscape
+from paracosm.studies.tuning_result import Tuning
 
 __all__ = ["claim_folder", "write_tuning"]
 
