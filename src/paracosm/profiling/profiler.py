@@ -88,21 +88,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Profile:
-    """What was measured.
+    """What was measured."""
 
-    Attributes:
-        environment: where.
-        timings: one entry for every op and cache state.
-        refused: why an op has no timing, by op.
-        probes: seconds of every speed probe, in the order of time.
-        interrupted: whether Ctrl-C ended it.
-    """
-
-    environment: Environment
-    timings: list[OpTiming]
-    refused: Mapping[Op, str]
-    probes: tuple[float, ...]
-    interrupted: bool = False
+    environment: Environment  # where
+    timings: list[OpTiming]  # one entry for every op and cache state
+    refused: Mapping[Op, str]  # why an op has no timing, by op
+    probes: tuple[float, ...]  # seconds of every speed probe, in the order of time
+    interrupted: bool = False  # whether Ctrl-C ended it
 
     @property
     def stable(self) -> float:
@@ -297,23 +289,16 @@ SHARE = 0.5  # of the time goes to iterations
 
 @dataclass(frozen=True)
 class ModelProfile:
-    """What was measured of one model.
+    """What was measured of one model."""
 
-    Attributes:
-        graph: the step, as captured.
-        profile: its ops.
-        iteration: its real iterations; None where none was asked for or came to its end.
-        samples: seconds of each iteration, in the order of time.
-        in_situ: seconds of every node in real iterations, in the mean; empty where nobody asked.
-        faults: page faults of a real iteration, in the median.
-    """
-
-    graph: Graph
-    profile: Profile
+    graph: Graph  # the step, as captured
+    profile: Profile  # its ops
+    # Its real iterations; None where none was asked for or came to its end
     iteration: IterationTiming | None
-    samples: tuple[float, ...]
+    samples: tuple[float, ...]  # seconds of each iteration, in the order of time
+    # Seconds of every node in real iterations, in the mean; empty where nobody asked
     in_situ: tuple[float, ...] = ()
-    faults: float = 0.0
+    faults: float = 0.0  # page faults of a real iteration, in the median
 
 
 def profile_model(

@@ -37,12 +37,6 @@ LAST_LEVEL_CACHE = 32 << 20  # bytes, where the system does not say
 def environment_here(device: str = "cpu", threads: int = 1, pinned: bool = True) -> Environment:
     """Return the environment that a profile made here and now has.
 
-    Args:
-        device: "cpu" or "cuda".
-        threads: of one op, on the CPU.
-        pinned: whether malloc keeps memory and denormal numbers are flushed, as `profile` sees to
-            (from then on malloc does; see `allocator` for how much of it a process can do).
-
     Raises:
         InputError: there is no such device here.
         MissingExtraError: PyTorch is not installed.

@@ -177,9 +177,6 @@ def merge(into: str | Path, others: Sequence[str | Path]) -> dict[Environment, A
     interrupted: every file is one transaction, and is added whole or not at all. The others are
     not changed.
 
-    Args:
-        others: databases, or Parquet files that `export` wrote.
-
     Returns:
         how many sets of samples were added, and how many had been there, by environment.
 

@@ -64,23 +64,16 @@ class Estimators:
     the estimator that cross-validation chose for its type, or to the type's roofline if one of its
     categories (a dtype, an order of strides) was never seen; an op of a type that was never timed
     gets the roofline of the device. `Estimate.source` and `method` say which.
-
-    Attributes:
-        environment, cache: of the timings.
-        exact: the ops that were timed.
-        types: by op type.
-        neighbourhood: how far the nearest is believed.
-        device: roofline of the whole device.
-        scores: cross-validation of every op type.
     """
 
+    # environment, cache: of the timings
     environment: Environment
     cache: str
-    exact: Exact
-    types: Mapping[str, TypeEstimator]
-    neighbourhood: Neighbourhood
-    device: Device
-    scores: tuple[Score, ...]
+    exact: Exact  # the ops that were timed
+    types: Mapping[str, TypeEstimator]  # by op type
+    neighbourhood: Neighbourhood  # how far the nearest is believed
+    device: Device  # roofline of the whole device
+    scores: tuple[Score, ...]  # cross-validation of every op type
 
     def estimate(self, op: Op) -> Estimate:
         """Return the estimate of `op`; always positive and finite.

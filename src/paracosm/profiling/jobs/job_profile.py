@@ -42,43 +42,31 @@ DOWNLINK, WORKER, UPLINK, SERVER = range(4)
 
 @dataclass(frozen=True)
 class JobProfile:
-    """Profiled steps of a job of one worker, all of the same ops.
+    """Profiled steps of a job of one worker, all of the same ops."""
 
-    Attributes:
-        names: of the ops, each once.
-        kinds: type of each op ("MatMul", "RecvTensor").
-        resource: by op, an index into `RESOURCES`.
-        server: by op, the parameter server that computes, sends or receives; 0 on the worker.
-        size: by op, bytes that are transferred; 0 of computations.
-        first_dependency: op i waits for `dependencies[first_dependency[i]:first_dependency[i+1]]`.
-        dependencies: indices of ops.
-        begin: seconds from the step's begin, (steps, ops); of a transfer: when it was asked for;
-            NaN of transfers that were not traced in a step.
-        end: seconds from the step's begin, (steps, ops); of a transfer: when the receiver had its
-            data, parsed; NaN where `begin` is.
-        step_begin: seconds from the first step's begin, (steps,).
-        step_end: seconds from the first step's begin, (steps,): when the worker was told that all
-            is done.
-        batch: examples of a step, if known.
-        bandwidth: bytes/s of payload of the link that it was profiled on, if known.
-        dropped: how many steps were left out, by reason.
-        provenance: where it comes from ("source", "framework", "hardware", ...), as JSON has it.
-    """
-
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-    resource: Codes
-    server: Ints
-    size: Ints
+    names: tuple[str, ...]  # of the ops, each once
+    kinds: tuple[str, ...]  # type of each op ("MatMul", "RecvTensor")
+    resource: Codes  # by op, an index into `RESOURCES`
+    server: Ints  # by op, the parameter server that computes, sends or receives; 0 on the worker
+    size: Ints  # by op, bytes that are transferred; 0 of computations
+    # Op i waits for `dependencies[first_dependency[i]:first_dependency[i+1]]`
     first_dependency: Ints
-    dependencies: Ints
+    dependencies: Ints  # indices of ops
+    # Seconds from the step's begin, (steps, ops); of a transfer: when it was asked for; NaN of
+    # transfers that were not traced in a step
     begin: Floats
+    # Seconds from the step's begin, (steps, ops); of a transfer: when the receiver had its data,
+    # parsed; NaN where `begin` is
     end: Floats
-    step_begin: Floats
+    step_begin: Floats  # seconds from the first step's begin, (steps,)
+    # Seconds from the first step's begin, (steps,): when the worker was told that all is done
     step_end: Floats
-    batch: int | None = None
+    batch: int | None = None  # examples of a step, if known
+    # Bytes/s of payload of the link that it was profiled on, if known
     bandwidth: float | None = None
+    # How many steps were left out, by reason
     dropped: Mapping[str, int] = field(default_factory=dict)
+    # Where it comes from ("source", "framework", "hardware", ...), as JSON has it
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -234,11 +222,7 @@ def dependencies_of(waits: Sequence[Iterable[int]]) -> tuple[Ints, Ints]:
 
 
 def dependents_of(first_dependency: Ints, dependencies: Ints) -> tuple[Ints, Ints]:
-    """Return the same the other way round: `dependents[first[i]:first[i + 1]]` wait for op i.
-
-    Args:
-        first_dependency, dependencies: as a `JobProfile` has them.
-    """
+    """Return the same the other way round: `dependents[first[i]:first[i + 1]]` wait for op i."""
     ops = len(first_dependency) - 1
     waiting = np.repeat(np.arange(ops), np.diff(first_dependency))
     order = np.argsort(dependencies, kind="stable")
@@ -249,10 +233,6 @@ def in_order(waits: Ints, first_dependent: Ints, dependents: Ints) -> list[int]:
     """Return ops, each behind those that it waits for (Kahn's algorithm).
 
     Ops that wait for each other, and those that wait for such, are not among them.
-
-    Args:
-        waits: by op, how many ops it waits for.
-        first_dependent, dependents: as `dependents_of` returns them.
     """
     left, first, after = waits.tolist(), first_dependent.tolist(), dependents.tolist()
     order = [op for op, count in enumerate(left) if not count]
@@ -270,7 +250,6 @@ def smallest_first(sizes: Sequence[float], servers: int) -> list[int]:
 
     Args:
         sizes: bytes, in the order in which parameters are placed.
-        servers: how many.
     """
     held = [0.0] * servers
     found = []
@@ -298,9 +277,6 @@ def without_interrupted(profile: JobProfile) -> JobProfile:
     What stopped the machine for a second while it was profiled would be drawn again and again.
     Steps that are slow once in a while belong to the job only if they are not that far out, or a
     quarter of all: no more than a quarter is ever left out.
-
-    Args:
-        profile: any.
     """
     own = profile.resource == WORKER
     computing = (profile.end[:, own] - profile.begin[:, own]).sum(axis=1)

@@ -70,19 +70,12 @@ class LinkSettings:
 
 @dataclass(slots=True)
 class Links:
-    """What was measured.
+    """What was measured."""
 
-    Attributes:
-        timings: in the order in which they were made.
-        left_out: scenario -> why it was not tried.
-        failed: scenario -> how it failed.
-        interrupted: whether Ctrl-C came before the end.
-    """
-
-    timings: list[LinkTiming] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    interrupted: bool = False
+    timings: list[LinkTiming] = field(default_factory=list)  # in the order in which they were made
+    left_out: dict[str, str] = field(default_factory=dict)  # scenario -> why it was not tried
+    failed: dict[str, str] = field(default_factory=dict)  # scenario -> how it failed
+    interrupted: bool = False  # whether Ctrl-C came before the end
 
 
 def measure_links(
@@ -306,10 +299,6 @@ class Scenario:
 
 def scenarios(kinds: Sequence[str], ranks: Sequence[int]) -> list[Scenario]:
     """Return the scenarios of some kinds, those together that one team of workers can do.
-
-    Args:
-        kinds: of `KINDS`.
-        ranks: numbers of processes that collectives run between.
 
     Raises:
         InputError: an unknown kind; fewer than two ranks.

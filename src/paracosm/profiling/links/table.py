@@ -20,23 +20,16 @@ _COLUMNS = 5  # sizes that are shown
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One scenario.
+    """One scenario."""
 
-    Attributes:
-        kind, scenario, ranks: as in `LinkTiming`.
-        seconds: median by size of the message in bytes.
-        directions: messages under way at once.
-        line: fitted to `seconds`; None where there are fewer than two sizes.
-        link: the link that explains the line (`link_of`).
-    """
-
+    # kind, scenario, ranks: as in `LinkTiming`
     kind: str
     scenario: str
     ranks: int
-    seconds: Mapping[int, float]
-    directions: int
-    line: Line | None
-    link: Line | None
+    seconds: Mapping[int, float]  # median by size of the message in bytes
+    directions: int  # messages under way at once
+    line: Line | None  # fitted to `seconds`; None where there are fewer than two sizes
+    link: Line | None  # the link that explains the line (`link_of`)
 
     def throughput(self, size: int) -> float:
         """Return bytes/s, of all directions together."""

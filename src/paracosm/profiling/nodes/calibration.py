@@ -58,35 +58,27 @@ class NodeCalibration:
     """Bandwidth, parsing overhead and flow control of a node (Li et al. 2020, section 3).
 
     Each quantity is None where it is not known.
-
-    Attributes:
-        bandwidth_out: bytes/s of payload that this node can send to the other one.
-        bandwidth_in: bytes/s of payload that it can receive.
-        duplex: what both ways carry at once, relative to the sum of what each carries alone: 1 of
-            a full-duplex link, 0.5 of a half-duplex one.
-        round_trip: seconds of a small message there and back.
-        uneven: how unevenly connections that send at once share the link: standard deviation of
-            ln(share / equal share); 0 of fair queueing.
-        burst: bytes that the link lets through at once after a pause.
-        alpha: seconds a byte of parsing what was received (section 3.2.1).
-        beta: seconds of parsing anything received.
-        window: bytes of a stream that are sent before another one has its turn (WIN, section
-            3.2.2); infinite where streams are not interrupted.
-        found: by the names of quantities, how each was found.
-        environment: versions, processor and the like.
     """
 
+    # Bytes/s of payload that this node can send to the other one
     bandwidth_out: float | None = None
-    bandwidth_in: float | None = None
+    bandwidth_in: float | None = None  # bytes/s of payload that it can receive
+    # What both ways carry at once, relative to the sum of what each carries alone: 1 of a full-
+    # duplex link, 0.5 of a half-duplex one
     duplex: float | None = None
-    round_trip: float | None = None
+    round_trip: float | None = None  # seconds of a small message there and back
+    # How unevenly connections that send at once share the link: standard deviation of ln(share /
+    # equal share); 0 of fair queueing
     uneven: float | None = None
-    burst: float | None = None
-    alpha: float | None = None
-    beta: float | None = None
+    burst: float | None = None  # bytes that the link lets through at once after a pause
+    alpha: float | None = None  # seconds a byte of parsing what was received (section 3.2.1)
+    beta: float | None = None  # seconds of parsing anything received
+    # Bytes of a stream that are sent before another one has its turn (WIN, section 3.2.2); infinite
+    # where streams are not interrupted
     window: float | None = None
+    # By the names of quantities, how each was found
     found: Mapping[str, Found] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)  # versions, processor and the like
 
     @property
     def bandwidth(self) -> float | None:
@@ -135,13 +127,7 @@ QUANTITIES = tuple(
 
 
 def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False) -> NodeCalibration:
-    """Return the medians of all rounds.
-
-    Args:
-        goodput: as measured.
-        by: how, in words.
-        loopback: there was no network in it.
-    """
+    """Return the medians of all rounds."""
     both = [sum(pair) for pair in goodput.both]
     values = {
         "bandwidth_out": (statistics.median(goodput.sent), _spread(goodput.sent)),
@@ -155,11 +141,6 @@ def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False)
 def calibration_of_shares(shares: Shares, by: str, *, loopback: bool = False) -> NodeCalibration:
     """Return how unevenly connections share.
 
-    Args:
-        shares: as measured.
-        by: how, in words.
-        loopback: there was no network in it.
-
     Raises:
         InputError: nothing came over any connection.
     """
@@ -169,12 +150,7 @@ def calibration_of_shares(shares: Shares, by: str, *, loopback: bool = False) ->
 
 
 def calibration_of_parsing(parsing: Parsing, by: str) -> NodeCalibration:
-    """Return alpha and beta of a line.
-
-    Args:
-        parsing: as measured.
-        by: how, in words.
-    """
+    """Return alpha and beta of a line."""
     values: dict[str, tuple[float, float | None]] = {
         "alpha": (parsing.alpha, parsing.error),
         "beta": (parsing.beta, parsing.error),
@@ -187,7 +163,6 @@ def calibration_of_window(window: float, by: str) -> NodeCalibration:
 
     Args:
         window: bytes, as announced.
-        by: how it was seen, in words.
     """
     return found_by("measured", by, {"window": (window, None)})
 
@@ -195,14 +170,7 @@ def calibration_of_window(window: float, by: str) -> NodeCalibration:
 def found_by(
     how: str, by: str, values: dict[str, tuple[float, float | None]], *, loopback: bool = False
 ) -> NodeCalibration:
-    """Return a calibration of quantities that were found in one way, now.
-
-    Args:
-        how: "measured" or "estimated".
-        by: in words.
-        values: by the names of quantities: value and spread.
-        loopback: there was no network in it.
-    """
+    """Return a calibration of quantities that were found in one way, now."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     found = {name: Found(how, by, now, spread, loopback) for name, (_, spread) in values.items()}
     known: dict[str, Any] = {name: value for name, (value, _) in values.items()}

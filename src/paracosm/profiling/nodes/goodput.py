@@ -61,19 +61,12 @@ class BandwidthSettings:
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """Bytes/s of payload between this host and a peer, one number a round.
+    """Bytes/s of payload between this host and a peer, one number a round."""
 
-    Attributes:
-        sent: that the peer received, while it sent nothing.
-        received: that this host received, while it sent nothing.
-        both: (sent, received) while both sent.
-        round_trip: seconds of 16 bytes there and back, the median of 50.
-    """
-
-    sent: tuple[float, ...]
-    received: tuple[float, ...]
-    both: tuple[tuple[float, float], ...]
-    round_trip: float
+    sent: tuple[float, ...]  # that the peer received, while it sent nothing
+    received: tuple[float, ...]  # that this host received, while it sent nothing
+    both: tuple[tuple[float, float], ...]  # (sent, received) while both sent
+    round_trip: float  # seconds of 16 bytes there and back, the median of 50
 
     @property
     def duplex(self) -> float:
@@ -174,17 +167,11 @@ class ShareSettings:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What connections that sent at once carried.
+    """What connections that sent at once carried."""
 
-    Attributes:
-        interval: seconds.
-        sent: bytes that the peer received, (intervals, connections).
-        received: bytes that this host received, the same.
-    """
-
-    interval: float
-    sent: Table
-    received: Table
+    interval: float  # seconds
+    sent: Table  # bytes that the peer received, (intervals, connections)
+    received: Table  # bytes that this host received, the same
 
     @property
     def uneven(self) -> float:

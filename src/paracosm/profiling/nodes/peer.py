@@ -78,7 +78,6 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens.
 
     Args:
-        host: a name or an address of this machine.
         port: 0 for any that is free.
 
     Raises:
@@ -98,9 +97,7 @@ def serve_one(
     """Do what one client asks for, and return in how many rounds data were sent.
 
     Args:
-        listener: listens; it is closed once the client is there.
         timeout: seconds to wait for anything that a client says.
-        came: told who the client is.
 
     Raises:
         InputError: the client said something else than what the protocol has, nothing in time, or

@@ -34,9 +34,6 @@ class Proxy(Generic[Watcher]):
     """Hands on connections to a target, from `start` until `close`.
 
     Args:
-        target: host and port that connections go to.
-        watch: called for every connection; one whose watcher raises `InputError` is handed on
-            unwatched from then on.
         host, port: where it listens; port 0 is any that is free.
 
     Attributes:

@@ -282,17 +282,11 @@ class Takers:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter that has a gradient.
+    """A parameter that has a gradient."""
 
-    Attributes:
-        name: "layer1.0.conv1.weight"; without a model, that of the op that takes it.
-        shape: sizes.
-        size: bytes.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    size: int
+    name: str  # "layer1.0.conv1.weight"; without a model, that of the op that takes it
+    shape: tuple[int, ...]  # sizes
+    size: int  # bytes
 
 
 def parameters_of_model(options: CaptureOptions) -> tuple[Parameter, ...]:

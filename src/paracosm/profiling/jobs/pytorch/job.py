@@ -82,15 +82,12 @@ _FEW, _MANY = 8, 4096
 
 @dataclass(frozen=True)
 class Goodput:
-    """Bytes/s of payload between a server and a worker.
+    """Bytes/s of payload between a server and a worker."""
 
-    Attributes:
-        down, up: in one direction, while the other has nothing to carry.
-        both_down, both_up: in both at once.
-    """
-
+    # down, up: in one direction, while the other has nothing to carry
     down: float
     up: float
+    # both_down, both_up: in both at once
     both_down: float
     both_up: float
 

@@ -140,9 +140,6 @@ def serve(
     may be changed by the gradients of other workers meanwhile, as is usual in asynchronous SGD.
 
     The worker is told when each gradient had arrived, and when its update began and ended.
-
-    Args:
-        worker: its rank.
     """
     gradients = {i: torch.zeros_like(parameters[i]) for i in pushed}
     with ThreadPoolExecutor(1) as updates:

@@ -350,9 +350,8 @@ def clock_offset(down: Sequence[Floats], up: Sequence[Floats]) -> float:
     cannot be explained without one.
 
     Args:
-        down: of each step, seconds from the end of a tensor's op on the server to the end of
-            its transfer, by the clocks of each; NaN is passed over.
-        up: the same of tensors that go to the server.
+        down: of each step, seconds from the end of a tensor's op on the server to the end of its
+            transfer, by the clocks of each; NaN is passed over.
     """
     offsets, shown = [], 0
     for downs, ups in zip(down, up, strict=True):

@@ -17,20 +17,11 @@ from paracosm.profiling.processes import Processes, WorkerError, free_ports
 
 @dataclass(frozen=True)
 class ScriptSettings:
-    """How a script is run.
+    """How a script is run."""
 
-    Attributes:
-        servers: parameter servers.
-        warmup: training steps that are run before those that are kept.
-        timeout: seconds without a training step after which the script is given up.
-
-    Raises:
-        InputError: a value that cannot be.
-    """
-
-    servers: int = 1
-    warmup: int = 5
-    timeout: float = 300.0
+    servers: int = 1  # parameter servers
+    warmup: int = 5  # training steps that are run before those that are kept
+    timeout: float = 300.0  # seconds without a training step after which the script is given up
 
     def __post_init__(self) -> None:
         if self.servers < 1:
