@@ -20,10 +20,12 @@ __all__ = [
     "UPLINK",
     "WORKER",
     "JobProfile",
+    "ProfiledOp",
     "check_job_profile",
     "dependencies_of",
     "dependents_of",
     "in_order",
+    "job_profile_of",
     "smallest_first",
     "without_interrupted",
 ]
@@ -97,6 +99,44 @@ class JobProfile:
             step_begin=self.step_begin[kept],
             step_end=self.step_end[kept],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledOp:
+    """One op of a step, as `JobProfile` has them."""
+
+    name: str
+    kind: str
+    resource: int
+    server: int = 0
+    size: int = 0
+    waits: Iterable[int] = ()  # indices of the ops that it waits for
+
+
+def job_profile_of(
+    ops: Sequence[ProfiledOp],
+    begin: Floats,
+    end: Floats,
+    step_begin: Floats,
+    step_end: Floats,
+    **known: Any,
+) -> JobProfile:
+    """Return the profile of ops; `known` is what else `JobProfile` has."""
+    first, dependencies = dependencies_of([op.waits for op in ops])
+    return JobProfile(
+        names=tuple(op.name for op in ops),
+        kinds=tuple(op.kind for op in ops),
+        resource=np.array([op.resource for op in ops], np.int8),
+        server=np.array([op.server for op in ops], np.int64),
+        size=np.array([op.size for op in ops], np.int64),
+        first_dependency=first,
+        dependencies=dependencies,
+        begin=begin,
+        end=end,
+        step_begin=step_begin,
+        step_end=step_end,
+        **known,
+    )
 
 
 EARLY = 1e-3
@@ -181,13 +221,7 @@ def _check_dependencies(profile: JobProfile, where: str) -> None:
         raise InputError(f"{where}: first_dependency is not ascending")
     if len(found) and (found.min() < 0 or found.max() >= profile.ops):
         raise InputError(f"{where}: a dependency on an op that is not there")
-    _check_no_cycle(profile, where)
-
-
-def _check_no_cycle(profile: JobProfile, where: str) -> None:
-    """Refuse ops that wait for each other."""
-    first, waiting = dependents_of(profile.first_dependency, profile.dependencies)
-    done = in_order(np.diff(profile.first_dependency), first, waiting)
+    done = in_order(np.diff(first), *dependents_of(first, found))
     if len(done) < profile.ops:
         left = sorted(set(range(profile.ops)).difference(done))
         names = [profile.names[op] for op in left[:3]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from paracosm.profiling.jobs.job_profile import (
     UPLINK,
     WORKER,
     JobProfile,
+    ProfiledOp,
     check_job_profile,
-    dependencies_of,
+    job_profile_of,
     smallest_first,
 )
 from paracosm.profiling.jobs.kineto.gradients import (
@@ -87,11 +88,12 @@ def job_profile_of_trace(
         if parameters
         else without_model(usual.gradients)
     )
-    profile = assemble(
-        [Timed(each.step, steps.gap_after(each.step)) for each in kept],
+    profile = _assemble(
+        [each.step for each in kept],
+        [steps.gap_after(each.step) for each in kept],
         usual.places,
         own,
-        servers=servers,
+        servers,
         batch=batch_of(trace, usual.step, usual.gradients) if batch is None else batch,
         dropped=dropped,
         provenance={
@@ -220,62 +222,27 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-_HOST = "host"
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A step, and the seconds until the next begins."""
-
-    step: WorkerStep
-    gap: float
-
-
-def assemble(
-    steps: Sequence[Timed],
+def _assemble(
+    steps: Sequence[WorkerStep],
+    gaps: Sequence[float],
     places: Places,
     parameters: Sequence[Parameter],
-    *,
     servers: int,
-    batch: int | None,
-    dropped: Mapping[str, int],
-    provenance: Mapping[str, Any],
+    **known: Any,
 ) -> JobProfile:
-    """Return the profile of steps that have the same pieces."""
-    plan = _plan(steps[0].step, places, parameters)
-    sizes = np.array([parameter.size for parameter in parameters], np.int64)
-    on = np.zeros(len(sizes), np.int64)
-    on[plan.pulled] = smallest_first(sizes[plan.pulled].tolist(), servers)
-    ends = [_times(plan, each.step, sizes, on, servers) for each in steps]
-    length = np.array([each.length for each in ends])
-    begin = np.concatenate([[0.0], np.cumsum(length + [each.gap for each in steps])[:-1]])
-    count, work = len(parameters), plan.work
-    pushed, pulled = np.arange(count), plan.pulled
-    zeros = np.zeros(work, np.int64)
-    first, flat = dependencies_of(plan.waits)
-    labels = _once(parameter.name for parameter in parameters)
-    return JobProfile(
-        names=(
-            *(f"pull {labels[at]}" for at in pulled),
-            *_once(plan.names),
-            *(f"push {labels[at]}" for at in pushed),
-            *(f"update {labels[at]}" for at in pushed),
-        ),
-        kinds=(*["Pull"] * count, *plan.kinds, *["Push"] * count, *["Update"] * count),
-        resource=np.repeat(
-            np.array([DOWNLINK, WORKER, UPLINK, SERVER], np.int8), [count, work, count, count]
-        ),
-        server=np.concatenate([on[pulled], zeros, on, on]),
-        size=np.concatenate([sizes[pulled], zeros, sizes, np.zeros(count, np.int64)]),
-        first_dependency=first,
-        dependencies=flat,
-        begin=np.array([each.begin for each in ends]),
-        end=np.array([each.end for each in ends]),
-        step_begin=begin,
-        step_end=begin + length,
-        batch=batch,
-        dropped=dropped,
-        provenance=provenance,
+    """Return the profile of steps that have the same pieces, with the seconds behind each.
+
+    Ops of a step, in this order: the pulls in the order of their first use; the worker's, of which
+    each waits for the one before (the time between two pieces is an op of the kind `Host`); the
+    pushes in the order in which gradients are ready; the updates. The optimizer's pieces are cut
+    out of the worker's time and what follows moves up.
+    """
+    plan = _plan(steps[0], places, parameters, servers)
+    begins, ends, lengths = zip(*(_times(plan, step, servers) for step in steps), strict=True)
+    length = np.array(lengths)
+    begin = np.concatenate([[0.0], np.cumsum(length + gaps)[:-1]])
+    return job_profile_of(
+        plan.ops, np.array(begins), np.array(ends), begin, begin + length, **known
     )
 
 
@@ -283,67 +250,61 @@ def assemble(
 class _Plan:
     """What is the same in all steps."""
 
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-    work: int  # how many ops the worker has
-    pulled: Ints  # gradients in the order in which their parameters are needed
+    ops: list[ProfiledOp]
+    sizes: Ints  # by gradient, bytes
+    server: Ints  # by gradient
     made_by: Ints  # by gradient, the worker's op at whose end it is ready
     resumes: int  # the worker's op that waits for the updates; -1 for none
-    waits: list[list[int]]  # by op of the profile, which ops it waits for
 
 
-@dataclass(frozen=True)
-class _Times:
-    """When each op of a step begins and ends, and how long the step is; in seconds."""
-
-    begin: Floats
-    end: Floats
-    length: float
-
-
-def _plan(step: WorkerStep, places: Places, parameters: Sequence[Parameter]) -> _Plan:
-    names: list[str] = []
-    kinds: list[str] = []
+def _plan(step: WorkerStep, places: Places, parameters: Sequence[Parameter], servers: int) -> _Plan:
+    work: list[tuple[str, str]] = []  # names and kinds of the worker's ops
     op_of: dict[int, int] = {}
     resumes = -1
     for at, piece in enumerate(step.pieces):
-        names.append(_HOST)
-        kinds.append("Host")
+        work.append(("host", "Host"))
         if piece.optimizer:
-            resumes = len(names)
+            resumes = len(work)
         else:
-            op_of[at] = len(names)
-            names.append(piece.name)
-            kinds.append(piece.name)
-    names.append(_HOST)
-    kinds.append("Host")
-    work, count, kept = len(names), len(parameters), list(op_of)
-    needed = np.array([op_of[_at_or_behind(kept, at)] for at in places.needed_by], np.int64)
-    made = np.array([op_of[_at_or_before(kept, at)] for at in places.made_by], np.int64)
+            op_of[at] = len(work)
+            work.append((piece.name, piece.name))
+    work.append(("host", "Host"))
+    count, pieces = len(parameters), list(op_of)
+    needed = [
+        op_of[next((each for each in pieces if each >= at), pieces[-1])] for at in places.needed_by
+    ]
+    made = [
+        op_of[next((each for each in reversed(pieces) if each <= at), pieces[0])]
+        for at in places.made_by
+    ]
     pulled = np.argsort(needed, kind="stable")
-    waits: list[list[int]] = [[] for _ in range(count + work + 2 * count)]
-    for op in range(1, work):
-        waits[count + op].append(count + op - 1)
+    sizes = np.array([parameter.size for parameter in parameters], np.int64)
+    server = np.zeros(count, np.int64)
+    server[pulled] = smallest_first(sizes[pulled].tolist(), servers)
+    first_push = count + len(work)
+    waits = [[count + op - 1] if op else [] for op in range(len(work))]
     for number, gradient in enumerate(pulled.tolist()):
-        waits[count + int(needed[gradient])].append(number)
-    for gradient in range(count):
-        waits[count + work + gradient].append(count + int(made[gradient]))
-        waits[2 * count + work + gradient].append(count + work + gradient)
-        if resumes >= 0:
-            waits[count + resumes].append(2 * count + work + gradient)
-    return _Plan(tuple(names), tuple(kinds), work, pulled, made, resumes, waits)
+        waits[needed[gradient]].append(number)
+    if resumes >= 0:
+        waits[resumes] += range(first_push + count, first_push + 2 * count)
+    labels = _once(parameter.name for parameter in parameters)
+    ops = [
+        ProfiledOp(f"pull {labels[at]}", "Pull", DOWNLINK, int(server[at]), int(sizes[at]))
+        for at in pulled
+    ]
+    for name, (_, kind), before in zip(_once(name for name, _ in work), work, waits, strict=True):
+        ops.append(ProfiledOp(name, kind, WORKER, waits=before))
+    for at, label in enumerate(labels):
+        on, size, before = int(server[at]), int(sizes[at]), [count + made[at]]
+        ops.append(ProfiledOp(f"push {label}", "Push", UPLINK, on, size, before))
+    for at, label in enumerate(labels):
+        on, before = int(server[at]), [first_push + at]
+        ops.append(ProfiledOp(f"update {label}", "Update", SERVER, on, waits=before))
+    return _Plan(ops, sizes, server, np.array(made, np.int64), resumes)
 
 
-def _at_or_behind(kept: Sequence[int], at: int) -> int:
-    return next((each for each in kept if each >= at), kept[-1])
-
-
-def _at_or_before(kept: Sequence[int], at: int) -> int:
-    return next((each for each in reversed(kept) if each <= at), kept[0])
-
-
-def _times(plan: _Plan, step: WorkerStep, sizes: Ints, on: Ints, servers: int) -> _Times:
-    """Return the times of a step whose transfers take none."""
+def _times(plan: _Plan, step: WorkerStep, servers: int) -> tuple[Floats, Floats, float]:
+    """Return begins and ends of a step's ops, whose transfers take no time, and its length."""
     seconds, cut, reached = [], 0.0, step.begin
     for piece in step.pieces:
         seconds.append(piece.begin - reached)
@@ -353,21 +314,21 @@ def _times(plan: _Plan, step: WorkerStep, sizes: Ints, on: Ints, servers: int) -
         else:
             seconds.append(piece.end - piece.begin)
     seconds.append(step.end - reached)
-    update = sizes * (cut / max(int(sizes.sum()), 1))
+    update = plan.sizes * (cut / max(int(plan.sizes.sum()), 1))
     ends = np.cumsum(seconds)
     ready = ends[plan.made_by]
     free = np.zeros(servers)
-    begun = np.zeros(len(sizes))
+    begun = np.zeros(len(update))
     for gradient in np.argsort(ready, kind="stable").tolist():
-        begun[gradient] = max(ready[gradient], free[on[gradient]])
-        free[on[gradient]] = begun[gradient] + update[gradient]
+        begun[gradient] = max(ready[gradient], free[plan.server[gradient]])
+        free[plan.server[gradient]] = begun[gradient] + update[gradient]
     begins = ends - seconds
     if plan.resumes >= 0:
         later = max(0.0, float(free.max()) - begins[plan.resumes])
         begins[plan.resumes :] += later
         ends[plan.resumes :] += later
-    asked = np.zeros(len(sizes))
-    return _Times(
+    asked = np.zeros(len(update))
+    return (
         np.concatenate([asked, begins, ready, begun]),
         np.concatenate([asked, ends, ready, begun + update]),
         float(max(ends[-1], free.max())),

@@ -15,8 +15,9 @@ from paracosm.errors import InputError
 from paracosm.profiling.jobs.job_profile import (
     DOWNLINK,
     JobProfile,
+    ProfiledOp,
     check_job_profile,
-    dependencies_of,
+    job_profile_of,
 )
 from paracosm.profiling.jobs.tensorflow.records import (
     Key,
@@ -84,6 +85,7 @@ def profile_of_steps(
     nodes = _graph(alike, usual)
     structure = structure_of(reference, nodes)
     columns = columns_of(structure, reference, every)
+    ops = columns.ops()
     times = times_of(alike, columns)
     kept = _kept(alike, times, dropped)
     told = {
@@ -93,12 +95,12 @@ def profile_of_steps(
         "inputs_not_traced": structure.not_traced,
         "clocks_ahead": {str(place): offset for place, offset in times.offsets.items()},
         "transfers_not_traced": int(np.isnan(times.end[kept, len(columns.keys) :]).sum()),
-        "transfers_never_traced": [columns.names()[column] for column in times.placed],
+        "transfers_never_traced": [ops[column].name for column in times.placed],
         "between_servers": dict(zip(("transfers", "bytes"), columns.between_servers, strict=True)),
     }
     if any(each.unnamed for each in alike):
         told["tensors_matched"] = "by their times"
-    return _profile(alike, columns, times, kept, dict(dropped), told, where)
+    return _profile(alike, ops, times, kept, dict(dropped), told, where)
 
 
 def _each_once(steps: Sequence[Records], dropped: Counter[str]) -> list[Records]:
@@ -149,7 +151,7 @@ def _kept(steps: Sequence[Records], times: Times, dropped: Counter[str]) -> npt.
 
 def _profile(
     steps: Sequence[Records],
-    columns: Columns,
+    ops: Sequence[ProfiledOp],
     times: Times,
     kept: npt.NDArray[np.bool_],
     dropped: dict[str, int],
@@ -160,30 +162,18 @@ def _profile(
     from_first = np.array([(step.base - steps[0].base) / 1e9 for step in steps])
     order = np.argsort(times.begin[np.argmax(kept)], kind="stable")
     place = np.argsort(order, kind="stable")
-    first, dependencies = dependencies_of(
-        [np.sort(place[sorted(columns.waits[column])]).tolist() for column in order]
-    )
-    names, kinds = columns.names(), [*columns.kinds, *["RecvTensor"] * len(columns.sent)]
-    profile = check_job_profile(
-        JobProfile(
-            names=tuple(names[column] for column in order),
-            kinds=tuple(kinds[column] for column in order),
-            resource=np.array(columns.resources(), np.int8)[order],
-            server=np.array(columns.servers(), np.int64)[order],
-            size=np.array(columns.sizes(), np.int64)[order],
-            first_dependency=first,
-            dependencies=dependencies,
-            begin=(times.begin - begin[:, None])[kept][:, order],
-            end=(times.end - begin[:, None])[kept][:, order],
-            step_begin=(from_first + begin)[kept],
-            step_end=(from_first + end)[kept],
-            dropped={reason: count for reason, count in dropped.items() if count},
-            provenance=provenance,
-        ),
-        where,
+    profile = job_profile_of(
+        [replace(ops[at], waits=np.sort(place[sorted(ops[at].waits)]).tolist()) for at in order],
+        begin=(times.begin - begin[:, None])[kept][:, order],
+        end=(times.end - begin[:, None])[kept][:, order],
+        step_begin=(from_first + begin)[kept],
+        step_end=(from_first + end)[kept],
+        dropped={reason: count for reason, count in dropped.items() if count},
+        provenance=provenance,
     )
     pauses = np.array([step.step.pause for step in steps])
-    return _one_after_another(profile, from_first + begin, from_first + end, pauses)
+    checked = check_job_profile(profile, where)
+    return _one_after_another(checked, from_first + begin, from_first + end, pauses)
 
 
 def _spans(steps: Sequence[Records], times: Times) -> tuple[Floats, Floats]:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paracosm.errors import InputError
-from paracosm.profiling.jobs.job_profile import DOWNLINK, SERVER, UPLINK, WORKER
+from paracosm.profiling.jobs.job_profile import DOWNLINK, SERVER, UPLINK, WORKER, ProfiledOp
 from paracosm.profiling.jobs.tensorflow.records import Key, Node, Place, Records, place_of
 
 Receiving = dict[tuple[Place, str], set[Key]]
@@ -250,14 +250,7 @@ class Sent:
 
     @property
     def resource(self) -> int:
-        """Which link it takes."""
         return DOWNLINK if self.transfer.source.is_server else UPLINK
-
-    @property
-    def server(self) -> int:
-        """Its parameter server."""
-        ends = (self.transfer.source, self.transfer.target)
-        return next(place.task for place in ends if place.is_server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,39 +258,31 @@ class Columns:
     """What the columns of a profile are: all runs, then all transfers."""
 
     keys: Sequence[Key]
-    kinds: Sequence[str]  # their ops' types
-    sent: Sequence[Sent]  # the transfers
+    kinds: Sequence[str]  # the runs' ops' types
+    sent: Sequence[Sent]
     waits: Sequence[frozenset[int]]  # of each column, those that it waits for
     # Transfers and bytes from server to server: for these, an op of one waits for that of the
     # other
     between_servers: tuple[int, int]
 
-    def names(self) -> list[str]:
-        """Return names, each once: "w/read", "while/add #2", "x on /job:ps/task:1"."""
-        plain = [f"{name} #{run + 1}" if run else name for _, name, run in self.keys]
-        plain += [
-            f"{each.transfer.tensor} #{each.number + 1}" if each.number else each.transfer.tensor
-            for each in self.sent
+    def ops(self) -> list[ProfiledOp]:
+        """Return the ops, with names as "w/read", "while/add #2", "x on /job:ps/task:1"."""
+        found = []
+        for (place, name, run), kind in zip(self.keys, self.kinds, strict=True):
+            on, resource = (place.task, SERVER) if place.is_server else (0, WORKER)
+            label = f"{name} #{run + 1}" if run else name
+            found.append((place, ProfiledOp(label, kind, resource, on)))
+        for each in self.sent:
+            transfer = each.transfer
+            server = transfer.source if transfer.source.is_server else transfer.target
+            label = f"{transfer.tensor} #{each.number + 1}" if each.number else transfer.tensor
+            op = ProfiledOp(label, "RecvTensor", each.resource, server.task, each.size)
+            found.append((transfer.target, op))
+        often = Counter(op.name for _, op in found)
+        return [
+            replace(op, name=f"{op.name} on {at}" if often[op.name] > 1 else op.name, waits=waits)
+            for (at, op), waits in zip(found, self.waits, strict=True)
         ]
-        places: list[Place] = [key[0] for key in self.keys]
-        places += [each.transfer.target for each in self.sent]
-        often = Counter(plain)
-        return [f"{name} on {place}" if often[name] > 1 else name
-                for name, place in zip(plain, places, strict=True)]  # fmt: skip
-
-    def resources(self) -> list[int]:
-        """Return what each column keeps busy, as indices into RESOURCES."""
-        computes = [SERVER if place.is_server else WORKER for place, _, _ in self.keys]
-        return computes + [each.resource for each in self.sent]
-
-    def servers(self) -> list[int]:
-        """Return the server of each column; 0 of the worker's."""
-        computes = [place.task if place.is_server else 0 for place, _, _ in self.keys]
-        return computes + [each.server for each in self.sent]
-
-    def sizes(self) -> list[int]:
-        """Return bytes of each column."""
-        return [0] * len(self.keys) + [each.size for each in self.sent]
 
 
 def columns_of(structure: Structure, reference: Records, steps: Sequence[Records]) -> Columns:
