@@ -1,4 +1,8 @@
-"""The environment of this process: what its timings depend on beside the op."""
+"""This machine, and a process held still on it while it is measured.
+
+What timings depend on beside the op; one core, so many threads, one allocator; clocks that time a
+call: CPU time of one thread, wall time of several, events on a GPU; and what the core is worth.
+"""
 
 from __future__ import annotations
 
@@ -72,11 +76,11 @@ def last_level_cache(device: str = "cpu") -> int:
     if device == "cuda":
         torch = require("torch", "torch", "profiling ops")
         return int(torch.cuda.get_device_properties(0).L2_cache_size)
-    sizes = [
-        _bytes(file.read_text())
-        for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
-    ]
-    return max(sizes, default=LAST_LEVEL_CACHE)
+    caches = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    sizes = [file.read_text().strip() for file in caches]
+    factors = {"K": 1 << 10, "M": 1 << 20}
+    bytes_of = [int(size.rstrip("KM")) * factors.get(size[-1:], 1) for size in sizes]
+    return max(bytes_of, default=LAST_LEVEL_CACHE)
 
 
 def free_memory(device: str = "cpu") -> int | None:
@@ -116,12 +120,6 @@ def _cached_files(folder: Path) -> int:
     lines = (folder / "memory.stat").read_text().splitlines()
     found = [line.split()[1] for line in lines if line.startswith("inactive_file ")]
     return int(found[0]) if found else 0
-
-
-def _bytes(text: str) -> int:
-    text = text.strip()
-    factor = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
-    return int(text.rstrip("KM")) * factor
 
 
 def _processor() -> str:
@@ -234,18 +232,21 @@ class HostClock:
     def seconds(self, call: Call, times: int = 1) -> float:
         return max(0, self._span(call, times) - self._overhead) * 1e-9
 
-    def head_start(self) -> None:
-        """Do nothing: on the CPU there is no device to be ahead of."""
-
-    def wait(self) -> None:
-        """Return at once: calls on the CPU are done when they return."""
-
     def _span(self, call: Call, times: int) -> int:
         repeats, now = range(times), self._now
         begin = now()
         for _ in repeats:
             call()
         return now() - begin
+
+    def head_start(self) -> None:
+        """Do nothing: on the CPU there is no device to be ahead of, nor to wait for."""
+
+    wait = head_start
+
+
+def _nothing() -> None:
+    pass
 
 
 class CudaClock:
@@ -283,34 +284,34 @@ def clock_for(device: str, threads: int = 1) -> Clock:
     return CudaClock() if device == "cuda" else HostClock(threads)
 
 
-def _nothing() -> None:
-    pass
-
-
 SIZE = 384  # of the square matrices: 0.1 GFLOP, a millisecond or two of one core
 STREAM = 1 << 22  # floats that are copied: 16 MiB
 
 
 class SpeedProbe:
-    """Multiplies two matrices and copies a block of memory; call it for the seconds that took."""
+    """Multiplies two matrices and copies a block of memory; call it for the seconds that took.
+
+    Shared machines change their speed by a factor of two within seconds. A probe beside every
+    timing shows whether two of them were made on the same machine.
+    """
 
     def __init__(self, device: str, clock: Clock) -> None:
         torch: Any = require("torch", "torch", "profiling ops")
         self._clock = clock
-        self._a = torch.ones(SIZE, SIZE, device=device)
-        self._b = torch.ones(SIZE, SIZE, device=device)
-        self._c = torch.empty(SIZE, SIZE, device=device)
-        self._from = torch.ones(STREAM, device=device)
-        self._to = torch.empty(STREAM, device=device)
-        self._multiply = torch.mm
+        a, b = (torch.ones(SIZE, SIZE, device=device) for _ in range(2))
+        c = torch.empty(SIZE, SIZE, device=device)
+        source, target = torch.ones(STREAM, device=device), torch.empty(STREAM, device=device)
+        multiply = torch.mm
+
+        def work() -> None:
+            multiply(a, b, out=c)
+            target.copy_(source)
+
+        self._work = work
         self()
 
     def __call__(self) -> float:
         return self._clock.seconds(self._work)
-
-    def _work(self) -> None:
-        self._multiply(self._a, self._b, out=self._c)
-        self._to.copy_(self._from)
 
 
 def one_thread() -> AbstractContextManager[object]:
