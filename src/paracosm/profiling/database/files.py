@@ -39,9 +39,7 @@ COLUMNS: Mapping[str, type] = {
 
 
 def export(
-    database: ProfileDatabase,
-    path: str | Path,
-    environments: Collection[Environment] | None = None,
+    database: ProfileDatabase, path: str | Path, environments: Collection[Environment] | None = None
 ) -> Timings:
     """Write what a database holds to a file, whose suffix says how; return what was written.
 

@@ -60,10 +60,7 @@ def insert(
 
 
 def select(
-    connection: sqlite3.Connection,
-    kind: Kind[Timing],
-    where: Mapping[str, Any],
-    wanted: str = "",
+    connection: sqlite3.Connection, kind: Kind[Timing], where: Mapping[str, Any], wanted: str = ""
 ) -> list[Timing]:
     """Return the timings whose columns are as `where` says; a value of None asks for nothing.
 
@@ -187,10 +184,7 @@ OPS: Kind[OpTiming] = Kind(
     statements=(_INSERT_OP, _insertion("op_timings", ("op", *_OP_OWN))),
 )
 LINKS: Kind[LinkTiming] = Kind(
-    view="links",
-    columns=_LINK,
-    build=_link_timing,
-    statements=(_insertion("link_timings", _LINK),),
+    view="links", columns=_LINK, build=_link_timing, statements=(_insertion("link_timings", _LINK),)
 )
 ITERATIONS: Kind[IterationTiming] = Kind(
     view="iterations",

@@ -26,9 +26,7 @@ class DesignError:
 
 
 def compare_designs(
-    designs: Mapping[str, Sequence[OpTiming]],
-    held_out: Sequence[OpTiming],
-    cache: str = "cold",
+    designs: Mapping[str, Sequence[OpTiming]], held_out: Sequence[OpTiming], cache: str = "cold"
 ) -> list[DesignError]:
     """Fit estimators on each design's timings, and try them on `held_out` ones.
 

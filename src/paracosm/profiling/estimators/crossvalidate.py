@@ -12,10 +12,7 @@ import numpy.typing as npt
 
 from paracosm.profiling.estimators.describe import Description, Floats, seen_in
 from paracosm.profiling.estimators.methods import METHODS
-from paracosm.profiling.estimators.roofline import (
-    Roofline,
-    fit_roofline,
-)
+from paracosm.profiling.estimators.roofline import Roofline, fit_roofline
 from paracosm.profiling.estimators.timed import cells_of
 
 FOLDS = 5

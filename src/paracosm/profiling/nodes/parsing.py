@@ -186,9 +186,7 @@ class Transfers:
 
 
 def measure_transfers(
-    repeats: int = 20,
-    timeout: float = 60.0,
-    progress: Callable[[int], None] = lambda done: None,
+    repeats: int = 20, timeout: float = 60.0, progress: Callable[[int], None] = lambda done: None
 ) -> Transfers:
     """Return what a TensorFlow worker here makes of transfers from a server here.
 

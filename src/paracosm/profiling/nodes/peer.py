@@ -11,15 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes.exchange import (
-    BOTH,
-    END,
-    LONGEST,
-    PING,
-    RECEIVE,
-    SEND,
-    Exchange,
-)
+from paracosm.profiling.nodes.exchange import BOTH, END, LONGEST, PING, RECEIVE, SEND, Exchange
 from paracosm.profiling.processes import Processes
 
 _START = 60.0  # seconds that starting Python takes at most, on a machine that is busy

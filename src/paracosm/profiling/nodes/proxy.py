@@ -128,11 +128,7 @@ class _Watched:
         self._ends = 0
 
     def hand_on(
-        self,
-        source: socket.socket,
-        sink: socket.socket,
-        before: See | None,
-        after: See | None,
+        self, source: socket.socket, sink: socket.socket, before: See | None, after: See | None
     ) -> None:
         """Hand on bytes until the source has no more; then the sink is told so."""
         buffer = memoryview(bytearray(_PIECE))

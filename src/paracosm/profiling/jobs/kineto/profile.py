@@ -39,11 +39,7 @@ from paracosm.timeline.kineto.words import is_backward
 
 
 def job_profile_of_trace(
-    path: Path,
-    *,
-    parameters: Sequence[Parameter] = (),
-    batch: int | None = None,
-    servers: int = 1,
+    path: Path, *, parameters: Sequence[Parameter] = (), batch: int | None = None, servers: int = 1
 ) -> JobProfile:
     """Return what the process would do as the worker of a parameter server that it never had.
 
