@@ -6,6 +6,7 @@ import math
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -19,6 +20,7 @@ __all__ = [
     "OpTiming",
     "Spread",
     "at_one_speed",
+    "now",
     "spread_of",
     "typical",
     "usual_probe",
@@ -34,6 +36,11 @@ row, as Huang et al. (section 3) measure."""
 
 def _new() -> str:
     return uuid.uuid4().hex
+
+
+def now() -> str:
+    """Return the ISO date and time, UTC, that timings are marked with."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import tempfile
 import time
@@ -14,7 +13,7 @@ from itertools import groupby
 from paracosm.errors import InputError, require, unknown
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.processes import Processes, WorkerError
-from paracosm.profiling.samples import LinkTiming, Spread, spread_of
+from paracosm.profiling.samples import LinkTiming, Spread, now, spread_of
 from paracosm.profiling.this_machine import environment_here
 from paracosm.units import format_size
 
@@ -166,7 +165,7 @@ def _time(
         environment=environments[_device(scenario)],
         time=_until_known(workers, scenario, message, settings),
         source=source,
-        measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        measured_at=now(),
     )
 
 

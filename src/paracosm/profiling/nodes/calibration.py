@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from paracosm.errors import InputError
 from paracosm.profiling.nodes.goodput import Goodput, Shares, unevenness
 from paracosm.profiling.nodes.parsing import Parsing
+from paracosm.profiling.samples import now
 from paracosm.units import (
     format_bandwidth,
     format_duration,
@@ -177,8 +177,8 @@ def found_by(
     loopback: bool = False,
 ) -> NodeCalibration:
     """Return a calibration of quantities, values with spreads, that were found in one way, now."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    found = {name: Found(how, by, now, spread, loopback) for name, (_, spread) in values.items()}
+    when = now()
+    found = {name: Found(how, by, when, spread, loopback) for name, (_, spread) in values.items()}
     known: dict[str, Any] = {name: value for name, (value, _) in values.items()}
     return NodeCalibration(**known, found=found)
 
