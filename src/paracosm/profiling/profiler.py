@@ -112,9 +112,6 @@ def profile(
     """Time every distinct op on this machine.
 
     Args:
-        source: who asks, for the database: "model resnet50".
-        keep: gets the timings that are done after every pass, so that little is lost if the program
-            dies.
         between: called before every visit and after the last one, with the process pinned as for
             the ops: real iterations, so that both meet the same machine.
 
@@ -280,10 +277,7 @@ def profile_model(
     """Capture a model's training step, time its ops, and run the real step between the passes.
 
     Args:
-        options: the model, its batch and its shapes.
-        database: gets every timing as it is done.
         iterations: whether real iterations are run; they need the model's memory.
-        graph: the captured step, where it is there already.
         in_situ: whether a few iterations more are run with a clock around every op.
 
     Raises:

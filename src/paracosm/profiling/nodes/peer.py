@@ -30,7 +30,6 @@ def connected(host: str, port: int, timeout: float = 10.0) -> Iterator[Peer]:
     """Connect to a peer that runs `paracosm calibrate serve`; say goodbye in the end.
 
     Args:
-        host, port: of the peer.
         timeout: seconds after which a peer that says nothing is given up.
 
     Raises:

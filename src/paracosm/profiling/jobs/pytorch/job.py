@@ -32,11 +32,6 @@ def profile_module(
 ) -> JobProfile:
     """Train with one worker, and return what it and the servers did, op by op.
 
-    Args:
-        options: what to train, and how.
-        steps: that are profiled, after three that are not.
-        progress: called with steps done and in all.
-
     Raises:
         InputError: options that cannot be, or a process failed.
         MissingExtraError: PyTorch is not installed.
@@ -56,9 +51,6 @@ def measure_throughput(
     """Train with so many workers, and return when each began and ended its steps.
 
     Args:
-        options: what to train, and how.
-        workers: how many.
-        seconds: after which no step is begun.
         stagger: worker i begins its first step i times so many seconds later.
 
     Returns:
@@ -99,10 +91,6 @@ def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
 
     All of them have to be on one machine, be it in network namespaces of their own: they find each
     other by a file, and their times are those of its monotonic clock.
-
-    Args:
-        options: what to train, and how.
-        workers: how many there are; they do nothing until they are told to.
 
     Raises:
         InputError: the model cannot be made, or the nodes are not as many as the processes.

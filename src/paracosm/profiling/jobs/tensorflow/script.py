@@ -47,13 +47,6 @@ def profile_script(
     soon as enough steps are there. If it ends before, or is interrupted, the profile has those that
     there are; "ended" in its provenance is "enough", "by itself" or "interrupted".
 
-    Args:
-        script: trains with between-graph replication: `tf.compat.v1.train.Server`, sessions.
-        arguments: its own.
-        steps: that are kept.
-        settings: how it is run.
-        progress: called with steps done and in all.
-
     Raises:
         InputError: there is no such script; it failed, ended or took too long without a training
             step, or uses ParameterServerStrategy; what `read_steps` refuses.
