@@ -19,9 +19,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from iteration_accuracy import Accuracy, accuracy, from_others
+
 from paracosm.graphs.capture import CaptureOptions
-from paracosm.prediction.accuracy import Accuracy, accuracy, from_others
-from paracosm.prediction.durations import from_estimates
 from paracosm.prediction.predict import predict
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
 from paracosm.profiling.allocator import restart_pinned
@@ -115,7 +115,7 @@ def write_neighbour(model: ModelProfile, other: ModelProfile, result: Accuracy) 
     """Say how well one model is predicted from another one's timings."""
     then = at_one_speed(other.profile.timings, usual_probe(model.profile.timings))
     estimates = from_others(model.graph, then)
-    prediction = predict(model.graph, from_estimates(estimates))
+    prediction = predict(model.graph, estimates)
     error = result.error(prediction.iteration_time)
     exact = prediction.coverage.get("exact", 0.0)
     return f"\nresnet152 from resnet50's timings: {error:+.2%}, {exact:.0%} of the time exact"

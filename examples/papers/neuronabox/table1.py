@@ -4,7 +4,7 @@ Both jobs are alive all the time; while one of them is measured, the other is st
 turns within every round, and what is compared are neighbours in time.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,7 +5,7 @@ backend are fitted to single all-reduces between real ranks, measured just befor
 to a run.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 import json
 import statistics

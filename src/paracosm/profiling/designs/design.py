@@ -24,6 +24,7 @@ from paracosm.factory import one_line
 from paracosm.graphs.op import Op, TensorArgument, decode_arguments
 from paracosm.profiling.designs.families import FAMILIES
 from paracosm.profiling.designs.family import FLOAT, Argument, Family, Point
+from paracosm.rng import generator
 
 _TRIES = 50  # draws for each point that is wanted, before a family is held to be exhausted
 
@@ -217,7 +218,7 @@ def _check_dtype(dtype: str) -> None:
 
 def _generator(family: Family, seed: int) -> np.random.Generator:
     """Return the stream of one family, which no other family's draws move."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_key(family.name),)))
+    return generator(seed, _key(family.name))
 
 
 def _key(name: str) -> int:

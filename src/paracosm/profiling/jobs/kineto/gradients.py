@@ -17,7 +17,7 @@ from paracosm.factory import one_line
 from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.profiling.jobs.kineto.segments import WorkerStep
 from paracosm.timeline.kineto import KinetoTrace
-from paracosm.timeline.kineto.words import bytes_of, is_backward
+from paracosm.timeline.kineto.trace import bytes_of, is_backward
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 """What autograd calls the op that hands a gradient to its parameter."""

@@ -35,7 +35,7 @@ from paracosm.profiling.jobs.kineto.gradients import (
 )
 from paracosm.profiling.jobs.kineto.segments import WorkerStep, worker_steps
 from paracosm.timeline.kineto import KinetoTrace, read_kineto
-from paracosm.timeline.kineto.words import is_backward
+from paracosm.timeline.kineto.trace import is_backward
 
 
 def job_profile_of_trace(
