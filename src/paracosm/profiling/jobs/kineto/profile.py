@@ -72,7 +72,7 @@ def job_profile_of_trace(
     found: list[_Step] = []
     for step in steps.steps:
         gradients = gradients_of(trace, step, steps.threads)
-        found.append(_Step(step, gradients, places_of(step, gradients)))
+        found.append(_Step(step, gradients, placement_of(step, gradients)))
     usual, kept, dropped = _alike(found, path)
     if any(gradient.size < 0 for gradient in usual.gradients) and not parameters:
         raise InputError(
@@ -87,7 +87,7 @@ def job_profile_of_trace(
     profile = _assemble(
         [each.step for each in kept],
         [steps.gap_after(each.step) for each in kept],
-        usual.places,
+        usual.placement,
         own,
         servers,
         batch=batch_of(trace, usual.step, usual.gradients) if batch is None else batch,
@@ -100,7 +100,7 @@ def job_profile_of_trace(
             "steps": [each.step.number for each in kept],
             "transfers": "inserted",
             "updates": "the optimizer's seconds by bytes"
-            if any(piece.optimizer for piece in usual.step.pieces)
+            if any(segment.optimizer for segment in usual.step.segments)
             else "no optimizer in the trace: they take no time",
             "placed": dict(sorted(Counter(each.how for each in usual.gradients).items())),
             "missing": list(trace.missing),
@@ -111,23 +111,23 @@ def job_profile_of_trace(
 
 @dataclass(frozen=True)
 class _Step:
-    """A step, the gradients that it makes, and the pieces that need and make them."""
+    """A step, the gradients that it makes, and the segments that need and make them."""
 
     step: WorkerStep
     gradients: tuple[Gradient, ...]
-    places: Places
+    placement: Placement
 
     @property
     def has_optimizer(self) -> bool:
-        return any(piece.optimizer for piece in self.step.pieces)
+        return any(segment.optimizer for segment in self.step.segments)
 
     @property
     def looks(self) -> tuple[object, ...]:
         """What must be the same for all steps of a profile."""
         return (
-            tuple((piece.name, piece.optimizer) for piece in self.step.pieces),
+            tuple((segment.name, segment.optimizer) for segment in self.step.segments),
             tuple((gradient.shape, gradient.dtype) for gradient in self.gradients),
-            self.places,
+            self.placement,
         )
 
 
@@ -156,28 +156,31 @@ def _alike(found: Sequence[_Step], path: Path) -> tuple[_Step, list[_Step], dict
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Indices of the step's pieces, for each gradient."""
+class Placement:
+    """Indices of the step's segments, for each gradient."""
 
-    needed_by: tuple[int, ...]  # the first piece that cannot begin without the parameter
-    made_by: tuple[int, ...]  # the piece at whose end the gradient is ready
+    needed_by: tuple[int, ...]  # the first segment that cannot begin without the parameter
+    made_by: tuple[int, ...]  # the segment at whose end the gradient is ready
 
 
-def places_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Places:
+def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
     """Return where a step's transfers go.
 
-    An op that launched nothing itself, such as a view, hands its need on to the next piece, and the
-    device has a gradient when it has ended all that was launched before.
+    An op that launched nothing itself, such as a view, hands its need on to the next segment, and
+    the device has a gradient when it has ended all that was launched before.
     """
     needed = [
-        next((at for at, piece in enumerate(step.pieces) if piece.returned > each.needed), 0)
+        next((at for at, segment in enumerate(step.segments) if segment.returned > each.needed), 0)
         for each in gradients
     ]
     made = [
-        max((at for at, piece in enumerate(step.pieces) if piece.called < each.ready), default=0)
+        max(
+            (at for at, segment in enumerate(step.segments) if segment.called < each.ready),
+            default=0,
+        )
         for each in gradients
     ]
-    return Places(tuple(needed), tuple(made))
+    return Placement(tuple(needed), tuple(made))
 
 
 def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]) -> int | None:
@@ -186,7 +189,7 @@ def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]
     Of sequences, whose loss has a row for each token, and of losses that were not recorded, the
     shapes do not tell which size is the batch.
     """
-    known = [each for each in gradients if each.shape and each.taker >= 0]
+    known = [each for each in gradients if each.shape and each.consumer >= 0]
     first = min(known, key=lambda each: each.needed, default=None)
     if first is None:
         return None
@@ -204,10 +207,10 @@ def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]
 
 def _taken_with(trace: KinetoTrace, first: Gradient) -> int | None:
     """Return the first size of what the layer takes beside its parameter."""
-    lane = trace.lane[first.taker]
+    lane = trace.lane[first.consumer]
     for row in sorted(trace.inputs):
-        around = trace.begin[row] <= first.needed and trace.end[row] >= trace.end[first.taker]
-        if around and trace.lane[row] == lane and row <= first.taker:
+        around = trace.begin[row] <= first.needed and trace.end[row] >= trace.end[first.consumer]
+        if around and trace.lane[row] == lane and row <= first.consumer:
             shapes = list(shapes_in(trace.inputs[row].shapes))
             if first.shape in shapes:
                 return next((shape[0] for shape in shapes if shape != first.shape), None)
@@ -221,19 +224,19 @@ Floats = npt.NDArray[np.float64]
 def _assemble(
     steps: Sequence[WorkerStep],
     gaps: Sequence[float],
-    places: Places,
+    placement: Placement,
     parameters: Sequence[Parameter],
     servers: int,
     **known: Any,
 ) -> JobProfile:
-    """Return the profile of steps that have the same pieces, with the seconds behind each.
+    """Return the profile of steps that have the same segments, with the seconds behind each.
 
     Ops of a step, in this order: the pulls in the order of their first use; the worker's, of which
-    each waits for the one before (the time between two pieces is an op of the kind `Host`); the
-    pushes in the order in which gradients are ready; the updates. The optimizer's pieces are cut
+    each waits for the one before (the time between two segments is an op of the kind `Host`); the
+    pushes in the order in which gradients are ready; the updates. The optimizer's segments are cut
     out of the worker's time and what follows moves up.
     """
-    plan = _plan(steps[0], places, parameters, servers)
+    plan = _plan(steps[0], placement, parameters, servers)
     begins, ends, lengths = zip(*(_times(plan, step, servers) for step in steps), strict=True)
     length = np.array(lengths)
     begin = np.concatenate([[0.0], np.cumsum(length + gaps)[:-1]])
@@ -253,25 +256,28 @@ class _Plan:
     resumes: int  # the worker's op that waits for the updates; -1 for none
 
 
-def _plan(step: WorkerStep, places: Places, parameters: Sequence[Parameter], servers: int) -> _Plan:
+def _plan(
+    step: WorkerStep, placement: Placement, parameters: Sequence[Parameter], servers: int
+) -> _Plan:
     work: list[tuple[str, str]] = []  # names and kinds of the worker's ops
     op_of: dict[int, int] = {}
     resumes = -1
-    for at, piece in enumerate(step.pieces):
+    for at, segment in enumerate(step.segments):
         work.append(("host", "Host"))
-        if piece.optimizer:
+        if segment.optimizer:
             resumes = len(work)
         else:
             op_of[at] = len(work)
-            work.append((piece.name, piece.name))
+            work.append((segment.name, segment.name))
     work.append(("host", "Host"))
-    count, pieces = len(parameters), list(op_of)
+    count, segments = len(parameters), list(op_of)
     needed = [
-        op_of[next((each for each in pieces if each >= at), pieces[-1])] for at in places.needed_by
+        op_of[next((each for each in segments if each >= at), segments[-1])]
+        for at in placement.needed_by
     ]
     made = [
-        op_of[next((each for each in reversed(pieces) if each <= at), pieces[0])]
-        for at in places.made_by
+        op_of[next((each for each in reversed(segments) if each <= at), segments[0])]
+        for at in placement.made_by
     ]
     pulled = np.argsort(needed, kind="stable")
     sizes = np.array([parameter.size for parameter in parameters], np.int64)
@@ -302,13 +308,13 @@ def _plan(step: WorkerStep, places: Places, parameters: Sequence[Parameter], ser
 def _times(plan: _Plan, step: WorkerStep, servers: int) -> tuple[Floats, Floats, float]:
     """Return begins and ends of a step's ops, whose transfers take no time, and its length."""
     seconds, cut, reached = [], 0.0, step.begin
-    for piece in step.pieces:
-        seconds.append(piece.begin - reached)
-        reached = piece.end
-        if piece.optimizer:
-            cut += piece.end - piece.begin
+    for segment in step.segments:
+        seconds.append(segment.begin - reached)
+        reached = segment.end
+        if segment.optimizer:
+            cut += segment.end - segment.begin
         else:
-            seconds.append(piece.end - piece.begin)
+            seconds.append(segment.end - segment.begin)
     seconds.append(step.end - reached)
     update = plan.sizes * (cut / max(int(plan.sizes.sum()), 1))
     ends = np.cumsum(seconds)

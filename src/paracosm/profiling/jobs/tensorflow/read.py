@@ -20,9 +20,9 @@ from paracosm.profiling.jobs.job_profile import (
     job_profile_of,
 )
 from paracosm.profiling.jobs.tensorflow.records import (
+    Device,
     Key,
     Node,
-    Place,
     Records,
     TracedStep,
     read_traced_step,
@@ -93,7 +93,7 @@ def profile_of_steps(
         **provenance,
         "tensors_matched": "by the partitioned graph" if structure.exact else "by names and order",
         "inputs_not_traced": structure.not_traced,
-        "clocks_ahead": {str(place): offset for place, offset in times.offsets.items()},
+        "clocks_ahead": {str(device): offset for device, offset in times.offsets.items()},
         "transfers_not_traced": int(np.isnan(times.end[kept, len(columns.keys) :]).sum()),
         "transfers_never_traced": [ops[column].name for column in times.placed],
         "between_servers": dict(zip(("transfers", "bytes"), columns.between_servers, strict=True)),
@@ -124,10 +124,10 @@ def _usual_runs(steps: Sequence[Records]) -> set[Key]:
 
 def _no_step(steps: Sequence[Records], usual: set[Key]) -> str:
     step = min(steps, key=lambda each: len(each.runs.keys() ^ usual))
-    place, name, _ = min(step.runs.keys() ^ usual)
-    lacks = "lacks" if (place, name, 0) not in step.runs else "has"
+    device, name, _ = min(step.runs.keys() ^ usual)
+    lacks = "lacks" if (device, name, 0) not in step.runs else "has"
     return (
-        f"{step.step.where}: the step {lacks} {name} on {place}, other than most: no step ran the "
+        f"{step.step.where}: the step {lacks} {name} on {device}, other than most: no step ran the "
         f"ops that most of the {len(steps)} steps did: trace steps that fetch the same"
     )
 
@@ -161,9 +161,9 @@ def _profile(
     begin, end = _spans(steps, times)
     from_first = np.array([(step.base - steps[0].base) / 1e9 for step in steps])
     order = np.argsort(times.begin[np.argmax(kept)], kind="stable")
-    place = np.argsort(order, kind="stable")
+    position = np.argsort(order, kind="stable")
     profile = job_profile_of(
-        [replace(ops[at], waits=np.sort(place[sorted(ops[at].waits)]).tolist()) for at in order],
+        [replace(ops[at], waits=np.sort(position[sorted(ops[at].waits)]).tolist()) for at in order],
         begin=(times.begin - begin[:, None])[kept][:, order],
         end=(times.end - begin[:, None])[kept][:, order],
         step_begin=(from_first + begin)[kept],
@@ -218,7 +218,7 @@ class Times:
     begin: Floats
     end: Floats
     # Seconds that each server's clock was ahead of the worker's, if that showed
-    offsets: dict[Place, float]
+    offsets: dict[Device, float]
     # Columns of transfers that no step has traced: they are set to last from the end of the
     # op that sends to the begin of the first that waits for it
     placed: list[int]
@@ -241,8 +241,8 @@ def times_of(steps: Sequence[Records], columns: Columns) -> Times:
     _correct(begin, end, columns, offsets)
     _enter_sent(sent, end, columns)
     for column, each in enumerate(columns.sent, first):
-        place = each.transfer.source if each.transfer.source.is_server else each.transfer.target
-        if place in offsets:  # a begin was noted by one clock, and bounded by the other
+        device = each.transfer.source if each.transfer.source.is_server else each.transfer.target
+        if device in offsets:  # a begin was noted by one clock, and bounded by the other
             starts = np.array([step.begin for step in steps])
             begin[:, column] = np.where(
                 np.isfinite(end[:, column]), np.maximum(sent[:, column], starts), np.nan
@@ -261,9 +261,9 @@ def _enter_receives(begin: Floats, end: Floats, step: Records, columns: Columns)
         edge = (transfer.source, transfer.target, transfer.tensor, each.number)
         if edge in step.receives:
             begin[column], end[column] = step.receives[edge].begin, step.receives[edge].end
-    for place, received in step.unnamed.items():
+    for device, received in step.unnamed.items():
         open_ = [column for column, each in enumerate(columns.sent, first)
-                 if each.transfer.target == place and np.isnan(end[column])]  # fmt: skip
+                 if each.transfer.target == device and np.isnan(end[column])]  # fmt: skip
         if len(open_) != len(received):
             continue
         sent = np.array([_latest(end, columns.sent[column - first].senders, step.begin)
@@ -289,32 +289,32 @@ def _enter_sent(sent: Floats, end: Floats, columns: Columns) -> None:
             sent[:, column] = end[:, sorted(each.senders)].max(axis=1)
 
 
-def _offsets(sent: Floats, end: Floats, columns: Columns) -> dict[Place, float]:
+def _offsets(sent: Floats, end: Floats, columns: Columns) -> dict[Device, float]:
     """Return how far the servers' clocks are ahead, of those where it shows."""
-    ways: dict[Place, tuple[list[int], list[int]]] = {}
+    ways: dict[Device, tuple[list[int], list[int]]] = {}
     for column, each in enumerate(columns.sent, len(columns.keys)):
         down = each.resource == DOWNLINK
-        place = each.transfer.source if down else each.transfer.target
-        ways.setdefault(place, ([], []))[0 if down else 1].append(column)
+        device = each.transfer.source if down else each.transfer.target
+        ways.setdefault(device, ([], []))[0 if down else 1].append(column)
     with np.errstate(invalid="ignore"):
         taken = np.where(np.isfinite(sent), end - sent, np.nan)
-    found = {place: clock_offset(list(taken[:, down]), list(taken[:, up]))
-             for place, (down, up) in sorted(ways.items()) if down and up}  # fmt: skip
-    return {place: offset for place, offset in found.items() if offset}
+    found = {device: clock_offset(list(taken[:, down]), list(taken[:, up]))
+             for device, (down, up) in sorted(ways.items()) if down and up}  # fmt: skip
+    return {device: offset for device, offset in found.items() if offset}
 
 
-def _correct(begin: Floats, end: Floats, columns: Columns, offsets: dict[Place, float]) -> None:
+def _correct(begin: Floats, end: Floats, columns: Columns, offsets: dict[Device, float]) -> None:
     """Put what a server's clock has timed on the worker's."""
-    places = [key[0] for key in columns.keys] + [each.transfer.target for each in columns.sent]
-    for column, place in enumerate(places):
-        begin[:, column] -= offsets.get(place, 0.0)
-        end[:, column] -= offsets.get(place, 0.0)
+    devices = [key[0] for key in columns.keys] + [each.transfer.target for each in columns.sent]
+    for column, device in enumerate(devices):
+        begin[:, column] -= offsets.get(device, 0.0)
+        end[:, column] -= offsets.get(device, 0.0)
 
 
 def _place(
     begin: Floats, end: Floats, sent: Floats, columns: Columns, steps: Sequence[Records]
 ) -> list[int]:
-    """Place transfers that were never traced between the ops at their ends; return which."""
+    """Device transfers that were never traced between the ops at their ends; return which."""
     starts = np.array([step.begin for step in steps])
     placed = []
     for column, each in enumerate(columns.sent, len(columns.keys)):
