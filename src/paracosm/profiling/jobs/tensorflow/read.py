@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs.job_profile import (
-    DOWNLINK,
     JobProfile,
     ProfiledOp,
     check_job_profile,
@@ -207,9 +206,6 @@ def _one_after_another(
     return replace(profile, step_begin=first, step_end=first + own)
 
 
-Flags = npt.NDArray[np.bool_]
-
-
 @dataclass(frozen=True, slots=True)
 class Times:
     """Times in seconds from each step's `base`."""
@@ -222,7 +218,7 @@ class Times:
     # Columns of transfers that no step has traced: they are set to last from the end of the
     # op that sends to the begin of the first that waits for it
     placed: list[int]
-    early: Flags  # steps in which a tensor came before it was sent, whatever the clocks
+    early: npt.NDArray[np.bool_]  # steps in which a tensor came before it was sent, in any case
 
 
 def times_of(steps: Sequence[Records], columns: Columns) -> Times:
@@ -238,48 +234,50 @@ def times_of(steps: Sequence[Records], columns: Columns) -> Times:
     sent = np.full(shape, -np.inf)
     _enter_sent(sent, end, columns)
     offsets = _offsets(sent, end, columns)
-    _correct(begin, end, columns, offsets)
+    timed_by = [key[0] for key in columns.keys] + [each.transfer.target for each in columns.sent]
+    ahead = np.array([offsets.get(device, 0.0) for device in timed_by])
+    begin, end = begin - ahead, end - ahead
     _enter_sent(sent, end, columns)
+    starts = np.array([step.begin for step in steps])
+    placed = []
     for column, each in enumerate(columns.sent, first):
-        device = each.transfer.source if each.transfer.source.is_server else each.transfer.target
-        if device in offsets:  # a begin was noted by one clock, and bounded by the other
-            starts = np.array([step.begin for step in steps])
-            begin[:, column] = np.where(
-                np.isfinite(end[:, column]), np.maximum(sent[:, column], starts), np.nan
-            )
-    placed = _place(begin, end, sent, columns, steps)
+        there = np.maximum(sent[:, column], starts)
+        if each.server in offsets:  # a begin was noted by one clock, and bounded by the other
+            begin[:, column] = np.where(np.isfinite(end[:, column]), there, np.nan)
+        if np.isnan(end[:, column]).all() and each.receivers:
+            begin[:, column] = there
+            needed = begin[:, sorted(each.receivers)].min(axis=1)
+            end[:, column] = np.maximum(needed, there)
+            placed.append(column)
     with np.errstate(invalid="ignore"):
-        early: Flags = np.any(end < sent - EVIDENT, axis=1)
+        early = np.any(end < sent - EVIDENT, axis=1)
     return Times(begin, end, offsets, placed, early)
 
 
 def _enter_receives(begin: Floats, end: Floats, step: Records, columns: Columns) -> None:
     """Enter when each tensor was received in a step; those without a name by their times."""
-    first = len(columns.keys)
-    for column, each in enumerate(columns.sent, first):
+    sent_by_column = dict(enumerate(columns.sent, len(columns.keys)))
+    for column, each in sent_by_column.items():
         transfer = each.transfer
         edge = (transfer.source, transfer.target, transfer.tensor, each.number)
         if edge in step.receives:
             begin[column], end[column] = step.receives[edge].begin, step.receives[edge].end
     for device, received in step.unnamed.items():
-        open_ = [column for column, each in enumerate(columns.sent, first)
-                 if each.transfer.target == device and np.isnan(end[column])]  # fmt: skip
+        open_ = {
+            column: each
+            for column, each in sent_by_column.items()
+            if each.transfer.target == device and np.isnan(end[column])
+        }
         if len(open_) != len(received):
             continue
-        sent = np.array([_latest(end, columns.sent[column - first].senders, step.begin)
-                         for column in open_])  # fmt: skip
-        needed = np.array([_earliest(begin, columns.sent[column - first].receivers)
-                           for column in open_])  # fmt: skip
+        sent, needed = np.full(len(open_), step.begin), np.full(len(open_), np.inf)
+        for number, each in enumerate(open_.values()):
+            if each.senders:
+                sent[number] = max(end[sender] for sender in each.senders)
+            if each.receivers:
+                needed[number] = min(begin[receiver] for receiver in each.receivers)
         for column, found in zip(open_, match_by_time(sent, needed, received), strict=True):
             begin[column], end[column] = received[found]
-
-
-def _latest(end: Floats, columns: frozenset[int], otherwise: float) -> float:
-    return max((float(end[column]) for column in columns), default=otherwise)
-
-
-def _earliest(begin: Floats, columns: frozenset[int]) -> float:
-    return min((float(begin[column]) for column in columns), default=np.inf)
 
 
 def _enter_sent(sent: Floats, end: Floats, columns: Columns) -> None:
@@ -293,37 +291,15 @@ def _offsets(sent: Floats, end: Floats, columns: Columns) -> dict[Device, float]
     """Return how far the servers' clocks are ahead, of those where it shows."""
     ways: dict[Device, tuple[list[int], list[int]]] = {}
     for column, each in enumerate(columns.sent, len(columns.keys)):
-        down = each.resource == DOWNLINK
-        device = each.transfer.source if down else each.transfer.target
-        ways.setdefault(device, ([], []))[0 if down else 1].append(column)
+        ways.setdefault(each.server, ([], []))[0 if each.is_down else 1].append(column)
     with np.errstate(invalid="ignore"):
         taken = np.where(np.isfinite(sent), end - sent, np.nan)
-    found = {device: clock_offset(list(taken[:, down]), list(taken[:, up]))
-             for device, (down, up) in sorted(ways.items()) if down and up}  # fmt: skip
-    return {device: offset for device, offset in found.items() if offset}
-
-
-def _correct(begin: Floats, end: Floats, columns: Columns, offsets: dict[Device, float]) -> None:
-    """Put what a server's clock has timed on the worker's."""
-    devices = [key[0] for key in columns.keys] + [each.transfer.target for each in columns.sent]
-    for column, device in enumerate(devices):
-        begin[:, column] -= offsets.get(device, 0.0)
-        end[:, column] -= offsets.get(device, 0.0)
-
-
-def _place(
-    begin: Floats, end: Floats, sent: Floats, columns: Columns, steps: Sequence[Records]
-) -> list[int]:
-    """Device transfers that were never traced between the ops at their ends; return which."""
-    starts = np.array([step.begin for step in steps])
-    placed = []
-    for column, each in enumerate(columns.sent, len(columns.keys)):
-        if np.isnan(end[:, column]).all() and each.receivers:
-            begin[:, column] = np.maximum(sent[:, column], starts)
-            needed = begin[:, sorted(each.receivers)].min(axis=1)
-            end[:, column] = np.maximum(needed, begin[:, column])
-            placed.append(column)
-    return placed
+    found = {
+        server: clock_offset(list(taken[:, down]), list(taken[:, up]))
+        for server, (down, up) in sorted(ways.items())
+        if down and up
+    }
+    return {server: offset for server, offset in found.items() if offset}
 
 
 EVIDENT = 1e-3

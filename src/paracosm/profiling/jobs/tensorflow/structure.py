@@ -249,8 +249,12 @@ class Sent:
     receivers: frozenset[int]  # columns of the ops that wait for it
 
     @property
-    def resource(self) -> int:
-        return DOWNLINK if self.transfer.source.is_server else UPLINK
+    def is_down(self) -> bool:
+        return self.transfer.source.is_server
+
+    @property
+    def server(self) -> Device:
+        return self.transfer.source if self.is_down else self.transfer.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,11 +277,10 @@ class Columns:
             label = f"{name} #{run + 1}" if run else name
             found.append((device, ProfiledOp(label, kind, resource, on)))
         for each in self.sent:
-            transfer = each.transfer
-            server = transfer.source if transfer.source.is_server else transfer.target
-            label = f"{transfer.tensor} #{each.number + 1}" if each.number else transfer.tensor
-            op = ProfiledOp(label, "RecvTensor", each.resource, server.task, each.size)
-            found.append((transfer.target, op))
+            tensor, link = each.transfer.tensor, DOWNLINK if each.is_down else UPLINK
+            label = f"{tensor} #{each.number + 1}" if each.number else tensor
+            op = ProfiledOp(label, "RecvTensor", link, each.server.task, each.size)
+            found.append((each.transfer.target, op))
         often = Counter(op.name for _, op in found)
         return [
             replace(op, name=f"{op.name} on {at}" if often[op.name] > 1 else op.name, waits=waits)
