@@ -11,7 +11,7 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
 from paracosm.errors import InputError
 
-__all__ = ["check_emulation", "compare_with", "predicted_time"]
+__all__ = ["check_emulation"]
 
 
 def check_emulation(config: EmulateConfig) -> None:

@@ -18,8 +18,6 @@ from paracosm.errors import InputError, unknown
 from paracosm.factory import is_reference, named_function, one_line
 from paracosm.units import parse_duration
 
-__all__ = ["Communication", "NoCommunication", "communication_of"]
-
 _NAMES = ("cluster", "none", "measured")
 
 
@@ -89,13 +87,7 @@ class NoCommunication:
 
 @dataclass(frozen=True)
 class Communication:
-    """How long communication takes: a model, and what what-ifs make of its collectives.
-
-    Attributes:
-        model: without the changes.
-        delays: seconds by which collectives of a kind take longer.
-        factors: how many times as long they take without that.
-    """
+    """How long communication takes: a model, and what what-ifs make of its collectives."""
 
     model: _Model
     delays: Mapping[str, float] = field(default_factory=dict)

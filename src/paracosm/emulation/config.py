@@ -335,21 +335,13 @@ VARIABLE = "PARACOSM_EMULATION"
 
 @dataclass(frozen=True)
 class Setting:
-    """What a process of an emulated job is told when it starts, through its environment.
-
-    Attributes:
-        config: what is emulated.
-        seed: of everything that is random.
-        rank: of this process; -1 for the emulator.
-        records: file that it writes its records to.
-        plan: file to write the plan to, in backend mode; None for no plan.
-    """
+    """What a process of an emulated job is told when it starts, through its environment."""
 
     config: EmulateConfig
-    seed: int
-    rank: int
-    records: Path
-    plan: Path | None = None
+    seed: int  # of everything that is random
+    rank: int  # of this process; -1 for the emulator
+    records: Path  # file that it writes its records to
+    plan: Path | None = None  # file to write the plan to, in backend mode; None for no plan
 
     def environment(self) -> dict[str, str]:
         """Return the variables that tell this, and a real rank who it is, as torchrun does.

@@ -8,8 +8,6 @@ from pathlib import Path
 from paracosm.emulation.config import EmulateConfig
 from paracosm.units import format_bandwidth, format_duration
 
-__all__ = ["origins"]
-
 
 def origins(config: EmulateConfig) -> dict[str, str]:
     """Return by what it is about how each part of the times, and the values, came about."""

@@ -21,16 +21,11 @@ __all__ = ["EmulationResult", "Metrics", "Sink", "result_of", "save_collectives"
 
 @dataclass(frozen=True)
 class EmulationResult:
-    """What an emulated job came to.
+    """What an emulated job came to."""
 
-    Attributes:
-        summary: the key numbers, as `summary.json` names them.
-        timeline: of the real ranks; None where several runs were made.
-        files: further files of the run folder by name, each with a function that writes it.
-    """
-
-    summary: dict[str, Any]
-    timeline: Timeline | None
+    summary: dict[str, Any]  # the key numbers, as `summary.json` names them
+    timeline: Timeline | None  # of the real ranks; None where several runs were made
+    # Further files of the run folder, with what writes them
     files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
 
 
@@ -41,15 +36,7 @@ def result_of(
     emulator: int | None = None,
     interrupted: bool = False,
 ) -> EmulationResult:
-    """Return what the records of a job say.
-
-    Args:
-        config: what was emulated.
-        records: of all its processes.
-        exit_code: of the script; None where nobody knows.
-        emulator: exit code of the emulator; None where there was none.
-        interrupted: whether the user ended the job.
-    """
+    """Return what the records of a job say; `emulator` is the exit code of that, if any."""
     summary = summarise(config, records, exit_code)
     if emulator:
         summary["status"] = "failed"
@@ -62,12 +49,9 @@ def result_of(
 
 
 class Sink(Protocol):
-    """What takes metrics: a run folder."""
-
     def metric(
         self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
-    ) -> None:
-        """Add one row."""
+    ) -> None: ...
 
 
 class Metrics:
@@ -92,7 +76,6 @@ class Metrics:
         self._last.clear()
 
     def hear(self, records: Sequence[Record]) -> None:
-        """Take in what was recorded since the last call."""
         for record in records:
             if self._begun is None:
                 self._begun = _time_of(record)
@@ -100,11 +83,7 @@ class Metrics:
                 self._iteration(record)
 
     def exposure(self, records: Sequence[Record]) -> None:
-        """Add how much communication was exposed and hidden in every iteration of a run.
-
-        Args:
-            records: all of the run's.
-        """
+        """Add how much communication was exposed and hidden in every iteration of a whole run."""
         if self._sink is None or self._begun is None:
             return
         for own in by_rank(records):
@@ -148,7 +127,12 @@ _TIMES = ("asked", "entered", "begun", "done")
 
 
 def save_collectives(records: Sequence[Record], path: Path) -> None:
-    """Write the collectives of all real ranks to `path`, rank by rank as they were asked for."""
+    """Write the collectives of all real ranks, rank by rank as they were asked for, as Parquet.
+
+    Columns: rank, group, number, kind, size (bytes), peer (-1 for none), asked, entered, begun,
+    done (seconds since the first record of the job), worker, site, and exposed and hidden
+    (seconds).
+    """
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -13,8 +13,6 @@ from paracosm.emulation.backend import values
 from paracosm.emulation.backend.runtime import Member, Runtime
 from paracosm.emulation.backend.work import AllOf
 
-__all__ = ["Collectives"]
-
 
 class Collectives:
     """What `torch.distributed`, DistributedDataParallel and functional collectives call.
@@ -22,27 +20,20 @@ class Collectives:
     Arguments are those of `torch.distributed.ProcessGroup`, with tensors or lists of them and with
     options or what would be in them, as its overloads have it. PyTorch 2.13 gave some methods other
     names; both are here. Outputs are those of `values`.
-
-    Raises:
-        NotImplementedError: what is not supported is asked for; names the line of the script.
     """
 
     def __init__(self, runtime: Runtime, member: Member) -> None:
-        """Take what says how long collectives take, and in which group."""
         self._runtime = runtime
         self._member = member
         self._coalesced: list[Work] | None = None
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
-        """Reduce tensors in place."""
         return self._reduced("all_reduce", _listed(tensors), _op(opts))
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
-        """Reduce tensors in place, as one."""
         return self._reduced("all_reduce", _listed(tensors), _op(opts))
 
     def allreduce_sparse(self, tensors: Any, opts: Any = None) -> Work:
-        """Refuse."""
         raise self._runtime.refuse("all_reduce of a sparse tensor")
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Work:
@@ -71,7 +62,6 @@ class Collectives:
         return self._reduced_parts(outputs, inputs, own, _op(opts))
 
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
-        """Reduce a tensor, and keep one's own part."""
         return self.reduce_scatter_single_coalesced([output], [source], opts)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
@@ -109,7 +99,6 @@ class Collectives:
         return self._ask("all_gather", outputs, inputs, fill, size=_bytes(outputs))
 
     def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
-        """Fill a tensor with the parts of all ranks."""
         return self.all_gather_single_coalesced([output], [source], opts)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -152,7 +141,6 @@ class Collectives:
         opts: Any = None,
         timeout: Any = None,
     ) -> Work:
-        """Exchange chunks of two tensors."""
         ranks = len(self._member.members)
 
         def fill() -> None:
@@ -165,11 +153,9 @@ class Collectives:
     def alltoall(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None, timeout: Any = None
     ) -> Work:
-        """Exchange tensors."""
         return self._ask("all_to_all", outputs, inputs, lambda: values.all_to_all(outputs, inputs))
 
     def send(self, tensors: list[Tensor], peer: int, tag: int) -> Work:
-        """Send to a rank of the group."""
         to = self._member.members[peer]
 
         def fill() -> None:
@@ -179,7 +165,6 @@ class Collectives:
         return self._ask("send", [], tensors, fill, peer)
 
     def recv(self, tensors: list[Tensor], peer: int, tag: int) -> Work:
-        """Receive from a rank of the group."""
         source = self._member.members[peer]
 
         def fill() -> None:
@@ -269,17 +254,14 @@ class Collectives:
 
 
 def _listed(tensors: Any) -> list[Tensor]:
-    """Return what may be one tensor or a list of them as a list."""
     return [tensors] if isinstance(tensors, Tensor) else tensors
 
 
 def _op(opts: Any) -> Any:
-    """Return the reduce operation of options, or of itself."""
     return ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
 
 
 def _root(opts: Any) -> int:
-    """Return the root of options, or of itself."""
     return 0 if opts is None else getattr(opts, "rootRank", opts)
 
 

@@ -1,4 +1,4 @@
-"""Calling functions at their deadlines, from a thread of its own."""
+"""Sleeping until instants, calling functions at deadlines, filling outputs in the background."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from collections import deque
 from collections.abc import Callable
 
 import torch
-
-__all__ = ["Completion", "Filling", "Sleeper", "precise_timer"]
-
 
 _LATENESSES = 16_384  # that are kept
 _SOON, _ROUNDS_SOON = 0.3e-3, 15  # of the measurement: seconds, how often
@@ -195,24 +192,13 @@ class Sleeper:
 
     How late the operating system wakes this thread is learnt from every sleep. A long sleep ends
     with a nap: a core that was idle for long takes longer to wake.
-
-    Attributes:
-        early: how much before the instant the spinning begins, in seconds.
     """
 
     def __init__(self) -> None:
-        self.early = 60e-6
+        self.early = 60e-6  # how much before the instant the spinning begins, in seconds
 
     def until(self, instant: float, sleep: Callable[[float], bool] | None = None) -> bool:
-        """Return at an instant of `time.monotonic`, or at once when it has passed.
-
-        Args:
-            instant: in seconds.
-            sleep: a sleep of so many seconds that may end before its time, and then returns True.
-
-        Returns:
-            Whether the sleep ended before its time.
-        """
+        """Return at an instant, or early, and then True, where `sleep` ended before its time."""
         sleep = sleep or _sleep
         left = instant - time.monotonic()
         if left > 2 * _NAP:
@@ -230,7 +216,6 @@ class Sleeper:
         return False
 
     def calibrate(self, rounds: int = 24) -> None:
-        """Learn from a few short sleeps."""
         late = []
         for _ in range(rounds):
             target = time.monotonic() + 100e-6

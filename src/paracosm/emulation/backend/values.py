@@ -16,17 +16,6 @@ from torch.distributed import ReduceOp
 
 from paracosm.errors import InputError
 
-__all__ = [
-    "Sent",
-    "all_to_all",
-    "all_to_all_single",
-    "copy",
-    "copy_to_all",
-    "part",
-    "reduce",
-    "repeat",
-]
-
 _KEPT = {ReduceOp.AVG, ReduceOp.MIN, ReduceOp.MAX, ReduceOp.BAND, ReduceOp.BOR}
 _NOISE = 1e-3
 
@@ -37,9 +26,6 @@ def reduce(tensor: Tensor, op: Any, ranks: int) -> None:
     SUM multiplies by the number of ranks and PRODUCT raises to its power; AVG, MIN, MAX, BAND and
     BOR leave it; BXOR clears it for an even number; PREMUL_SUM multiplies by its factor first. Of
     truth values, SUM is "or" and PRODUCT "and".
-
-    Raises:
-        InputError: another operation.
     """
     kind = getattr(op, "op", op)
     data = tensor.data
@@ -116,14 +102,7 @@ def all_to_all_single(
     input_splits: Sequence[int],
     ranks: int,
 ) -> None:
-    """Do as `all_to_all` with the chunks of two tensors along their first dimension.
-
-    Args:
-        output: to be filled.
-        source: what this rank sends.
-        output_splits, input_splits: rows of each chunk; empty for chunks that are all alike.
-        ranks: members of the group.
-    """
+    """Do as `all_to_all` with chunks of rows of two tensors; no splits: all alike."""
     if list(output_splits) == list(input_splits) and output.numel() == source.numel():
         copy(output, source)
         return
@@ -134,7 +113,6 @@ def all_to_all_single(
 
 
 def part(tensor: Tensor, index: int, length: int) -> Tensor:
-    """Return a part of so many elements, in one dimension, of a tensor of several such."""
     return tensor.data.reshape(-1)[index * length : (index + 1) * length]
 
 
@@ -151,13 +129,11 @@ class Sent:
         self._generator = torch.Generator().manual_seed(seed)
 
     def keep(self, tensor: Tensor, peer: int) -> None:
-        """Remember what was sent to a peer."""
         of_peers = self._last.setdefault(_key(tensor), {})
         of_peers.pop(peer, None)  # the last one is last
         of_peers[peer] = tensor.data.clone()
 
     def has(self, tensor: Tensor) -> bool:
-        """Return whether something of that shape and type was sent."""
         return _key(tensor) in self._last
 
     def receive(self, tensor: Tensor, peer: int) -> None:

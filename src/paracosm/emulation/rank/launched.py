@@ -31,13 +31,7 @@ Finish = Callable[[Setting, Path, Path | None, int], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What PARACOSM_... variables ask for.
-
-    Attributes:
-        config: the job.
-        seed: of all that is random.
-        out: run folder to write at the end.
-    """
+    """What PARACOSM_... variables ask for; `out` is the run folder to write at the end."""
 
     config: EmulateConfig
     seed: int
@@ -49,10 +43,6 @@ def become_rank(finish: Finish) -> None:
 
     Its identity (RANK, WORLD_SIZE and so on) is changed to that rank's. What cannot be is said in
     one line, and ends the process with exit code 2.
-
-    Args:
-        finish: is called as the process ends: with its setting, its records, the run folder to
-            write, and the exit code of the script.
     """
     try:
         asked = asked_by(os.environ, sys.argv[0] if sys.argv else "")
@@ -72,13 +62,6 @@ def asked_by(environment: Mapping[str, str], script: str) -> Asked:
 
     Every field of `EmulateConfig` may be given as PARACOSM_<FIELD>; several what-ifs are set apart
     by ";". PARACOSM_SEED and PARACOSM_OUT are as the flags of the command line.
-
-    Args:
-        environment: of the process.
-        script: that it runs.
-
-    Raises:
-        InputError: an unknown variable, a value that cannot be, or more than one process.
     """
     fields = {
         f"{_PREFIX}{name.upper()}": name

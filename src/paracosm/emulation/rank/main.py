@@ -18,9 +18,6 @@ from typing import Any
 from paracosm.emulation.config import Setting
 from paracosm.errors import InputError
 
-__all__ = ["Script", "end_with_parent", "load_script", "main", "run_script", "show"]
-
-
 _BAD_INPUT = 2
 
 
@@ -47,14 +44,7 @@ _MODULE = "module:"
 
 @dataclass(frozen=True)
 class Script:
-    """A script that is ready to run.
-
-    Attributes:
-        code: compiled.
-        path: `sys.path[0]` while it runs; None where the interpreter puts none there.
-        argument: `sys.argv[0]`.
-        names: the module's `__file__`, `__spec__` and so on.
-    """
+    """A script that is ready to run."""
 
     code: types.CodeType
     path: str | None
@@ -63,12 +53,7 @@ class Script:
 
 
 def load_script(script: str) -> Script:
-    """Compile a script: a file, or "module:NAME" for what `python -m NAME` would run.
-
-    Raises:
-        InputError: there is no such file or module.
-        SyntaxError: in the script.
-    """
+    """Compile a script: a file, or "module:NAME" for what `python -m NAME` would run."""
     if script.startswith(_MODULE):
         return _module(script.removeprefix(_MODULE))
     return _file(script)

@@ -23,8 +23,6 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from paracosm.emulation.records import Iteration, RecordWriter, Wait
 
-__all__ = ["Waits", "observe", "peak_memory", "watch_backward", "watch_works"]
-
 
 def observe(
     recorder: RecordWriter,
@@ -36,12 +34,6 @@ def observe(
 
     An iteration ends with the step of the optimizer that stepped first. Other waits are recorded by
     the works themselves in backend mode, or with `watch_works`.
-
-    Args:
-        recorder: of this process.
-        rank: the real rank.
-        waits: of the rank.
-        on_iteration: is told the instant at which an iteration ended.
     """
     register_optimizer_step_post_hook(_Iterations(recorder, rank, on_iteration).stepped)
     watch_backward(waits)
@@ -183,7 +175,6 @@ class Waits:
     def __init__(
         self, recorder: RecordWriter, rank: int, ended: Callable[[float], None] | None = None
     ) -> None:
-        """Take the file to record to, and who is told the instant at which each wait ended."""
         self._recorder = recorder
         self._rank = rank
         self._ended = ended
@@ -226,7 +217,5 @@ class Waits:
 
 
 class _Open(threading.local):
-    """The wait that a thread is in."""
-
     depth = 0
     begin = 0.0

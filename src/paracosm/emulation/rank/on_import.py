@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-__all__ = ["on_import"]
-
 Change = Callable[[ModuleType], None]
 
 

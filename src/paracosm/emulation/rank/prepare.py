@@ -19,9 +19,6 @@ from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.records import Note, RecordWriter
 
-__all__ = ["Signals", "leave_untraced", "prepare"]
-
-
 _EMULATOR = "emulator.records"
 
 
@@ -29,9 +26,6 @@ def prepare(setting: Setting) -> None:
     """Make this process the rank that `setting` says.
 
     Its records and its plan are complete when the process ends, in whatever way Python knows of.
-
-    Raises:
-        InputError: something in the configuration cannot be, or PyTorch lacks what is needed.
     """
     recorder = RecordWriter(setting.records)
     end = _End(setting, recorder)
@@ -84,7 +78,6 @@ class _End:
         self._never = ""  # what to say of a script that never made a group
 
     def register(self) -> None:
-        """Have it done."""
         at_once = os._exit
 
         def exit_at_once(status: int) -> NoReturn:
@@ -98,7 +91,6 @@ class _End:
         atexit.register(self._end)
 
     def watch_groups(self) -> None:
-        """Know whether torch.distributed is ever initialised."""
         make: Callable[..., Any] = c10d._new_process_group_helper
         self._never = _NEVER
 
@@ -138,11 +130,9 @@ class Signals:
         self._socket.setblocking(False)
 
     def wait_ended(self, now: float) -> None:
-        """Tell that the real rank goes on."""
         self._send(b"w")
 
     def iteration_ended(self, now: float) -> None:
-        """Tell that an optimizer has stepped."""
         self._send(b"i")
 
     def _send(self, message: bytes) -> None:
@@ -151,7 +141,6 @@ class Signals:
 
 
 def leave_untraced() -> None:
-    """Have torch.compile run the functions of this package as they are."""
     on_import("torch._dynamo.trace_rules", _skip)
 
 

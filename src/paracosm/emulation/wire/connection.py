@@ -27,18 +27,6 @@ from paracosm.emulation.wire.protocol import (
 )
 from paracosm.errors import InputError
 
-__all__ = [
-    "Connection",
-    "Kept",
-    "Listener",
-    "Loop",
-    "Outgoing",
-    "Pair",
-    "WireGroup",
-    "allow_open_files",
-]
-
-
 _TURN = 1 << 20  # bytes that one connection moves before the others have their turn
 _SCRATCH = bytearray(_TURN)
 _FIRST = memoryview(_SCRATCH)[: 1 << 16]  # where headers, and the data behind them, come in
@@ -52,43 +40,29 @@ _AWAKE = 200e-6  # seconds for which we do not: these take less, or a real rank 
 
 
 class Kept:
-    """Data of a real rank that will be sent back to it.
-
-    Attributes:
-        data: room for all of it.
-        got: bytes that have come.
-        readers: messages that wait for more of it.
-    """
+    """Data of a real rank that will be sent back to it."""
 
     __slots__ = ("data", "got", "readers")
 
     def __init__(self, length: int) -> None:
-        self.data = memoryview(bytearray(length))
-        self.got = 0
-        self.readers: list[tuple[Connection, Outgoing]] = []
+        self.data = memoryview(bytearray(length))  # room for all of it
+        self.got = 0  # bytes that have come
+        self.readers: list[tuple[Connection, Outgoing]] = []  # messages that wait for more of it
 
 
 class Outgoing:
-    """A message with data on its way out.
-
-    Attributes:
-        prefix: frames before the data.
-        length: bytes of data.
-        source: the data; None for zeros.
-        allowed: bytes of data that may go by now.
-        slot: of its operation.
-        moved: bytes of prefix and data that have gone.
-    """
+    """A message with data on its way out."""
 
     __slots__ = ("allowed", "length", "moved", "prefix", "slot", "source")
 
     def __init__(self, slot: int, length: int, source: memoryview | None, allowed: int) -> None:
+        # Frames before the data
         self.prefix = notice(SEND_READY, slot, length) + data_header(slot, length)
-        self.length = length
-        self.source = source
-        self.allowed = allowed
-        self.slot = slot
-        self.moved = 0
+        self.length = length  # bytes of data
+        self.source = source  # the data; None for zeros
+        self.allowed = allowed  # bytes of data that may go by now
+        self.slot = slot  # of its operation
+        self.moved = 0  # bytes of prefix and data that have gone
 
 
 class Listener(Protocol):
@@ -117,14 +91,13 @@ class Connection:
     """Reads and writes gloo's messages on the socket of a pair.
 
     Attributes:
-        pair: the connection's two ends.
         sent, received: bytes of data that were moved.
         messages: data messages in both directions.
         announced: by slot, lengths of data that we have asked for and that have not begun.
     """
 
     def __init__(self, pair: Pair, loop: Loop, listener: Listener) -> None:
-        self.pair = pair
+        self.pair = pair  # the connection's two ends
         self.sent = self.received = self.messages = 0
         self.announced: dict[int, deque[int]] = {}
         self._socket = pair.socket
@@ -145,7 +118,6 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether messages may still pass."""
         return self._open
 
     def accept(self, slot: int, length: int) -> None:
@@ -180,7 +152,6 @@ class Connection:
             self.resume()
 
     def flush(self) -> None:
-        """Write now what can be written."""
         if not self._wants_room:
             self._write()
 
@@ -191,7 +162,6 @@ class Connection:
             self._loop.soon(self._write)
 
     def close(self, broken: str | None = None) -> None:
-        """Close, and tell the listener."""
         if self._open:
             self._open = False
             self._loop.forget(self._socket.fileno())
@@ -399,7 +369,6 @@ class Connection:
 
 
 def _piece(item: Outgoing, at: int) -> list[memoryview]:
-    """Return the next data of a message."""
     count = min(item.allowed - at, _TURN)
     if count <= 0:
         return []
@@ -411,36 +380,22 @@ def _piece(item: Outgoing, at: int) -> list[memoryview]:
 
 @dataclass(frozen=True)
 class WireGroup:
-    """A process group of which a real rank is a member.
+    """A process group of which a real rank is a member."""
 
-    Attributes:
-        name: its prefix in the store, "default_pg/0//cpu//0".
-        size: how many members.
-        real: the members that are real, by their rank in the group.
-        members: global ranks by rank in the group; empty where nobody knows them.
-    """
-
-    name: str
+    name: str  # its prefix in the store, "default_pg/0//cpu//0"
     size: int
-    real: tuple[int, ...]
-    members: tuple[int, ...] = ()
+    real: tuple[int, ...]  # the members that are real, by their rank in the group
+    members: tuple[int, ...] = ()  # global ranks by rank in the group; empty if unknown
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An open connection after gloo's handshake; its socket does not block.
+    """An open connection after gloo's handshake; its socket does not block."""
 
-    Attributes:
-        socket: to the real rank.
-        group: of both.
-        real: rank in the group of the real end.
-        emulated: rank in the group of our end.
-    """
-
-    socket: socket.socket
+    socket: socket.socket  # to the real rank
     group: WireGroup
-    real: int
-    emulated: int
+    real: int  # rank in the group of the real end
+    emulated: int  # rank in the group of our end
 
 
 _COARSE = 2e-3  # seconds: epoll counts milliseconds, and rounds up
@@ -476,7 +431,6 @@ class Loop:
         self._epoll.modify(descriptor, events)
 
     def forget(self, descriptor: int) -> None:
-        """Watch no longer."""
         if self._ready.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
@@ -556,14 +510,7 @@ _OTHERS = 128  # files that a process opens anyway
 
 
 def allow_open_files(connections: int) -> None:
-    """Raise the limit of open files of this process and its children as far as is allowed.
-
-    Args:
-        connections: that are certainly needed.
-
-    Raises:
-        InputError: the hard limit is lower.
-    """
+    """Raise the limit of open files, of this process and its children, as far as is allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + _OTHERS
     most = _ENDLESS if hard == resource.RLIM_INFINITY else hard

@@ -25,8 +25,6 @@ from paracosm.emulation.wire.protocol import kind_of, tag_of
 from paracosm.emulation.wire.schedules import Members
 from paracosm.emulation.wire.sources import Room, Sources, send
 
-__all__ = ["Emulator"]
-
 _STALL = 10.0  # seconds without progress after which the user is told
 _LAST = 0.05  # seconds for which data may come on other connections after one has closed
 _LATE = 0.1  # seconds after which an operation whose end does not show is taken to be over
@@ -35,28 +33,18 @@ _LATE = 0.1  # seconds after which an operation whose end does not show is taken
 class Emulator:
     """Plays the emulated members of all groups, on the thread of a loop.
 
-    Args:
-        loop: calls everything here.
-        communication: how long messages among emulated ranks take.
-        peers: when emulated ranks come to an operation.
-        payloads: what they send where a plan says so.
-        record: is given records.
-        measured: whether skipped messages take what the real rank's link takes.
-        pace: how the real ranks' own messages share their links, to take the modelled time;
-            None where they take what they take.
-
     Attributes:
         failed: whether something was not as gloo has it, or a real rank went too early.
     """
 
     def __init__(
         self,
-        loop: Loop,
-        communication: Communication,
-        peers: Peers,
-        payloads: Payloads,
-        record: Callable[[Record], None],
-        measured: bool,
+        loop: Loop,  # calls everything here
+        communication: Communication,  # how long messages among emulated ranks take
+        peers: Peers,  # when emulated ranks come to an operation
+        payloads: Payloads,  # what they send where a plan says so
+        record: Callable[[Record], None],  # is given records
+        measured: bool,  # whether skipped messages take what the real rank's link takes
         pace: Sharing | None,
     ) -> None:
         self.failed = False
@@ -65,7 +53,7 @@ class Emulator:
         self._peers = peers
         self._record = record
         self._link = MeasuredLink() if measured else None
-        self._pace = None if pace is None else Pace(pace)
+        self._pace = Pace(pace)
         self._is_told = self._is_doubt_told = False
         self._room = Room()
         self._payloads = payloads
@@ -77,16 +65,13 @@ class Emulator:
 
     @property
     def had_connections(self) -> bool:
-        """Whether there was any connection."""
         return bool(self._groups)
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
         return sum(len(state.connections) for state in self._groups.values())
 
     def add(self, pair: Pair) -> None:
-        """Begin to serve a connection."""
         group = pair.group
         before = self._groups.get(group.name)
         if before is not None and before.connections:
@@ -145,12 +130,11 @@ class Emulator:
     # --- what comes on connections ---
 
     def on_send_ready(self, connection: Connection, slot: int, length: int) -> None:
-        """The real rank has data for an emulated one."""
         connection.expect(slot, length)
         now = time.monotonic()
         state = self._groups[connection.pair.group.name]
         if slot >> 56 == 0:
-            self._messages.announced(state, connection, slot, length, now)
+            self._messages.announced(state, connection, slot, length)
             return
         operation, channel, side = self._part_of(state, connection, slot, length, now)
         pair = connection.pair
@@ -168,11 +152,10 @@ class Emulator:
         self._go_on(state, operation, channel, now)
 
     def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None:
-        """The real rank waits for data of an emulated one."""
         now = time.monotonic()
         state = self._groups[connection.pair.group.name]
         if slot >> 56 == 0:
-            self._messages.wanted(state, connection, slot, length, now)
+            self._messages.wanted(state, connection, slot, length)
             return
         operation, channel, side = self._part_of(state, connection, slot, length, now)
         pair = connection.pair
@@ -188,7 +171,6 @@ class Emulator:
         self._go_on(state, operation, channel, now)
 
     def on_data(self, connection: Connection, slot: int, length: int) -> Kept | None:
-        """Data of the real rank's begins to come."""
         if slot >> 56 == 0:
             return self._messages.keep(connection, length)
         state = self._groups[connection.pair.group.name]
@@ -199,12 +181,11 @@ class Emulator:
         return kept
 
     def on_received(self, connection: Connection, slot: int, length: int) -> None:
-        """A message of the real rank's is here."""
         now = time.monotonic()
         state = self._groups[connection.pair.group.name]
         pair = connection.pair
         if slot >> 56 == 0:
-            self._messages.received(state, connection, slot, length, now)
+            self._messages.received(state, connection, slot, length)
             return
         operation = state.operations[slot]
         channel, side = operation.channels[connection], operation.reals[pair.real]
@@ -223,11 +204,10 @@ class Emulator:
         self._end_if_over(state, operation)
 
     def on_sent(self, connection: Connection, message: Outgoing) -> None:
-        """A message has gone to the real rank."""
         now = time.monotonic()
         state = self._groups[connection.pair.group.name]
         if message.slot >> 56 == 0:
-            self._messages.sent(state, connection, message, now)
+            self._messages.sent(state, connection, message)
             return
         operation = state.operations.get(message.slot)
         if operation is None:
@@ -249,7 +229,6 @@ class Emulator:
         self._end_if_over(state, operation)
 
     def on_closed(self, connection: Connection, broken: str | None) -> None:
-        """A connection is gone."""
         pair = connection.pair
         state = self._groups[pair.group.name]
         state.connections.discard(connection)
@@ -279,12 +258,10 @@ class Emulator:
             )
 
     def resumed(self, now: float) -> None:
-        """Know from the real rank that a wait of its ended."""
         self._is_told = True
         self._peers.resumed(now)
 
     def iteration_ended(self, now: float) -> None:
-        """Know from the real rank that an iteration of its ended."""
         self._peers.iteration_ended(now)
 
     # --- an operation's progress ---
@@ -370,7 +347,7 @@ class Emulator:
         """Tell the real rank that we are ready for its next message; return whether we are."""
         pair = channel.connection.pair
         announced = channel.accepted < channel.announced
-        if not announced and (self._pace is not None or not self._sends_more(operation, channel)):
+        if not announced and (self._pace.sharing or not self._sends_more(operation, channel)):
             return False
         learning = operation.learning
         if learning is not None and channel.accepted >= learning.accepted[pair.real]:
@@ -382,11 +359,7 @@ class Emulator:
             at = operation.schedule.accept_at(pair.emulated, pair.real, index)
             if at is None:
                 return False
-            due = Span(0, at, at)
-            if self._pace is not None and announced:
-                ends, ready = (pair.real, pair.emulated), max(at, now)
-                rank = state.members[pair.real]
-                due = self._pace.there(state.hops, ends, length, ready, pair.real, rank)
+            due = state.there(self._pace, pair, False, length, max(at, now))
             if due.done > now and announced:
                 channel.due_in = due
         if due.done > now:
@@ -424,11 +397,7 @@ class Emulator:
             at = operation.schedule.send_at(pair.emulated, pair.real, index, length)
             if at is None:
                 return False
-            due = Span(0, at, at)
-            if self._pace is not None:
-                ends, ready = (pair.emulated, pair.real), max(at, now)
-                rank = state.members[pair.real]
-                due = self._pace.there(state.hops, ends, length, ready, pair.real, rank)
+            due = state.there(self._pace, pair, True, length, max(at, now))
             channel.due = due
         if due.done > now:
             self._await(due, state, operation)
@@ -449,7 +418,6 @@ class Emulator:
         self._loop.at(due.done, self._advance, state, operation)
 
     def _loosen(self, state: GroupState, operation: Operation) -> None:
-        """Go on with an operation that was not cut as it was taken to be."""
         self._cut_otherwise(state, operation)
         operation.loosen()
         self._advance(state, operation)
@@ -540,7 +508,6 @@ class Emulator:
 
 
 def _moved(operation: Operation, real: int) -> str:
-    """Return how much of an operation has been moved, of what is announced."""
     side = operation.reals[real]
     expected = operation.expected(real)
     moved = side.sent + side.received
@@ -554,7 +521,6 @@ def _amount(size: int) -> str:
 
 
 def _waits_for(operation: Operation) -> str:
-    """Return what an operation that stands still waits for."""
     parts = []
     for channel in operation.channels.values():
         pair = channel.connection.pair

@@ -53,30 +53,14 @@ def main() -> int:
 
 
 def emulate_peers(
-    config: EmulateConfig,
-    seed: int,
-    records: Path,
-    host: str,
-    address: tuple[str, int],
-    stop: threading.Event,
+    config: EmulateConfig,  # what is emulated
+    seed: int,  # of everything that is random
+    records: Path,  # file that is written: groups, collectives, what was moved, notes
+    host: str,  # our own address, if rank 0 is emulated
+    address: tuple[str, int],  # host and port of the job's store
+    stop: threading.Event,  # ends the emulation in good order
 ) -> bool:
-    """Emulate all ranks but the real ones until these have gone.
-
-    Args:
-        config: what is emulated.
-        seed: of everything that is random.
-        records: file that is written: groups, collectives, what was moved, notes.
-        host: our own address, if rank 0 is emulated.
-        address: host and port of the job's store.
-        stop: ends the emulation in good order.
-
-    Returns:
-        whether the real ranks went in good order too.
-
-    Raises:
-        InputError: the communication model, the peers or the plan are not sound; the port is in
-            use.
-    """
+    """Emulate all ranks but the real ones until these have gone."""
     communication = communication_of(config)
     paced = config.has_links if config.pace is None else config.pace
     payloads = load_payloads(config.plan, config.world)
@@ -134,7 +118,6 @@ def _around(
     stop: threading.Event,
     rendezvous: Rendezvous,
 ) -> Callable[[], None]:
-    """Return what is to be done now and then while the loop runs."""
     looked = accounted = time.monotonic()
     alone_since: float | None = None
 

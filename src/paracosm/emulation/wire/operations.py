@@ -32,9 +32,6 @@ from paracosm.emulation.wire.segments import (
     vector_size,
 )
 
-__all__ = ["Channel", "Entries", "Operation", "RealSide", "UnexpectedError"]
-
-
 _SHORT = 1 << 14  # bytes of a message that take no longer than a notice
 
 
@@ -44,40 +41,27 @@ class UnexpectedError(Exception):
 
 @dataclass(slots=True, eq=False)
 class Channel:
-    """What one connection has to do with one operation.
+    """What one connection has to do with one operation."""
 
-    Attributes:
-        connection: to the real member.
-        announced, accepted, arrived: messages of the real member's: it has announced, we are ready
-            for, are here.
-        lengths: of those that are announced but not accepted.
-        ready: instants at which we accepted what had been announced; None for what had not.
-        asked, sent, gone: messages of ours: asked for, on their way, gone.
-        wanted: lengths of those that are asked for but not on their way.
-        given: bytes of ours that are gone.
-        first_given: bytes of our first message.
-        halves: bytes of the real member's even and odd messages.
-        mirror: what came on an all-to-all, which goes back.
-        due: when the next of `wanted` goes, once that is decided.
-        due_in: when the next of `lengths` is accepted, once that is decided.
-    """
-
-    connection: Connection
-    announced: int = 0
-    accepted: int = 0
-    arrived: int = 0
+    connection: Connection  # to the real member
+    announced: int = 0  # messages of the real member's that it has announced
+    accepted: int = 0  # that we are ready for
+    arrived: int = 0  # that are here
+    # Of those that are announced but not accepted
     lengths: deque[int] = field(default_factory=deque)
+    # When we accepted what had been announced; None for others
     ready: deque[float | None] = field(default_factory=deque)
-    asked: int = 0
+    asked: int = 0  # messages of ours: asked for, on their way, gone
     sent: int = 0
     gone: int = 0
+    # Lengths of what is asked for but not on its way
     wanted: deque[int] = field(default_factory=deque)
-    given: int = 0
-    first_given: int = 0
-    halves: dict[int, int] = field(default_factory=dict)
-    mirror: Kept | None = None
-    due: Span | None = None
-    due_in: Span | None = None
+    given: int = 0  # bytes of ours that are gone
+    first_given: int = 0  # bytes of our first message
+    halves: dict[int, int] = field(default_factory=dict)  # bytes of its even and odd messages
+    mirror: Kept | None = None  # what came on an all-to-all, which goes back
+    due: Span | None = None  # when the next of `wanted` goes, once that is decided
+    due_in: Span | None = None  # when the next of `lengths` is accepted, once that is decided
 
     @property
     def is_open(self) -> bool:
@@ -87,50 +71,23 @@ class Channel:
 
 @dataclass(slots=True, eq=False)
 class RealSide:
-    """A real member's part of an operation.
+    """A real member's part of an operation."""
 
-    Attributes:
-        asked: when its first message came.
-        last: when something was last announced or moved.
-        sent, received: bytes that it has sent and received.
-        sends, receives: how many messages of each have been announced.
-        longest: bytes of its longest message.
-        kept: what it sent, in order; None for what was not kept or has been sent back.
-        number: counts the collectives of this member in the group.
-        peer: the root or the other end, as far as it shows; -1 for none.
-    """
-
-    asked: float
-    number: int
-    last: float = 0.0
-    sent: int = 0
+    asked: float  # when its first message came
+    number: int  # counts the collectives of this member in the group
+    last: float = 0.0  # when something was last announced or moved
+    sent: int = 0  # bytes that it has sent and received
     received: int = 0
-    sends: int = 0
+    sends: int = 0  # how many messages of each have been announced
     receives: int = 0
-    longest: int = 0
+    longest: int = 0  # bytes of its longest message
+    # What it sent, in order; None if not kept, or sent back
     kept: list[Kept | None] = field(default_factory=list)
-    peer: int = -1
+    peer: int = -1  # the root or the other end, as far as it shows; -1 for none
 
 
 class Operation:
-    """A collective that is under way.
-
-    Attributes:
-        kind: one of `framing.KINDS` but "send".
-        tag: its number in the group.
-        slot: of its messages.
-        world: members of the group.
-        channels: by connection.
-        reals: by real member.
-        schedule: when which message may go.
-        learning: while it is not certain how the vector was cut.
-        members: of the group.
-        is_guess: whether how the vector was cut is taken from an earlier one, or was learnt.
-        is_loose: whether the algorithm is not followed.
-        entries: when the emulated members come.
-        told: whether the user has been told that it makes no progress.
-        news: counts what happened to it.
-    """
+    """A collective that is under way."""
 
     def __init__(
         self,
@@ -142,20 +99,20 @@ class Operation:
         remembered: Remembered,
         planned: int | None = None,
     ) -> None:
-        self.kind = kind
-        self.tag = tag
-        self.slot = slot
-        self.world = members.size
+        self.kind = kind  # one of `framing.KINDS` but "send"
+        self.tag = tag  # its number in the group
+        self.slot = slot  # of its messages
+        self.world = members.size  # members of the group
         self.members = members
-        self.channels: dict[Connection, Channel] = {}
-        self.reals: dict[int, RealSide] = {}
-        self.schedule: Schedule = _SCHEDULES[kind](members)
-        self.learning: Learning | None = None
+        self.channels: dict[Connection, Channel] = {}  # by connection
+        self.reals: dict[int, RealSide] = {}  # by real member
+        self.schedule: Schedule = _SCHEDULES[kind](members)  # when which message may go
+        self.learning: Learning | None = None  # while it is not certain how the vector was cut
         self.is_guess = self.is_loose = False
-        self.entries = entries
+        self.entries = entries  # when the emulated members come
         self._releases: dict[int, int] = {}
-        self.told = False
-        self.news = 0
+        self.told = False  # whether the user has been told that it makes no progress
+        self.news = 0  # counts what happened to it
         self._layout: Layout | None = None
         self._key: tuple[object, int] | None = None
         self._remembered = remembered
@@ -163,7 +120,6 @@ class Operation:
 
     @property
     def is_ring(self) -> bool:
-        """Whether it cuts its vector as all-reduce does."""
         return self.kind in ("all_reduce", "reduce")
 
     @property
@@ -185,11 +141,7 @@ class Operation:
         return self._layout if self.learning is None else self.learning.layout
 
     def first(self, length: int) -> bool:
-        """Learn the length of a ring's first message, and with it how the vector is cut.
-
-        Returns:
-            Whether that shows, now or by what will come.
-        """
+        """Learn the length of a ring's first message, and with it how the vector is cut."""
         if self._key is not None:
             return True
         self._key, recalled = self._remembered.recall(length)
@@ -249,11 +201,7 @@ class Operation:
             self.schedule.lag = layout.lag
 
     def check(self, source: int, target: int, index: int, length: int) -> None:
-        """Compare a message with gloo's algorithm.
-
-        Raises:
-            UnexpectedError: the algorithm has no such message.
-        """
+        """Compare a message with gloo's algorithm; raise UnexpectedError where it has none such."""
         if self.schedule.allows(source, target, index):
             return
         expected = {
@@ -381,20 +329,14 @@ class Operation:
                 side.peer = pair.real
 
     def may_release(self, real: int) -> bool:
-        """Return whether one more message may go to a real member while learning."""
         assert self.learning is not None
         return self._releases.get(real, 0) < self.learning.released[real]
 
     def released(self, real: int) -> None:
-        """Count a message that goes to a real member."""
         self._releases[real] = self._releases.get(real, 0) + 1
 
     def expected(self, real: int) -> tuple[int, int] | None:
-        """Return how many messages a real member exchanges with emulated ones, if that is known.
-
-        Returns:
-            sends and receives.
-        """
+        """Return how many sends to and receives from emulated members there are, if known."""
         size = self.world
         others = size - len(self.members.real)
 
@@ -437,7 +379,6 @@ class Operation:
         return moved == expected and not any(channel.is_open for channel in channels)
 
     def forget(self) -> None:
-        """Remember that the vector was not cut as it was taken to be."""
         if self._key is not None:
             self._remembered.forget(self._key)
 
@@ -488,7 +429,6 @@ class Operation:
         )
 
     def _has_neighbours(self) -> bool:
-        """Return whether two real members are next to each other."""
         real = self.members.real
         return any(self.members.is_real((one + 1) % self.world) for one in real)
 
@@ -506,14 +446,7 @@ _SCHEDULES: dict[str, Callable[[Members], Schedule]] = {
 
 
 class Entries:
-    """Asks `Peers` once for each member.
-
-    Args:
-        peers: of the job.
-        members: global ranks by rank in the group.
-        asked: when the first real member's message came.
-        added: seconds that a what-if adds to operations of this kind.
-    """
+    """When each member of a group comes: asks `Peers` once, and adds what a what-if adds."""
 
     def __init__(self, peers: Peers, members: Sequence[int], asked: float, added: float) -> None:
         self._peers = peers
@@ -523,7 +456,6 @@ class Entries:
         self._known: dict[int, float] = {}
 
     def of(self, member: int) -> float:
-        """Return when a member of the group comes."""
         known = self._known.get(member)
         if known is None:
             known = self._peers.entry(self._members[member], self._asked) + self._added

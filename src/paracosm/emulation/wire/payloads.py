@@ -14,17 +14,11 @@ from paracosm.emulation.wire.connection import WireGroup
 from paracosm.emulation.wire.store import group_name
 from paracosm.errors import InputError
 
-__all__ = ["Payloads", "load_payloads"]
-
 _NUMBER = re.compile(r"\d+")
 
 
 def load_payloads(plan: Path | None, world: int) -> Payloads:
-    """Return the payloads of a plan of a world of so many ranks, or none.
-
-    Raises:
-        InputError: as `load_plan` raises it; or the plan is of another world.
-    """
+    """Return the payloads of a plan of a world of so many ranks, or none."""
     if plan is None:
         return Payloads(None)
     loaded = load_plan(plan)
@@ -64,14 +58,6 @@ class Payloads:
         Messages between two ranks (send, recv) have no number of their own: each call takes the
         next that the plan's rank sent as many ranks away, to the next stage of a pipeline or to the
         one before.
-
-        Args:
-            group: of the operation.
-            kind: of gloo's operation, as `records.COLLECTIVES` names them.
-            tag: of gloo's operation: the slot's bits 24 to 55.
-            sender: rank in the group.
-            offset: first byte, in what the sender has for the receiver.
-            length: bytes.
         """
         planned = None if self._plan is None else self._planned(group)
         if planned is None:
@@ -91,11 +77,7 @@ class Payloads:
         return self._cut(planned, at, offset, length)
 
     def size_of(self, group: WireGroup, kind: str, tag: int) -> int | None:
-        """Return the bytes of a reduction's vector, or None where the plan does not say.
-
-        Args:
-            group, kind, tag: as for `of`.
-        """
+        """Return the bytes of a reduction's vector, or None where the plan does not say."""
         planned = None if self._plan is None else self._planned(group)
         at = None if planned is None else self._tag_index(planned).get(tag)
         if planned is None or at is None or COLLECTIVES[planned.kind[at]] != kind:

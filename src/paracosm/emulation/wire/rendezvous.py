@@ -35,9 +35,6 @@ from paracosm.emulation.wire.store import (
     is_role_key,
 )
 
-__all__ = ["TESTED", "Membership", "Rendezvous", "StartUp", "check_version"]
-
-
 _QUICK, _IDLE, _SLOWER = 0.001, 0.1, 1.3  # seconds between looks at the store; growth
 _RETRY = 0.05  # seconds between attempts to reach the store
 _END = 1.0  # seconds that the thread may take to end
@@ -51,14 +48,10 @@ class Rendezvous:
     real rank. Several real ranks connect to each other by themselves.
 
     Args:
-        world: ranks of the job.
-        real: the ranks that are real.
         address: host and port of the store, as the real ranks have them in MASTER_ADDR and
             MASTER_PORT: they reach it there if rank 0 is real; else it is served here.
         host: where to serve the store if rank 0 is emulated: 127.0.0.1 for this machine alone.
         put: called with every new connection, from the thread that watches the store.
-        note: called with what the user should know, from there as well.
-        timeout: seconds that one connection, or one answer of the store, may take.
         groups: members' global ranks by the name of the group in torch.distributed, where somebody
             knows them.
         patience: seconds for which the other real ranks may still come to a group that nobody knows
@@ -70,13 +63,13 @@ class Rendezvous:
 
     def __init__(
         self,
-        world: int,
-        real: Sequence[int],
+        world: int,  # ranks of the job
+        real: Sequence[int],  # the ranks that are real
         address: tuple[str, int],
         host: str,
         put: Callable[[Pair], None],
-        note: Callable[[Note], None],
-        timeout: float,
+        note: Callable[[Note], None],  # called with what the user should know, from there as well
+        timeout: float,  # seconds that one connection, or one answer of the store, may take
         groups: Mapping[str, Sequence[int]] | None = None,
         patience: float = 2.0,
     ) -> None:
@@ -95,7 +88,6 @@ class Rendezvous:
         self._thread = threading.Thread(target=self._run, name="rendezvous", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
         warning = check_version()
         if warning is not None:
             self._note(warning)
@@ -252,27 +244,18 @@ class Membership:
     Only the size of a group is in the store, not whose ranks its members have: with one real rank,
     it is that whose address comes; several are known where the members are (the default group, or
     told), else those count that come in time.
-
-    Attributes:
-        name: prefix of the group in the store.
-        members: global ranks, in the order of the group; empty where nobody knows.
-        real: global ranks that are real.
-        deadline: instant at which no other real rank is awaited (`time.monotonic`).
-        values: what each real rank has written, by its rank in the group.
-        addresses: the same, read.
-        served: ranks in the group of the emulated members, once their addresses are written.
-        written: that address.
-        connected: the values for which the emulated members have been connected, by real rank.
     """
 
-    name: str
-    members: tuple[int, ...]
-    real: tuple[int, ...]
-    deadline: float
+    name: str  # prefix of the group in the store
+    members: tuple[int, ...]  # global ranks, in the order of the group; empty where nobody knows
+    real: tuple[int, ...]  # global ranks that are real
+    deadline: float  # instant at which no other real rank is awaited (`time.monotonic`)
+    # What each real rank has written, by rank in the group
     values: dict[int, bytes] = field(default_factory=dict)
-    addresses: dict[int, GlooAddress] = field(default_factory=dict)
-    served: frozenset[int] = frozenset()
-    written: bytes = b""
+    addresses: dict[int, GlooAddress] = field(default_factory=dict)  # the same, read
+    served: frozenset[int] = frozenset()  # emulated members, once their addresses are written
+    written: bytes = b""  # that address
+    # For which values emulated members are connected
     connected: dict[int, bytes] = field(default_factory=dict)
 
     @property
@@ -289,14 +272,12 @@ class Membership:
         return bool(self.members) or len(self.addresses) == len(self.real) or now > self.deadline
 
     def real_members(self) -> tuple[int, ...]:
-        """Return the ranks in the group of the real members, when `is_settled`."""
         if self.members:
             real = set(self.real)
             return tuple(i for i, member in enumerate(self.members) if member in real)
         return tuple(sorted(self.addresses))
 
     def wire_group(self, size: int) -> WireGroup:
-        """Return the group as its connections know it."""
         return WireGroup(self.name, size, self.real_members(), self.members)
 
     def awaits(self) -> list[int]:
@@ -312,12 +293,7 @@ class Membership:
         return [*self.values, *(sorted(self.served) if guessed else ())]
 
     def learn(self, rank: int, value: bytes) -> bool:
-        """Take up what is written for a member; return whether that is news.
-
-        Raises:
-            AddressError: gloo writes its addresses in another way than is expected, or this is of
-                a real rank that came too late.
-        """
+        """Take up what is written for a member; return whether that is news."""
         if rank in self.served:
             if value != self.written:
                 raise AddressError(
@@ -358,15 +334,6 @@ class StartUp:
         real: Sequence[int],
         members_of: Callable[[str], tuple[int, int] | None],
     ) -> None:
-        """Count the workers in.
-
-        Args:
-            client: of the job's store.
-            world: ranks of the job.
-            real: the ranks that are real.
-            members_of: how many members a group has, and how many of them are emulated, by its
-                name in torch.distributed; None where there is no such group.
-        """
         self._client, self._world, self._real = client, world, real
         self._members_of = members_of
         self._answered: set[str] = set()
@@ -380,11 +347,7 @@ class StartUp:
         return bool(self._at_work)
 
     def look(self, added: Sequence[str]) -> None:
-        """Answer what is in new keys.
-
-        Raises:
-            AgentError: torchrun starts other ranks than are real.
-        """
+        """Answer what is in new keys."""
         roles = [key for key in added if is_role_key(key)]
         if roles:
             self._answer_agents(roles[0])

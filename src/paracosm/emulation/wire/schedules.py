@@ -1,4 +1,4 @@
-"""What gloo's algorithms have in common: who enters when, and who may send what after what."""
+"""gloo's collectives: when each emulated member may send and receive, without any socket."""
 
 from __future__ import annotations
 
@@ -9,43 +9,20 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Barrier",
-    "Broadcast",
-    "Direct",
-    "Loose",
-    "Members",
-    "Origin",
-    "Ring",
-    "RingReduce",
-    "Schedule",
-    "Split",
-    "root_of",
-]
-
-
 Split = Callable[[int, int, int], tuple[float, float]]
 """(source, target, bytes) -> latency of a message, and the seconds for which it holds its link."""
 
 
 @dataclass(frozen=True)
 class Members:
-    """Those who take part in one operation, by their ranks in the group.
-
-    Attributes:
-        size: how many.
-        real: which are real.
-        entry: when an emulated member comes to the operation (seconds of the clock).
-        split: the times of messages among emulated members.
-    """
+    """Those who take part in one operation, by their ranks in the group."""
 
     size: int
-    real: tuple[int, ...]
-    entry: Callable[[int], float]
-    split: Split
+    real: tuple[int, ...]  # which are real
+    entry: Callable[[int], float]  # when an emulated member comes (seconds of the clock)
+    split: Split  # the times of messages among emulated members
 
     def is_real(self, member: int) -> bool:
-        """Whether a member is real."""
         return member in self.real
 
     def hop(self, source: int, target: int, size: int) -> float:
@@ -74,24 +51,24 @@ class Schedule(Protocol):
 
 
 class Direct:
-    """Every member has at most one message for any other, and sends when it comes."""
+    """Messages that wait for nothing but their sender: gather, scatter, all-to-all.
+
+    gloo posts all of them at once (gloo/gather.cc, scatter.cc, alltoall.cc, alltoallv.cc).
+    """
 
     def __init__(self, members: Members) -> None:
         self._members = members
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether it is the only message from one to the other."""
         return source != target and index == 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
         """Nothing waits for it."""
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
-        """Return when `peer` comes."""
         return self._members.entry(peer)
 
     def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return when `peer` comes."""
         return self._members.entry(peer)
 
 
@@ -99,12 +76,15 @@ class Loose(Direct):
     """An operation whose algorithm cannot be followed: everything is answered at once."""
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return that nothing is known against it."""
         return True
 
 
 class Barrier:
-    """When every emulated member begins each round."""
+    """gloo's barrier: dissemination in ceil(log2 W) rounds (gloo/barrier.cc).
+
+    In round k a member sends to the one 2^k after it and receives from the one 2^k before it; it
+    goes on when both are done.
+    """
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -112,20 +92,16 @@ class Barrier:
         self._begun: dict[tuple[int, int], float] = {}  # (round, member) -> instant
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether the two are a power of 2 apart."""
         apart = (target - source) % self._members.size
         return index == 0 and apart & (apart - 1) == 0 and apart > 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Learn that `peer` has what it waits for in a round."""
         self._arrived[self._round(real, peer), peer] = now
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
-        """Return when `peer` begins the round in which it sends to `real`."""
         return self._begin(self._round(peer, real), peer)
 
     def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return when `peer` begins the round in which it receives from `real`."""
         return self._begin(self._round(real, peer), peer)
 
     def _round(self, source: int, target: int) -> int:
@@ -160,7 +136,11 @@ def root_of(size: int, source: int, target: int) -> int:
 
 
 class Broadcast:
-    """When the data has come to every emulated member."""
+    """gloo's broadcast: a binomial tree (gloo/broadcast.cc).
+
+    With v the rank counted from the root, v > 0 receives from v without its highest bit, then sends
+    to v + 2^i for all i above that bit.
+    """
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -184,15 +164,12 @@ class Broadcast:
         return True
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Learn that `peer` has the data."""
         self._arrived[peer] = now
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
-        """Return when `peer` has the data."""
         return self._has(peer, size)
 
     def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return when `peer` comes."""
         return self._members.entry(peer)
 
     def _has(self, member: int, size: int) -> float | None:
@@ -227,13 +204,14 @@ class Origin:
 
 
 class Ring:
-    """A ring of real and emulated members.
+    """gloo's rings: each member passes on, `lag` messages later, what it has received.
 
-    Args:
-        members: who takes part.
-        step: +1 where each sends to the next rank, -1 where to the one before.
-        lag: messages of a member's own before it passes on what it received.
-        rounds: how many times all data goes round: 2 in an all-reduce, which first adds up.
+    All-reduce and reduce go from each rank to the one before it (step -1) with `lag` segments per
+    rank (gloo/allreduce.cc, reduce.cc); all-gather goes to the one after it in halves: `lag` 2
+    (gloo/allgather.cc). All data goes round `rounds` times: twice in an all-reduce, which first
+    adds up. A message that a real member receives has therefore come through all emulated members
+    on its way from the last real one, or from the emulated one that it began with: all their
+    messages merge into one column of hops (the paper's figure 3).
     """
 
     def __init__(self, members: Members, step: int, lag: int, rounds: int) -> None:
@@ -250,7 +228,6 @@ class Ring:
                 self._fed[arc.source] = arc
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether the two are neighbours in the ring's direction."""
         return (target - source - self._step) % self._members.size == 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
@@ -295,15 +272,7 @@ class Ring:
 
 
 class _Arc:
-    """The emulated members between two real ones (which may be one and the same).
-
-    Attributes:
-        source: the real member that it receives from.
-        inside: the emulated ones, in the ring's direction.
-        length: how many.
-        place: by member, how many emulated ones are before it.
-        arrived: by index, when the first member had a message of the real one's.
-    """
+    """The emulated members between two real ones (which may be one and the same)."""
 
     def __init__(self, members: Members, step: int, target: int) -> None:
         inside = []
@@ -312,12 +281,16 @@ class _Arc:
             inside.append(member)
             member = (member - step) % members.size
         inside.reverse()
-        self.inside = inside
+        self.inside = inside  # the emulated ones, in the ring's direction
         self._members = members
-        self.source = member
+        self.source = member  # the real member that it receives from
         self.length = len(inside)
-        self.place = {one: i for i, one in enumerate(inside)}
-        self.arrived: dict[int, float] = {}
+        self.place = {
+            one: i for i, one in enumerate(inside)
+        }  # by member, how many emulated ones are before it
+        self.arrived: dict[
+            int, float
+        ] = {}  # by index, when the first member had a message of the real one's
         self._ready: dict[int, float] = {}
         self._free: list[float] | NDArray[np.float64] | None = None
         self._times: tuple[int, NDArray[np.float64], NDArray[np.float64]] | None = None
@@ -386,7 +359,10 @@ class _Arc:
 
 
 class RingReduce(Ring):
-    """The ring of a reduce, and the messages to its root."""
+    """gloo's reduce: the first half of its ring all-reduce, then every part goes to the root.
+
+    The parts are whole chunks of all segments of a rank (gloo/reduce.cc).
+    """
 
     def __init__(self, members: Members) -> None:
         super().__init__(members, -1, 2, 1)
@@ -400,21 +376,17 @@ class RingReduce(Ring):
         return (self._size - 1) * self.lag
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether it belongs to the ring or goes to a root."""
         return super().allows(source, target, index) or index == 0
 
     def is_part(self, source: int, target: int, index: int) -> bool:
-        """Return whether a message goes to the root, after the ring."""
         return not super().allows(source, target, index) or index >= self.half
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Learn that a message of the ring, or of a real member's part, has come."""
         if not self.is_part(real, peer, index):
             super().arrived(real, peer, index, size, now)
             self._last[real] = index, size
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
-        """Return when `peer` has what it sends in the ring, or its part."""
         if not self.is_part(peer, real, index):
             return super().send_at(peer, real, index, size)
         before = self.source_of(peer)
@@ -426,7 +398,6 @@ class RingReduce(Ring):
         return self.passed_at(peer, min(last, self.half - 1 - (away - 1) * self.lag), length)
 
     def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return when `peer` is ready to receive."""
         if self.is_part(real, peer, index):
             return self._entry(peer)
         return super().accept_at(peer, real, index)

@@ -13,20 +13,12 @@ from paracosm.emulation.wire.operations import Channel, Operation
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.schedules import Ring
 
-__all__ = ["ZEROS", "Room", "Source", "Sources", "send"]
-
-
 _MOST_REPEATED = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a message's data comes from.
-
-    Attributes:
-        data: None for zeros.
-        kept: data of the real member's that may still be coming.
-    """
+    """Where a message's data comes from; `kept` may still be coming. Zeros if it is neither."""
 
     data: memoryview | None = None
     kept: Kept | None = None
@@ -36,12 +28,7 @@ ZEROS = Source()
 
 
 class Sources:
-    """Finds the data of messages, and keeps what that needs.
-
-    Args:
-        room: for what is kept.
-        payloads: of a plan.
-    """
+    """Finds the data of messages, and keeps what that needs."""
 
     def __init__(self, room: Room, payloads: Payloads) -> None:
         self._room = room
@@ -69,15 +56,7 @@ class Sources:
     def of(
         self, group: WireGroup, operation: Operation, channel: Channel, index: int, length: int
     ) -> Source | None:
-        """Return the data of the next message to a real member; None while it has to come first.
-
-        Args:
-            group: of the operation.
-            operation: that the message belongs to.
-            channel: that it goes on.
-            index: of the message in gloo's algorithm.
-            length: bytes.
-        """
+        """Return the data of the next message to a real member; None while it has to come first."""
         schedule, pair = operation.schedule, channel.connection.pair
         sender, offset = pair.emulated, 0
         if isinstance(schedule, Ring) and not schedule.is_part(sender, pair.real, index):
@@ -116,7 +95,6 @@ class Sources:
                     kept[number] = None
 
     def finished(self, operation: Operation) -> None:
-        """Give back what an operation kept."""
         for side in operation.reals.values():
             for kept in side.kept:
                 self._give(kept)
@@ -131,7 +109,6 @@ class Sources:
 
 
 def _nth(operation: Operation, real: int, index: int) -> Source:
-    """Return what a real member sent as message `index`."""
     kept = operation.reals[real].kept if real in operation.reals else []
     number = operation.number_of(real, index)
     return Source(kept=kept[number]) if number < len(kept) else ZEROS
@@ -166,11 +143,7 @@ _SPARE = 64 << 20  # bytes of buffers that wait to be used again: fresh ones cos
 
 
 class Room:
-    """Buffers for data, up to a limit.
-
-    Attributes:
-        refused: how many times there was no room.
-    """
+    """Buffers for data, up to a limit."""
 
     def __init__(self, most: int = MOST) -> None:
         self.refused = 0
@@ -193,7 +166,6 @@ class Room:
         return Kept(length)
 
     def give(self, kept: Kept) -> None:
-        """Take a buffer back that nobody reads any more."""
         length = len(kept.data)
         self._left += length
         if self._spared + length <= _SPARE:
