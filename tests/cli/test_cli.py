@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -278,6 +279,19 @@ def test_a_point_of_another_study_does_not_count_as_finished(tmp_path: Path) -> 
     assert call("train", changed, "--out", str(out), "--quiet", "--force") == 0
     for point in ("workers=1", "workers=2"):
         assert (RunFolder.open(out / point).summary or {})["updates"] == 6
+
+
+def test_a_point_whose_folder_holds_another_run_is_run_again(tmp_path: Path) -> None:
+    """It came to an end, but of another study than the point's."""
+    out, study = tmp_path / "out", grid(tmp_path)
+    assert call("train", study, "--out", str(out), "--quiet") == 0
+    shutil.rmtree(out / "workers=2")
+    other = tmp_path / "other.yaml"
+    other.write_text("train: {workers: 2, updates: 7, lookahead: off}")
+    assert call("train", str(other), "--out", str(out / "workers=2"), "--quiet") == 0
+    assert (RunFolder.open(out / "workers=2").summary or {})["updates"] == 7
+    assert call("train", study, "--out", str(out), "--quiet") == 0
+    assert (RunFolder.open(out / "workers=2").summary or {})["updates"] == 5
 
 
 def test_a_sweep_over_clusters_names_them_in_its_table(tmp_path: Path, capsys: Capture) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.emulation.exposure import Floats
 from paracosm.emulation.records import COLLECTIVES
 from paracosm.errors import InputError, unknown
+from paracosm.timeline.analysis import Floats
 from paracosm.units import format_duration, parse_duration, parse_number
 
 FEWEST_DELAYS = 3

@@ -15,13 +15,13 @@ from paracosm.cluster.changes import Change
 from paracosm.emulation.config import EmulateConfig, RandomDelay, parse_random_delay
 from paracosm.emulation.group_cache import GroupCache
 from paracosm.errors import InputError
+from paracosm.rng import EmulationStream, sequence
 from paracosm.timing import Constant, Distribution
 from paracosm.timing.distribution import inside
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_SKEW, _JITTER, _LATE = range(3)  # sources of random numbers
 _MOST_AT_A_TIME = 64  # collectives in flight
 
 
@@ -30,10 +30,10 @@ def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
     world = config.world
     jitter: Jitter | None = None
     if config.compute_jitter == "measured":
-        jitter = MeasuredJitter(RankRng(seed, (_JITTER,)), world)
+        jitter = MeasuredJitter(RankRng(seed, (EmulationStream.JITTER,)), world)
     elif config.compute_jitter is not None:
         drawn = config.compute_jitter.distribution
-        jitter = DrawnJitter(drawn, RankRng(seed, (_JITTER,)), world)
+        jitter = DrawnJitter(drawn, RankRng(seed, (EmulationStream.JITTER,)), world)
     real = {rank, *config.rank}
     factors = _time_factors(config)
     late = []
@@ -116,12 +116,14 @@ class Peers:
     ) -> None:
         self._skew = skew
         self._jitter = jitter
-        self._lates = [(*each, RankRng(seed, (_LATE, i))) for i, each in enumerate(late)]
+        self._lates = [
+            (*each, RankRng(seed, (EmulationStream.LATE, i))) for i, each in enumerate(late)
+        ]
         self._has_stragglers = bool(late) or bool(np.any(factors != 1))
         self._emulated = GroupCache(
             lambda members: np.array([rank for rank in members if rank not in real], np.int64)
         )
-        self._skews = RankRng(seed, (_SKEW,))
+        self._skews = RankRng(seed, (EmulationStream.SKEW,))
         self._stretch = self._iteration = self._count = 0
         self._collectives: dict[
             float, _Collective
@@ -291,5 +293,6 @@ class RankRng:
 
     @cached_property
     def _key(self) -> npt.NDArray[np.uint64]:
-        sequence = np.random.SeedSequence(self.seed, spawn_key=self.source)
-        return np.asarray(sequence.generate_state(2, np.uint64), dtype=np.uint64)
+        return np.asarray(
+            sequence(self.seed, *self.source).generate_state(2, np.uint64), dtype=np.uint64
+        )

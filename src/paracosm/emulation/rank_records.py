@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.emulation.exposure import Floats
 from paracosm.emulation.records import Collective, Exchange, Group, Iteration, Note, Record, Wait
+from paracosm.timeline.analysis import Floats
 
 One = TypeVar("One", bound=Record)
 

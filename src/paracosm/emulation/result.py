@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 from paracosm.emulation.check import compare_with, predicted_time
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.exposure import exposed_of_each, parts_between
 from paracosm.emulation.rank_records import by_rank, measured_iterations
 from paracosm.emulation.records import Collective, Iteration, Record, Wait
 from paracosm.emulation.summary import summarise
 from paracosm.emulation.timeline_of import timeline_of
 from paracosm.timeline import Timeline
+from paracosm.timeline.analysis import exposed_of_each, parts_between
 
 __all__ = ["EmulationResult", "Metrics", "Sink", "result_of", "save_collectives"]
 

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
 from paracosm.cluster.changes import parse_change
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.delays import Delays, summarise_delays
@@ -24,6 +22,7 @@ from paracosm.emulation.records import Record, RecordReader
 from paracosm.emulation.result import EmulationResult, Metrics, Sink, result_of
 from paracosm.emulation.wire.connection import allow_open_files
 from paracosm.errors import InputError, require
+from paracosm.rng import generator
 
 
 def run_emulation(
@@ -79,7 +78,7 @@ def _run_delays(
     slope. The result is that of no delay, with what was found; or of the run that failed.
     """
     results: dict[float, EmulationResult] = {}
-    order = np.random.default_rng(np.random.SeedSequence(seed)).permutation(len(delays.delays))
+    order = generator(seed).permutation(len(delays.delays))
     for place in order.tolist():
         delay = delays.delays[place]
         added = (parse_change(f"{delays.kind}: +{delay!r} s"),) if delay else ()

@@ -9,7 +9,6 @@ import numpy as np
 
 from paracosm.cluster.description import describe_cluster
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.exposure import Floats, parts_between
 from paracosm.emulation.provenance import origins
 from paracosm.emulation.rank_records import (
     Iterations,
@@ -20,6 +19,7 @@ from paracosm.emulation.rank_records import (
     spread,
 )
 from paracosm.emulation.records import COLLECTIVES, Collective, Exchange, Note, Record
+from paracosm.timeline.analysis import Floats, parts_between
 
 __all__ = ["summarise"]
 

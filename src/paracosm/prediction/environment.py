@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from paracosm.errors import InputError
 from paracosm.profiling.environment import Environment
 
-__all__ = ["choose_environment"]
-
 
 def choose_environment(
     held: Sequence[tuple[Environment, int]],

@@ -12,15 +12,14 @@ from paracosm.compiled import compiled
 from paracosm.errors import InputError
 from paracosm.jobs import KINDS, Job
 from paracosm.jobs.picoseconds import picoseconds
-from paracosm.timing.compiled_normal import normal_quantile
-from paracosm.timing.compiled_streams import stream_keys, uniform
+from paracosm.rng import SimulationStream, stream_keys
+from paracosm.timing.compiled import normal_quantile, uniform
 
 __all__ = ["check_duration_cv", "drawn_durations"]
 
 Ints = npt.NDArray[np.int64]
 
 TASK = KINDS.index("task")
-PURPOSE = 20  # of the random streams, among those of a seed
 
 
 def drawn_durations(job: Job, duration_cv: float, seed: int) -> Ints:
@@ -35,7 +34,7 @@ def drawn_durations(job: Job, duration_cv: float, seed: int) -> Ints:
     """
     check_duration_cv(duration_cv, seed)
     sigma = math.sqrt(math.log1p(duration_cv**2))
-    keys = stream_keys(seed, PURPOSE, job.ranks)
+    keys = stream_keys(seed, SimulationStream.TASKS, job.ranks)
     known: dict[tuple[int, float], Ints] = {}
     columns = []
     for rank, key in enumerate(keys):

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from paracosm.cluster import ring_all_reduce
+from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant
 from paracosm.training.roles.all_reduce import AllReduce
 from paracosm.training.store import Store
-from paracosm.training.streams import Stream, generator
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +69,7 @@ class _Evaluations:
         return True
 
 
-class Diverged(Exception):  # noqa: N818 - not an error of the program: it ends a run
+class Diverged(Exception):  # noqa: N818
     """The run ends because its loss exploded."""
 
 
@@ -128,7 +128,7 @@ class Job:
 
     def neighbour_stream(self, worker: int) -> np.random.Generator:
         """Return the worker's stream of random neighbours."""
-        return generator(self._seed, Stream.NEIGHBOURS, worker)
+        return generator(self._seed, TrainingStream.NEIGHBOURS, worker)
 
     def part(self, server: int) -> slice | None:
         """Return the server's part of the flat vector; None when it is all of it."""
@@ -140,7 +140,7 @@ class Job:
         if distribution is None:
             return None
         speed = self._cluster.node(self.workers[worker]).speed
-        stream = generator(self._seed, Stream.COMPUTE, worker)
+        stream = generator(self._seed, TrainingStream.COMPUTE, worker)
         return distribution.scaled(speed).draws(stream)
 
     def update_sampler(self, server: int) -> Callable[[], float] | None:
@@ -149,7 +149,7 @@ class Job:
         if distribution == Constant(0.0):
             return None
         speed = self._cluster.node(self.servers[server]).speed
-        stream = generator(self._seed, Stream.SERVER, server)
+        stream = generator(self._seed, TrainingStream.SERVER, server)
         return distribution.scaled(speed).sampler(stream)
 
     def parameters(self) -> Any:

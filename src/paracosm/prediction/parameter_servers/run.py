@@ -11,12 +11,14 @@ from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.subset import first_workers
 from paracosm.errors import InputError
 from paracosm.prediction.interrupted import until_interrupted
-from paracosm.prediction.parameter_servers.alone import rates_alone
-from paracosm.prediction.parameter_servers.imagined import imagined_job
-from paracosm.prediction.parameter_servers.phases import phases_of
-from paracosm.prediction.parameter_servers.sensitivity import sensitivity
+from paracosm.prediction.parameter_servers.coarse_models import phases_of
 from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
-from paracosm.prediction.parameter_servers.throughput import predict_throughput
+from paracosm.prediction.parameter_servers.target import target_job
+from paracosm.prediction.parameter_servers.throughput import (
+    predict_throughput,
+    sensitivity,
+    single_worker_rates,
+)
 from paracosm.prediction.parameter_servers.timeline import first_steps
 from paracosm.prediction.replica import Progress
 from paracosm.timeline import Timeline
@@ -24,8 +26,6 @@ from paracosm.units import format_duration
 
 if TYPE_CHECKING:
     from paracosm.prediction.config import PredictConfig
-
-__all__ = ["run_throughput"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,18 +38,13 @@ def run_throughput(
     The timeline has the first steps of the last number of workers. An interrupt (Ctrl-C) after the
     first number ends the run with what it has.
 
-    Args:
-        config: with a job profile.
-        seed: of the steps that are drawn, and of a random order.
-        progress: called with how many numbers of workers are done.
-
     Raises:
         InputError: for what cannot be used, or does not fit together.
     """
     changed = config.resolved
     settings = changed.settings
-    job = imagined_job(config.job_profile, settings, seed)
-    alone, phases = rates_alone(job, seed), phases_of(job)
+    job = target_job(config.job_profile, settings, seed)
+    alone, phases = single_worker_rates(job, seed), phases_of(job)
     _check_measure(settings.measure, alone)
 
     def predicted(workers: int) -> Point:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.parameter_servers.cynthia import cynthia
-from paracosm.prediction.parameter_servers.lin import lin
-from paracosm.prediction.parameter_servers.phases import Phases
-from paracosm.prediction.parameter_servers.saturation import saturates_at
-from paracosm.prediction.parameter_servers.sensitivity import NOTHING, limiting
+from paracosm.prediction.parameter_servers.coarse_models import Phases, cynthia, lin
 from paracosm.prediction.parameter_servers.settings import Settings
-from paracosm.prediction.parameter_servers.throughput import Throughput
+from paracosm.prediction.parameter_servers.throughput import (
+    NOTHING,
+    Throughput,
+    limiting,
+    saturates_at,
+)
 from paracosm.profiling.jobs import JobProfile
 
 __all__ = ["Point", "summarise_throughput"]
@@ -171,7 +172,7 @@ def _imagined(settings: Settings) -> dict[str, Any]:
         "beta": settings.beta,
         "window": settings.window if np.isfinite(settings.window) else None,
         "order": settings.order if isinstance(settings.order, str) else list(settings.order),
-        "uneven": settings.uneven,
+        "uneven": settings.share_sigma,
         "cores": settings.cores,
         "synchronous": settings.backup is not None,
         "backup": settings.backup,

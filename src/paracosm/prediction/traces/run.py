@@ -10,13 +10,12 @@ from typing import Any
 from paracosm.cluster.changes import Change, parse_change
 from paracosm.errors import InputError
 from paracosm.jobs import Job
-from paracosm.prediction.traces.bottleneck import bottleneck_of
+from paracosm.prediction.traces.breakdown import bottleneck_of
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.job import read_job
 from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
-from paracosm.prediction.traces.piece import WORK
 from paracosm.prediction.traces.spans_of import timeline_of
-from paracosm.prediction.traces.traced import TracedJob
+from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.timeline import Timeline
 
 __all__ = ["Replays", "Scenario", "replay_traces", "summarise_replays"]
@@ -26,13 +25,7 @@ _COMMUNICATION = WORK.index("communication")
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What comes of a job when something is different.
-
-    Attributes:
-        what_if: in words; several are joined by "; ".
-        outcome: what came of it.
-        times: of every row.
-    """
+    """What comes of a job when something is different; several changes are joined by "; "."""
 
     what_if: str
     outcome: Outcome
@@ -44,8 +37,7 @@ class Replays:
     """All that was asked of some traces.
 
     Attributes:
-        traced: the job.
-        measured: what came of it when it was traced.
+        measured: what came of the job when it was traced.
         unchanged: what comes of it when it is played again as it was.
         scenarios: each what-if by itself.
         together: all of them at once; None where there are less than two.
@@ -161,5 +153,7 @@ def _scenario(replays: Replays, scenario: Scenario) -> dict[str, Any]:
             for rank, each in zip(replays.traced.ranks, outcome.breakdowns, strict=True)
         },
         "straggler": None if outcome.straggler is None else asdict(outcome.straggler),
-        "bottleneck": bottleneck_of(outcome, [rank.rank for rank in replays.traced.ranks]),
+        "bottleneck": bottleneck_of(
+            outcome.breakdowns, None if outcome.straggler is None else outcome.straggler.rank
+        ),
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.models import DataSet, Model
+from paracosm.rng import integer_seed
 from paracosm.training.gradients.pending import Gradient, PendingGradient
 from paracosm.training.gradients.traits import Traits
 from paracosm.training.parameters import ParameterLayout
@@ -56,9 +56,8 @@ class Stepper:
     @contextmanager
     def _stream(self, number: int) -> Iterator[None]:
         """Draw PyTorch's random numbers from the stream of one request."""
-        words = np.random.SeedSequence((self._seed, number)).generate_state(1)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(words[0]))
+            torch.manual_seed(integer_seed((self._seed, number)))
             yield
 
 
