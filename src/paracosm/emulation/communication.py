@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from paracosm.cluster.changes import Change
@@ -90,8 +90,8 @@ class Communication:
     """How long communication takes: a model, and what what-ifs make of its collectives."""
 
     model: _Model
-    delays: Mapping[str, float] = field(default_factory=dict)
-    factors: Mapping[str, float] = field(default_factory=dict)
+    delays: Mapping[str, float]  # seconds by which collectives of a kind take longer
+    factors: Mapping[str, float]  # how many times as long they take without that
 
     @property
     def is_measured(self) -> bool:

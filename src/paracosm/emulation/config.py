@@ -101,15 +101,13 @@ def _ranks(value: Any) -> Any:
 
 def _read(parse: Callable[[str], Any]) -> PlainValidator:
     """Read a text, of which "none" is nothing."""
-    return PlainValidator(
-        lambda value: (
-            value
-            if value is not None and not isinstance(value, str | int | float)
-            else None
-            if value in (None, "none")
-            else parse(str(value))
-        )
-    )
+
+    def read(value: Any) -> Any:
+        if value in (None, "none"):
+            return None
+        return parse(str(value)) if isinstance(value, str | int | float) else value
+
+    return PlainValidator(read)
 
 
 _AS_TEXT = PlainSerializer(lambda value: None if value is None else str(value))

@@ -36,8 +36,8 @@ _EXAMPLE = 'write "all_reduce 0ms..8ms/9" for nine delays from 0 ms to 8 ms'
 class Delays:
     """Delays to try one after the other."""
 
-    kind: str
-    delays: tuple[float, ...]
+    kind: str  # of the collectives that are delayed, one of `COLLECTIVES`
+    delays: tuple[float, ...]  # rising, seconds; the first is 0, the unchanged job
     text: str = field(default="", compare=False)
 
     def __str__(self) -> str:

@@ -150,8 +150,8 @@ _PYTHON = (sys.executable, "-P", "-m")  # modules in the current folder are not 
 class Ended:
     """How a job ended."""
 
-    exit_code: int
-    emulator: int | None
+    exit_code: int  # of the first rank that failed, else 0; -N where signal N killed it
+    emulator: int | None  # exit code of the emulator; None in backend mode
     interrupted: bool
 
 

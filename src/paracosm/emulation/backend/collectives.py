@@ -13,6 +13,8 @@ from paracosm.emulation.backend import values
 from paracosm.emulation.backend.runtime import Member, Runtime
 from paracosm.emulation.backend.work import AllOf
 
+Tensors = list[Tensor]
+
 
 class Collectives:
     """What `torch.distributed`, DistributedDataParallel and functional collectives call.
@@ -52,7 +54,7 @@ class Collectives:
         return self._reduced_parts(_listed(output_tensors), inputs, own, _op(opts))
 
     def reduce_scatter_single_coalesced(
-        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
         """Reduce tensors, as one, and keep one's own part of each."""
         own = [
@@ -80,14 +82,14 @@ class Collectives:
         return self._gathered("all_gather", lists, _listed(input_tensors))
 
     def allgather_coalesced(
-        self, output_lists: list[list[Tensor]], input_list: list[Tensor], opts: Any = None
+        self, output_lists: list[Tensors], input_list: Tensors, opts: Any = None
     ) -> Work:
         """Fill lists, one for each rank, of the tensors of that rank."""
         lists = [list(of_all) for of_all in zip(*output_lists, strict=True)]
         return self._gathered("all_gather", lists, input_list)
 
     def all_gather_single_coalesced(
-        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
         """Fill tensors, as one, with the parts of all ranks."""
         ranks = len(self._member.members)
@@ -151,11 +153,11 @@ class Collectives:
     alltoall_base = all_to_all_single
 
     def alltoall(
-        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None, timeout: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None, timeout: Any = None
     ) -> Work:
         return self._ask("all_to_all", outputs, inputs, lambda: values.all_to_all(outputs, inputs))
 
-    def send(self, tensors: list[Tensor], peer: int, tag: int) -> Work:
+    def send(self, tensors: Tensors, peer: int, tag: int) -> Work:
         to = self._member.members[peer]
 
         def fill() -> None:
@@ -164,7 +166,7 @@ class Collectives:
 
         return self._ask("send", [], tensors, fill, peer)
 
-    def recv(self, tensors: list[Tensor], peer: int, tag: int) -> Work:
+    def recv(self, tensors: Tensors, peer: int, tag: int) -> Work:
         source = self._member.members[peer]
 
         def fill() -> None:
@@ -173,7 +175,7 @@ class Collectives:
 
         return self._ask("recv", tensors, [], fill, peer, _bytes(tensors))
 
-    def recv_anysource(self, tensors: list[Tensor], tag: int) -> Work:
+    def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
         """Receive from the rank before, where a ring gets its data from."""
         return self.recv(tensors, (self._member.rank - 1) % len(self._member.members), tag)
 
@@ -194,7 +196,7 @@ class Collectives:
         works, self._coalesced = self._coalesced or [], None
         return AllOf(works)
 
-    def _reduced(self, kind: str, tensors: list[Tensor], op: Any, root: int = -1) -> Work:
+    def _reduced(self, kind: str, tensors: Tensors, op: Any, root: int = -1) -> Work:
         for tensor in tensors:
             if tensor.layout != torch.strided:
                 raise self._runtime.refuse(f"{kind} of a sparse tensor")
@@ -207,9 +209,7 @@ class Collectives:
         gets = root in (-1, self._member.rank)
         return self._ask(kind, tensors, tensors, fill if gets else None, root)
 
-    def _reduced_parts(
-        self, outputs: list[Tensor], inputs: list[Tensor], own: list[Tensor], op: Any
-    ) -> Work:
+    def _reduced_parts(self, outputs: Tensors, inputs: Tensors, own: Tensors, op: Any) -> Work:
         ranks = len(self._member.members)
 
         def fill() -> None:
@@ -219,9 +219,7 @@ class Collectives:
 
         return self._ask("reduce_scatter", outputs, inputs, fill)
 
-    def _gathered(
-        self, kind: str, lists: list[list[Tensor]], inputs: list[Tensor], root: int = -1
-    ) -> Work:
+    def _gathered(self, kind: str, lists: list[Tensors], inputs: Tensors, root: int = -1) -> Work:
         def fill() -> None:
             for each, source in zip(lists, inputs, strict=True):
                 values.copy_to_all(each, source)
@@ -253,7 +251,7 @@ class Collectives:
         return work
 
 
-def _listed(tensors: Any) -> list[Tensor]:
+def _listed(tensors: Any) -> Tensors:
     return [tensors] if isinstance(tensors, Tensor) else tensors
 
 

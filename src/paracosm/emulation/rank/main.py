@@ -47,8 +47,8 @@ class Script:
     """A script that is ready to run."""
 
     code: types.CodeType
-    path: str | None
-    argument: str
+    path: str | None  # `sys.path[0]` while it runs; None where the interpreter puts none there
+    argument: str  # `sys.argv[0]`
     names: dict[str, Any]
 
 

@@ -6,8 +6,9 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
-Change = Callable[[ModuleType], None]
+Change = Callable[[Any], None]
 
 
 def on_import(name: str, change: Change) -> None:

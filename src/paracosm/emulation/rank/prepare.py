@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
 from torch.distributed import distributed_c10d as c10d
@@ -35,7 +34,8 @@ def prepare(setting: Setting) -> None:
     else:
         _prepare_wire(setting, recorder)
     end.watch_groups()
-    leave_untraced()
+    # What torch.compile finds of this package runs as it is.
+    on_import("torch._dynamo.trace_rules", lambda rules: rules.add("paracosm"))
 
 
 def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> None:
@@ -138,11 +138,3 @@ class Signals:
     def _send(self, message: bytes) -> None:
         with contextlib.suppress(OSError):
             self._socket.sendto(message, self._address)
-
-
-def leave_untraced() -> None:
-    on_import("torch._dynamo.trace_rules", _skip)
-
-
-def _skip(rules: ModuleType) -> None:
-    rules.add("paracosm")

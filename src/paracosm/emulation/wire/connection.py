@@ -68,23 +68,17 @@ class Outgoing:
 class Listener(Protocol):
     """Is told what comes on connections."""
 
-    def on_send_ready(self, connection: Connection, slot: int, length: int) -> None:
-        """The real rank has data for us."""
+    # The real rank has data for us; it waits for data of ours.
+    def on_send_ready(self, connection: Connection, slot: int, length: int) -> None: ...
+    def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None: ...
 
-    def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None:
-        """The real rank waits for data of ours."""
+    # Data begins to come: the listener says where to keep it, None to throw it away; it is here.
+    def on_data(self, connection: Connection, slot: int, length: int) -> Kept | None: ...
+    def on_received(self, connection: Connection, slot: int, length: int) -> None: ...
 
-    def on_data(self, connection: Connection, slot: int, length: int) -> Kept | None:
-        """Data begins to come; return where to keep it, None to throw it away."""
-
-    def on_received(self, connection: Connection, slot: int, length: int) -> None:
-        """All data of a message is here."""
-
-    def on_sent(self, connection: Connection, message: Outgoing) -> None:
-        """All data of a message has gone."""
-
-    def on_closed(self, connection: Connection, broken: str | None) -> None:
-        """The connection is closed: by the real rank, or since something was broken."""
+    # All data of a message of ours has gone; the connection is closed, since something was broken.
+    def on_sent(self, connection: Connection, message: Outgoing) -> None: ...
+    def on_closed(self, connection: Connection, broken: str | None) -> None: ...
 
 
 class Connection:

@@ -18,7 +18,6 @@ from paracosm.emulation.wire.operations import (
     Entries,
     Operation,
     RealSide,
-    UnexpectedError,
 )
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.protocol import kind_of, tag_of
@@ -99,7 +98,9 @@ class Emulator:
                 elif is_open and operation.is_scheduled:
                     continue
                 elif is_open and operation.is_guess and now - last > _LATE:
-                    self._loosen(state, operation)
+                    self._cut_otherwise(state, operation)
+                    operation.loosen()
+                    self._advance(state, operation)
                 elif is_open and now - last > _STALL and not operation.told:
                     operation.told = True
                     self._note(
@@ -139,7 +140,8 @@ class Emulator:
         operation, channel, side = self._part_of(state, connection, slot, length, now)
         pair = connection.pair
         index = operation.sent_as(pair.real, channel.announced)
-        if not self._is_right(state, operation, pair.real, pair.emulated, index, length):
+        if unexpected := operation.unexpected(pair.real, pair.emulated, index, length):
+            self._fail(f"{self._named(state, operation)}: {unexpected}")
             return
         channel.announced += 1
         side.sends += 1
@@ -160,7 +162,8 @@ class Emulator:
         operation, channel, side = self._part_of(state, connection, slot, length, now)
         pair = connection.pair
         index = operation.received_as(pair.real, channel.asked)
-        if not self._is_right(state, operation, pair.emulated, pair.real, index, length):
+        if unexpected := operation.unexpected(pair.emulated, pair.real, index, length):
+            self._fail(f"{self._named(state, operation)}: {unexpected}")
             return
         channel.asked += 1
         side.receives += 1
@@ -300,22 +303,6 @@ class Emulator:
                 )
         return operation, channel, side
 
-    def _is_right(
-        self,
-        state: GroupState,
-        operation: Operation,
-        source: int,
-        target: int,
-        index: int,
-        length: int,
-    ) -> bool:
-        try:
-            operation.check(source, target, index, length)
-        except UnexpectedError as error:
-            self._fail(f"{self._named(state, operation)}: {error}")
-            return False
-        return True
-
     def _go_on(self, state: GroupState, operation: Operation, channel: Channel, now: float) -> None:
         operation.see_root(channel)
         if operation.learning is not None:
@@ -417,11 +404,6 @@ class Emulator:
         due.on_earlier = lambda: self._loop.at(due.done, self._advance, state, operation)
         self._loop.at(due.done, self._advance, state, operation)
 
-    def _loosen(self, state: GroupState, operation: Operation) -> None:
-        self._cut_otherwise(state, operation)
-        operation.loosen()
-        self._advance(state, operation)
-
     def _cut_otherwise(self, state: GroupState, operation: Operation) -> None:
         operation.forget()
         self._note(
@@ -448,13 +430,13 @@ class Emulator:
     # --- ends ---
 
     def _end_if_over(self, state: GroupState, operation: Operation) -> None:
-        group = state.group
-        for channel in operation.channels.values():
-            if channel.is_open or channel.accepted > channel.arrived:
-                return
-        if any(real not in operation.reals for real in group.real):
+        if any(
+            each.is_open or each.accepted > each.arrived for each in operation.channels.values()
+        ):
             return
-        if all(operation.is_complete(real) for real in group.real):
+        if all(
+            real in operation.reals and operation.is_complete(real) for real in state.group.real
+        ):
             self._finish(state, operation)
 
     def _finish(self, state: GroupState, operation: Operation) -> None:
@@ -462,22 +444,11 @@ class Emulator:
             return
         is_open = any(operation.is_open(real) for real in operation.reals)
         for real, side in operation.reals.items():
-            rank = state.members[real]
-            peer = side.peer
-            self._record(
-                Collective(
-                    rank,
-                    state.group.name,
-                    side.number,
-                    operation.kind,
-                    operation.size(real),
-                    state.members[peer] if peer >= 0 else -1,
-                    side.asked,
-                    max(side.asked, operation.entries.last),
-                    side.asked,
-                    max(side.last, side.asked),
-                )
-            )
+            peer = state.members[side.peer] if side.peer >= 0 else -1
+            what = side.number, operation.kind, operation.size(real), peer
+            entered, done = max(side.asked, operation.entries.last), max(side.last, side.asked)
+            times = side.asked, entered, side.asked, done
+            self._record(Collective(state.members[real], state.group.name, *what, *times))
         if not is_open and not operation.is_loose and not operation.close():
             self._cut_otherwise(state, operation)
         state.over.append(operation.slot)

@@ -24,6 +24,7 @@ from paracosm.emulation.wire.segments import (
     LONGEST,
     Layout,
     Learning,
+    Messages,
     Remembered,
     Standing,
     candidates,
@@ -35,10 +36,6 @@ from paracosm.emulation.wire.segments import (
 _SHORT = 1 << 14  # bytes of a message that take no longer than a notice
 
 
-class UnexpectedError(Exception):
-    """A message that the operation does not have; the text says what was expected."""
-
-
 @dataclass(slots=True, eq=False)
 class Channel:
     """What one connection has to do with one operation."""
@@ -47,15 +44,13 @@ class Channel:
     announced: int = 0  # messages of the real member's that it has announced
     accepted: int = 0  # that we are ready for
     arrived: int = 0  # that are here
-    # Of those that are announced but not accepted
-    lengths: deque[int] = field(default_factory=deque)
-    # When we accepted what had been announced; None for others
+    lengths: deque[int] = field(default_factory=deque)  # of what is announced, not accepted
+    # When we accepted what had been announced; None for what had not.
     ready: deque[float | None] = field(default_factory=deque)
     asked: int = 0  # messages of ours: asked for, on their way, gone
     sent: int = 0
     gone: int = 0
-    # Lengths of what is asked for but not on its way
-    wanted: deque[int] = field(default_factory=deque)
+    wanted: deque[int] = field(default_factory=deque)  # lengths of what is asked for, not sent
     given: int = 0  # bytes of ours that are gone
     first_given: int = 0  # bytes of our first message
     halves: dict[int, int] = field(default_factory=dict)  # bytes of its even and odd messages
@@ -99,7 +94,7 @@ class Operation:
         remembered: Remembered,
         planned: int | None = None,
     ) -> None:
-        self.kind = kind  # one of `framing.KINDS` but "send"
+        self.kind = kind  # one of `protocol.KINDS` but "send"
         self.tag = tag  # its number in the group
         self.slot = slot  # of its messages
         self.world = members.size  # members of the group
@@ -125,10 +120,7 @@ class Operation:
     @property
     def is_scheduled(self) -> bool:
         """Whether an instant is known at which one of its messages goes on."""
-        return any(
-            channel.due is not None or channel.due_in is not None
-            for channel in self.channels.values()
-        )
+        return any(each.due or each.due_in for each in self.channels.values())
 
     @property
     def segment(self) -> int:
@@ -172,9 +164,8 @@ class Operation:
             return  # some have not come yet
         standings = {}
         for real, side in self.reals.items():
-            mine = [c for c in self.channels.values() if c.connection.pair.real == real]
-            done = sum(channel.gone for channel in mine), sum(channel.arrived for channel in mine)
-            standings[real] = Standing((side.receives, side.sends), done)
+            arrived, gone = self._moved(real)
+            standings[real] = Standing((side.receives, side.sends), (gone, arrived))
         self.learning.settle(standings)
         self._settled()
 
@@ -187,12 +178,11 @@ class Operation:
     def _settled(self) -> None:
         assert self.learning is not None
         layout = self.learning.layout
-        certain = self.learning.is_certain
-        if certain:
+        if self.learning.is_certain:
             self.learning = None
             self.is_guess = True
-            self._lay_out(layout)
-        elif isinstance(self.schedule, Ring):
+            self._layout = layout
+        if isinstance(self.schedule, Ring):
             self.schedule.lag = layout.lag
 
     def _lay_out(self, layout: Layout) -> None:
@@ -200,44 +190,48 @@ class Operation:
         if isinstance(self.schedule, Ring):
             self.schedule.lag = layout.lag
 
-    def check(self, source: int, target: int, index: int, length: int) -> None:
-        """Compare a message with gloo's algorithm; raise UnexpectedError where it has none such."""
+    def unexpected(self, source: int, target: int, index: int, length: int) -> str:
+        """Say what was expected where gloo's algorithm has no such message; else nothing."""
         if self.schedule.allows(source, target, index):
-            return
+            return ""
         expected = {
             "all_reduce": "ranks send to the rank before them only",
             "all_gather": "ranks send to the rank after them only",
         }.get(self.kind, "one message from one rank to another at most")
         if self.kind in ("broadcast", "barrier"):
             expected = "one message at most, between ranks that are a power of 2 apart"
-        raise UnexpectedError(
+        return (
             f"message {index} of {length:,} bytes from rank {source} to rank {target} of the group "
             f"was not expected: in gloo's {self.kind} among {self.world} {expected}"
         )
 
-    def sent_as(self, real: int, number: int) -> int:
-        """Return the algorithm's index of a real member's message number `number`."""
+    def _present(self, real: int) -> Messages | None:
+        """Return a member's messages where not every segment has one."""
         layout = self.layout
         if not self.is_ring or layout is None or layout.is_full:
+            return None
+        return messages_of(layout, real)
+
+    def sent_as(self, real: int, number: int) -> int:
+        """Return the algorithm's index of a real member's message number `number`."""
+        present = self._present(real)
+        if present is None or number >= len(present.sends):
             return number
-        sends = messages_of(layout, real).sends
-        return sends[number] if number < len(sends) else number
+        return present.sends[number]
 
     def number_of(self, real: int, index: int) -> int:
         """Return the number of a real member's message from its index: what `sent_as` undoes."""
-        layout = self.layout
-        if not self.is_ring or layout is None or layout.is_full:
+        present = self._present(real)
+        if present is None:
             return index
-        sends = messages_of(layout, real).sends
-        return sends.index(index) if index in sends else len(sends)
+        return present.sends.index(index) if index in present.sends else len(present.sends)
 
     def received_as(self, real: int, number: int) -> int:
         """Return the algorithm's index of the message that a real member receives as `number`."""
-        layout = self.layout
-        if not self.is_ring or layout is None or layout.is_full:
+        present = self._present(real)
+        if present is None or number >= len(present.receives):
             return number
-        receives = messages_of(layout, real).receives
-        return receives[number] if number < len(receives) else number
+        return present.receives[number]
 
     def sends_more(self, channel: Channel) -> bool:
         """Return whether it is certain that a real member has one more message for us, now.
@@ -319,14 +313,11 @@ class Operation:
         elif isinstance(self.schedule, Broadcast):
             side.peer = self.schedule.root
         elif isinstance(self.schedule, RingReduce):
-            if channel.announced and self.schedule.is_part(
-                pair.real, pair.emulated, channel.announced - 1
-            ):
-                side.peer = pair.emulated
-            elif channel.asked and self.schedule.is_part(
-                pair.emulated, pair.real, channel.asked - 1
-            ):
-                side.peer = pair.real
+            real, peer, is_part = pair.real, pair.emulated, self.schedule.is_part
+            if channel.announced and is_part(real, peer, channel.announced - 1):
+                side.peer = peer
+            elif channel.asked and is_part(peer, real, channel.asked - 1):
+                side.peer = real
 
     def may_release(self, real: int) -> bool:
         assert self.learning is not None
@@ -360,23 +351,26 @@ class Operation:
 
     def is_open(self, real: int) -> bool:
         """Return whether a real member still waits for the operation, as far as it shows."""
-        channels = [c for c in self.channels.values() if c.connection.pair.real == real]
-        if any(channel.is_open for channel in channels):
+        if any(channel.is_open for channel in self._channels_of(real)):
             return True
         expected = self.expected(real)
         if expected is None or self.is_guess:
             return False
-        arrived = sum(channel.arrived for channel in channels)
-        return arrived < expected[0] or sum(channel.gone for channel in channels) < expected[1]
+        arrived, gone = self._moved(real)
+        return arrived < expected[0] or gone < expected[1]
 
     def is_complete(self, real: int) -> bool:
         """Return whether it is known that all messages of a real member have been moved."""
-        expected = self.expected(real)
-        if expected is None:
-            return False
-        channels = [c for c in self.channels.values() if c.connection.pair.real == real]
-        moved = sum(c.arrived for c in channels), sum(c.gone for c in channels)
-        return moved == expected and not any(channel.is_open for channel in channels)
+        is_open = any(channel.is_open for channel in self._channels_of(real))
+        return self._moved(real) == self.expected(real) and not is_open
+
+    def _channels_of(self, real: int) -> list[Channel]:
+        return [each for each in self.channels.values() if each.connection.pair.real == real]
+
+    def _moved(self, real: int) -> tuple[int, int]:
+        """Return how many messages from and to a real member are through."""
+        mine = self._channels_of(real)
+        return sum(channel.arrived for channel in mine), sum(channel.gone for channel in mine)
 
     def forget(self) -> None:
         if self._key is not None:
@@ -422,11 +416,8 @@ class Operation:
         return side.longest
 
     def _received_from(self, real: int, emulated: int) -> int:
-        return sum(
-            channel.given
-            for channel in self.channels.values()
-            if (channel.connection.pair.real, channel.connection.pair.emulated) == (real, emulated)
-        )
+        mine = self._channels_of(real)
+        return sum(each.given for each in mine if each.connection.pair.emulated == emulated)
 
     def _has_neighbours(self) -> bool:
         real = self.members.real

@@ -25,9 +25,9 @@ _MOST_LAG = 1 << 12  # segments per rank that are looked at: 4 GiB for each rank
 class Layout:
     """How a vector is cut."""
 
-    world: int
-    lag: int
-    present: int
+    world: int  # members of the group
+    lag: int  # segments per rank
+    present: int  # segments that are not empty
 
     @property
     def is_full(self) -> bool:

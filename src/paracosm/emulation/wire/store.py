@@ -203,8 +203,8 @@ class Answer:
     """What to write for the emulated agents."""
 
     items: tuple[tuple[str, bytes], ...]
-    barrier: str
-    agents: int
+    barrier: str  # key of the count of agents that have ended
+    agents: int  # how many emulated ones there are, which end when they are asked
 
 
 def is_role_key(key: str) -> bool:
@@ -226,7 +226,11 @@ def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> An
         role, each = str(told["role"]), int(told["local_world_size"])
     except (ValueError, KeyError, TypeError):
         raise AgentError(f"a role and a local_world_size expected, not {value[:80]!r}") from None
-    agents = range(_agents(world, each))
+    if each < 1 or world % each:
+        raise AgentError(
+            f"torchrun has {each} ranks on each machine, which do not make {world} ranks"
+        )
+    agents = range(world // each)
     ranks = {agent: range(agent * each, (agent + 1) * each) for agent in agents}
     are_real = {agent for agent in agents if not set(real).isdisjoint(ranks[agent])}
     for agent in are_real:
@@ -236,27 +240,21 @@ def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> An
                 f"but real are {', '.join(map(str, real))}"
             )
     items = [
-        (f"{found[1]}{agent}", _encode({"role": role, "rank": agent, "local_world_size": each}))
+        (
+            f"{found[1]}{agent}",
+            json.dumps({"role": role, "rank": agent, "local_world_size": each}).encode(),
+        )
         for agent in agents
         if agent not in are_real
     ]
     prefix = found[1].removesuffix("role_info/")
     if 0 not in are_real:  # agent 0 is who gives the others their ranks
         items += [
-            (f"{prefix}assigned_ranks/{agent}", _encode([agent * each, world, agent * each, world]))
+            (
+                f"{prefix}assigned_ranks/{agent}",
+                json.dumps([agent * each, world, agent * each, world]).encode(),
+            )
             for agent in agents
         ]
     barrier = f"{prefix}agent/terminal_state/num_members"
     return Answer(tuple(items), barrier, len(agents) - len(are_real))
-
-
-def _agents(world: int, each: int) -> int:
-    if each < 1 or world % each:
-        raise AgentError(
-            f"torchrun has {each} ranks on each machine, which do not make {world} ranks"
-        )
-    return world // each
-
-
-def _encode(value: object) -> bytes:
-    return json.dumps(value).encode()
