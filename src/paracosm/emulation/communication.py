@@ -133,11 +133,7 @@ class Communication:
 
 
 def _name(config: EmulateConfig) -> str:
-    name = config.communication
-    if name is None:
-        if config.has_links:
-            return "cluster"
-        return "measured" if config.mode == "wire" else "none"
+    name = config.communication_model
     if name == "cluster" and not config.has_links:
         raise InputError(
             "communication: cluster needs links: --cluster FILE, or --bandwidth and --latency"

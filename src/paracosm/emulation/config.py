@@ -211,6 +211,20 @@ class EmulateConfig(ClusterFields):
         return self.cluster is not None or flags
 
     @property
+    def communication_model(self) -> str:
+        """The communication model that is asked for, or taken by default."""
+        if self.communication is not None:
+            return self.communication
+        if self.has_links:
+            return "cluster"
+        return "measured" if self.mode == "wire" else "none"
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether the real rank's own links get the modelled speed, in mode wire."""
+        return self.has_links if self.pace is None else self.pace
+
+    @property
     def shared(self) -> Sharing:
         """How what is under way at one time shares the rank's links."""
         file = self.cluster_in_file

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ _MOST_AT_A_TIME = 64  # collectives in flight
 def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
     """Return when the emulated ranks of a job come, as the real rank `rank` sees it."""
     world = config.world
-    jitter: Jitter | None = None
+    jitter: DrawnJitter | MeasuredJitter | None = None
     if config.compute_jitter == "measured":
         jitter = MeasuredJitter(RankRng(seed, (EmulationStream.JITTER,)), world)
     elif config.compute_jitter is not None:
@@ -110,7 +110,7 @@ class Peers:
         real: set[int],  # those that are not emulated
         seed: int,
         skew: RandomDelay | None,
-        jitter: Jitter | None,
+        jitter: DrawnJitter | MeasuredJitter | None,
         factors: Array,  # by rank, how many times as long it computes as the real rank
         late: Sequence[tuple[range, Distribution]],  # a draw once in an iteration; they add up
     ) -> None:
@@ -125,9 +125,7 @@ class Peers:
         )
         self._skews = RankRng(seed, (EmulationStream.SKEW,))
         self._stretch = self._iteration = self._count = 0
-        self._collectives: dict[
-            float, _Collective
-        ] = {}  # the last ones, by when they were asked for
+        self._collectives: dict[float, _Collective] = {}  # the last, by when they were asked for
         self._together: float | None = None
         self._slower = factors - 1  # seconds for each second that the real rank computes
         self._late = np.zeros(world)
@@ -203,15 +201,6 @@ class Peers:
 _LEAST, _MOST = 2, 32  # iterations that a measured jitter draws from
 
 
-class Jitter(Protocol):
-    """How much later than the real rank each rank comes to a collective."""
-
-    def late(self, stretch: int, computed: float) -> Array | None:
-        """Return the seconds by rank, which may be negative; None while nothing is known."""
-
-    def iteration_ended(self) -> None: ...
-
-
 class DrawnJitter:
     """Each rank computes longer than the real one by a draw of `distribution`."""
 
@@ -223,6 +212,7 @@ class DrawnJitter:
         self._late: Array | None = None
 
     def late(self, stretch: int, computed: float) -> Array | None:
+        """Return the seconds by rank, drawn once for each wait of the real rank."""
         if stretch != self._stretch:
             self._late = self._rng.of(self._distribution, stretch, self._ranks)
             self._stretch = stretch
@@ -250,6 +240,7 @@ class MeasuredJitter:
         self._computed: list[float] | None = None  # in this iteration; None in the first
 
     def late(self, stretch: int, computed: float) -> Array | None:
+        """Return the seconds by rank, which may be negative; None while nothing is known."""
         if self._computed is None:
             return None
         place = len(self._computed)
@@ -292,7 +283,5 @@ class RankRng:
         return distribution.from_uniform(self.uniform(occasion, int(ranks.max()) + 1)[ranks])
 
     @cached_property
-    def _key(self) -> npt.NDArray[np.uint64]:
-        return np.asarray(
-            sequence(self.seed, *self.source).generate_state(2, np.uint64), dtype=np.uint64
-        )
+    def _key(self) -> npt.NDArray[Any]:
+        return sequence(self.seed, *self.source).generate_state(2, np.uint64)

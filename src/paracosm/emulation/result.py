@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from paracosm.emulation.timeline_of import timeline_of
 from paracosm.timeline import Timeline
 from paracosm.timeline.analysis import exposed_of_each, parts_between
 
-__all__ = ["EmulationResult", "Metrics", "Sink", "result_of", "save_collectives"]
+__all__ = ["EmulationResult", "Metrics", "Sink", "result_of"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def result_of(
         summary["status"] = "interrupted"
     if config.beside is not None:
         summary["beside"] = compare_with(config.beside, predicted_time(config.beside), summary)
-    files = {"collectives.parquet": lambda path: save_collectives(records, path)}
+    files = {"collectives.parquet": lambda path: _save_collectives(records, path)}
     return EmulationResult(summary, timeline_of(records), files)
 
 
@@ -52,6 +53,13 @@ class Sink(Protocol):
     def metric(
         self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
     ) -> None: ...
+
+
+_BEGINS = {
+    Collective: attrgetter("asked"),
+    Wait: attrgetter("begin"),
+    Iteration: attrgetter("end"),
+}
 
 
 class Metrics:
@@ -77,8 +85,8 @@ class Metrics:
 
     def hear(self, records: Sequence[Record]) -> None:
         for record in records:
-            if self._begun is None:
-                self._begun = _time_of(record)
+            if self._begun is None and (time_of := _BEGINS.get(type(record))):
+                self._begun = time_of(record)
             if isinstance(record, Iteration):
                 self._iteration(record)
 
@@ -112,21 +120,10 @@ class Metrics:
                 self._progress(self._done, None)
 
 
-def _time_of(record: Record) -> float | None:
-    match record:
-        case Collective():
-            return record.asked
-        case Wait():
-            return record.begin
-        case Iteration():
-            return record.end
-    return None
-
-
 _TIMES = ("asked", "entered", "begun", "done")
 
 
-def save_collectives(records: Sequence[Record], path: Path) -> None:
+def _save_collectives(records: Sequence[Record], path: Path) -> None:
     """Write the collectives of all real ranks, rank by rank as they were asked for, as Parquet.
 
     Columns: rank, group, number, kind, size (bytes), peer (-1 for none), asked, entered, begun,

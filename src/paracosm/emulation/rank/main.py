@@ -39,9 +39,6 @@ def main() -> None:
     run_script(script, sys.argv[2:])
 
 
-_MODULE = "module:"
-
-
 @dataclass(frozen=True)
 class Script:
     """A script that is ready to run."""
@@ -54,9 +51,8 @@ class Script:
 
 def load_script(script: str) -> Script:
     """Compile a script: a file, or "module:NAME" for what `python -m NAME` would run."""
-    if script.startswith(_MODULE):
-        return _module(script.removeprefix(_MODULE))
-    return _file(script)
+    is_module = script.startswith("module:")
+    return _module(script.removeprefix("module:")) if is_module else _file(script)
 
 
 def run_script(script: Script, arguments: Sequence[str]) -> None:
@@ -76,7 +72,12 @@ def run_script(script: Script, arguments: Sequence[str]) -> None:
     except SystemExit:
         raise
     except BaseException as error:
-        _end_with(error)
+        show(error)
+        if isinstance(error, KeyboardInterrupt):
+            # The interpreter ends itself by SIGINT when this reaches it; it has been shown already.
+            sys.excepthook = lambda *ignored: None
+            raise
+        raise SystemExit(1) from None
 
 
 def show(error: BaseException) -> None:
@@ -95,15 +96,6 @@ def _search_first(folder: str) -> None:
         sys.path[0] = folder
     elif not os.environ.get("PYTHONSAFEPATH"):  # by a flag, which is ours
         sys.path.insert(0, folder)
-
-
-def _end_with(error: BaseException) -> None:
-    show(error)
-    if isinstance(error, KeyboardInterrupt):
-        # The interpreter ends itself by SIGINT when this reaches it; it has been shown already.
-        sys.excepthook = lambda *ignored: None
-        raise error
-    raise SystemExit(1)
 
 
 def _file(name: str) -> Script:

@@ -39,7 +39,7 @@ _END = 1 << 14  # bytes at the end of one for which we do not sleep again
 _AWAKE = 200e-6  # seconds for which we do not: these take less, or a real rank to go on
 
 
-class Kept:
+class Buffer:
     """Data of a real rank that will be sent back to it."""
 
     __slots__ = ("data", "got", "readers")
@@ -73,7 +73,7 @@ class Listener(Protocol):
     def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None: ...
 
     # Data begins to come: the listener says where to keep it, None to throw it away; it is here.
-    def on_data(self, connection: Connection, slot: int, length: int) -> Kept | None: ...
+    def on_data(self, connection: Connection, slot: int, length: int) -> Buffer | None: ...
     def on_received(self, connection: Connection, slot: int, length: int) -> None: ...
 
     # All data of a message of ours has gone; the connection is closed, since something was broken.
@@ -100,7 +100,7 @@ class Connection:
         self._open = True
         self._head = bytearray()  # a header of which a part has come
         self._slot = self._length = self._left = 0  # of the data that is coming
-        self._kept: Kept | None = None
+        self._buffer: Buffer | None = None
         self._queue: deque[Outgoing | memoryview] = deque()
         self._wants_room = False
         self._is_due = False
@@ -210,13 +210,13 @@ class Connection:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
 
     def _read_data(self) -> int:
-        kept, most = self._kept, min(self._left, _TURN)
-        if kept is None:
+        buffer, most = self._buffer, min(self._left, _TURN)
+        if buffer is None:
             # The kernel throws the data away without copying it (tcp(7), MSG_TRUNC).
             count = self._socket.recv_into(_SCRATCH, most, socket.MSG_TRUNC)
         else:
-            count = self._socket.recv_into(kept.data[kept.got :], most)
-            self._grow(kept, count)
+            count = self._socket.recv_into(buffer.data[buffer.got :], most)
+            self._grow(buffer, count)
         self._left -= count
         self.received += count
         if not self._left:
@@ -228,10 +228,10 @@ class Connection:
         while at < len(view) and self._open:
             if self._left:
                 count = min(self._left, len(view) - at)
-                if self._kept is not None:
-                    kept = self._kept
-                    kept.data[kept.got : kept.got + count] = view[at : at + count]
-                    self._grow(kept, count)
+                if self._buffer is not None:
+                    buffer = self._buffer
+                    buffer.data[buffer.got : buffer.got + count] = view[at : at + count]
+                    self._grow(buffer, count)
                 self._left -= count
                 self.received += count
                 at += count
@@ -268,20 +268,20 @@ class Connection:
         if announced != length:
             raise BrokenError(f"expected {announced:,} bytes, as announced, but {length:,} came")
         self._slot, self._length, self._left = slot, length, length
-        self._kept = self._listener.on_data(self, slot, length)
+        self._buffer = self._listener.on_data(self, slot, length)
         if not length:
             self._received()
 
-    def _grow(self, kept: Kept, count: int) -> None:
-        kept.got += count
-        if kept.readers:
-            for connection, message in kept.readers:
-                message.allowed = min(message.length, kept.got)
+    def _grow(self, buffer: Buffer, count: int) -> None:
+        buffer.got += count
+        if buffer.readers:
+            for connection, message in buffer.readers:
+                message.allowed = min(message.length, buffer.got)
                 connection.resume()
-            kept.readers = [one for one in kept.readers if one[1].allowed < one[1].length]
+            buffer.readers = [one for one in buffer.readers if one[1].allowed < one[1].length]
 
     def _received(self) -> None:
-        self._kept = None
+        self._buffer = None
         self.messages += 1
         self._listener.on_received(self, self._slot, self._length)
 

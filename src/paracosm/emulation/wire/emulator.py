@@ -10,7 +10,7 @@ from paracosm.emulation.communication import Communication
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Exchange, Group, Note, Record
-from paracosm.emulation.wire.connection import Connection, Kept, Loop, Outgoing, Pair
+from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair
 from paracosm.emulation.wire.links import Hops, MeasuredLink, Pace
 from paracosm.emulation.wire.messages import GroupState, Messages
 from paracosm.emulation.wire.operations import (
@@ -22,7 +22,7 @@ from paracosm.emulation.wire.operations import (
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.protocol import kind_of, tag_of
 from paracosm.emulation.wire.schedules import Members
-from paracosm.emulation.wire.sources import Room, Sources, send
+from paracosm.emulation.wire.sources import Sources, send
 
 _STALL = 10.0  # seconds without progress after which the user is told
 _LAST = 0.05  # seconds for which data may come on other connections after one has closed
@@ -54,9 +54,8 @@ class Emulator:
         self._link = MeasuredLink() if measured else None
         self._pace = Pace(pace)
         self._is_told = self._is_doubt_told = False
-        self._room = Room()
         self._payloads = payloads
-        self._sources = Sources(self._room, payloads)
+        self._sources = Sources(payloads)
         self._groups: dict[str, GroupState] = {}
         self._messages = Messages(loop, communication, peers, payloads, self._pace, record)
         self._moved: dict[int, list[int]] = {}  # by global rank: sent, received, messages
@@ -173,15 +172,15 @@ class Emulator:
             channel.first_given = length
         self._go_on(state, operation, channel, now)
 
-    def on_data(self, connection: Connection, slot: int, length: int) -> Kept | None:
+    def on_data(self, connection: Connection, slot: int, length: int) -> Buffer | None:
         if slot >> 56 == 0:
             return self._messages.keep(connection, length)
         state = self._groups[connection.pair.group.name]
         operation = state.operations[slot]
-        kept = self._sources.keep(operation, operation.channels[connection], length)
-        if kept is not None and operation.kind in ("all_gather", "all_to_all"):
+        buffer = self._sources.keep(operation, operation.channels[connection], length)
+        if buffer is not None and operation.kind in ("all_gather", "all_to_all"):
             self._loop.at(0.0, self._advance, state, operation)  # what goes back may begin
-        return kept
+        return buffer
 
     def on_received(self, connection: Connection, slot: int, length: int) -> None:
         now = time.monotonic()

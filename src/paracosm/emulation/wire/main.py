@@ -62,7 +62,6 @@ def emulate_peers(
 ) -> bool:
     """Emulate all ranks but the real ones until these have gone."""
     communication = communication_of(config)
-    paced = config.has_links if config.pace is None else config.pace
     payloads = load_payloads(config.plan, config.world)
     writer = RecordWriter(records)
     try:
@@ -75,7 +74,7 @@ def emulate_peers(
                 payloads,
                 writer.append,
                 measured=communication.is_measured,
-                pace=config.shared if paced else None,
+                pace=config.shared if config.is_paced else None,
             )
             loop.watch(signals.fileno(), lambda events: _hear(signals, emulator))
             arrivals: deque[Pair] = deque()

@@ -12,7 +12,7 @@ from paracosm.emulation.communication import Communication
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Record
-from paracosm.emulation.wire.connection import Connection, Kept, Loop, Outgoing, Pair, WireGroup
+from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair, WireGroup
 from paracosm.emulation.wire.links import Hops, Pace
 from paracosm.emulation.wire.operations import Operation
 from paracosm.emulation.wire.payloads import Payloads
@@ -54,8 +54,8 @@ class Messages:
         self._pace = pace
         self._record = record
         self._waiting: dict[tuple[Connection, int], _Waiting] = {}
-        self._last: dict[int, Kept] = {}  # by length
-        self._coming: dict[Connection, Kept] = {}
+        self._last: dict[int, Buffer] = {}  # by length
+        self._coming: dict[Connection, Buffer] = {}
 
     def announced(self, state: GroupState, connection: Connection, slot: int, length: int) -> None:
         now, pair = time.monotonic(), connection.pair
@@ -74,17 +74,17 @@ class Messages:
         due = state.there(self._pace, pair, True, length, ready)
         self._when(due, self._send, connection, slot, length)
 
-    def keep(self, connection: Connection, length: int) -> Kept | None:
+    def keep(self, connection: Connection, length: int) -> Buffer | None:
         if not 0 < length <= _REMEMBERED:
             return None
-        self._coming[connection] = Kept(length)
+        self._coming[connection] = Buffer(length)
         return self._coming[connection]
 
     def received(self, state: GroupState, connection: Connection, slot: int, length: int) -> None:
-        kept = self._coming.pop(connection, None)
-        if kept is not None:
+        buffer = self._coming.pop(connection, None)
+        if buffer is not None:
             self._last.pop(length, None)
-            self._last[length] = kept
+            self._last[length] = buffer
             if len(self._last) > _LENGTHS:
                 del self._last[next(iter(self._last))]
         asked, number = self._waiting[connection, slot].sends.popleft()

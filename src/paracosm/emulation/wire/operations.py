@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
-from paracosm.emulation.wire.connection import Connection, Kept
+from paracosm.emulation.wire.connection import Buffer, Connection
 from paracosm.emulation.wire.schedules import (
     Barrier,
     Broadcast,
@@ -17,7 +17,6 @@ from paracosm.emulation.wire.schedules import (
     Members,
     Ring,
     RingReduce,
-    Schedule,
 )
 from paracosm.emulation.wire.segments import (
     LARGEST,
@@ -54,7 +53,7 @@ class Channel:
     given: int = 0  # bytes of ours that are gone
     first_given: int = 0  # bytes of our first message
     halves: dict[int, int] = field(default_factory=dict)  # bytes of its even and odd messages
-    mirror: Kept | None = None  # what came on an all-to-all, which goes back
+    mirror: Buffer | None = None  # what came on an all-to-all, which goes back
     due: Span | None = None  # when the next of `wanted` goes, once that is decided
     due_in: Span | None = None  # when the next of `lengths` is accepted, once that is decided
 
@@ -77,7 +76,7 @@ class RealSide:
     receives: int = 0
     longest: int = 0  # bytes of its longest message
     # What it sent, in order; None if not kept, or sent back
-    kept: list[Kept | None] = field(default_factory=list)
+    buffers: list[Buffer | None] = field(default_factory=list)
     peer: int = -1  # the root or the other end, as far as it shows; -1 for none
 
 
@@ -101,7 +100,7 @@ class Operation:
         self.members = members
         self.channels: dict[Connection, Channel] = {}  # by connection
         self.reals: dict[int, RealSide] = {}  # by real member
-        self.schedule: Schedule = _SCHEDULES[kind](members)  # when which message may go
+        self.schedule: Direct = _SCHEDULES[kind](members)  # when which message may go
         self.learning: Learning | None = None  # while it is not certain how the vector was cut
         self.is_guess = self.is_loose = False
         self.entries = entries  # when the emulated members come
@@ -424,7 +423,7 @@ class Operation:
         return any(self.members.is_real((one + 1) % self.world) for one in real)
 
 
-_SCHEDULES: dict[str, Callable[[Members], Schedule]] = {
+_SCHEDULES: dict[str, Callable[[Members], Direct]] = {
     "all_reduce": lambda members: Ring(members, -1, 2, 2),
     "all_gather": lambda members: Ring(members, 1, 2, 1),
     "reduce": RingReduce,

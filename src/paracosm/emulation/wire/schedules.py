@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,44 +30,30 @@ class Members:
         return latency + busy
 
 
-class Schedule(Protocol):
-    """One operation: the messages to real members and what each of them waits for.
-
-    Messages are counted from 0 for each sender and receiver, as gloo's algorithm has them.
-    """
-
-    def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether the algorithm has such a message at all."""
-
-    def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Learn that a message of a real member has come to an emulated one."""
-
-    def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
-        """Return the instant from which a message may go; None while it waits for another."""
-
-    def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return the instant from which `peer` is ready to receive; None as above."""
-
-
 class Direct:
-    """Messages that wait for nothing but their sender: gather, scatter, all-to-all.
+    """One operation: the messages to real members, and what each of them waits for.
 
-    gloo posts all of them at once (gloo/gather.cc, scatter.cc, alltoall.cc, alltoallv.cc).
+    Messages are counted from 0 for each sender and receiver, as gloo's algorithm has them. Here
+    they wait for nothing but their sender: gather, scatter, all-to-all, of which gloo posts all at
+    once (gloo/gather.cc, scatter.cc, alltoall.cc, alltoallv.cc).
     """
 
     def __init__(self, members: Members) -> None:
         self._members = members
 
     def allows(self, source: int, target: int, index: int) -> bool:
+        """Return whether the algorithm has such a message at all."""
         return source != target and index == 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Nothing waits for it."""
+        """Learn that a message of a real member has come to an emulated one."""
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
+        """Return the instant from which a message may go; None while it waits for another."""
         return self._members.entry(peer)
 
     def accept_at(self, peer: int, real: int, index: int) -> float | None:
+        """Return the instant from which `peer` is ready to receive; None as above."""
         return self._members.entry(peer)
 
 
@@ -79,7 +64,7 @@ class Loose(Direct):
         return True
 
 
-class Barrier:
+class Barrier(Direct):
     """gloo's barrier: dissemination in ceil(log2 W) rounds (gloo/barrier.cc).
 
     In round k a member sends to the one 2^k after it and receives from the one 2^k before it; it
@@ -87,7 +72,7 @@ class Barrier:
     """
 
     def __init__(self, members: Members) -> None:
-        self._members = members
+        super().__init__(members)
         self._arrived: dict[tuple[int, int], float] = {}  # (round, receiver) -> instant
         self._begun: dict[tuple[int, int], float] = {}  # (round, member) -> instant
 
@@ -135,7 +120,7 @@ def root_of(size: int, source: int, target: int) -> int:
     return 0 if target.bit_length() == step.bit_length() and source == target - step else source
 
 
-class Broadcast:
+class Broadcast(Direct):
     """gloo's broadcast: a binomial tree (gloo/broadcast.cc).
 
     With v the rank counted from the root, v > 0 receives from v without its highest bit, then sends
@@ -143,7 +128,7 @@ class Broadcast:
     """
 
     def __init__(self, members: Members) -> None:
-        self._members = members
+        super().__init__(members)
         self._root: int | None = None
         self._arrived: dict[int, float] = {}
         self._here: dict[tuple[int, int], float] = {}  # (member, bytes) -> instant
@@ -168,9 +153,6 @@ class Broadcast:
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
         return self._has(peer, size)
-
-    def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        return self._members.entry(peer)
 
     def _has(self, member: int, size: int) -> float | None:
         entry = self._members.entry(member)
@@ -203,7 +185,7 @@ class Origin:
     index: int
 
 
-class Ring:
+class Ring(Direct):
     """gloo's rings: each member passes on, `lag` messages later, what it has received.
 
     All-reduce and reduce go from each rank to the one before it (step -1) with `lag` segments per
@@ -215,7 +197,7 @@ class Ring:
     """
 
     def __init__(self, members: Members, step: int, lag: int, rounds: int) -> None:
-        self._members = members
+        super().__init__(members)
         self._step = step
         self.lag = lag
         self._rounds = rounds
@@ -237,10 +219,6 @@ class Ring:
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
         """Return when the last emulated member of an arc has what it sends as `index`."""
         return self._arcs[real].ready(index, size, self.lag)
-
-    def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return when `peer` comes: the real member announces no more than two at a time."""
-        return self._members.entry(peer)
 
     def is_part(self, source: int, target: int, index: int) -> bool:
         """Return whether a message does not belong to the ring; see `RingReduce`."""
@@ -285,12 +263,8 @@ class _Arc:
         self._members = members
         self.source = member  # the real member that it receives from
         self.length = len(inside)
-        self.place = {
-            one: i for i, one in enumerate(inside)
-        }  # by member, how many emulated ones are before it
-        self.arrived: dict[
-            int, float
-        ] = {}  # by index, when the first member had a message of the real one's
+        self.place = {one: i for i, one in enumerate(inside)}
+        self.arrived: dict[int, float] = {}  # by index, when the first had it of the real one
         self._ready: dict[int, float] = {}
         self._free: list[float] | NDArray[np.float64] | None = None
         self._times: tuple[int, NDArray[np.float64], NDArray[np.float64]] | None = None
@@ -366,14 +340,12 @@ class RingReduce(Ring):
 
     def __init__(self, members: Members) -> None:
         super().__init__(members, -1, 2, 1)
-        self._size = members.size
-        self._entry = members.entry
         self._last: dict[int, tuple[int, int]] = {}  # by real member: index, bytes
 
     @property
     def half(self) -> int:
         """Messages of the ring, before those to the root."""
-        return (self._size - 1) * self.lag
+        return (self._members.size - 1) * self.lag
 
     def allows(self, source: int, target: int, index: int) -> bool:
         return super().allows(source, target, index) or index == 0
@@ -391,13 +363,8 @@ class RingReduce(Ring):
             return super().send_at(peer, real, index, size)
         before = self.source_of(peer)
         if before not in self._last:
-            return self._entry(peer)
+            return self._members.entry(peer)
         last, length = self._last[before]
         # The last message of the ring to `peer` was this one where it left the real member.
-        away = (before - peer) % self._size
+        away = (before - peer) % self._members.size
         return self.passed_at(peer, min(last, self.half - 1 - (away - 1) * self.lag), length)
-
-    def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        if self.is_part(real, peer, index):
-            return self._entry(peer)
-        return super().accept_at(peer, real, index)

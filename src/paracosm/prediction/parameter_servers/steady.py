@@ -1,6 +1,6 @@
 """The steady state of a job: several long simulations from random starts."""
 
-from __future__ import annotations  # noqa: I001
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
