@@ -90,7 +90,8 @@ class _Group:
         if len(self.members) < 2:
             return FREE
         if kind in ("send", "recv"):
-            other = self._next(rank) if peer < 0 else peer
+            following = self.members[(self.members.index(rank) + 1) % len(self.members)]
+            other = following if peer < 0 else peer
             return self.message(*((rank, other) if kind == "send" else (other, rank)), size, rank)
         time_of, latency_of = min(self._ways(kind, peer), key=lambda way: way[0](size))
         fixed = latency_of(0)
@@ -111,9 +112,6 @@ class _Group:
                 latencies = collective_times(self.latencies, workers, kind, algorithm)
             self.ways[kind, first] = [(whole[name], latencies[name]) for name in whole]
         return self.ways[kind, first]
-
-    def _next(self, rank: int) -> int:
-        return self.members[(self.members.index(rank) + 1) % len(self.members)]
 
     @cached_property
     def _port(self) -> str:

@@ -265,14 +265,12 @@ class UserCommunication:
     def _seconds(self, value: Any, kind: str) -> float:
         try:
             seconds = parse_duration(value)
+            if not math.isfinite(seconds):
+                raise InputError(f"a time is finite, not {seconds}")
         except InputError as error:
-            raise self._no_time(kind, str(error)) from None
-        if not math.isfinite(seconds):
-            raise self._no_time(kind, f"a time is finite, not {seconds}")
+            text = f'communication "{self.reference}" returned no time for {kind}: {error}'
+            raise InputError(text) from None
         return seconds
-
-    def _no_time(self, kind: str, reason: str) -> InputError:
-        return InputError(f'communication "{self.reference}" returned no time for {kind}: {reason}')
 
 
 def _names(reference: str, function: Callable[..., Any]) -> tuple[str, ...]:

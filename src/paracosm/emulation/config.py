@@ -123,12 +123,6 @@ _CHANGEABLE = (
 )
 
 
-def _can_be_emulated(change: Change) -> bool:
-    if change.subject == "workers":
-        return change.what in ("compute", "late", "count")
-    return change.subject != "servers"
-
-
 class EmulateConfig(ClusterFields):
     """An emulated job: which script, as which ranks of how many, on which cluster."""
 
@@ -286,7 +280,10 @@ class EmulateConfig(ClusterFields):
         Raises:
             InputError: a change that no emulated job can make.
         """
-        impossible = (each for each in self.what_if if not _can_be_emulated(each))
+        can = {"workers": ("compute", "late", "count"), "servers": ()}
+        impossible = [
+            each for each in self.what_if if each.what not in can.get(each.subject, (each.what,))
+        ]
         refuse_changes(impossible, "emulate", _CHANGEABLE)
         for each in self.what_if:
             if each.subject == "collectives" and not isinstance(each.added, str) and each.added < 0:
@@ -341,8 +338,7 @@ class EmulateConfig(ClusterFields):
         return idle
 
 
-VARIABLE = "PARACOSM_EMULATION"
-"""Environment variable that holds a `Setting`."""
+VARIABLE = "PARACOSM_EMULATION"  # environment variable that holds a `Setting`
 
 
 @dataclass(frozen=True)

@@ -143,19 +143,16 @@ class RecordWriter:
         self._file: IO[str] = path.open("w", encoding="utf-8", buffering=1 << 16)
         self._lock = threading.RLock()  # a handler of signals may record, too
         self._flushed = time.monotonic()
-        self._kept: deque[Record] = deque()
+        self._buffer: deque[Record] = deque()
         self._forsaken = False
 
     def append(self, record: Record) -> None:
         """Write one record; notes reach the disk at once."""
         if self._forsaken:
             return
-        self._kept.append(record)
-        if (
-            len(self._kept) >= _BUNDLE
-            or time.monotonic() - self._flushed > _EVERY
-            or type(record) is Note
-        ):
+        self._buffer.append(record)
+        is_due = len(self._buffer) >= _BUNDLE or time.monotonic() - self._flushed > _EVERY
+        if is_due or type(record) is Note:
             self.flush()
 
     def flush(self) -> None:
@@ -164,10 +161,12 @@ class RecordWriter:
             return
         with self._lock:
             if self._file.closed:
-                self._kept.clear()
+                self._buffer.clear()
                 return
-            while self._kept:
-                self._file.write(_line(self._kept.popleft()))
+            while self._buffer:
+                record = self._buffer.popleft()
+                kind = type(record)
+                self._file.write(json.dumps((_LETTER_OF[kind], *_FIELDS[kind](record))) + "\n")
             self._file.flush()
             self._flushed = time.monotonic()
 
@@ -183,11 +182,6 @@ class RecordWriter:
         with self._lock:
             self.flush()
             self._file.close()
-
-
-def _line(record: Record) -> str:
-    kind = type(record)
-    return json.dumps((_LETTER_OF[kind], *_FIELDS[kind](record))) + "\n"
 
 
 class RecordReader:

@@ -136,9 +136,7 @@ def _expectation(config: EmulateConfig) -> str:
     return f"{real}, the others are emulated; collectives take modelled time"
 
 
-PLAN = "plan.npz"
-"""The file of a backend run that says what the real rank communicated."""
-
+PLAN = "plan.npz"  # the file of a backend run that says what the real rank communicated
 _STEP = 0.1  # seconds between two looks
 _GRACE = 5.0  # seconds in which a process that was asked to end may do so
 _GRACE_ALONE = 30.0  # seconds in which a rank without its peers may notice and end

@@ -13,8 +13,7 @@ from torch.distributed import ProcessGroup
 from paracosm.emulation.backend.collectives import Collectives
 from paracosm.emulation.backend.runtime import Member, Runtime
 
-BACKEND = "paracosm"
-"""Name of the backend among those of torch.distributed."""
+BACKEND = "paracosm"  # name of the backend among those of torch.distributed
 
 
 def register(runtime: Runtime) -> None:

@@ -25,9 +25,7 @@ from paracosm.files import replacing
 VERSION = 1
 LARGEST_SMALL = 1 << 16
 """Bytes of what one collective gives, up to which it is recorded; broadcasts are whatever size."""
-MOST_BYTES = 256 << 20
-"""Bytes that are recorded of broadcasts, and as many of everything else."""
-
+MOST_BYTES = 256 << 20  # bytes that are recorded of broadcasts, and as many of everything else
 _MOST_COLLECTIVES = 1_000_000
 _WITH_DATA = frozenset(("all_gather", "broadcast", "gather", "scatter", "all_to_all", "send"))
 _FIELDS = ("kind", "size", "peer", "tags", "start", "length")

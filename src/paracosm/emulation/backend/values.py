@@ -38,7 +38,8 @@ def reduce(tensor: Tensor, op: Any, ranks: int) -> None:
         if ranks % 2 == 0:
             data.zero_()
     elif kind == ReduceOp.PREMUL_SUM:
-        data.mul_(_factor(op)).mul_(ranks)
+        # PyTorch's public name for the factor, `factor`, is new.
+        data.mul_(op.__getstate__()[1]).mul_(ranks)
     elif kind == ReduceOp.PRODUCT:
         if data.dtype != torch.bool:
             _in_its_arithmetic(data, lambda wide: _power(wide, ranks))
@@ -153,10 +154,6 @@ class Sent:
 
 def _key(tensor: Tensor) -> Any:
     return tensor.shape, tensor.dtype, tensor.device
-
-
-def _factor(op: Any) -> Any:
-    return op.__getstate__()[1]  # PyTorch's public name for it, `factor`, is new
 
 
 def _in_its_arithmetic(data: Tensor, change: Callable[[Tensor], Any]) -> None:

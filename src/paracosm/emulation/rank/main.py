@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
 import importlib.machinery
 import importlib.util
@@ -138,15 +139,10 @@ def _module(name: str) -> Script:
     return Script(code, None, spec.origin or name, names)
 
 
-_PR_SET_PDEATHSIG = 1
-
-
 def end_with_parent() -> None:
     """Have Linux send SIGTERM to this process when its parent ends; elsewhere nothing happens."""
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-    except (AttributeError, OSError):
-        return
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(1, int(signal.SIGTERM), 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
 if __name__ == "__main__":

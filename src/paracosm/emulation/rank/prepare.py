@@ -27,12 +27,14 @@ def prepare(setting: Setting) -> None:
     Its records and its plan are complete when the process ends, in whatever way Python knows of.
     """
     recorder = RecordWriter(setting.records)
-    end = _End(setting, recorder)
-    end.register()  # first, since what is registered later is called before
+    end = _End(setting, recorder)  # first, since what is registered later is called before
     if setting.config.mode == "backend":
         _prepare_backend(setting, recorder, end)
     else:
-        _prepare_wire(setting, recorder)
+        signals = Signals(setting.records.with_name(_EMULATOR))
+        waits = Waits(recorder, setting.rank, signals.wait_ended)
+        watch_works(waits)
+        observe(recorder, setting.rank, waits, signals.iteration_ended)
     end.watch_groups()
     # What torch.compile finds of this package runs as it is.
     on_import("torch._dynamo.trace_rules", lambda rules: rules.add("paracosm"))
@@ -59,13 +61,6 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Non
     observe(recorder, rank, waits, peers.iteration_ended)
 
 
-def _prepare_wire(setting: Setting, recorder: RecordWriter) -> None:
-    signals = Signals(setting.records.with_name(_EMULATOR))
-    waits = Waits(recorder, setting.rank, signals.wait_ended)
-    watch_works(waits)
-    observe(recorder, setting.rank, waits, signals.iteration_ended)
-
-
 class _End:
     """What is done as the process ends, but not as its children do."""
 
@@ -76,8 +71,6 @@ class _End:
         self._recorder = recorder
         self._process = os.getpid()
         self._never = ""  # what to say of a script that never made a group
-
-    def register(self) -> None:
         at_once = os._exit
 
         def exit_at_once(status: int) -> NoReturn:

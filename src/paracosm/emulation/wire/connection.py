@@ -118,13 +118,9 @@ class Connection:
         """Tell the real rank that we are ready to receive; data that has not begun waits."""
         if not self._open:
             return
-        told = memoryview(notice(RECV_READY, slot, length))
-        place = 0
-        for item in self._queue:
-            if isinstance(item, Outgoing) and not item.moved:
-                break
-            place += 1
-        self._queue.insert(place, told)
+        waiting = (isinstance(each, Outgoing) and not each.moved for each in self._queue)
+        place = next((i for i, waits in enumerate(waiting) if waits), len(self._queue))
+        self._queue.insert(place, memoryview(notice(RECV_READY, slot, length)))
         self.resume()
 
     def expect(self, slot: int, length: int) -> None:

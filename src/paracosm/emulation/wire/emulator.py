@@ -62,12 +62,13 @@ class Emulator:
         self._accounted: dict[int, tuple[int, ...]] = {}
 
     @property
-    def had_connections(self) -> bool:
-        return bool(self._groups)
-
-    @property
     def connections(self) -> int:
         return sum(len(state.connections) for state in self._groups.values())
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there were connections, and none is left."""
+        return bool(self._groups) and not self.connections
 
     def add(self, pair: Pair) -> None:
         group = pair.group
@@ -372,7 +373,8 @@ class Emulator:
         if not channel.wanted:
             return False
         pair = channel.connection.pair
-        if operation.learning is not None and not operation.may_release(pair.real):
+        learning = operation.learning
+        if learning is not None and operation.released[pair.real] >= learning.released[pair.real]:
             return False
         if operation.is_behind(channel):
             return False
@@ -394,7 +396,7 @@ class Emulator:
         channel.due = None
         channel.wanted.popleft()
         channel.sent += 1
-        operation.released(pair.real)
+        operation.released[pair.real] += 1
         send(channel.connection, operation.slot, length, source, at_once=operation.is_last(index))
         return True
 

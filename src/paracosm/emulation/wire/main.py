@@ -134,7 +134,7 @@ def _around(
         if now - accounted > _ACCOUNT:
             emulator.account()
             accounted = now
-        if emulator.connections or not emulator.had_connections:
+        if not emulator.is_alone:
             alone_since = None
         elif alone_since is None:
             alone_since = now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -104,7 +104,7 @@ class Operation:
         self.learning: Learning | None = None  # while it is not certain how the vector was cut
         self.is_guess = self.is_loose = False
         self.entries = entries  # when the emulated members come
-        self._releases: dict[int, int] = {}
+        self.released: Counter[int] = Counter()  # messages to each real member
         self.told = False  # whether the user has been told that it makes no progress
         self.news = 0  # counts what happened to it
         self._layout: Layout | None = None
@@ -138,7 +138,9 @@ class Operation:
         self._key, recalled = self._remembered.recall(length)
         found = candidates(self.world, length)
         layout, other = next(found), next(found, None)
-        several = len(self.members.real) > 1
+        real = self.members.real
+        several = len(real) > 1
+        has_neighbours = any((one + 1) % self.world in real for one in real)
         planned = None
         if self._planned is not None:
             planned = layout_of_segments(self.world, self._planned, length)
@@ -146,13 +148,13 @@ class Operation:
             self._lay_out(planned)
         elif other is None or (self.kind == "reduce" and not several):
             self._lay_out(layout)
-        elif several and (self.kind == "reduce" or length > LONGEST // 2 or self._has_neighbours()):
+        elif several and (self.kind == "reduce" or length > LONGEST // 2 or has_neighbours):
             self.loosen()  # what is to be passed on from one to the other does not show in time
         elif recalled is not None or (self.world > LARGEST and length <= LONGEST // 2):
             self.is_guess = True
             self._lay_out(recalled or layout)
         else:
-            self.learning = Learning(self.world, self.members.real, length)
+            self.learning = Learning(self.world, real, length)
             self._settled()
         return not self.is_loose
 
@@ -318,13 +320,6 @@ class Operation:
             elif channel.asked and is_part(peer, real, channel.asked - 1):
                 side.peer = real
 
-    def may_release(self, real: int) -> bool:
-        assert self.learning is not None
-        return self._releases.get(real, 0) < self.learning.released[real]
-
-    def released(self, real: int) -> None:
-        self._releases[real] = self._releases.get(real, 0) + 1
-
     def expected(self, real: int) -> tuple[int, int] | None:
         """Return how many sends to and receives from emulated members there are, if known."""
         size = self.world
@@ -417,10 +412,6 @@ class Operation:
     def _received_from(self, real: int, emulated: int) -> int:
         mine = self._channels_of(real)
         return sum(each.given for each in mine if each.connection.pair.emulated == emulated)
-
-    def _has_neighbours(self) -> bool:
-        real = self.members.real
-        return any(self.members.is_real((one + 1) % self.world) for one in real)
 
 
 _SCHEDULES: dict[str, Callable[[Members], Direct]] = {

@@ -177,14 +177,6 @@ class Broadcast(Direct):
 _SHORT = 12  # hops up to which plain numbers are faster than arrays
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """A member, and the index of what it sends."""
-
-    member: int
-    index: int
-
-
 class Ring(Direct):
     """gloo's rings: each member passes on, `lag` messages later, what it has received.
 
@@ -229,13 +221,16 @@ class Ring(Direct):
         messages = self._rounds * (self._members.size - 1) * self.lag
         return index + self._fed[real].length * self.lag < messages
 
-    def origin(self, real: int, index: int) -> Origin:
-        """Return where a message began that a real member receives, as far as emulated ones go."""
+    def origin(self, real: int, index: int) -> tuple[int, int]:
+        """Return where a message began that a real member receives, as far as emulated ones go.
+
+        It is given as a member, and the index of what that sends.
+        """
         arc = self._arcs[real]
         ago = index // self.lag
         if ago < arc.length:
-            return Origin(arc.inside[arc.length - 1 - ago], index % self.lag)
-        return Origin(arc.source, index - arc.length * self.lag)
+            return arc.inside[arc.length - 1 - ago], index % self.lag
+        return arc.source, index - arc.length * self.lag
 
     def passed_at(self, peer: int, index: int, size: int) -> float | None:
         """Return when the real member's message `index` has come to an emulated one of its arc."""

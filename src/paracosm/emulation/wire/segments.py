@@ -14,9 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-LONGEST = 1 << 20
-"""Most bytes of a segment (gloo, AllreduceOptions::kMaxSegmentSize)."""
-
+LONGEST = 1 << 20  # most bytes of a segment (gloo, AllreduceOptions::kMaxSegmentSize)
 _ELEMENT = 8  # bytes of the longest element that gloo reduces
 _MOST_LAG = 1 << 12  # segments per rank that are looked at: 4 GiB for each rank
 
@@ -161,9 +159,7 @@ class Progress:
         return self._receives[self._at], self._sends[self._at]
 
 
-LARGEST = 128
-"""Members up to which layouts with empty segments are told apart."""
-
+LARGEST = 128  # members up to which layouts with empty segments are told apart
 _QUIET = 2e-3  # seconds without a message after which a member is taken to wait
 _QUIET_LARGE = 5e-3  # where it adds up a megabyte in between
 _PATIENCE = 20  # times as long before a layout is given up for what was not posted

@@ -60,12 +60,11 @@ class Sources:
         schedule, pair = operation.schedule, channel.connection.pair
         sender, offset = pair.emulated, 0
         if isinstance(schedule, Ring) and not schedule.is_part(sender, pair.real, index):
-            origin = schedule.origin(pair.real, index)
-            if operation.members.is_real(origin.member):
-                return _nth(operation, origin.member, origin.index)
+            sender, began = schedule.origin(pair.real, index)
+            if operation.members.is_real(sender):
+                return _nth(operation, sender, began)
             if operation.kind != "all_gather":
                 return ZEROS
-            sender = origin.member
             offset = channel.first_given if index % 2 else 0
         planned = self._payloads.of(group, operation.kind, operation.tag, sender, offset, length)
         if planned is not None and len(planned) == length:
@@ -86,10 +85,10 @@ class Sources:
         """Give back what nobody will be sent again, once message `index` has gone."""
         schedule, pair = operation.schedule, channel.connection.pair
         if operation.kind == "all_reduce" and isinstance(schedule, Ring):
-            origin = schedule.origin(pair.real, index)
-            if operation.members.is_real(origin.member):
-                number = operation.number_of(origin.member, origin.index)
-                buffers = operation.reals[origin.member].buffers
+            member, began = schedule.origin(pair.real, index)
+            if operation.members.is_real(member):
+                number = operation.number_of(member, began)
+                buffers = operation.reals[member].buffers
                 if number < len(buffers):
                     self._give(buffers[number])
                     buffers[number] = None
