@@ -132,46 +132,47 @@ class Emulator:
 
     def on_send_ready(self, connection: Connection, slot: int, length: int) -> None:
         connection.expect(slot, length)
-        now = time.monotonic()
-        state = self._groups[connection.pair.group.name]
-        if slot >> 56 == 0:
-            self._messages.announced(state, connection, slot, length)
-            return
-        operation, channel, side = self._part_of(state, connection, slot, length, now)
-        pair = connection.pair
-        index = operation.sent_as(pair.real, channel.announced)
-        if unexpected := operation.unexpected(pair.real, pair.emulated, index, length):
-            self._fail(f"{self._named(state, operation)}: {unexpected}")
-            return
-        channel.announced += 1
-        side.sends += 1
-        side.last = now
-        channel.halves[index % 2] = length
-        if channel.accepted < channel.announced:
-            channel.lengths.append(length)
-        elif operation.kind == "all_reduce" and operation.learning is None:
-            return  # we have been ready for it: nothing follows from that
-        self._go_on(state, operation, channel, now)
+        self._posted(connection, slot, length, is_ours=False)
 
     def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None:
+        self._posted(connection, slot, length, is_ours=True)
+
+    def _posted(self, connection: Connection, slot: int, length: int, is_ours: bool) -> None:
+        """The real rank has posted a receive of data of ours, or a send."""
         now = time.monotonic()
         state = self._groups[connection.pair.group.name]
         if slot >> 56 == 0:
-            self._messages.wanted(state, connection, slot, length)
+            begin = self._messages.wanted if is_ours else self._messages.announced
+            begin(state, connection, slot, length)
             return
         operation, channel, side = self._part_of(state, connection, slot, length, now)
-        pair = connection.pair
-        index = operation.received_as(pair.real, channel.asked)
-        if unexpected := operation.unexpected(pair.emulated, pair.real, index, length):
+        real, emulated = connection.pair.real, connection.pair.emulated
+        if is_ours:
+            index, ends = operation.received_as(real, channel.asked), (emulated, real)
+        else:
+            index, ends = operation.sent_as(real, channel.announced), (real, emulated)
+        if unexpected := operation.unexpected(*ends, index, length):
             self._fail(f"{self._named(state, operation)}: {unexpected}")
             return
-        channel.asked += 1
-        side.receives += 1
         side.last = now
-        channel.wanted.append(length)
-        if channel.asked == 1:
-            channel.first_given = length
-        self._go_on(state, operation, channel, now)
+        if is_ours:
+            channel.asked += 1
+            side.receives += 1
+            channel.wanted.append(length)
+            if channel.asked == 1:
+                channel.first_given = length
+        else:
+            channel.announced += 1
+            side.sends += 1
+            channel.halves[index % 2] = length
+            if channel.accepted < channel.announced:
+                channel.lengths.append(length)
+            elif operation.kind == "all_reduce" and operation.learning is None:
+                return  # we have been ready for it: nothing follows from that
+        operation.see_root(channel)
+        if operation.learning is not None:
+            self._listen(state, operation)
+        self._serve(state, operation, channel, now)
 
     def on_data(self, connection: Connection, slot: int, length: int) -> Buffer | None:
         if slot >> 56 == 0:
@@ -302,12 +303,6 @@ class Emulator:
                     "zeros: the plan of a backend run (--plan) says it",
                 )
         return operation, channel, side
-
-    def _go_on(self, state: GroupState, operation: Operation, channel: Channel, now: float) -> None:
-        operation.see_root(channel)
-        if operation.learning is not None:
-            self._listen(state, operation)
-        self._serve(state, operation, channel, now)
 
     def _advance(self, state: GroupState, operation: Operation) -> None:
         """Do what can be done by now on all connections."""
