@@ -129,7 +129,7 @@ class PredictConfig(PredictFields):
     @cached_property
     def jobs(self) -> list[tuple[int, Strategy]]:
         """The numbers of workers that are asked for, each with its strategy."""
-        from paracosm.prediction.jobs.strategies_by_workers import strategies_by_workers
+        from paracosm.prediction.jobs.prediction import strategies_by_workers
 
         workers, held = self.workers, None
         if self.cluster_in_file is not None:

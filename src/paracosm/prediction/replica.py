@@ -11,6 +11,8 @@ from paracosm.graphs import Graph, fingerprint, load_graph
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.durations import Found, find_durations
 from paracosm.prediction.environment import choose_environment
+from paracosm.prediction.predict import predict
+from paracosm.prediction.prediction import Prediction
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming
 from paracosm.units import format_duration
@@ -28,27 +30,46 @@ class TimedReplica:
     Attributes:
         captured_for: type of device that it was captured for.
         environment: whose timings they are; None where they are the graph's own.
-        here: this machine's environment; None where another is meant and nobody can say.
-        asynchronous: whether the host runs ahead of the device (a GPU).
+        differences: how that one differs from this machine's.
         launch: seconds that the host spends on issuing an op.
         launch_origin: how that is known; empty on a CPU.
-        split: ranks that split each layer of the graph between them; it is that of one of them.
     """
 
     graph: Graph
     captured_for: str
     environment: Environment | None
-    here: Environment | None
+    differences: str
     found: Found
-    asynchronous: bool
     launch: float
     launch_origin: str
-    split: int
 
     @property
-    def differences(self) -> str:
-        """How the environment of the timings differs from this machine's."""
-        return "" if self.environment is None else _differences(self.here, self.environment)
+    def device(self) -> str:
+        """Type of the device that was timed."""
+        return self.captured_for if self.environment is None else self.environment.device
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether the host runs ahead of the device (a GPU)."""
+        return self.device != "cpu"
+
+    @property
+    def split(self) -> int:
+        """Ranks that split each layer of the graph between them; it is that of one of them."""
+        provenance = self.graph.provenance
+        return int(provenance.get("ranks", 1)) if provenance.get("parallel") == "tensor" else 1
+
+    def predict(self, *, free_communication: bool = False) -> Prediction:
+        """Predict one iteration, as `paracosm.prediction.predict` does."""
+        return predict(
+            self.graph,
+            self.found.durations,
+            asynchronous=self.asynchronous,
+            launch=self.launch,
+            common=self.found.common,
+            baselines=self.found.baselines,
+            free_communication=free_communication,
+        )
 
     def facts(self, config: PredictConfig, coverage: Mapping[str, float]) -> dict[str, Any]:
         """Return what a summary says of where the durations come from."""
@@ -56,14 +77,14 @@ class TimedReplica:
             "model": str(config.graph) if config.model is None else config.model,
             "environment": "" if self.environment is None else str(self.environment),
             "differences": self.differences,
-            "device": self.captured_for if self.environment is None else self.environment.device,
+            "device": self.device,
             "captured_for": self.captured_for,
             "cache": config.cache,
             "profiled": self.found.profiled,
             "not_profiled": self.found.refused,
             "machine_spread": self.found.common,
             "launch": self.launch,
-            "durations": _origins(config, coverage, self.launch_origin),
+            "durations": _provenance(config, coverage, self.launch_origin),
         }
 
 
@@ -93,7 +114,7 @@ def find_replica(
     if config.is_timed:
         return _recorded(config)
     hardware = config.hardware if config.hardware is not None else device
-    here = _here(config, hardware)
+    here = _this_machine(config, hardware)
     try:
         environment = _environment(config, here, hardware)
     except InputError as error:
@@ -111,11 +132,8 @@ def find_replica(
     found = _durations(config, graph, environment, here == environment, seed, progress)
     if found.profiled:
         say(f"{found.profiled} ops were profiled here and added to {config.db}.")
-    asynchronous = environment.device != "cpu"
-    launch, whence = _launch(config, found, asynchronous)
-    return TimedReplica(
-        graph, captured_for, environment, here, found, asynchronous, launch, whence, _split(graph)
-    )
+    launch = _launch(config, found, environment.device)
+    return TimedReplica(graph, captured_for, environment, differences, found, *launch)
 
 
 def measured_iteration(config: PredictConfig, replica: TimedReplica) -> IterationTiming | None:
@@ -133,17 +151,12 @@ def _recorded(config: PredictConfig) -> TimedReplica:
     """The replica of a graph that has all durations, where no database is at hand."""
     graph = load_graph(config.graph or "")
     device = str(graph.provenance.get("device", "cpu"))
-    asynchronous = device != "cpu"
     found = Found([None] * len(graph.ops), 0, {}, None, 0.0, 0.0, {})
-    launch, whence = _launch(config, found, asynchronous)
-    return TimedReplica(
-        graph, device, None, None, found, asynchronous, launch, whence, _split(graph)
-    )
+    return TimedReplica(graph, device, None, "", found, *_launch(config, found, device))
 
 
-def _here(config: PredictConfig, hardware: str | None) -> Environment | None:
+def _this_machine(config: PredictConfig, hardware: str | None) -> Environment | None:
     """This machine's environment; None where another is meant and nobody can say."""
-    from paracosm.profiling.here import environment_here
 
     try:
         return environment_here(config.device, config.threads)
@@ -195,12 +208,6 @@ def _graph(
     return capture(config.options(device)), device
 
 
-def _split(graph: Graph) -> int:
-    if graph.provenance.get("parallel") != "tensor":
-        return 1
-    return int(graph.provenance.get("ranks", 1))
-
-
 def _durations(
     config: PredictConfig,
     graph: Graph,
@@ -228,9 +235,9 @@ def _durations(
     )
 
 
-def _launch(config: PredictConfig, found: Found, asynchronous: bool) -> tuple[float, str]:
+def _launch(config: PredictConfig, found: Found, device: str) -> tuple[float, str]:
     """Return what the host spends on issuing an op, and how that is known."""
-    if not asynchronous:
+    if device == "cpu":
         if config.launch is not None:
             raise InputError("launch: no effect on a CPU, leave out: timings of ops include it")
         return 0.0, ""
@@ -241,7 +248,9 @@ def _launch(config: PredictConfig, found: Found, asynchronous: bool) -> tuple[fl
     return LAUNCH, f"assumed: {format_duration(LAUNCH)}"
 
 
-def _origins(config: PredictConfig, coverage: Mapping[str, float], launch: str) -> dict[str, str]:
+def _provenance(
+    config: PredictConfig, coverage: Mapping[str, float], launch: str
+) -> dict[str, str]:
     names = {
         "exact": f"measured, data {config.cache}",
         "interpolated": "interpolated between measured ones",

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.predict import predict
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
 from paracosm.prediction.summary import summarise
 from paracosm.prediction.timeline_of import timeline_of
@@ -60,14 +59,7 @@ def run_prediction(
 
         return PredictionRun(*run_on_cluster(config, seed, progress, announce))
     replica = find_replica(config, seed, progress, announce)
-    prediction = predict(
-        replica.graph,
-        replica.found.durations,
-        asynchronous=replica.asynchronous,
-        launch=replica.launch,
-        common=replica.found.common,
-        baselines=replica.found.baselines,
-    )
+    prediction = replica.predict()
     measured = measured_iteration(config, replica)
     summary = summarise(prediction, measured, replica.found.probe)
     summary |= {"batch": prediction.examples} | replica.facts(config, prediction.coverage)

@@ -12,9 +12,8 @@ from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
 from paracosm.jobs.strategies import Replica, parse_strategy
 from paracosm.prediction.jobs.bottleneck import job_bottleneck
-from paracosm.prediction.jobs.prediction import ideal_throughput, predict_job
+from paracosm.prediction.jobs.prediction import ideal_throughput, predict_job, strategies_by_workers
 from paracosm.prediction.jobs.rank_breakdown import rank_breakdown
-from paracosm.prediction.jobs.strategies_by_workers import strategies_by_workers
 
 MS = 1e-3
 FREE = Link()

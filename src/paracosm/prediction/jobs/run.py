@@ -17,7 +17,6 @@ from paracosm.prediction.jobs.prediction import JobPrediction, ideal_throughput,
 from paracosm.prediction.jobs.shown_ranks import shown_ranks
 from paracosm.prediction.jobs.summary import OF_JOB, summarise_jobs
 from paracosm.prediction.jobs.timeline import job_timeline
-from paracosm.prediction.predict import predict
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
 from paracosm.timeline import Timeline
 
@@ -57,15 +56,7 @@ def run_on_cluster(
         tensor=tensor,
         device=device_of(largest),
     )
-    alone = predict(
-        found.graph,
-        found.found.durations,
-        asynchronous=found.asynchronous,
-        launch=found.launch,
-        common=found.found.common,
-        baselines=found.found.baselines,
-        free_communication=True,
-    )
+    alone = found.predict(free_communication=True)
     if found.environment is None:
         speeds = unknown_devices(largest)
     else:
