@@ -11,9 +11,8 @@ from paracosm.errors import InputError
 from paracosm.graphs import Graph
 from paracosm.prediction.predict import predict
 from paracosm.profiling.estimators import Estimate, fit_estimators
-from paracosm.profiling.model import ModelProfile
-from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.speed import at_one_speed, usual_probe
+from paracosm.profiling.profiler import ModelProfile
+from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe
 
 __all__ = ["Accuracy", "accuracy", "from_others"]
 

@@ -26,8 +26,7 @@ from paracosm.prediction.predict import predict
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
 from paracosm.profiling.allocator import restart_pinned
 from paracosm.profiling.designs import FAMILIES, Family, design, families_named
-from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.speed import at_one_speed, usual_probe
+from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe
 
 BATCH = 64
 MAIN = (

@@ -42,7 +42,7 @@ from paracosm.prediction.parameter_servers.steady import rate_after_start
 from paracosm.prediction.parameter_servers.target import TargetJob, target_job
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.profiling.jobs import load_job_profile
-from paracosm.profiling.jobs.interrupted import without_interrupted
+from paracosm.profiling.jobs.job_profile import without_interrupted
 
 SEED = 1
 LONG = "alex200_c09"

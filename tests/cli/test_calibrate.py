@@ -18,7 +18,7 @@ import pytest
 from paracosm.cli import main
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER, JobProfile, save_job_profile
 from paracosm.profiling.nodes import BandwidthSettings, Shares, ShareSettings, load_calibration
-from paracosm.profiling.nodes.bandwidth import Goodput
+from paracosm.profiling.nodes.goodput import Goodput
 from paracosm.profiling.nodes.parsing import fit_parsing
 
 Capture = pytest.CaptureFixture[str]

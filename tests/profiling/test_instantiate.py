@@ -10,7 +10,7 @@ import torch
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument
 from paracosm.graphs.op import encode_arguments
-from paracosm.profiling.instantiate import instantiate, memory_of
+from paracosm.profiling.torch_ops import instantiate, memory_of
 
 T = TensorArgument
 FLOATS = "float32"

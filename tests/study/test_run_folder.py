@@ -58,7 +58,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert len(read.series("no such metric")) == 0
     read_timeline = read.timeline()
     assert read_timeline is not None
-    assert read_timeline.spans == timeline.spans
+    assert list(read_timeline.spans) == list(timeline.spans)
 
 
 def test_a_finished_folder_holds_the_files_of_the_design_and_no_others(tmp_path: Path) -> None:

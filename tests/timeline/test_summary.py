@@ -91,5 +91,6 @@ def test_a_sound_timeline_passes():
 )
 def test_what_cannot_be_is_reported(spans, words):
     timeline = Timeline()
-    timeline.spans.extend(spans)
+    for span in spans:
+        timeline.append(span)
     assert any(words in problem for problem in check(timeline))

@@ -27,8 +27,15 @@ from paracosm.timing import (
     Uniform,
     Weibull,
 )
-from paracosm.timing.compiled import Draws, draw, gamma_quantile, normal_quantile, tabulate, uniform
-from paracosm.timing.tables import gamma_table
+from paracosm.timing.compiled import (
+    Draws,
+    draw,
+    gamma_quantile,
+    gamma_table,
+    normal_quantile,
+    tabulate,
+    uniform,
+)
 
 durations = st.floats(1e-9, 1e6)
 shapes = st.floats(0.02, 1e5)

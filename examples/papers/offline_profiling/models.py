@@ -15,7 +15,7 @@ from paracosm.graphs import Graph
 from paracosm.graphs.capture import CaptureOptions, capture
 from paracosm.prediction.predict import predict
 from paracosm.profiling import ModelProfile, OpTiming, Profile, Settings, profile_model
-from paracosm.profiling.speed import at_one_speed, usual_probe
+from paracosm.profiling.samples import at_one_speed, usual_probe
 
 __all__ = [
     "NEIGHBOUR",

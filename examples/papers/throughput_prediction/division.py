@@ -14,7 +14,7 @@ from paracosm.prediction.parameter_servers.settings import Ports, Settings
 from paracosm.prediction.parameter_servers.target import target_job
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
-from paracosm.profiling.jobs.smallest_first import smallest_first
+from paracosm.profiling.jobs.job_profile import smallest_first
 from paracosm.simulation.system import port_ways
 
 __all__ = ["Divided", "Gains", "divide", "gains_of", "judge_division", "judge_gains", "model_gains"]

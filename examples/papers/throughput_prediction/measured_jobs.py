@@ -20,7 +20,7 @@ from paracosm.prediction.parameter_servers.settings import Ports, Settings, port
 from paracosm.prediction.parameter_servers.steady import rate_after_start
 from paracosm.prediction.parameter_servers.target import TargetJob, target_job
 from paracosm.profiling.jobs import JobProfile, load_job_profile
-from paracosm.profiling.jobs.interrupted import without_interrupted
+from paracosm.profiling.jobs.job_profile import without_interrupted
 
 __all__ = ["SEED", "MeasuredJob", "Run", "link_ports", "measured_jobs"]
 

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 from paracosm.cli.show import show_summary
-from paracosm.emulation.metrics import Metrics
+from paracosm.emulation.config import Setting
 from paracosm.emulation.records import RecordReader
-from paracosm.emulation.result import result_of
-from paracosm.emulation.setting import Setting
+from paracosm.emulation.result import Metrics, result_of
 from paracosm.study import Point, RunFolder
 
 __all__ = ["finish"]

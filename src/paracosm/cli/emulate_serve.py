@@ -69,12 +69,11 @@ def serve(
 
 
 def _config(fields: dict[str, Any]) -> EmulateConfig:
-    from paracosm.emulation.what_if import with_world
     from paracosm.validation import validated
 
     given = {name: value for name, value in fields.items() if value not in (None, [])}
     given |= {"mode": "wire"}
-    config = with_world(validated(EmulateConfig, given, "command line"))
+    config = validated(EmulateConfig, given, "command line")
     if len(config.rank) == config.world:
         raise InputError(f"rank: all {config.world:,} ranks are real: nothing is left to emulate")
     return config
@@ -104,7 +103,7 @@ def _serve(
     """Emulate, write the run folder if one is wanted, and return the summary."""
     if out is None:
         return _emulate(config, host, seed)[0].summary
-    from paracosm.emulation.metrics import Metrics
+    from paracosm.emulation.result import Metrics
     from paracosm.study import RunFolder
 
     asked = config.model_dump(

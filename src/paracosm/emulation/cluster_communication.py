@@ -11,7 +11,7 @@ from paracosm.cluster import Cluster, Link
 from paracosm.cluster.communication import collective_times
 from paracosm.cluster.topology import Hierarchical, Topology
 from paracosm.emulation.cost import FREE, IN, OUT, Cost
-from paracosm.emulation.known_groups import KnownGroups
+from paracosm.emulation.group_cache import GroupCache
 
 __all__ = ["ClusterCommunication"]
 
@@ -42,7 +42,7 @@ class ClusterCommunication:
         self.cluster = cluster
         self.algorithms = algorithms
         latencies = _latencies(cluster)
-        self._groups = KnownGroups(
+        self._groups = GroupCache(
             lambda members: _Group(cluster, latencies, algorithms, members, self.message)
         )
 

@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 
 from paracosm.cluster.description import describe_cluster
-from paracosm.emulation.by_rank import RankRecords, by_rank, spans_of
-from paracosm.emulation.communication import changed_cluster
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.exposure import Floats, parts_between
-from paracosm.emulation.iterations import Iterations, measured_iterations, spread
-from paracosm.emulation.origins import origins
+from paracosm.emulation.provenance import origins
+from paracosm.emulation.rank_records import (
+    Iterations,
+    RankRecords,
+    by_rank,
+    measured_iterations,
+    spans_of,
+    spread,
+)
 from paracosm.emulation.records import COLLECTIVES, Collective, Exchange, Note, Record
+from paracosm.timeline.analysis import Floats, parts_between
 
 __all__ = ["summarise"]
 
@@ -52,7 +57,7 @@ def summarise(
         "wall_time": max(seconds, 0.0),
     }
     if config.has_links and config.communication in (None, "cluster"):
-        cluster = changed_cluster(config)
+        cluster = config.resolve_cluster()
         assert cluster is not None
         summary["cluster"] = describe_cluster(cluster)
     if config.mode == "backend":

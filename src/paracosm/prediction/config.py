@@ -12,7 +12,7 @@ from paracosm.cluster.subset import first_workers
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.prediction.fields import CAPTURE, PredictFields
-from paracosm.prediction.jobs.shown_ranks import check_ranks
+from paracosm.prediction.jobs.rank_times import check_ranks
 from paracosm.prediction.parameter_servers.config import load_profile
 from paracosm.prediction.parameter_servers.settings import Settings
 from paracosm.profiling.jobs import JobProfile

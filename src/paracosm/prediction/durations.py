@@ -19,8 +19,7 @@ from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Op
 from paracosm.graphs.op import shapes_of
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.speed import at_one_speed
+from paracosm.profiling.samples import OpTiming, at_one_speed
 
 if TYPE_CHECKING:
     from paracosm.profiling.estimators import Estimate
@@ -168,7 +167,7 @@ def _estimates(
 def _looked_up(
     timings: Sequence[OpTiming], ops: Mapping[tuple[str, str], Op]
 ) -> dict[Op, Estimate]:
-    from paracosm.profiling.estimators.exact import pool
+    from paracosm.profiling.estimators.timed import pool
 
     if not timings:
         return {}

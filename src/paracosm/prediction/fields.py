@@ -12,7 +12,7 @@ from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.graphs.capture.options import DTYPES, parse_shape
 from paracosm.models import OPTIMIZERS, canonical
-from paracosm.prediction.jobs.shown_ranks import parse_ranks
+from paracosm.prediction.jobs.rank_times import parse_ranks
 from paracosm.prediction.parameter_servers.config import THROUGHPUT, ThroughputFields
 from paracosm.quantities import Bandwidth, Duration
 

@@ -157,6 +157,7 @@ def _recorded(config: PredictConfig) -> TimedReplica:
 
 def _this_machine(config: PredictConfig, hardware: str | None) -> Environment | None:
     """This machine's environment; None where another is meant and nobody can say."""
+    from paracosm.profiling.this_machine import environment_here
 
     try:
         return environment_here(config.device, config.threads)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.prediction import timeline_of
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
 from paracosm.prediction.summary import summarise
-from paracosm.prediction.timeline_of import timeline_of
 from paracosm.timeline import Timeline
 
 __all__ = ["PredictionRun", "run_prediction"]

@@ -5,14 +5,25 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from paracosm.graphs.op import Op
 from paracosm.profiling.environment import Environment
 
-__all__ = ["CACHES", "IterationTiming", "LinkTiming", "OpTiming", "Spread", "spread_of", "typical"]
+__all__ = [
+    "CACHES",
+    "IterationTiming",
+    "LinkTiming",
+    "OpTiming",
+    "Spread",
+    "at_one_speed",
+    "spread_of",
+    "typical",
+    "usual_probe",
+]
+
 
 OUTLIER = 3.0  # times the median
 
@@ -104,20 +115,13 @@ class OpTiming:
 
 @dataclass(frozen=True, slots=True)
 class LinkTiming:
-    """How long a transfer or a collective takes.
+    """How long a transfer or a collective takes."""
 
-    Attributes:
-        kind: "host copy", "host to device", "device to host", "device to device", "all_reduce", ...
-        scenario: which of several ways ("uni-direct", "bi-direct", "gloo 2 processes").
-        size: bytes of the message; of one rank's buffer in a collective.
-        ranks: how many took part.
-        environment, time, source, measured_at, key: as in `OpTiming`.
-    """
-
-    kind: str
-    scenario: str
-    size: int
+    kind: str  # as `links` has them: "host copy", "host to device", "all_reduce", ...
+    scenario: str  # which of several ways ("uni-direct", "bi-direct", "gloo 2 processes")
+    size: int  # bytes of the message; of one rank's buffer in a collective
     ranks: int
+    # environment, time, source, measured_at, key: as in `OpTiming`
     environment: Environment
     time: Spread
     source: str = ""
@@ -153,3 +157,39 @@ class IterationTiming:
     def duration(self) -> float:
         """Seconds of an iteration: the mean, as for ops."""
         return self.time.mean
+
+
+def usual_probe(timings: Sequence[OpTiming]) -> float:
+    """Return the median of the timings' speed probes in seconds; 0 where nobody probed."""
+    probes = [timing.probe for timing in timings if timing.probe > 0]
+    return float(np.median(probes)) if probes else 0.0
+
+
+def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> list[OpTiming]:
+    """Return timings as they would be on a machine whose speed probe takes `probe` seconds.
+
+    Args:
+        timings: of one environment. Those that nobody probed stay as they are.
+        probe: by default the timings' own median.
+    """
+    probe = usual_probe(timings) if probe is None else probe
+    if probe <= 0:
+        return list(timings)
+    return [
+        timing
+        if timing.probe <= 0 or timing.probe == probe
+        else replace(timing, time=_scaled(timing.time, probe / timing.probe), probe=probe)
+        for timing in timings
+    ]
+
+
+def _scaled(time: Spread, factor: float) -> Spread:
+    return Spread(
+        count=time.count,
+        mean=time.mean * factor,
+        variance=time.variance * factor**2,
+        minimum=time.minimum * factor,
+        p10=time.p10 * factor,
+        median=time.median * factor,
+        p90=time.p90 * factor,
+    )

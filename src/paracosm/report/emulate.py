@@ -14,10 +14,10 @@ from paracosm.report.emulate_iterations import (
     iteration_parts,
     iteration_times,
 )
-from paracosm.report.emulate_timeline import iteration_timeline
 from paracosm.report.run import Run
 from paracosm.report.section import Section
 from paracosm.report.time_axis import time_unit
+from paracosm.report.timeline_charts import iteration_timeline
 from paracosm.units import format_duration
 
 __all__ = ["sections"]

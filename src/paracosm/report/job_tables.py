@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paracosm.report.rank_parts import PARTS, ranks_alike, shown_parts
+from paracosm.report.part_bars import PARTS, ranks_alike, shown_parts
 from paracosm.report.table import Table
 from paracosm.units import format_duration, format_size
 
@@ -59,7 +59,7 @@ def _ranks(ranks: Sequence[Mapping[str, Any]]) -> Table:
     if len(shown) < len(ranks):
         others = sum(each["ranks"] for each in ranks[len(shown) :])
         rows.append((f"{others:,} other ranks", *("" for _ in (*parts, "memory"))))
-    header = ("rank", *(PARTS[part].name for part in parts), "peak memory")
+    header = ("rank", *(PARTS[part][0] for part in parts), "peak memory")
     return Table("Time by rank", header, tuple(rows))
 
 

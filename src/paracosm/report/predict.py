@@ -10,7 +10,6 @@ import numpy as np
 
 from paracosm.report.chart import Axis, Boxes, Chart, Curve, Dots, Floats
 from paracosm.report.compared_predictions import compared
-from paracosm.report.rank_charts import rank_bars, rank_timeline
 from paracosm.report.run import Run
 from paracosm.report.scaling_charts import scaling_charts
 from paracosm.report.section import Section
@@ -18,11 +17,11 @@ from paracosm.report.size_unit import size_unit
 from paracosm.report.thinning import extremes
 from paracosm.report.throughput_charts import first_steps_chart, throughput_charts
 from paracosm.report.time_axis import time_unit
+from paracosm.report.timeline_charts import rank_bars, rank_timeline
+from paracosm.timeline import Spans
 from paracosm.units import format_duration
 
 __all__ = ["sections"]
-
-Span = tuple[str, str, str, float, float, int]
 
 TIMELINES = 3  # of several runs, the first ones show their timeline
 ROWS = 15  # of a chart of bars
@@ -160,18 +159,19 @@ def _timeline(run: Run, of_several: bool) -> Chart | None:
     """Return every span of the iteration by lane, coloured by phase."""
     if run.timeline is None or not run.numbers.get("phases"):
         return None
-    spans = [span for span in run.timeline.spans if span[1] in LANES and span[4] > span[3]]
-    if not spans:
+    spans = run.timeline.spans
+    spans = spans[spans.resource.isin(*LANES) & (spans.end > spans.begin)]
+    if not len(spans):
         return None
     left_out = len(spans) - SPANS
-    spans = sorted(spans, key=lambda span: span[3] - span[4])[:SPANS]
-    lanes = [lane for lane in LANES if any(span[1] == lane for span in spans)]
-    factor, unit = time_unit(max(span[4] for span in spans))
-    phase_of = _phase_of(run.numbers["phases"])
+    spans = spans[np.argsort(spans.begin - spans.end, kind="stable")[:SPANS]]
+    lanes = [lane for lane in LANES if lane in spans.resource.distinct()]
+    factor, unit = time_unit(float(spans.end.max()))
+    phases = np.array(_phases_of(spans, run.numbers["phases"]))
     marks = [
-        _boxes(chosen, phase, color, lanes, factor)
+        _boxes(spans[phases == phase], phase, color, lanes, factor)
         for color, phase in enumerate(PHASES)
-        if (chosen := [span for span in spans if phase_of(span) == phase])
+        if phase in phases
     ]
     return Chart(
         name=f"iteration_{run.index + 1}" if of_several else "iteration",
@@ -185,26 +185,20 @@ def _timeline(run: Run, of_several: bool) -> Chart | None:
     )
 
 
-def _phase_of(phases: Mapping[str, Mapping[str, float]]) -> Callable[[Span], str]:
-    """Return a function that finds a span's phase: the last one that begins before it does."""
+def _phases_of(spans: Spans, phases: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return each span's phase: the last one that begins before it does."""
     order = sorted(phases, key=lambda phase: phases[phase]["begin"])
-
-    def phase_of(span: Span) -> str:
-        begun = [phase for phase in order if phases[phase]["begin"] <= span[3]]
-        return begun[-1] if begun else order[0]
-
-    return phase_of
+    begins = [phases[phase]["begin"] for phase in order]
+    places = np.searchsorted(begins, spans.begin, side="right") - 1
+    return [order[max(place, 0)] for place in places.tolist()]
 
 
-def _boxes(
-    spans: Sequence[Span], phase: str, color: int, lanes: Sequence[str], factor: float
-) -> Boxes:
-    begin, end = (np.array([span[place] for span in spans]) for place in (3, 4))
+def _boxes(spans: Spans, phase: str, color: int, lanes: Sequence[str], factor: float) -> Boxes:
     return Boxes(
-        begin=begin * factor,
-        end=end * factor,
-        row=np.array([float(lanes.index(span[1])) for span in spans]),
-        labels=tuple(f"{span[2]}: {format_duration(span[4] - span[3])}" for span in spans),
+        begin=spans.begin * factor,
+        end=spans.end * factor,
+        row=np.array([float(lanes.index(resource)) for resource in spans.resource.tolist()]),
+        labels=tuple(f"{span.name}: {format_duration(span.end - span.begin)}" for span in spans),
         height=0.6,
         color=color,
         series=phase,
@@ -238,14 +232,13 @@ def _memory(runs: Sequence[Run]) -> Chart | None:
 
 def _held(run: Run) -> tuple[Floats, Floats]:
     """Return times and bytes of the rank that holds most; empty where nobody knows of memory."""
-    counters = run.timeline.counters if run.timeline is not None else []
-    held_by = [each for each in counters if each[1] == "memory"]
-    if run.numbers.get("peak_memory") is None:
-        held_by = []
-    fullest = max(held_by, key=lambda each: each[3], default=("",))[0]
-    points = [(time, value) for node, _, time, value in held_by if node == fullest]
-    times, held = np.array(points, dtype=np.float64).reshape(-1, 2).T
-    return times, held
+    if run.timeline is None or run.numbers.get("peak_memory") is None:
+        return np.empty(0), np.empty(0)
+    counters = run.timeline.counters
+    held = counters[counters.name.isin("memory")]
+    if len(held):
+        held = held[held.node.codes == held.node.codes[held.value.argmax()]]
+    return held.time, held.value
 
 
 def _errors(runs: Sequence[Run]) -> Chart | None:

@@ -14,9 +14,9 @@ from paracosm.report.run import Run
 from paracosm.report.section import Section
 from paracosm.report.staleness_chart import Histogram, staleness_chart
 from paracosm.report.thinning import extremes, histogram
-from paracosm.report.timeline_chart import timeline_chart
+from paracosm.report.timeline_charts import timeline_chart
 from paracosm.report.utilisation_chart import Shares, utilisation_chart
-from paracosm.timeline import Timeline, utilisation
+from paracosm.timeline import Labels, Timeline, utilisation
 
 __all__ = ["sections"]
 
@@ -110,14 +110,16 @@ def _shares(run: Run) -> Shares:
     """Return the share of its time that each processor spent in each phase, from the timeline."""
     if run.timeline is None:
         return {}
-    phased = Timeline()
-    phased.spans = [
-        (node, lane_of(resource, name, PHASES), name, begin, end, flow)
-        for node, resource, name, begin, end, flow in run.timeline.spans
+    spans, phased = run.timeline.spans, Timeline()
+    lanes = [
+        lane_of(resource, name, PHASES)
+        for resource, name in zip(spans.resource.tolist(), spans.name.tolist(), strict=True)
     ]
+    words = list(dict.fromkeys(lanes))
+    resource = Labels(np.array([words.index(lane) for lane in lanes]), words)
+    phased.extend(spans.node, resource, spans.name, spans.begin, spans.end)
     # A timeline may stop before the run does. What began before its last span began is all there.
-    begin = max(span[3] for span in phased.spans)
-    end = max(span[4] for span in phased.spans)
+    begin, end = float(spans.begin.max()), float(spans.end.max())
     until = min(float(run.numbers.get("virtual_time") or end), begin or end)
     return utilisation(phased, until) if until > 0 else {}
 

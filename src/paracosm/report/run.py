@@ -50,7 +50,7 @@ class Run:
     def timeline(self) -> Timeline | None:
         """The recorded spans; None without any."""
         timeline = self.folder.timeline()
-        return timeline if timeline is not None and timeline.spans else None
+        return timeline if timeline is not None and len(timeline.spans) else None
 
     def series(self, name: str) -> Series:
         """Return one metric; empty if the run has none of that name."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from paracosm.report.chart import Area, Axis, Chart, Curve, Dots, Floats, Level, Mark, Symbol
-from paracosm.report.rank_charts import lane_timeline
 from paracosm.report.run import Run
 from paracosm.report.throughput_words import MODELS, RESOURCES
+from paracosm.report.timeline_charts import lane_timeline
 
 __all__ = ["first_steps_chart", "throughput_charts"]
 

@@ -14,7 +14,7 @@ from paracosm.report.section import Section
 from paracosm.report.staleness_chart import staleness_chart
 from paracosm.report.thinning import extremes, histogram
 from paracosm.report.time_axis import time_unit
-from paracosm.report.timeline_chart import timeline_chart
+from paracosm.report.timeline_charts import timeline_chart
 from paracosm.report.utilisation_chart import utilisation_chart
 
 if TYPE_CHECKING:

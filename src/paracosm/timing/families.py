@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import cycle, islice, repeat
-from typing import ClassVar, overload
+from typing import Any, ClassVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,40 +23,26 @@ from paracosm.timing.distribution import (
     inside,
 )
 
-__all__ = [
-    "LARGEST_SIGMA",
-    "Constant",
-    "Empirical",
-    "Exponential",
-    "Gamma",
-    "KernelDensity",
-    "LogKernelDensity",
-    "Lognormal",
-    "Normal",
-    "Recorded",
-    "SampleDistribution",
-    "Uniform",
-    "Weibull",
-    "truncated_normal",
-    "truncated_normal_mean",
-]
-
-
 # Of a logarithm. Beyond, means overflow; long before, one draw in six is 20,000 times the median.
 LARGEST_SIGMA = 10.0
 _LEAST_WEIBULL_SHAPE = 0.01  # for the same reason
 
 
+class _Family(Distribution):
+    """A parametric family, whose parameters are all finite and 0 or more."""
+
+    def __post_init__(self) -> None:
+        for parameter, field in zip(self.parameters, fields(cast(Any, self)), strict=True):
+            self._check(parameter, getattr(self, field.name))
+
+
 @dataclass(frozen=True)
-class Constant(Distribution):
+class Constant(_Family):
     """Always `value`: the twin that lets a test compute the answer by hand."""
 
     value: float
     name: ClassVar[str] = "constant"
     parameters: ClassVar[dict[str, Parameter]] = {"value": DURATION}
-
-    def __post_init__(self) -> None:
-        self._check("value", self.value)
 
     def from_uniform(self, uniform: Array) -> Array:
         return np.full_like(uniform, self.value)
@@ -70,7 +56,7 @@ class Constant(Distribution):
 
 
 @dataclass(frozen=True)
-class Uniform(Distribution):
+class Uniform(_Family):
     """Equally likely anywhere from `low` to `high`."""
 
     low: float
@@ -79,8 +65,7 @@ class Uniform(Distribution):
     parameters: ClassVar[dict[str, Parameter]] = {"low": DURATION, "high": DURATION}
 
     def __post_init__(self) -> None:
-        self._check("low", self.low)
-        self._check("high", self.high)
+        super().__post_init__()
         if self.high < self.low:
             raise InputError(f"uniform: high must be at least low ({self.low}), not {self.high}")
 
@@ -92,7 +77,7 @@ class Uniform(Distribution):
 
 
 @dataclass(frozen=True)
-class Normal(Distribution):
+class Normal(_Family):
     """A normal of mean `mu` and standard deviation `sd`, truncated at 0.
 
     `mu` and `sd` are those before truncation, which raises the mean; `mean()` says to how much.
@@ -103,10 +88,6 @@ class Normal(Distribution):
     name: ClassVar[str] = "normal"
     parameters: ClassVar[dict[str, Parameter]] = {"mean": DURATION, "sd": DURATION}
 
-    def __post_init__(self) -> None:
-        self._check("mean", self.mu)
-        self._check("sd", self.sd)
-
     def from_uniform(self, uniform: Array) -> Array:
         return truncated_normal(uniform, self.mu, self.sd)
 
@@ -115,7 +96,7 @@ class Normal(Distribution):
 
 
 @dataclass(frozen=True)
-class Lognormal(Distribution):
+class Lognormal(_Family):
     """`median * exp(sigma * Z)`, Z standard normal: a small `sigma` is the relative spread."""
 
     median: float
@@ -124,7 +105,7 @@ class Lognormal(Distribution):
     parameters: ClassVar[dict[str, Parameter]] = {"median": DURATION, "sigma": NUMBER}
 
     def __post_init__(self) -> None:
-        self._check("median", self.median)
+        super().__post_init__()
         self._check("sigma", self.sigma, most=LARGEST_SIGMA)
 
     def from_uniform(self, uniform: Array) -> Array:
@@ -137,15 +118,12 @@ class Lognormal(Distribution):
 
 
 @dataclass(frozen=True)
-class Exponential(Distribution):
+class Exponential(_Family):
     """Memoryless, of mean `mu`."""
 
     mu: float
     name: ClassVar[str] = "exponential"
     parameters: ClassVar[dict[str, Parameter]] = {"mean": DURATION}
-
-    def __post_init__(self) -> None:
-        self._check("mean", self.mu)
 
     def from_uniform(self, uniform: Array) -> Array:
         return -self.mu * np.log1p(-uniform)
@@ -155,7 +133,7 @@ class Exponential(Distribution):
 
 
 @dataclass(frozen=True)
-class Gamma(Distribution):
+class Gamma(_Family):
     """Gamma of mean `mu`: `shape` exponential stages in a row; relative spread 1/sqrt(shape)."""
 
     mu: float
@@ -164,7 +142,7 @@ class Gamma(Distribution):
     parameters: ClassVar[dict[str, Parameter]] = {"mean": DURATION, "shape": NUMBER}
 
     def __post_init__(self) -> None:
-        self._check("mean", self.mu)
+        super().__post_init__()
         self._check("shape", self.shape, positive=True)
 
     def from_uniform(self, uniform: Array) -> Array:
@@ -177,7 +155,7 @@ class Gamma(Distribution):
 
 
 @dataclass(frozen=True)
-class Weibull(Distribution):
+class Weibull(_Family):
     """Weibull of mean `mu`: a heavy tail for `shape` < 1, exponential at 1, a light one above."""
 
     mu: float
@@ -186,8 +164,7 @@ class Weibull(Distribution):
     parameters: ClassVar[dict[str, Parameter]] = {"mean": DURATION, "shape": NUMBER}
 
     def __post_init__(self) -> None:
-        self._check("mean", self.mu)
-        self._check("shape", self.shape)
+        super().__post_init__()
         if self.shape < _LEAST_WEIBULL_SHAPE:
             raise InputError(f"weibull: shape must be at least 0.01, not {self.shape}")
 

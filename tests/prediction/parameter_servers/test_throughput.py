@@ -263,7 +263,7 @@ def test_the_steady_period_ends_with_the_first_worker() -> None:
 
 
 def test_the_trace_has_a_lane_for_each_resource_of_a_worker() -> None:
-    spans = first_steps(job_of(PROFILE), 2, 0).spans
+    spans = list(first_steps(job_of(PROFILE), 2, 0).spans)
     first = [span[1:5] for span in spans if span[0] == "worker0"][:4]
     assert first == [
         ("downlink", "pull", 0.0, pytest.approx(2.0)),
@@ -276,7 +276,7 @@ def test_the_trace_has_a_lane_for_each_resource_of_a_worker() -> None:
 
 
 def test_lanes_of_several_servers_have_numbers() -> None:
-    spans = first_steps(job_of(two_parameters(), servers=2), 1, 0).spans
+    spans = list(first_steps(job_of(two_parameters(), servers=2), 1, 0).spans)
     lanes = {name: lane for _, lane, name, *_ in spans}
     expected = {"pull0": "downlink 0", "pull1": "downlink 1", "compute": "compute"}
     expected |= {"rate": "uplink 0", "push0": "uplink 0", "push1": "uplink 1"}
@@ -284,7 +284,7 @@ def test_lanes_of_several_servers_have_numbers() -> None:
 
 
 def test_a_stream_in_two_turns_is_two_spans() -> None:
-    spans = first_steps(job_of(two_parameters(), window=500.0), 1, 0).spans
+    spans = list(first_steps(job_of(two_parameters(), window=500.0), 1, 0).spans)
     pulls = [(span[2], span[3], span[4]) for span in spans if span[1] == "downlink"][:3]
     expected = [("pull0", 0.0, 0.5), ("pull1", 0.5, 0.9), ("pull0", 0.9, 1.0)]
     assert pulls == [(name, *map(pytest.approx, times)) for name, *times in expected]

@@ -95,8 +95,7 @@ def test_a_profile_knows_its_own_bandwidth(tmp_path: Path, capsys: Capture) -> N
 def test_a_node_says_bandwidth_parsing_and_window(
     profile: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    from paracosm.profiling.nodes.calibration import NodeCalibration
-    from paracosm.profiling.nodes.file import save_calibration
+    from paracosm.profiling.nodes.calibration import NodeCalibration, save_calibration
 
     known = {"bandwidth_out": 1000.0, "bandwidth_in": 2000.0, "alpha": 1e-4, "beta": 0.2}
     save_calibration(NodeCalibration(**known, window=700.0), tmp_path / "node.yaml")
@@ -116,8 +115,7 @@ def test_a_node_says_bandwidth_parsing_and_window(
 def test_a_node_that_only_knows_loopback_says_nothing_about_links(
     profile: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    from paracosm.profiling.nodes.calibration import Found, NodeCalibration
-    from paracosm.profiling.nodes.file import save_calibration
+    from paracosm.profiling.nodes.calibration import Found, NodeCalibration, save_calibration
 
     def saved(loopback: bool, uneven: float) -> list[str]:
         found = Found("measured", "by hand", "2020-04-20T00:00:00+00:00", loopback=loopback)

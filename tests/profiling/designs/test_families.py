@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from paracosm.errors import InputError
 from paracosm.graphs.capture.encode import encode_call
 from paracosm.profiling.designs import FAMILIES, counted, families_named
-from paracosm.profiling.instantiate import instantiate
+from paracosm.profiling.torch_ops import instantiate
 
 Program = Callable[..., Any]
 

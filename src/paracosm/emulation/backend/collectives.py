@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.distributed import ReduceOp, Work
 
 from paracosm.emulation.backend import values
-from paracosm.emulation.backend.member import Member
-from paracosm.emulation.backend.runtime import Runtime
+from paracosm.emulation.backend.runtime import Member, Runtime
 from paracosm.emulation.backend.work import AllOf
 
 __all__ = ["Collectives"]

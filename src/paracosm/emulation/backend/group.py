@@ -12,9 +12,7 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
 from paracosm.emulation.backend.collectives import Collectives
-from paracosm.emulation.backend.member import Member
-from paracosm.emulation.backend.objects import replace_object_collectives
-from paracosm.emulation.backend.runtime import Runtime
+from paracosm.emulation.backend.runtime import Member, Runtime
 
 __all__ = ["BACKEND", "EmulatedGroup", "make_group", "register"]
 
@@ -44,7 +42,6 @@ def register(runtime: Runtime) -> None:
             timeout=options.timeout,
         )
 
-    replace_object_collectives(runtime)
     dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", "cuda"])
 
 

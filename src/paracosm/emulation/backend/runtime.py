@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
+import sysconfig
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.distributed import Work
 
-from paracosm.emulation.backend.call_site import call_site
-from paracosm.emulation.backend.completion import Completion
-from paracosm.emulation.backend.filling import Filling
-from paracosm.emulation.backend.member import Member
-from paracosm.emulation.backend.sleep import Sleeper, precise_timer
+import paracosm
+from paracosm.emulation.backend.threads import Completion, Filling, Sleeper, precise_timer
 from paracosm.emulation.backend.values import Sent
 from paracosm.emulation.backend.work import EmulatedWork
-from paracosm.emulation.cost import Communication
+from paracosm.emulation.communication import Communication
+from paracosm.emulation.config import Setting
 from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.records import Collective, Group, Note, RecordWriter, Wait
-from paracosm.emulation.setting import Setting
 
 if TYPE_CHECKING:
     from paracosm.emulation.backend.cuda import CudaStreams
     from paracosm.emulation.peers import Peers
 
-__all__ = ["OnCollective", "Runtime"]
+
+__all__ = ["Member", "OnCollective", "Runtime", "call_site"]
+
 
 OnCollective = Callable[[str, str, int, int, Sequence[Tensor]], None]
 """Told of every collective: group's name, kind, size, global rank of the peer, inputs."""
@@ -297,3 +300,84 @@ def _is_small(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
     if inputs is not outputs:
         moved = max(moved, sum([tensor.nbytes for tensor in inputs]))
     return moved <= _SMALL and not torch._C._len_torch_dispatch_stack()
+
+
+@dataclass
+class Member:
+    """The real rank as a member of one process group.
+
+    Attributes:
+        name: of the group.
+        rank: in the group.
+        members: global ranks of all.
+        asked: backend that the script asked for, as "gloo" or "cpu:gloo,cuda:nccl".
+        timeout: seconds after which a collective of a real group fails.
+        comm_workers: how many the user wants; None for as many as the backend asked for has.
+        count: of collectives so far.
+    """
+
+    name: str
+    rank: int
+    members: tuple[int, ...]
+    asked: str
+    timeout: float
+    comm_workers: int | None
+    count: int = 0
+
+    def pool(self, kind: str, peer: int, device: str) -> tuple[object, int]:
+        """Return which comm workers take a collective, and how many there are.
+
+        Messages with one peer wait for each other and for nothing else: gloo needs no comm worker
+        for them, NCCL has a stream for each pair.
+
+        Args:
+            kind: as in `records.Collective`.
+            peer: rank in the group.
+            device: type of the tensors' device.
+        """
+        if kind in ("send", "recv"):
+            return (id(self), kind, peer), 1
+        return (id(self), device), self.comm_workers or _comm_workers(self.asked, device)
+
+
+def _comm_workers(asked: str, device: str) -> int:
+    """Return 2 for gloo, which has two threads for a group, and 1 for NCCL, which has a stream."""
+    asked = asked.lower()
+    if ":" in asked:
+        asked = dict(pair.split(":", 1) for pair in asked.split(",")).get(device, "")
+    if asked in ("", "undefined"):
+        asked = "gloo" if device == "cpu" else "nccl"
+    return 2 if asked == "gloo" else 1
+
+
+_INSIDE = tuple(
+    str(Path(package.__file__).parent) + os.sep
+    for package in (torch, paracosm)
+    if package.__file__ is not None
+)
+_LIBRARY = sysconfig.get_path("stdlib") + os.sep
+_INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
+
+_names: dict[str, str] = {}
+
+
+def call_site() -> str:
+    """Return "train.py:42" of the innermost frame outside torch and Paracosm; "" if none is."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        name = _names.get(path)
+        if name is None:
+            name = _names[path] = _name(path)
+        if name:
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def _name(path: str) -> str:
+    if path.startswith(("<", *_INSIDE)):
+        return ""
+    if path.startswith(_LIBRARY) and not path.startswith(_INSTALLED):
+        return ""
+    return Path(path).name

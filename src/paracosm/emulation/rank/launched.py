@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from paracosm.emulation.check import check_emulation
-from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.rank.identity import identity
-from paracosm.emulation.setting import VARIABLE, Setting
-from paracosm.emulation.what_if import with_world
+from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.errors import InputError, unknown
 from paracosm.validation import validated
 
@@ -60,8 +57,7 @@ def become_rank(finish: Finish) -> None:
     try:
         asked = asked_by(os.environ, sys.argv[0] if sys.argv else "")
         setting = _setting(asked)
-        os.environ.update(identity(setting.config, setting.rank))
-        os.environ[VARIABLE] = setting.to_text()
+        os.environ.update(setting.environment())
         _finish_at_end(finish, setting, asked.out)
         from paracosm.emulation.rank.prepare import prepare
 
@@ -108,7 +104,7 @@ def asked_by(environment: Mapping[str, str], script: str) -> Asked:
     if "what_if" in given:
         given["what_if"] = [each.strip() for each in given["what_if"].split(";") if each.strip()]
     given["script"] = script if Path(script).is_file() else "module:__main__"
-    config = with_world(validated(EmulateConfig, given, "environment"))
+    config = validated(EmulateConfig, given, "environment")
     check_emulation(config)
     return Asked(config, _seed(environment), _out(environment))
 

@@ -6,21 +6,24 @@ does, wrappers of PyTorch's own functions where it does not.
 
 from __future__ import annotations
 
+import dataclasses
+import resource
+import sys
+import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-from paracosm.emulation.rank.backward import watch_backward
-from paracosm.emulation.rank.memory import peak_memory
-from paracosm.emulation.rank.waits import Waits
-from paracosm.emulation.records import Iteration, RecordWriter
+from paracosm.emulation.records import Iteration, RecordWriter, Wait
 
-__all__ = ["observe", "watch_works"]
+__all__ = ["Waits", "observe", "peak_memory", "watch_backward", "watch_works"]
 
 
 def observe(
@@ -84,3 +87,146 @@ class _Iterations:
         self._number += 1
         if self._on_iteration is not None:
             self._on_iteration(end)
+
+
+def watch_backward(waits: Waits) -> None:
+    """Have each backward pass through a DistributedDataParallel record its wait for all-reduces.
+
+    DDP waits in a callback that it queues with the autograd engine when its last bucket is full.
+    The engine runs callbacks in order. One that is queued before, when the gradient of the module's
+    output arrives, begins the wait; one that this one queues, which is after all others, ends it.
+    """
+    forward: Callable[..., Any] = DistributedDataParallel.forward
+
+    @wraps(forward)
+    def watching(module: DistributedDataParallel, *inputs: Any, **kwargs: Any) -> Any:
+        output = forward(module, *inputs, **kwargs)
+        # Under no_sync a backward pass waits for nothing; traced code takes no hooks.
+        reduces = torch.is_grad_enabled() and module.require_backward_grad_sync
+        if reduces and not torch.compiler.is_compiling():
+            watch = _Pass(waits).gradient_arrived
+            for tensor in _tensors(output):
+                if tensor.requires_grad:
+                    tensor.register_hook(watch)  # type: ignore[no-untyped-call]
+        return output
+
+    _set_forward(watching)
+
+
+def _set_forward(forward: Callable[..., Any]) -> None:
+    DistributedDataParallel.forward = forward  # type: ignore[method-assign]
+
+
+class _Pass:
+    """The backward passes through the outputs of one forward pass."""
+
+    def __init__(self, waits: Waits) -> None:
+        self._waits = waits
+        self._task: int | None = None  # the backward pass that was seen last
+
+    def gradient_arrived(self, gradient: torch.Tensor) -> None:
+        task = torch._C._current_graph_task_id()
+        if task != self._task:
+            self._task = task
+            _queue(self._begin)
+
+    def _begin(self) -> None:
+        begin = time.monotonic()
+        _queue(lambda: self._waits.add(begin, time.monotonic()))
+
+
+def _queue(callback: Callable[[], None]) -> None:
+    torch.autograd.Variable._execution_engine.queue_callback(callback)
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    """Find the tensors in what a module returns, as deep as DDP itself looks."""
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, (list, tuple)):
+        for each in output:
+            yield from _tensors(each)
+    elif isinstance(output, Mapping):
+        for each in output.values():
+            yield from _tensors(each)
+    elif dataclasses.is_dataclass(output):
+        for field in dataclasses.fields(output):
+            yield from _tensors(getattr(output, field.name))
+
+
+def peak_memory() -> int:
+    """Return the peak in bytes: of the accelerator's allocator where one is used, else resident."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return torch.cuda.max_memory_allocated()
+    return _peak_resident()
+
+
+def _peak_resident() -> int:
+    try:
+        with open("/proc/self/status", "rb") as file:
+            status = file.read()
+        at = status.index(b"VmHWM:")
+        return int(status[at:].split(maxsplit=2)[1]) * 1024
+    except (OSError, ValueError):
+        # On Linux this would count what the process that started us had in memory.
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+class Waits:
+    """Records the waits of one rank.
+
+    A wait within a wait of the same thread is part of it. Whatever waits says so in one of three
+    ways: it is wrapped (`watched`), it calls `begin` and `end`, or it calls `add` afterwards.
+    """
+
+    def __init__(
+        self, recorder: RecordWriter, rank: int, ended: Callable[[float], None] | None = None
+    ) -> None:
+        """Take the file to record to, and who is told the instant at which each wait ended."""
+        self._recorder = recorder
+        self._rank = rank
+        self._ended = ended
+        self._open = _Open()
+
+    def begin(self) -> None:
+        """Say that this thread begins to wait."""
+        if self._open.depth == 0:
+            self._open.begin = time.monotonic()
+        self._open.depth += 1
+
+    def end(self) -> None:
+        """Say that it has waited."""
+        self._open.depth -= 1
+        if self._open.depth == 0:
+            self._record(self._open.begin, time.monotonic())
+
+    def add(self, begin: float, end: float) -> None:
+        """Say that this thread has waited, in seconds of `time.monotonic`."""
+        if self._open.depth == 0:
+            self._record(begin, end)
+
+    def watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that does the same and counts all of it as a wait."""
+
+        @wraps(call)
+        def waiting(*args: Any, **kwargs: Any) -> Any:
+            self.begin()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.end()
+
+        return waiting
+
+    def _record(self, begin: float, end: float) -> None:
+        self._recorder.append(Wait(self._rank, begin, end))
+        if self._ended is not None:
+            self._ended(end)
+
+
+class _Open(threading.local):
+    """The wait that a thread is in."""
+
+    depth = 0
+    begin = 0.0

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import socket
 from collections.abc import Callable
 from math import inf
+from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from torch.distributed import distributed_c10d as c10d
 
-from paracosm.emulation.rank.observe import observe, watch_works
-from paracosm.emulation.rank.signals import Signals
-from paracosm.emulation.rank.untraced import leave_untraced
-from paracosm.emulation.rank.waits import Waits
+from paracosm.emulation.config import Setting
+from paracosm.emulation.rank.observe import Waits, observe, watch_works
+from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.records import Note, RecordWriter
-from paracosm.emulation.setting import Setting
 
-__all__ = ["prepare"]
+__all__ = ["Signals", "leave_untraced", "prepare"]
+
 
 _EMULATOR = "emulator.records"
 
@@ -120,3 +123,37 @@ _NEVER = (
     "that a script spawns as its ranks are not seen, so it should be one rank itself, as torchrun "
     "would start it"
 )
+
+
+class Signals:
+    """Sends datagrams to the emulator: b"w" when a wait has ended, b"i" when an iteration has.
+
+    An emulator that does not listen, or not yet, misses them; nothing is held up for it.
+    """
+
+    def __init__(self, records: Path) -> None:
+        """Take the file that the emulator records to; it listens beside it."""
+        self._address = f"{records}.signals"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+
+    def wait_ended(self, now: float) -> None:
+        """Tell that the real rank goes on."""
+        self._send(b"w")
+
+    def iteration_ended(self, now: float) -> None:
+        """Tell that an optimizer has stepped."""
+        self._send(b"i")
+
+    def _send(self, message: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.sendto(message, self._address)
+
+
+def leave_untraced() -> None:
+    """Have torch.compile run the functions of this package as they are."""
+    on_import("torch._dynamo.trace_rules", _skip)
+
+
+def _skip(rules: ModuleType) -> None:
+    rules.add("paracosm")

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
+import itertools
+import os
+import resource
 import select
 import socket
+import time
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from paracosm.emulation.wire.framing import (
+from paracosm.emulation.wire.protocol import (
     DATA,
     HEADER,
     RECV_READY,
@@ -18,10 +25,19 @@ from paracosm.emulation.wire.framing import (
     notice,
     read_header,
 )
-from paracosm.emulation.wire.loop import Loop
-from paracosm.emulation.wire.pair import Pair
+from paracosm.errors import InputError
 
-__all__ = ["Connection", "Kept", "Listener", "Outgoing"]
+__all__ = [
+    "Connection",
+    "Kept",
+    "Listener",
+    "Loop",
+    "Outgoing",
+    "Pair",
+    "WireGroup",
+    "allow_open_files",
+]
+
 
 _TURN = 1 << 20  # bytes that one connection moves before the others have their turn
 _SCRATCH = bytearray(_TURN)
@@ -391,3 +407,173 @@ def _piece(item: Outgoing, at: int) -> list[memoryview]:
         return [item.source[at : at + count]]
     whole, rest = divmod(count, len(_ZEROS))
     return [_ZEROS] * whole + ([_ZEROS[:rest]] if rest else [])
+
+
+@dataclass(frozen=True)
+class WireGroup:
+    """A process group of which a real rank is a member.
+
+    Attributes:
+        name: its prefix in the store, "default_pg/0//cpu//0".
+        size: how many members.
+        real: the members that are real, by their rank in the group.
+        members: global ranks by rank in the group; empty where nobody knows them.
+    """
+
+    name: str
+    size: int
+    real: tuple[int, ...]
+    members: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An open connection after gloo's handshake; its socket does not block.
+
+    Attributes:
+        socket: to the real rank.
+        group: of both.
+        real: rank in the group of the real end.
+        emulated: rank in the group of our end.
+    """
+
+    socket: socket.socket
+    group: WireGroup
+    real: int
+    emulated: int
+
+
+_COARSE = 2e-3  # seconds: epoll counts milliseconds, and rounds up
+_EARLY = 60e-6  # seconds by which the kernel wakes late; the rest is polled
+_LONGEST = 0.5  # seconds
+
+
+class Loop:
+    """Calls back when a descriptor is ready, when an instant has come, or when another thread asks.
+
+    All descriptors that are ready have their turn before any has another.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._ready: dict[int, Callable[[int], None]] = {}
+        self._timers: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = itertools.count()
+        self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._soon: list[Callable[[], None]] = []
+        self._running = True
+        self._awake = 0.0
+        self.watch(self._woken, self._drain)
+
+    def watch(self, descriptor: int, ready: Callable[[int], None]) -> None:
+        """Call `ready(events)` whenever there is something to read."""
+        self._ready[descriptor] = ready
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def writable(self, descriptor: int, wanted: bool) -> None:
+        """Say whether `ready` is to be called for room to write as well."""
+        events = select.EPOLLIN | (select.EPOLLOUT if wanted else 0)
+        self._epoll.modify(descriptor, events)
+
+    def forget(self, descriptor: int) -> None:
+        """Watch no longer."""
+        if self._ready.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    def at(self, instant: float, call: Callable[..., None], *arguments: Any) -> None:
+        """Call once `time.monotonic` has come to an instant."""
+        heapq.heappush(self._timers, (instant, next(self._count), call, arguments))
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call before the next wait, after all that is ready has had its turn."""
+        self._soon.append(call)
+
+    def stay_awake(self, seconds: float) -> None:
+        """Wait without sleeping for a while: something will come, and waking up takes long."""
+        self._awake = time.monotonic() + seconds
+
+    def wake(self) -> None:
+        """Have the loop look around now; any thread may ask."""
+        with contextlib.suppress(OSError):
+            os.eventfd_write(self._woken, 1)
+
+    def stop(self) -> None:
+        """End `run` after what is being called; any thread, or a signal's handler, may ask."""
+        self._running = False
+        self.wake()
+
+    def run(self, around: Callable[[], None]) -> None:
+        """Serve until `stop`; `around` is called after every wake-up."""
+        try:
+            while self._running:
+                for descriptor, events in self._wait():
+                    ready = self._ready.get(descriptor)
+                    if ready is not None:
+                        ready(events)
+                self._call_due()
+                while self._soon:
+                    calls, self._soon = self._soon, []
+                    for call in calls:
+                        call()
+                around()
+        finally:
+            self._epoll.close()
+            os.close(self._woken)
+
+    def _wait(self) -> list[tuple[int, int]]:
+        """Return what is ready, when something is or a timer is due."""
+        now = time.monotonic()
+        while now < self._awake:
+            found = self._epoll.poll(0)
+            if found or (self._timers and self._timers[0][0] <= now):
+                return found
+            now = time.monotonic()
+        return self._epoll.poll(self._patience())
+
+    def _patience(self) -> float:
+        """Return how long epoll may wait; sleep first where it is too coarse for that."""
+        if not self._timers:
+            return _LONGEST
+        until = self._timers[0][0] - time.monotonic()
+        if until > _COARSE:
+            return min(until - _COARSE / 2, _LONGEST)
+        if until > _EARLY:
+            select.select([self._epoll.fileno()], [], [], until - _EARLY)
+        return 0.0
+
+    def _call_due(self) -> None:
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            _, _, call, arguments = heapq.heappop(self._timers)
+            call(*arguments)
+
+    def _drain(self, events: int) -> None:
+        del events
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._woken)
+
+
+_OTHERS = 128  # files that a process opens anyway
+
+
+def allow_open_files(connections: int) -> None:
+    """Raise the limit of open files of this process and its children as far as is allowed.
+
+    Args:
+        connections: that are certainly needed.
+
+    Raises:
+        InputError: the hard limit is lower.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections + _OTHERS
+    most = _ENDLESS if hard == resource.RLIM_INFINITY else hard
+    if most < needed:
+        raise InputError(
+            f"world_size: {connections:,} connections need {needed:,} open files, but {hard:,} are "
+            f"allowed: ulimit -Hn {needed}, or a smaller world"
+        )
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, _ENDLESS), hard))
+
+
+_ENDLESS = 1 << 20

@@ -6,26 +6,24 @@ import time
 from collections.abc import Callable
 
 from paracosm.cluster.link import Sharing
-from paracosm.emulation.cost import Communication
+from paracosm.emulation.communication import Communication
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Exchange, Group, Note, Record
-from paracosm.emulation.wire.connection import Connection, Kept, Outgoing
-from paracosm.emulation.wire.entries import Entries
-from paracosm.emulation.wire.framing import kind_of, tag_of
-from paracosm.emulation.wire.group_state import GroupState
-from paracosm.emulation.wire.hops import Hops
-from paracosm.emulation.wire.kept import Room
-from paracosm.emulation.wire.loop import Loop
-from paracosm.emulation.wire.measured_link import MeasuredLink
-from paracosm.emulation.wire.messages import Messages
-from paracosm.emulation.wire.operations import Channel, Operation, RealSide, UnexpectedError
-from paracosm.emulation.wire.pace import Pace
-from paracosm.emulation.wire.pair import Pair
+from paracosm.emulation.wire.connection import Connection, Kept, Loop, Outgoing, Pair
+from paracosm.emulation.wire.links import Hops, MeasuredLink, Pace
+from paracosm.emulation.wire.messages import GroupState, Messages
+from paracosm.emulation.wire.operations import (
+    Channel,
+    Entries,
+    Operation,
+    RealSide,
+    UnexpectedError,
+)
 from paracosm.emulation.wire.payloads import Payloads
-from paracosm.emulation.wire.schedules.schedule import Members
-from paracosm.emulation.wire.sending import send
-from paracosm.emulation.wire.sources import Sources
+from paracosm.emulation.wire.protocol import kind_of, tag_of
+from paracosm.emulation.wire.schedules import Members
+from paracosm.emulation.wire.sources import Room, Sources, send
 
 __all__ = ["Emulator"]
 

@@ -15,13 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from paracosm.emulation.communication import communication_of
-from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.records import Note, RecordWriter
-from paracosm.emulation.setting import Setting
+from paracosm.emulation.wire.connection import Loop, Pair
 from paracosm.emulation.wire.emulator import Emulator
-from paracosm.emulation.wire.loop import Loop
-from paracosm.emulation.wire.pair import Pair
 from paracosm.emulation.wire.payloads import load_payloads
 from paracosm.emulation.wire.rendezvous import Rendezvous
 from paracosm.errors import InputError

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paracosm.emulation.cost import Communication
+from paracosm.emulation.communication import Communication
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Record
-from paracosm.emulation.wire.connection import Connection, Kept, Outgoing
-from paracosm.emulation.wire.framing import tag_of
-from paracosm.emulation.wire.group_state import GroupState
-from paracosm.emulation.wire.loop import Loop
-from paracosm.emulation.wire.pace import Pace
-from paracosm.emulation.wire.pair import Pair
+from paracosm.emulation.wire.connection import Connection, Kept, Loop, Outgoing, Pair, WireGroup
+from paracosm.emulation.wire.links import Hops, Pace
+from paracosm.emulation.wire.operations import Operation
 from paracosm.emulation.wire.payloads import Payloads
-from paracosm.emulation.wire.sending import send
-from paracosm.emulation.wire.sources import Source
+from paracosm.emulation.wire.protocol import tag_of
+from paracosm.emulation.wire.segments import Remembered
+from paracosm.emulation.wire.sources import Source, send
 
-__all__ = ["Messages"]
+__all__ = ["GroupState", "Messages"]
+
 
 _REMEMBERED = 1 << 20  # bytes of the longest message that is sent back
 _LENGTHS = 32  # messages of different lengths that are remembered
@@ -167,3 +166,34 @@ class Messages:
         self._record(
             Collective(rank, name, number, kind, length, peer, asked, entered, asked, done)
         )
+
+
+@dataclass(eq=False)
+class GroupState:
+    """A process group with real members.
+
+    Attributes:
+        group: as the rendezvous knows it.
+        members: global ranks by rank in the group.
+        hops: the times of messages among emulated members.
+        remembered: how earlier vectors were cut.
+        connections: that are open.
+        operations: under way, by slot.
+        over: slots of the last operations that ended.
+        numbers: collectives so far, by real member.
+    """
+
+    group: WireGroup
+    members: Sequence[int]
+    hops: Hops
+    remembered: Remembered = field(default_factory=Remembered)
+    connections: set[Connection] = field(default_factory=set)
+    operations: dict[int, Operation] = field(default_factory=dict)
+    over: deque[int] = field(default_factory=lambda: deque(maxlen=64))
+    numbers: dict[int, int] = field(default_factory=dict)
+
+    def next_number(self, real: int) -> int:
+        """Return the number of a real member's next collective."""
+        number = self.numbers.get(real, 0)
+        self.numbers[real] = number + 1
+        return number

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.wire.connection import Connection, Kept
-from paracosm.emulation.wire.entries import Entries
-from paracosm.emulation.wire.learning import LARGEST, Learning, Remembered, Standing
-from paracosm.emulation.wire.schedules.barrier import Barrier
-from paracosm.emulation.wire.schedules.broadcast import Broadcast
-from paracosm.emulation.wire.schedules.direct import Direct, Loose
-from paracosm.emulation.wire.schedules.ring import Ring
-from paracosm.emulation.wire.schedules.ring_reduce import RingReduce
-from paracosm.emulation.wire.schedules.schedule import Members, Schedule
-from paracosm.emulation.wire.schedules.segments import (
+from paracosm.emulation.wire.schedules import (
+    Barrier,
+    Broadcast,
+    Direct,
+    Loose,
+    Members,
+    Ring,
+    RingReduce,
+    Schedule,
+)
+from paracosm.emulation.wire.segments import (
+    LARGEST,
     LONGEST,
     Layout,
+    Learning,
+    Remembered,
+    Standing,
     candidates,
     layout_of_segments,
     messages_of,
     vector_size,
 )
 
-__all__ = ["Channel", "Operation", "RealSide", "UnexpectedError"]
+__all__ = ["Channel", "Entries", "Operation", "RealSide", "UnexpectedError"]
+
 
 _SHORT = 1 << 14  # bytes of a message that take no longer than a notice
 
@@ -495,3 +503,34 @@ _SCHEDULES: dict[str, Callable[[Members], Schedule]] = {
     "scatter": Direct,
     "all_to_all": Direct,
 }
+
+
+class Entries:
+    """Asks `Peers` once for each member.
+
+    Args:
+        peers: of the job.
+        members: global ranks by rank in the group.
+        asked: when the first real member's message came.
+        added: seconds that a what-if adds to operations of this kind.
+    """
+
+    def __init__(self, peers: Peers, members: Sequence[int], asked: float, added: float) -> None:
+        self._peers = peers
+        self._members = members
+        self._asked = asked
+        self._added = added
+        self._known: dict[int, float] = {}
+
+    def of(self, member: int) -> float:
+        """Return when a member of the group comes."""
+        known = self._known.get(member)
+        if known is None:
+            known = self._peers.entry(self._members[member], self._asked) + self._added
+            self._known[member] = known
+        return known
+
+    @property
+    def last(self) -> float:
+        """The latest of those that were asked for."""
+        return max(self._known.values(), default=self._asked)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from paracosm.emulation.backend.plan import Plan, PlannedGroup, load_plan
 from paracosm.emulation.records import COLLECTIVES
-from paracosm.emulation.wire.pair import WireGroup
-from paracosm.emulation.wire.store_keys import group_name
+from paracosm.emulation.wire.connection import WireGroup
+from paracosm.emulation.wire.store import group_name
 from paracosm.errors import InputError
 
 __all__ = ["Payloads", "load_payloads"]

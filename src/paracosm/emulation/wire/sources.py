@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paracosm.emulation.wire.connection import Kept
-from paracosm.emulation.wire.kept import Room
+from paracosm.emulation.wire.connection import Connection, Kept, Outgoing, WireGroup
 from paracosm.emulation.wire.operations import Channel, Operation
-from paracosm.emulation.wire.pair import WireGroup
 from paracosm.emulation.wire.payloads import Payloads
-from paracosm.emulation.wire.schedules.ring import Ring
+from paracosm.emulation.wire.schedules import Ring
 
-__all__ = ["ZEROS", "Source", "Sources"]
+__all__ = ["ZEROS", "Room", "Source", "Sources", "send"]
+
 
 _MOST_REPEATED = 1 << 20  # bytes
 
@@ -158,3 +157,60 @@ def _part(operation: Operation, real: int, emulated: int, length: int) -> Source
     parts = [_nth(operation, real, first + i).kept for i in range(layout.lag)]
     chunk = b"".join(bytes(part.data) for part in parts if part is not None)
     return Source(memoryview(chunk)) if len(chunk) == length else ZEROS
+
+
+MOST = 1 << 30
+"""Bytes that are kept at a time; a real rank's data beyond that is answered with zeros."""
+
+_SPARE = 64 << 20  # bytes of buffers that wait to be used again: fresh ones cost page faults
+
+
+class Room:
+    """Buffers for data, up to a limit.
+
+    Attributes:
+        refused: how many times there was no room.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self.refused = 0
+        self._left = most
+        self._spare: dict[int, list[Kept]] = {}
+        self._spared = 0
+
+    def take(self, length: int) -> Kept | None:
+        """Return a buffer; None where there is no more room."""
+        if length > self._left:
+            self.refused += 1
+            return None
+        self._left -= length
+        spare = self._spare.get(length)
+        if spare:
+            self._spared -= length
+            kept = spare.pop()
+            kept.got = 0
+            return kept
+        return Kept(length)
+
+    def give(self, kept: Kept) -> None:
+        """Take a buffer back that nobody reads any more."""
+        length = len(kept.data)
+        self._left += length
+        if self._spared + length <= _SPARE:
+            self._spared += length
+            kept.readers = []
+            self._spare.setdefault(length, []).append(kept)
+
+
+def send(
+    connection: Connection, slot: int, length: int, source: Source, at_once: bool = False
+) -> None:
+    """Send data from a source; what has not come yet follows as it comes."""
+    kept = source.kept
+    if kept is None:
+        connection.send(Outgoing(slot, length, source.data, length), at_once)
+        return
+    message = Outgoing(slot, length, kept.data, min(length, kept.got))
+    if message.allowed < length:
+        kept.readers.append((connection, message))
+    connection.send(message, at_once)

@@ -16,7 +16,7 @@ from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 from paracosm.jobs import Job
 from paracosm.jobs.strategies import Replica, Strategy, build_job, parse_strategy
-from paracosm.prediction.jobs.rank_breakdown import PARTS, rank_breakdown
+from paracosm.prediction.jobs.rank_times import PARTS, rank_breakdown
 from paracosm.simulation import JobSchedule, replay_job
 from paracosm.simulation.job_memory import memory_over_time
 from paracosm.units import format_size

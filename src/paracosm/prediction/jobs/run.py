@@ -14,9 +14,8 @@ from paracosm.prediction.jobs.device_speeds import (
     with_devices,
 )
 from paracosm.prediction.jobs.prediction import JobPrediction, ideal_throughput, predict_job
-from paracosm.prediction.jobs.shown_ranks import shown_ranks
+from paracosm.prediction.jobs.rank_times import job_timeline, shown_ranks
 from paracosm.prediction.jobs.summary import OF_JOB, summarise_jobs
-from paracosm.prediction.jobs.timeline import job_timeline
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
 from paracosm.timeline import Timeline
 

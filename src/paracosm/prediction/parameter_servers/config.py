@@ -16,9 +16,8 @@ from paracosm.prediction.parameter_servers.orders import ORDERS
 from paracosm.prediction.parameter_servers.settings import Settings, parse_background, ports_of
 from paracosm.profiling.jobs import JobProfile
 from paracosm.profiling.jobs.file import is_job_profile, load_job_profile
-from paracosm.profiling.jobs.interrupted import without_interrupted
-from paracosm.profiling.nodes.calibration import NodeCalibration
-from paracosm.profiling.nodes.file import load_calibration
+from paracosm.profiling.jobs.job_profile import without_interrupted
+from paracosm.profiling.nodes.calibration import NodeCalibration, load_calibration
 from paracosm.quantities import Duration, Size
 
 __all__ = ["THROUGHPUT", "WINDOW", "ThroughputFields", "load_profile"]

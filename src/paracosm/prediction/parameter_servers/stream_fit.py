@@ -18,8 +18,7 @@ import numpy.typing as npt
 from paracosm.compiled import compiled
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
-from paracosm.profiling.nodes.assemble import found_by
-from paracosm.profiling.nodes.calibration import NodeCalibration
+from paracosm.profiling.nodes.calibration import NodeCalibration, found_by
 
 __all__ = ["StreamFit", "calibration_of", "fit_streams"]
 

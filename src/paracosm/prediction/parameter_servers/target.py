@@ -14,7 +14,7 @@ from paracosm.prediction.parameter_servers.orders import transfer_order
 from paracosm.prediction.parameter_servers.settings import Ports, Settings, background_changes
 from paracosm.prediction.parameter_servers.workload import prepare, shared_by, with_parsing
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
-from paracosm.profiling.jobs.dependencies import in_order
+from paracosm.profiling.jobs.job_profile import in_order
 from paracosm.rng import ServerStream, generator
 from paracosm.simulation.system import System
 from paracosm.simulation.workload import Workload

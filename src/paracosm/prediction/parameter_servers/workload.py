@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
-from paracosm.profiling.jobs.dependencies import dependents_of, in_order
-from paracosm.profiling.jobs.smallest_first import smallest_first
+from paracosm.profiling.jobs.job_profile import dependents_of, in_order, smallest_first
 from paracosm.simulation.workload import Workload
 
 Ints = npt.NDArray[np.int64]

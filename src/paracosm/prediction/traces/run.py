@@ -10,11 +10,17 @@ from typing import Any
 from paracosm.cluster.changes import Change, parse_change
 from paracosm.errors import InputError
 from paracosm.jobs import Job
-from paracosm.prediction.traces.bottleneck import bottleneck_of
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.job import read_job
-from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
-from paracosm.prediction.traces.spans_of import timeline_of
+from paracosm.prediction.traces.outcome import (
+    Outcome,
+    Times,
+    bottleneck_of,
+    outcome_of,
+    replayed,
+    timeline_of,
+    traced_times,
+)
 from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.timeline import Timeline
 
@@ -153,5 +159,7 @@ def _scenario(replays: Replays, scenario: Scenario) -> dict[str, Any]:
             for rank, each in zip(replays.traced.ranks, outcome.breakdowns, strict=True)
         },
         "straggler": None if outcome.straggler is None else asdict(outcome.straggler),
-        "bottleneck": bottleneck_of(outcome, [rank.rank for rank in replays.traced.ranks]),
+        "bottleneck": bottleneck_of(
+            outcome.breakdowns, None if outcome.straggler is None else outcome.straggler.rank
+        ),
     }

@@ -9,33 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.speed import at_one_speed, usual_probe
-
-__all__ = ["DesignError", "compare_designs", "write_errors"]
+from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe
 
 
 @dataclass(frozen=True, slots=True)
 class DesignError:
-    """How far the estimates of one design are off for one op type.
-
-    Attributes:
-        design: its name.
-        op: op type, or "all".
-        ops: how many ops it was tried on.
-        trained: how many timings the estimators saw.
-        mean: mean of the relative errors, signs dropped.
-        weighted: the same, each op weighted by the time it takes.
-        total: relative error of the sum over the ops.
-    """
+    """How far the estimates of one design are off for one op type."""
 
     design: str
-    op: str
-    ops: int
-    trained: int
-    mean: float
-    weighted: float
-    total: float
+    op: str  # op type, or "all"
+    ops: int  # how many ops it was tried on
+    trained: int  # how many timings the estimators saw
+    mean: float  # mean of the relative errors, signs dropped
+    weighted: float  # the same, each op weighted by the time it takes
+    total: float  # relative error of the sum over the ops
 
 
 def compare_designs(

@@ -9,8 +9,6 @@ from typing import Any
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.op import Op, TensorArgument, encode_arguments
 
-__all__ = ["FLOAT", "Argument", "Call", "Family", "Point", "tensor"]
-
 Point = Mapping[str, int]
 """A value for every argument of a family."""
 
@@ -23,18 +21,12 @@ FLOAT = "float32"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One number that an op's arguments follow from.
+    """One number that an op's arguments follow from."""
 
-    Attributes:
-        name: "channels".
-        typical: values that models have, repeated where they are frequent.
-        base: where it stays while other arguments vary.
-        low, high: the range; that of `typical` unless given.
-    """
-
-    name: str
-    typical: tuple[int, ...]
-    base: int
+    name: str  # "channels"
+    typical: tuple[int, ...]  # values that models have, repeated where they are frequent
+    base: int  # where it stays while other arguments vary
+    # low, high: the range; that of `typical` unless given
     low: int = 0
     high: int = 0
 

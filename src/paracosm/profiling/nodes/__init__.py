@@ -1,28 +1,40 @@
 """What a node and its link add to a transfer: bandwidth and its sharing, parsing, flow control."""
 
-from paracosm.profiling.nodes.assemble import (
+from paracosm.profiling.nodes.calibration import (
+    QUANTITIES,
+    Found,
+    NodeCalibration,
     calibration_of_goodput,
     calibration_of_parsing,
     calibration_of_shares,
     calibration_of_window,
     found_by,
+    load_calibration,
+    save_calibration,
 )
-from paracosm.profiling.nodes.bandwidth import BandwidthSettings, Goodput, measure_goodput
-from paracosm.profiling.nodes.calibration import QUANTITIES, Found, NodeCalibration
-from paracosm.profiling.nodes.file import load_calibration, save_calibration
-from paracosm.profiling.nodes.parsing import PARSERS, Parsing, fit_parsing, measure_parsing
-from paracosm.profiling.nodes.peer import Peer, connected, connected_here
-from paracosm.profiling.nodes.proxy import Proxy
-from paracosm.profiling.nodes.serve import listen, serve_one
-from paracosm.profiling.nodes.shares import (
+from paracosm.profiling.nodes.goodput import (
+    BandwidthSettings,
+    Goodput,
     Shares,
     ShareSettings,
     correlation,
     counted,
+    measure_goodput,
     measure_shares,
     unevenness,
 )
-from paracosm.profiling.nodes.streams import Stream, StreamWatch
+from paracosm.profiling.nodes.http2 import Stream, StreamWatch
+from paracosm.profiling.nodes.parsing import (
+    PARSERS,
+    Parsing,
+    Transfers,
+    fit_parsing,
+    measure_parsing,
+    measure_transfers,
+    overheads_of,
+)
+from paracosm.profiling.nodes.peer import Peer, connected, connected_here, listen, serve_one
+from paracosm.profiling.nodes.proxy import Proxy
 
 __all__ = [
     "PARSERS",
@@ -38,6 +50,7 @@ __all__ = [
     "Shares",
     "Stream",
     "StreamWatch",
+    "Transfers",
     "calibration_of_goodput",
     "calibration_of_parsing",
     "calibration_of_shares",
@@ -53,6 +66,8 @@ __all__ = [
     "measure_goodput",
     "measure_parsing",
     "measure_shares",
+    "measure_transfers",
+    "overheads_of",
     "save_calibration",
     "serve_one",
     "unevenness",

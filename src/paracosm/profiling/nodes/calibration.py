@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-__all__ = ["QUANTITIES", "Found", "NodeCalibration"]
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from paracosm.errors import InputError
+from paracosm.profiling.nodes.goodput import Goodput, Shares, unevenness
+from paracosm.profiling.nodes.parsing import Parsing
+from paracosm.units import (
+    format_bandwidth,
+    format_duration,
+    format_size,
+    parse_bandwidth,
+    parse_duration,
+    parse_size,
+)
+from paracosm.validation import validated
+
+__all__ = [
+    "QUANTITIES",
+    "Found",
+    "NodeCalibration",
+    "calibration_of_goodput",
+    "calibration_of_parsing",
+    "calibration_of_shares",
+    "calibration_of_window",
+    "found_by",
+    "load_calibration",
+    "save_calibration",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How a quantity was found.
+    """How a quantity was found."""
 
-    Attributes:
-        how: "measured" or "estimated" (from a profile).
-        by: in words, "3 rounds of 3 s to 10.0.0.2:5201", "TensorFlow 2.21 on loopback".
-        when: date and time, ISO 8601.
-        spread: relative: (largest - smallest) / median of rounds; of alpha and beta the mean error
-            of their line; of what is estimated the mean error of the ends of streams; None where
-            nobody knows; of `uneven` (larger - smaller) / value of the two ways.
-        loopback: there was no network in it.
-    """
-
-    how: str
-    by: str
-    when: str
+    how: str  # "measured" or "estimated" (from a profile)
+    by: str  # in words, "3 rounds of 3 s to 10.0.0.2:5201", "TensorFlow 2.21 on loopback"
+    when: str  # date and time, ISO 8601
+    # Relative: (largest - smallest) / median of rounds; of alpha and beta the mean error of
+    # their line; of what is estimated the mean error of the ends of streams; None where
+    # nobody knows; of `uneven` (larger - smaller) / value of the two ways
     spread: float | None = None
-    loopback: bool = False
+    loopback: bool = False  # there was no network in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +132,220 @@ QUANTITIES = tuple(
     each.name for each in fields(NodeCalibration) if each.name not in ("found", "environment")
 )
 """The names of what is calibrated."""
+
+
+def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False) -> NodeCalibration:
+    """Return the medians of all rounds.
+
+    Args:
+        goodput: as measured.
+        by: how, in words.
+        loopback: there was no network in it.
+    """
+    both = [sum(pair) for pair in goodput.both]
+    values = {
+        "bandwidth_out": (statistics.median(goodput.sent), _spread(goodput.sent)),
+        "bandwidth_in": (statistics.median(goodput.received), _spread(goodput.received)),
+        "duplex": (goodput.duplex, _spread(both)),
+        "round_trip": (goodput.round_trip, None),
+    }
+    return found_by("measured", by, values, loopback=loopback)
+
+
+def calibration_of_shares(shares: Shares, by: str, *, loopback: bool = False) -> NodeCalibration:
+    """Return how unevenly connections share.
+
+    Args:
+        shares: as measured.
+        by: how, in words.
+        loopback: there was no network in it.
+
+    Raises:
+        InputError: nothing came over any connection.
+    """
+    apart = abs(unevenness(shares.sent) - unevenness(shares.received))
+    spread = apart / shares.uneven if shares.uneven > 0 else None
+    return found_by("measured", by, {"uneven": (shares.uneven, spread)}, loopback=loopback)
+
+
+def calibration_of_parsing(parsing: Parsing, by: str) -> NodeCalibration:
+    """Return alpha and beta of a line.
+
+    Args:
+        parsing: as measured.
+        by: how, in words.
+    """
+    values: dict[str, tuple[float, float | None]] = {
+        "alpha": (parsing.alpha, parsing.error),
+        "beta": (parsing.beta, parsing.error),
+    }
+    return found_by("measured", by, values)
+
+
+def calibration_of_window(window: float, by: str) -> NodeCalibration:
+    """Return a window.
+
+    Args:
+        window: bytes, as announced.
+        by: how it was seen, in words.
+    """
+    return found_by("measured", by, {"window": (window, None)})
+
+
+def found_by(
+    how: str, by: str, values: dict[str, tuple[float, float | None]], *, loopback: bool = False
+) -> NodeCalibration:
+    """Return a calibration of quantities that were found in one way, now.
+
+    Args:
+        how: "measured" or "estimated".
+        by: in words.
+        values: by the names of quantities: value and spread.
+        loopback: there was no network in it.
+    """
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    found = {name: Found(how, by, now, spread, loopback) for name, (_, spread) in values.items()}
+    known: dict[str, Any] = {name: value for name, (value, _) in values.items()}
+    return NodeCalibration(**known, found=found)
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    """Return how far rounds are apart; None of a single one, which does not tell."""
+    if len(values) < 2:
+        return None
+    return (max(values) - min(values)) / statistics.median(values)
+
+
+_PER_BYTE = "/B"
+
+
+def _parse_seconds_a_byte(value: Any) -> float:
+    """Read "0.3ns/B", or a number of seconds a byte."""
+    if isinstance(value, str) and value.strip().endswith(_PER_BYTE):
+        return parse_duration(value.strip().removesuffix(_PER_BYTE))
+    try:
+        return parse_duration(value) if not isinstance(value, str) else float(value)
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f'seconds a byte are written as "0.3ns/B", not "{value}"') from None
+
+
+Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth), Field(gt=0, allow_inf_nan=False)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(allow_inf_nan=False)]
+SecondsAByte = Annotated[
+    float, BeforeValidator(_parse_seconds_a_byte), Field(ge=0, allow_inf_nan=False)
+]
+Size = Annotated[float, BeforeValidator(parse_size), Field(allow_inf_nan=False)]
+Window = Annotated[float, BeforeValidator(parse_size), Field(gt=0)]
+
+
+class _Found(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    how: Literal["measured", "estimated"]
+    by: str
+    when: str
+    spread: float | None = None
+    loopback: bool = False
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    bandwidth_out: Bandwidth | None = None
+    bandwidth_in: Bandwidth | None = None
+    duplex: float | None = Field(None, gt=0, allow_inf_nan=False)
+    round_trip: Duration | None = None
+    uneven: float | None = Field(None, ge=0, allow_inf_nan=False)
+    burst: Size | None = None
+    alpha: SecondsAByte | None = None
+    beta: Duration | None = None
+    window: Window | None = None
+    found: dict[str, _Found] = {}
+    environment: dict[str, str] = {}
+
+
+def load_calibration(path: str | Path) -> NodeCalibration:
+    """Return the calibration that the YAML file at `path` holds.
+
+    Raises:
+        InputError: there is no such file, or it is none; the key that is wrong is named, and for
+            an unknown one the nearest.
+    """
+    try:
+        mapping = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f'no calibration at "{path}": paracosm calibrate --out {path} makes one'
+        ) from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f'cannot read the calibration "{path}": {reason}') from None
+    if not isinstance(mapping, Mapping):
+        raise InputError(f"{path}: a calibration has keys and values, such as alpha: 0.3ns/B")
+    file = validated(_File, mapping, str(path))
+    for name in file.found:
+        if name not in QUANTITIES or getattr(file, name) is None:
+            raise InputError(f"{path}: found.{name}: there is no {name} that was found")
+    return NodeCalibration(
+        **{name: getattr(file, name) for name in QUANTITIES},
+        found={
+            name: Found(each.how, each.by, each.when, each.spread, each.loopback)
+            for name, each in file.found.items()
+        },
+        environment=file.environment,
+    )
+
+
+def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
+    """Write a calibration to a YAML file, from which it is read back equal.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    mapping: dict[str, Any] = {
+        name: _WRITTEN[name](value)
+        for name in QUANTITIES
+        if (value := getattr(calibration, name)) is not None
+    }
+    if calibration.found:
+        mapping["found"] = {
+            name: {
+                "how": found.how,
+                "by": found.by,
+                "when": found.when,
+                **({} if found.spread is None else {"spread": found.spread}),
+                **({"loopback": True} if found.loopback else {}),
+            }
+            for name, found in calibration.found.items()
+        }
+    if calibration.environment:
+        mapping["environment"] = dict(calibration.environment)
+    try:
+        Path(path).write_text(yaml.safe_dump(mapping, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _bandwidth(value: float) -> str:
+    return format_bandwidth(value, exact=True)
+
+
+def _duration(value: float) -> str:
+    return format_duration(value, exact=True)
+
+
+def _size(value: float) -> str:
+    return format_size(value, exact=True)
+
+
+_WRITTEN: Mapping[str, Callable[[float], Any]] = {
+    "bandwidth_out": _bandwidth,
+    "bandwidth_in": _bandwidth,
+    "duplex": float,
+    "round_trip": _duration,
+    "uneven": float,
+    "burst": _size,
+    "alpha": lambda value: _duration(value) + _PER_BYTE,
+    "beta": _duration,
+    "window": _size,
+}

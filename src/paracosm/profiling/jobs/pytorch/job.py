@@ -4,21 +4,75 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paracosm.errors import InputError, require
-from paracosm.profiling.jobs.job_profile import JobProfile
-from paracosm.profiling.jobs.pytorch.assemble import assemble
-from paracosm.profiling.jobs.pytorch.options import JobOptions, Node
-from paracosm.profiling.jobs.pytorch.setup import Setup
-from paracosm.profiling.processes import Processes
+import numpy as np
 
-__all__ = ["Goodput", "Job", "parameter_server_job"]
+from paracosm.errors import InputError, require
+from paracosm.profiling.jobs.job_profile import (
+    DOWNLINK,
+    SERVER,
+    UPLINK,
+    WORKER,
+    JobProfile,
+    check_job_profile,
+    dependencies_of,
+)
+from paracosm.profiling.jobs.pytorch.options import JobOptions, Node, Setup
+from paracosm.profiling.processes import Processes, WorkerError
+
+
+def profile_module(
+    options: JobOptions, steps: int = 100, progress: Callable[[int, int], None] | None = None
+) -> JobProfile:
+    """Train with one worker, and return what it and the servers did, op by op.
+
+    Args:
+        options: what to train, and how.
+        steps: that are profiled, after three that are not.
+        progress: called with steps done and in all.
+
+    Raises:
+        InputError: options that cannot be, or a process failed.
+        MissingExtraError: PyTorch is not installed.
+    """
+    if steps < 1:
+        raise InputError(f"steps: {steps}, but at least 1 is needed")
+    try:
+        with parameter_server_job(options, workers=1) as job:
+            return check_job_profile(job.profile(steps, progress), options.model)
+    except WorkerError as error:
+        raise InputError(f"profiling {options.model}: {error}") from None
+
+
+def measure_throughput(
+    options: JobOptions, workers: int, seconds: float, stagger: float = 0.0
+) -> dict[str, Any]:
+    """Train with so many workers, and return when each began and ended its steps.
+
+    Args:
+        options: what to train, and how.
+        workers: how many.
+        seconds: after which no step is begun.
+        stagger: worker i begins its first step i times so many seconds later.
+
+    Returns:
+        As `Job.window`.
+
+    Raises:
+        InputError: options that cannot be, or a process failed.
+        MissingExtraError: PyTorch is not installed.
+    """
+    try:
+        with parameter_server_job(options, workers) as job:
+            return job.window(workers, seconds, stagger)
+    except WorkerError as error:
+        raise InputError(f"training {options.model} with {workers} workers: {error}") from None
+
 
 WARM_UP = 3  # steps before those that are profiled
 
@@ -66,29 +120,14 @@ def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
             f"nodes: {len(options.nodes)}, but {processes} are needed: one for each server and "
             "each worker"
         )
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paracosm-")))
-        started = Processes("paracosm.profiling.jobs.pytorch.process", options.timeout)
-        stack.callback(started.end)
+    with Processes("paracosm.profiling.jobs.pytorch.process", options.timeout) as started:
         for rank in range(processes):
-            role = "server" if rank < options.servers else "worker"
-            index = rank if role == "server" else rank - options.servers
             node = options.nodes[rank] if options.nodes else Node()
-            setup = Setup(
-                role=role,
-                index=index,
-                servers=options.servers,
-                workers=workers,
-                capture=asdict(options.capture()),
-                rate=options.rate,
-                waiting=options.waiting,
-                threads=options.threads,
-                seed=options.seed,
-                interface=node.interface,
-                store=str(folder / "store"),
-            )
-            said = folder / f"{rank}.txt"
-            started.start(f"{role} {index}", asdict(setup), said, prefix=node.prefix)
+            store = str(started.folder / "store")
+            alike = replace(options, nodes=())
+            setup = Setup(alike, rank, workers, interface=node.interface, store=store)
+            name = f"worker {rank - options.servers}" if setup.is_worker else f"server {rank}"
+            started.start(name, asdict(setup), prefix=node.prefix)
         yield Job(options, workers, started)
 
 
@@ -118,13 +157,6 @@ class Job:
 
         On Ctrl-C the profile has the steps that there are, and "interrupted" in its provenance; the
         job can do nothing else then.
-
-        Args:
-            steps: that are profiled, 1 or more.
-            progress: called with steps done and in all.
-
-        Raises:
-            WorkerError: a process died, failed, or a step took longer than the timeout.
         """
         goodput = self.goodput()
         self._processes.order({self._first: {"do": "steps", "steps": WARM_UP + steps}})
@@ -151,18 +183,12 @@ class Job:
         """Let some of the workers train for a while, each as fast as it can.
 
         Args:
-            workers: how many.
-            seconds: after which no step is begun; those that run then go on to their end.
             stagger: worker i begins its first step i times so many seconds later.
 
         Returns:
             "W", "seconds", "stagger_s"; "start_ms", "end_ms": by worker, of each step, from the
             first one's begin; "loss" of each step; "cpu_workers_s": processor time of each;
             "load": the machine's before.
-
-        Raises:
-            InputError: there are not so many workers, or the last one would begin too late.
-            WorkerError: a process died, failed, or a step took longer than the timeout.
         """
         if not 1 <= workers <= self._workers:
             raise InputError(f"workers: {workers}, but the job has {self._workers}")
@@ -196,11 +222,7 @@ class Job:
         }
 
     def goodput(self, seconds: float = 0.5) -> Goodput:
-        """Measure what the job's own transport makes of the link between server 0 and worker 0.
-
-        Args:
-            seconds: of each of the three measurements, roughly.
-        """
+        """Measure what the job's own transport makes of the link between server 0 and worker 0."""
         down, _ = self._exchange(_FEW, 0)
         count = max(_FEW, min(_MANY, round(seconds * down / _MESSAGE)))
         alone_down, _ = self._exchange(count, 0)
@@ -233,3 +255,92 @@ class Job:
 
 def _milliseconds(times: Sequence[float], first: float) -> list[float]:
     return [round((each - first) * 1e3, 3) for each in times]
+
+
+def assemble(
+    made: Mapping[str, Any],
+    steps: Sequence[Mapping[str, Any]],
+    *,
+    servers: int,
+    bandwidth: float,
+    provenance: Mapping[str, Any],
+) -> JobProfile:
+    """Return the profile of the steps.
+
+    The ops of a step are a pull of each parameter, the segments that the worker computes, and for
+    each gradient its push and the update. A segment waits for the one before it, as a module runs
+    one line after the other, and for the pulls that it is the first to need; a push for the segment
+    that makes its gradient; an update for its push.
+
+    Args:
+        made: what the worker said of itself: "parameters", names and bytes; "segments", as
+            `segments.Segment`; "examples" of a step.
+        bandwidth: bytes/s of the link.
+    """
+    parameters, segments = made["parameters"], made["segments"]
+    pulls = {name: i for i, (name, _) in enumerate(parameters)}
+    makers = [i for i, segment in enumerate(segments) if segment["end"]["kind"] == "gradient"]
+    pushed = [segments[i]["end"]["what"] for i in makers]
+    size = [parameters[pulls[name]][1] for name in pushed]
+    server = [pulls[name] % servers for name in pushed]
+    first_segment = len(parameters)
+    first_push = first_segment + len(segments)
+    waits = [
+        *([] for _ in parameters),
+        *(_before(i, segment, pulls, first_segment) for i, segment in enumerate(segments)),
+        *([first_segment + i] for i in makers),
+        *([first_push + i] for i in range(len(pushed))),
+    ]
+    first_dependency, dependencies = dependencies_of(waits)
+    counts = (len(parameters), len(segments), len(pushed), len(pushed))
+    times = np.array([_times(step) for step in steps])
+    step_begin = np.array([step["begin"] for step in steps])
+    step_end = np.array([step["end"] for step in steps])
+    relative = times - step_begin[:, None, None]
+    return JobProfile(
+        names=(
+            *(f"pull/{name}" for name, _ in parameters),
+            *(segment["name"] for segment in segments),
+            *(f"push/{name}" for name in pushed),
+            *(f"update/{name}" for name in pushed),
+        ),
+        kinds=(
+            *("Pull" for _ in parameters),
+            *("Forward" if segment["forward"] else "Backward" for segment in segments),
+            *("Push" for _ in pushed),
+            *("SGD" for _ in pushed),
+        ),
+        resource=np.repeat(np.array([DOWNLINK, WORKER, UPLINK, SERVER], np.int8), counts),
+        server=np.array(
+            [*(i % servers for i in range(len(parameters))), *(0 for _ in segments), *server * 2]
+        ),
+        size=np.array(
+            [*(size for _, size in parameters), *(0 for _ in segments), *size, *(0 for _ in pushed)]
+        ),
+        first_dependency=first_dependency,
+        dependencies=dependencies,
+        begin=relative[:, :, 0],
+        end=relative[:, :, 1],
+        step_begin=step_begin - step_begin[0],
+        step_end=step_end - step_begin[0],
+        batch=made["examples"],
+        bandwidth=bandwidth,
+        provenance=provenance,
+    )
+
+
+def _before(
+    place: int, segment: Mapping[str, Any], pulls: Mapping[str, int], first_segment: int
+) -> list[int]:
+    previous = [first_segment + place - 1] if place else []
+    return previous + [pulls[name] for name in segment["needs"]]
+
+
+def _times(step: Mapping[str, Any]) -> list[list[float]]:
+    """Return begin and end of each op on the machine's clock."""
+    return [
+        *([step["begin"], end] for end in step["pulled"]),
+        *step["computed"],
+        *([at, arrived] for at, arrived, _, _ in step["pushed"]),
+        *([begin, end] for _, _, begin, end in step["pushed"]),
+    ]

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
 from paracosm.graphs.capture import CaptureOptions
+from paracosm.models import Workload
 
-__all__ = ["JobOptions", "Node"]
+if TYPE_CHECKING:
+    from torch.nn import Parameter
 
 
 @dataclass(frozen=True)
 class Node:
-    """Where a process runs.
+    """Where a process runs."""
 
-    Attributes:
-        prefix: a command that runs it as the rest of its own command line, and becomes it, such as
-            ("nsenter", "--net=/run/netns/worker0", "--").
-        interface: of the network, such as "eth0"; None for the loopback.
-    """
-
+    # A command that runs it as the rest of its own command line, and becomes it, such as
+    # ("nsenter", "--net=/run/netns/worker0", "--")
     prefix: tuple[str, ...] = ()
-    interface: str | None = None
+    interface: str | None = None  # of the network, such as "eth0"; None for the loopback
 
 
 @dataclass(frozen=True)
@@ -73,3 +73,43 @@ class JobOptions:
     def capture(self) -> CaptureOptions:
         """Return how the model and its examples are made."""
         return CaptureOptions(self.model, self.batch, self.shape, self.classes, dropout=True)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What one process of a job is told when it is started."""
+
+    options: JobOptions
+    rank: int  # servers come first
+    workers: int
+    interface: str | None  # of the network; None for the loopback
+    store: str  # a file in which the processes find each other
+
+    @property
+    def is_worker(self) -> bool:
+        return self.rank >= self.options.servers
+
+    @classmethod
+    def of_json(cls, text: str) -> Setup:
+        """Return what `asdict` has made JSON of."""
+        found = json.loads(text)
+        return cls(JobOptions(**found.pop("options")), **found)
+
+
+def load(options: JobOptions) -> Workload:
+    """Make model and examples, the same ones in every process."""
+    import torch
+
+    from paracosm.graphs.capture.load import load_workload
+
+    torch.manual_seed(options.seed)
+    workload = load_workload(options.capture())
+    if not trained(workload):
+        raise InputError(f'model "{options.model}" has no parameter to train')
+    return workload
+
+
+def trained(workload: Workload) -> list[tuple[str, Parameter]]:
+    """Return names and parameters that have gradients, in the order of their definition."""
+    named = workload.module.named_parameters()
+    return [(name, parameter) for name, parameter in named if parameter.requires_grad]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.profiling.jobs.check import check_job_profile
-from paracosm.profiling.jobs.dependencies import dependencies_of
-from paracosm.profiling.jobs.job_profile import JobProfile
-from paracosm.profiling.jobs.tensorflow.columns import Columns, columns_of
-from paracosm.profiling.jobs.tensorflow.records import Key, Records, records_of
-from paracosm.profiling.jobs.tensorflow.structure import structure_of
-from paracosm.profiling.jobs.tensorflow.times import Times, times_of
-from paracosm.profiling.jobs.tensorflow.traced_step import Node, TracedStep, read_traced_step
-
-__all__ = ["profile_of_steps", "read_steps"]
+from paracosm.profiling.jobs.job_profile import (
+    DOWNLINK,
+    JobProfile,
+    check_job_profile,
+    dependencies_of,
+)
+from paracosm.profiling.jobs.tensorflow.records import (
+    Key,
+    Node,
+    Place,
+    Records,
+    TracedStep,
+    read_traced_step,
+    records_of,
+)
+from paracosm.profiling.jobs.tensorflow.structure import Columns, columns_of, structure_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,16 +69,7 @@ def read_steps(
 def profile_of_steps(
     steps: Sequence[TracedStep], where: str, provenance: Mapping[str, Any]
 ) -> JobProfile:
-    """Return the profile of steps that were read.
-
-    Args:
-        steps: in any order.
-        where: their files, for messages.
-        provenance: what else is known of their source.
-
-    Raises:
-        InputError: as `read_steps`.
-    """
+    """Return the profile of steps that were read."""
     every = sorted(map(records_of, steps), key=lambda each: (each.base, each.step.where))
     dropped: Counter[str] = Counter()
     every = _each_once(every, dropped)
@@ -205,7 +202,6 @@ def _one_after_another(
     """Set steps behind each other with the gaps that followed them, as if none had been left out.
 
     Args:
-        profile: of the steps that are left.
         begin, end: of all steps that were traced, in seconds.
         pauses: seconds after each that are no part of the gap.
     """
@@ -219,3 +215,177 @@ def _one_after_another(
     follows = after[np.searchsorted(begin, profile.step_begin)]
     first = np.concatenate([[0.0], np.cumsum(own + follows)[:-1]])
     return replace(profile, step_begin=first, step_end=first + own)
+
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times in seconds from each step's `base`."""
+
+    # begin, end: (steps, columns); NaN where nothing was traced
+    begin: Floats
+    end: Floats
+    # Seconds that each server's clock was ahead of the worker's, if that showed
+    offsets: dict[Place, float]
+    # Columns of transfers that no step has traced: they are set to last from the end of the
+    # op that sends to the begin of the first that waits for it
+    placed: list[int]
+    early: Flags  # steps in which a tensor came before it was sent, whatever the clocks
+
+
+def times_of(steps: Sequence[Records], columns: Columns) -> Times:
+    """Return the times of steps that ran the same nodes."""
+    shape = (len(steps), len(columns.waits))
+    begin, end = np.full(shape, np.nan), np.full(shape, np.nan)
+    first = len(columns.keys)
+    for row, step in enumerate(steps):
+        runs = [step.runs[key] for key in columns.keys]
+        begin[row, :first] = [run.begin for run in runs]
+        end[row, :first] = [run.end for run in runs]
+        _enter_receives(begin[row], end[row], step, columns)
+    sent = np.full(shape, -np.inf)
+    _enter_sent(sent, end, columns)
+    offsets = _offsets(sent, end, columns)
+    _correct(begin, end, columns, offsets)
+    _enter_sent(sent, end, columns)
+    for column, each in enumerate(columns.sent, first):
+        place = each.transfer.source if each.transfer.source.is_server else each.transfer.target
+        if place in offsets:  # a begin was noted by one clock, and bounded by the other
+            starts = np.array([step.begin for step in steps])
+            begin[:, column] = np.where(
+                np.isfinite(end[:, column]), np.maximum(sent[:, column], starts), np.nan
+            )
+    placed = _place(begin, end, sent, columns, steps)
+    with np.errstate(invalid="ignore"):
+        early: Flags = np.any(end < sent - EVIDENT, axis=1)
+    return Times(begin, end, offsets, placed, early)
+
+
+def _enter_receives(begin: Floats, end: Floats, step: Records, columns: Columns) -> None:
+    """Enter when each tensor was received in a step; those without a name by their times."""
+    first = len(columns.keys)
+    for column, each in enumerate(columns.sent, first):
+        transfer = each.transfer
+        edge = (transfer.source, transfer.target, transfer.tensor, each.number)
+        if edge in step.receives:
+            begin[column], end[column] = step.receives[edge].begin, step.receives[edge].end
+    for place, received in step.unnamed.items():
+        open_ = [column for column, each in enumerate(columns.sent, first)
+                 if each.transfer.target == place and np.isnan(end[column])]  # fmt: skip
+        if len(open_) != len(received):
+            continue
+        sent = np.array([_latest(end, columns.sent[column - first].senders, step.begin)
+                         for column in open_])  # fmt: skip
+        needed = np.array([_earliest(begin, columns.sent[column - first].receivers)
+                           for column in open_])  # fmt: skip
+        for column, found in zip(open_, match_by_time(sent, needed, received), strict=True):
+            begin[column], end[column] = received[found]
+
+
+def _latest(end: Floats, columns: frozenset[int], otherwise: float) -> float:
+    return max((float(end[column]) for column in columns), default=otherwise)
+
+
+def _earliest(begin: Floats, columns: frozenset[int]) -> float:
+    return min((float(begin[column]) for column in columns), default=np.inf)
+
+
+def _enter_sent(sent: Floats, end: Floats, columns: Columns) -> None:
+    """Enter when each transfer's tensor was there to be sent; -inf where nobody knows."""
+    for column, each in enumerate(columns.sent, len(columns.keys)):
+        if each.senders:
+            sent[:, column] = end[:, sorted(each.senders)].max(axis=1)
+
+
+def _offsets(sent: Floats, end: Floats, columns: Columns) -> dict[Place, float]:
+    """Return how far the servers' clocks are ahead, of those where it shows."""
+    ways: dict[Place, tuple[list[int], list[int]]] = {}
+    for column, each in enumerate(columns.sent, len(columns.keys)):
+        down = each.resource == DOWNLINK
+        place = each.transfer.source if down else each.transfer.target
+        ways.setdefault(place, ([], []))[0 if down else 1].append(column)
+    with np.errstate(invalid="ignore"):
+        taken = np.where(np.isfinite(sent), end - sent, np.nan)
+    found = {place: clock_offset(list(taken[:, down]), list(taken[:, up]))
+             for place, (down, up) in sorted(ways.items()) if down and up}  # fmt: skip
+    return {place: offset for place, offset in found.items() if offset}
+
+
+def _correct(begin: Floats, end: Floats, columns: Columns, offsets: dict[Place, float]) -> None:
+    """Put what a server's clock has timed on the worker's."""
+    places = [key[0] for key in columns.keys] + [each.transfer.target for each in columns.sent]
+    for column, place in enumerate(places):
+        begin[:, column] -= offsets.get(place, 0.0)
+        end[:, column] -= offsets.get(place, 0.0)
+
+
+def _place(
+    begin: Floats, end: Floats, sent: Floats, columns: Columns, steps: Sequence[Records]
+) -> list[int]:
+    """Place transfers that were never traced between the ops at their ends; return which."""
+    starts = np.array([step.begin for step in steps])
+    placed = []
+    for column, each in enumerate(columns.sent, len(columns.keys)):
+        if np.isnan(end[:, column]).all() and each.receivers:
+            begin[:, column] = np.maximum(sent[:, column], starts)
+            needed = begin[:, sorted(each.receivers)].min(axis=1)
+            end[:, column] = np.maximum(needed, begin[:, column])
+            placed.append(column)
+    return placed
+
+
+EVIDENT = 1e-3
+"""Seconds by which a tensor must have come before it was sent, for clocks to be found apart."""
+
+
+def clock_offset(down: Sequence[Floats], up: Sequence[Floats]) -> float:
+    """Return the seconds that a server's clock is ahead of the worker's; 0 if nothing shows it.
+
+    A tensor comes after it was sent. With a server that is d ahead, the end of a transfer minus
+    that of the op that made its tensor is at least -d on the downlink and at least d on the uplink.
+    The shortest of each direction take about as long, so d is half of their difference, as NTP has
+    it (RFC 5905, section 8). The median over the steps is taken, and no offset unless most steps
+    cannot be explained without one.
+
+    Args:
+        down: of each step, seconds from the end of a tensor's op on the server to the end of
+            its transfer, by the clocks of each; NaN is passed over.
+        up: the same of tensors that go to the server.
+    """
+    offsets, shown = [], 0
+    for downs, ups in zip(down, up, strict=True):
+        if np.isfinite(downs).any() and np.isfinite(ups).any():
+            least_down, least_up = float(np.nanmin(downs)), float(np.nanmin(ups))
+            offsets.append((least_up - least_down) / 2)
+            shown += min(least_down, least_up) < -EVIDENT
+    return float(np.median(offsets)) if 2 * shown > len(offsets) else 0.0
+
+
+_ROUNDED = 2e-6  # a timeline has whole microseconds
+_IMPOSSIBLE = 1e6
+_UNLIKELY = 1e3  # the sender has another clock
+
+
+def match_by_time(
+    sent: Floats, needed: Floats, received: Sequence[tuple[float, float]]
+) -> npt.NDArray[np.int64]:
+    """Return by tensor which of the receives is its, for as many of each.
+
+    A tensor is received before the ops that need it begin, and after the op that sends it; among
+    the pairings that are possible the one with the shortest waits, squared, is taken.
+
+    Args:
+        sent: seconds at which each tensor was there.
+        needed: seconds at which the first op that needs it began; inf of none.
+        received: begin and end of each receive, in seconds.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    begin, end = (np.array(times) for times in zip(*received, strict=True))
+    late = end[None, :] - needed[:, None]
+    early = sent[:, None] - begin[None, :]
+    waits = np.where(np.isfinite(late), late, 0.0) ** 2 + early**2
+    cost = waits + _IMPOSSIBLE * (late > _ROUNDED) + _UNLIKELY * (early > _ROUNDED)
+    return np.asarray(linear_sum_assignment(np.nan_to_num(cost, nan=_IMPOSSIBLE))[1], np.int64)

@@ -1,0 +1,124 @@
+"""What messages take that are skipped, since both ends are emulated."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from paracosm.cluster.link import Sharing
+from paracosm.emulation.communication import Communication
+from paracosm.emulation.cost import IN, OUT, Cost
+from paracosm.emulation.ports import Ports, Span
+
+__all__ = ["Hops", "MeasuredLink", "Pace"]
+
+
+_MOST = 100_000  # remembered answers
+
+
+class Hops:
+    """The time of one message between members of a group: a latency, and how long it holds a link.
+
+    Args:
+        communication: knows the time of a message on an idle link.
+        members: global ranks by rank in the group.
+        measured: what the real rank's link takes, where that is to count instead.
+    """
+
+    def __init__(
+        self, communication: Communication, members: Sequence[int], measured: MeasuredLink | None
+    ) -> None:
+        self._communication = communication
+        self._members = members
+        self._measured = measured
+        self._known: dict[tuple[int, int, int], tuple[float, float]] = {}
+
+    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
+        """Return the latency and the busy time of a message, in seconds.
+
+        The latter holds the link; so does a latency that is not pipelined.
+        """
+        if self._measured is not None:
+            return self._measured.alpha, self._measured.beta * size
+        key = source, target, size
+        if key not in self._known:
+            if len(self._known) > _MOST:
+                self._known.clear()
+            cost = self.cost(source, target, size, source)
+            self._known[key] = cost.fixed + cost.after, cost.busy
+        return self._known[key]
+
+    def cost(self, source: int, target: int, size: int, rank: int) -> Cost:
+        """Return what a message costs on the link of `rank` in the group, one of its ends."""
+        if self._measured is not None:
+            way = "nic" + (OUT if rank == source else IN)
+            return Cost(0.0, self._measured.beta * size, way, self._measured.alpha)
+        members = self._members
+        return self._communication.message(members[source], members[target], size, members[rank])
+
+
+_SMALL = 4096  # bytes: up to here a message is all latency
+_LARGE = 65_536  # bytes: from here bandwidth shows
+_WINDOW = 64  # messages that count
+
+
+class MeasuredLink:
+    """Seconds and seconds per byte of one message, fitted while messages pass.
+
+    A message's time is from our being ready to receive it, when the real rank had it announced
+    already, until it was here: what gloo's own ranks take from neighbour to neighbour.
+
+    Attributes:
+        alpha: seconds of a small message: the median of the last.
+        beta: seconds per byte beyond that: the lower quartile of the last large ones, since others
+            may have shared the link.
+    """
+
+    def __init__(self) -> None:
+        self.alpha = 0.0
+        self.beta = 0.0
+        self._small: deque[float] = deque(maxlen=_WINDOW)
+        self._large: deque[float] = deque(maxlen=_WINDOW)
+
+    def took(self, size: int, seconds: float) -> None:
+        """Learn from a message of the real rank's."""
+        if size <= _SMALL:
+            self._small.append(seconds)
+            self.alpha = _quantile(self._small, 0.5)
+        elif size >= _LARGE:
+            self._large.append(max(0.0, seconds - self.alpha) / size)
+            self.beta = _quantile(self._large, 0.25)
+
+
+def _quantile(values: deque[float], share: float) -> float:
+    return sorted(values)[int(share * (len(values) - 1))]
+
+
+class Pace:
+    """Delays messages to and from real members so that they take a link's modelled time.
+
+    Args:
+        sharing: how those that are under way at one time have a real rank's link.
+    """
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+        self._ports: dict[int, Ports] = {}  # by global rank
+
+    def there(
+        self, hops: Hops, ends: tuple[int, int], size: int, ready: float, real: int, rank: int
+    ) -> Span:
+        """Return when a message that is ready at an instant is there, as far as is known.
+
+        Args:
+            hops: of the group.
+            ends: who sends and who receives, by their ranks in the group.
+            size: bytes.
+            ready: instant.
+            real: which of the two is the real one.
+            rank: its global rank.
+        """
+        ports = self._ports.setdefault(rank, Ports(self._sharing))
+        cost = hops.cost(*ends, size, real)
+        return ports.ask(0, (id(hops), ends), 1, time.monotonic(), ready, cost)

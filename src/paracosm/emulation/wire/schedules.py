@@ -1,0 +1,432 @@
+"""What gloo's algorithms have in common: who enters when, and who may send what after what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Barrier",
+    "Broadcast",
+    "Direct",
+    "Loose",
+    "Members",
+    "Origin",
+    "Ring",
+    "RingReduce",
+    "Schedule",
+    "Split",
+    "root_of",
+]
+
+
+Split = Callable[[int, int, int], tuple[float, float]]
+"""(source, target, bytes) -> latency of a message, and the seconds for which it holds its link."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """Those who take part in one operation, by their ranks in the group.
+
+    Attributes:
+        size: how many.
+        real: which are real.
+        entry: when an emulated member comes to the operation (seconds of the clock).
+        split: the times of messages among emulated members.
+    """
+
+    size: int
+    real: tuple[int, ...]
+    entry: Callable[[int], float]
+    split: Split
+
+    def is_real(self, member: int) -> bool:
+        """Whether a member is real."""
+        return member in self.real
+
+    def hop(self, source: int, target: int, size: int) -> float:
+        """Return the seconds of a message between emulated members on an idle link."""
+        latency, busy = self.split(source, target, size)
+        return latency + busy
+
+
+class Schedule(Protocol):
+    """One operation: the messages to real members and what each of them waits for.
+
+    Messages are counted from 0 for each sender and receiver, as gloo's algorithm has them.
+    """
+
+    def allows(self, source: int, target: int, index: int) -> bool:
+        """Return whether the algorithm has such a message at all."""
+
+    def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
+        """Learn that a message of a real member has come to an emulated one."""
+
+    def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
+        """Return the instant from which a message may go; None while it waits for another."""
+
+    def accept_at(self, peer: int, real: int, index: int) -> float | None:
+        """Return the instant from which `peer` is ready to receive; None as above."""
+
+
+class Direct:
+    """Every member has at most one message for any other, and sends when it comes."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+
+    def allows(self, source: int, target: int, index: int) -> bool:
+        """Return whether it is the only message from one to the other."""
+        return source != target and index == 0
+
+    def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
+        """Nothing waits for it."""
+
+    def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
+        """Return when `peer` comes."""
+        return self._members.entry(peer)
+
+    def accept_at(self, peer: int, real: int, index: int) -> float | None:
+        """Return when `peer` comes."""
+        return self._members.entry(peer)
+
+
+class Loose(Direct):
+    """An operation whose algorithm cannot be followed: everything is answered at once."""
+
+    def allows(self, source: int, target: int, index: int) -> bool:
+        """Return that nothing is known against it."""
+        return True
+
+
+class Barrier:
+    """When every emulated member begins each round."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._arrived: dict[tuple[int, int], float] = {}  # (round, receiver) -> instant
+        self._begun: dict[tuple[int, int], float] = {}  # (round, member) -> instant
+
+    def allows(self, source: int, target: int, index: int) -> bool:
+        """Return whether the two are a power of 2 apart."""
+        apart = (target - source) % self._members.size
+        return index == 0 and apart & (apart - 1) == 0 and apart > 0
+
+    def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
+        """Learn that `peer` has what it waits for in a round."""
+        self._arrived[self._round(real, peer), peer] = now
+
+    def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
+        """Return when `peer` begins the round in which it sends to `real`."""
+        return self._begin(self._round(peer, real), peer)
+
+    def accept_at(self, peer: int, real: int, index: int) -> float | None:
+        """Return when `peer` begins the round in which it receives from `real`."""
+        return self._begin(self._round(real, peer), peer)
+
+    def _round(self, source: int, target: int) -> int:
+        return ((target - source) % self._members.size).bit_length() - 1
+
+    def _begin(self, number: int, member: int) -> float | None:
+        if number == 0:
+            return self._members.entry(member)
+        known = self._begun.get((number, member))
+        if known is not None:
+            return known
+        before = self._begin(number - 1, member)
+        source = (member - (1 << (number - 1))) % self._members.size
+        if self._members.is_real(source):
+            came = self._arrived.get((number - 1, member))
+        else:
+            sent = self._begin(number - 1, source)
+            came = None if sent is None else sent + self._members.hop(source, member, 0)
+        if before is None or came is None:
+            return None
+        self._begun[number, member] = max(before, came)
+        return self._begun[number, member]
+
+
+def root_of(size: int, source: int, target: int) -> int:
+    """Return the root of a broadcast in which one member sends to another.
+
+    Several roots may explain it: rank 0 where it does, else the source itself.
+    """
+    step = (target - source) % size
+    return 0 if target.bit_length() == step.bit_length() and source == target - step else source
+
+
+class Broadcast:
+    """When the data has come to every emulated member."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._root: int | None = None
+        self._arrived: dict[int, float] = {}
+        self._here: dict[tuple[int, int], float] = {}  # (member, bytes) -> instant
+
+    @property
+    def root(self) -> int:
+        """The root, as far as it shows; -1 before any message."""
+        return -1 if self._root is None else self._root
+
+    def allows(self, source: int, target: int, index: int) -> bool:
+        """Return whether the two are neighbours in the tree of some root, and of this one."""
+        apart = (target - source) % self._members.size
+        if index > 0 or apart == 0 or apart & (apart - 1):
+            return False
+        if self._root is None:
+            real_sends = self._members.is_real(source)
+            self._root = source if real_sends else root_of(self._members.size, source, target)
+        return True
+
+    def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
+        """Learn that `peer` has the data."""
+        self._arrived[peer] = now
+
+    def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
+        """Return when `peer` has the data."""
+        return self._has(peer, size)
+
+    def accept_at(self, peer: int, real: int, index: int) -> float | None:
+        """Return when `peer` comes."""
+        return self._members.entry(peer)
+
+    def _has(self, member: int, size: int) -> float | None:
+        entry = self._members.entry(member)
+        virtual = (member - self.root) % self._members.size
+        if virtual == 0:
+            return entry
+        known = self._here.get((member, size))
+        if known is not None:
+            return known
+        parent = (virtual - (1 << (virtual.bit_length() - 1)) + self.root) % self._members.size
+        if self._members.is_real(parent):
+            came = self._arrived.get(member)
+        else:
+            sent = self._has(parent, size)
+            came = None if sent is None else sent + self._members.hop(parent, member, size)
+        if came is None:
+            return None
+        self._here[member, size] = max(entry, came)
+        return self._here[member, size]
+
+
+_SHORT = 12  # hops up to which plain numbers are faster than arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A member, and the index of what it sends."""
+
+    member: int
+    index: int
+
+
+class Ring:
+    """A ring of real and emulated members.
+
+    Args:
+        members: who takes part.
+        step: +1 where each sends to the next rank, -1 where to the one before.
+        lag: messages of a member's own before it passes on what it received.
+        rounds: how many times all data goes round: 2 in an all-reduce, which first adds up.
+    """
+
+    def __init__(self, members: Members, step: int, lag: int, rounds: int) -> None:
+        self._members = members
+        self._step = step
+        self.lag = lag
+        self._rounds = rounds
+        self._arcs: dict[int, _Arc] = {}
+        self._fed: dict[int, _Arc] = {}  # by the real member at an arc's beginning
+        for target in members.real:
+            arc = _Arc(members, step, target)
+            if arc.length:
+                self._arcs[target] = arc
+                self._fed[arc.source] = arc
+
+    def allows(self, source: int, target: int, index: int) -> bool:
+        """Return whether the two are neighbours in the ring's direction."""
+        return (target - source - self._step) % self._members.size == 0
+
+    def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
+        """Learn that message `index` has come to the first emulated member of an arc."""
+        self._fed[real].arrived[index] = now
+
+    def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
+        """Return when the last emulated member of an arc has what it sends as `index`."""
+        return self._arcs[real].ready(index, size, self.lag)
+
+    def accept_at(self, peer: int, real: int, index: int) -> float | None:
+        """Return when `peer` comes: the real member announces no more than two at a time."""
+        return self._members.entry(peer)
+
+    def is_part(self, source: int, target: int, index: int) -> bool:
+        """Return whether a message does not belong to the ring; see `RingReduce`."""
+        return False
+
+    def comes_back(self, real: int, index: int) -> bool:
+        """Return whether a real member's message is passed on to a real member (or itself)."""
+        messages = self._rounds * (self._members.size - 1) * self.lag
+        return index + self._fed[real].length * self.lag < messages
+
+    def origin(self, real: int, index: int) -> Origin:
+        """Return where a message began that a real member receives, as far as emulated ones go."""
+        arc = self._arcs[real]
+        ago = index // self.lag
+        if ago < arc.length:
+            return Origin(arc.inside[arc.length - 1 - ago], index % self.lag)
+        return Origin(arc.source, index - arc.length * self.lag)
+
+    def passed_at(self, peer: int, index: int, size: int) -> float | None:
+        """Return when the real member's message `index` has come to an emulated one of its arc."""
+        return self._around(peer).passed(peer, index, size)
+
+    def source_of(self, peer: int) -> int:
+        """Return the last real member before an emulated one."""
+        return self._around(peer).source
+
+    def _around(self, peer: int) -> _Arc:
+        return next(arc for arc in self._arcs.values() if peer in arc.place)
+
+
+class _Arc:
+    """The emulated members between two real ones (which may be one and the same).
+
+    Attributes:
+        source: the real member that it receives from.
+        inside: the emulated ones, in the ring's direction.
+        length: how many.
+        place: by member, how many emulated ones are before it.
+        arrived: by index, when the first member had a message of the real one's.
+    """
+
+    def __init__(self, members: Members, step: int, target: int) -> None:
+        inside = []
+        member = (target - step) % members.size
+        while not members.is_real(member):
+            inside.append(member)
+            member = (member - step) % members.size
+        inside.reverse()
+        self.inside = inside
+        self._members = members
+        self.source = member
+        self.length = len(inside)
+        self.place = {one: i for i, one in enumerate(inside)}
+        self.arrived: dict[int, float] = {}
+        self._ready: dict[int, float] = {}
+        self._free: list[float] | NDArray[np.float64] | None = None
+        self._times: tuple[int, NDArray[np.float64], NDArray[np.float64]] | None = None
+
+    def ready(self, index: int, size: int, lag: int) -> float | None:
+        """Return when the last member may send message `index`; asked in order."""
+        known = self._ready.get(index)
+        if known is not None:
+            return known
+        origin = self.length - 1 - index // lag  # which member it began with
+        if origin < 0:
+            began = self.arrived.get(index - self.length * lag)
+            if began is None:
+                return None
+            origin = 0
+        else:
+            began = self._members.entry(self.inside[origin])
+        came = self._through(origin, began, size)
+        self._ready = {index: max(came, self._members.entry(self.inside[-1]))}
+        return self._ready[index]
+
+    def passed(self, member: int, index: int, size: int) -> float | None:
+        """Return when a message of the real one's had come to a member."""
+        at = self.arrived.get(index)
+        if at is None:
+            return None
+        for source in self.inside[: self.place[member]]:
+            target = self.inside[self.place[source] + 1]
+            at += self._members.hop(source, target, size)
+        return at
+
+    def _through(self, origin: int, began: float, size: int) -> float:
+        """Take a message over the hops from `origin` to the last member.
+
+        Each link carries one message at a time: start = max(here, link free), free = start + busy,
+        there = free + latency.
+        """
+        if origin == self.length - 1:
+            return began
+        if self.length <= _SHORT:
+            return self._step_by_step(origin, began, size)
+        if self._free is None:
+            self._free = np.array([self._members.entry(one) for one in self.inside[:-1]])
+        free = self._free
+        assert isinstance(free, np.ndarray)
+        if self._times is None or self._times[0] != size:
+            hops = zip(self.inside, self.inside[1:], strict=False)
+            latency, busy = np.array([self._members.split(*ends, size) for ends in hops]).T
+            self._times = size, latency + busy, busy
+        _, hop, busy = self._times
+        begin = np.concatenate(([0.0], np.cumsum(hop[origin:-1])))
+        latest = np.maximum(free[origin:] - begin, began)
+        start = begin + np.maximum.accumulate(latest)
+        free[origin:] = start + busy[origin:]
+        return float(start[-1] + hop[-1])
+
+    def _step_by_step(self, origin: int, began: float, size: int) -> float:
+        if self._free is None:
+            self._free = [self._members.entry(one) for one in self.inside[:-1]]
+        free = self._free
+        for place in range(origin, self.length - 1):
+            latency, busy = self._members.split(self.inside[place], self.inside[place + 1], size)
+            free[place] = max(began, free[place]) + busy
+            began = free[place] + latency
+        return began
+
+
+class RingReduce(Ring):
+    """The ring of a reduce, and the messages to its root."""
+
+    def __init__(self, members: Members) -> None:
+        super().__init__(members, -1, 2, 1)
+        self._size = members.size
+        self._entry = members.entry
+        self._last: dict[int, tuple[int, int]] = {}  # by real member: index, bytes
+
+    @property
+    def half(self) -> int:
+        """Messages of the ring, before those to the root."""
+        return (self._size - 1) * self.lag
+
+    def allows(self, source: int, target: int, index: int) -> bool:
+        """Return whether it belongs to the ring or goes to a root."""
+        return super().allows(source, target, index) or index == 0
+
+    def is_part(self, source: int, target: int, index: int) -> bool:
+        """Return whether a message goes to the root, after the ring."""
+        return not super().allows(source, target, index) or index >= self.half
+
+    def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
+        """Learn that a message of the ring, or of a real member's part, has come."""
+        if not self.is_part(real, peer, index):
+            super().arrived(real, peer, index, size, now)
+            self._last[real] = index, size
+
+    def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
+        """Return when `peer` has what it sends in the ring, or its part."""
+        if not self.is_part(peer, real, index):
+            return super().send_at(peer, real, index, size)
+        before = self.source_of(peer)
+        if before not in self._last:
+            return self._entry(peer)
+        last, length = self._last[before]
+        # The last message of the ring to `peer` was this one where it left the real member.
+        away = (before - peer) % self._size
+        return self.passed_at(peer, min(last, self.half - 1 - (away - 1) * self.lag), length)
+
+    def accept_at(self, peer: int, real: int, index: int) -> float | None:
+        """Return when `peer` is ready to receive."""
+        if self.is_part(real, peer, index):
+            return self._entry(peer)
+        return super().accept_at(peer, real, index)
