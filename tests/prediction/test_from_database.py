@@ -143,7 +143,7 @@ def test_only_what_is_missing_is_profiled_and_added(
         keep([timing(each, 10 * MICRO) for each in ops])
         return type("Done", (), {"interrupted": False, "refused": {}})
 
-    monkeypatch.setattr("paracosm.profiling.profiler", profile)
+    monkeypatch.setattr("paracosm.profiling.profile", profile)
     graph = load_graph(make_graph(tmp_path / "a.graph", new, other))
     for exact, wanted in ((False, [new]), (True, [new, other])):
         database = make_database(tmp_path / f"{exact}.db", KNOWN)
@@ -160,7 +160,7 @@ def test_what_cannot_be_profiled_is_estimated_and_said(
 ) -> None:
     new = op("aten.gelu.default", 1000)
     done = type("Done", (), {"interrupted": False, "refused": {new: "needs two of them"}})
-    monkeypatch.setattr("paracosm.profiling.profiler", lambda *_, **__: done)
+    monkeypatch.setattr("paracosm.profiling.profile", lambda *_, **__: done)
     graph = load_graph(make_graph(tmp_path / "a.graph", new))
     found = find_durations(graph, make_database(tmp_path / "a.db", KNOWN), CPU, new_ops="profile")
     assert (found.profiled, found.refused) == (0, {"aten.gelu.default": "needs two of them"})
