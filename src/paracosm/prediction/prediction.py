@@ -17,23 +17,14 @@ from paracosm.timeline import Labels, Timeline, largest_share
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one distinct op adds to an iteration.
+    """What one distinct op adds to an iteration."""
 
-    Attributes:
-        op: its name.
-        shapes: of its tensors, in short.
-        count: nodes.
-        time: seconds of all of them.
-        share: of the time of all nodes.
-        source: how its duration is known, one of `SOURCES`.
-    """
-
-    op: str
-    shapes: str
-    count: int
-    time: float
-    share: float
-    source: str
+    op: str  # its name
+    shapes: str  # of its tensors, in short
+    count: int  # nodes
+    time: float  # seconds of all of them
+    share: float  # of the time of all nodes
+    source: str  # how its duration is known, one of `SOURCES`
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,40 +32,29 @@ class Prediction:
     """One iteration of one replica on one device.
 
     Attributes:
-        graph: what runs.
-        duration: n seconds of its nodes on their own lanes.
-        source: n indices into `SOURCES`: how each is known.
-        schedule: when each runs.
-        iteration_time: seconds.
-        interval: seconds between which the iteration is thought to take; see `interval.py`.
-        examples: of one iteration; None where the graph does not say.
+        interval: seconds between which the iteration is thought to take; see `predict.py`.
         by_phase, by_op, by_place: seconds of the nodes, summed, the largest first.
-        lanes: seconds that each lane is busy: "host", "compute", ...
         coverage: share of the nodes' time by how it is known, those of `SOURCES` that occur.
-        memory: n bytes that are held while each node runs.
         baselines: seconds by method: "roofline", "sum of warm timings", "sum of durations".
-        largest: the distinct ops that take longest, at most ten.
-        untimed: names of ops of the host that nobody timed; they count as a launch.
-        bottleneck: one sentence.
     """
 
-    graph: Graph
-    duration: npt.NDArray[np.float64]
-    source: npt.NDArray[np.int32]
-    schedule: Schedule
-    iteration_time: float
+    graph: Graph  # what runs
+    duration: npt.NDArray[np.float64]  # n seconds of its nodes on their own lanes
+    source: npt.NDArray[np.int32]  # n indices into `SOURCES`: how each is known
+    schedule: Schedule  # when each runs
+    iteration_time: float  # seconds
     interval: tuple[float, float]
-    examples: int | None
+    examples: int | None  # of one iteration; None where the graph does not say
     by_phase: Mapping[str, float]
     by_op: Mapping[str, float]
     by_place: Mapping[str, float]
-    lanes: Mapping[str, float]
+    lanes: Mapping[str, float]  # seconds that each lane is busy: "host", "compute",
     coverage: Mapping[str, float]
-    memory: npt.NDArray[np.int64]
+    memory: npt.NDArray[np.int64]  # n bytes that are held while each node runs
     baselines: Mapping[str, float]
-    largest: tuple[Contribution, ...]
-    untimed: tuple[str, ...]
-    bottleneck: str
+    largest: tuple[Contribution, ...]  # the distinct ops that take longest, at most ten
+    untimed: tuple[str, ...]  # names of ops of the host that nobody timed; they count as a launch
+    bottleneck: str  # one sentence
 
     @property
     def examples_per_second(self) -> float | None:

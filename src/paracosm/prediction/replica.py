@@ -25,23 +25,15 @@ LAUNCH = 5e-6  # seconds; of a CUDA kernel, where neither the user nor the datab
 
 @dataclass(frozen=True, eq=False)
 class TimedReplica:
-    """A graph, and how long its ops take.
-
-    Attributes:
-        captured_for: type of device that it was captured for.
-        environment: whose timings they are; None where they are the graph's own.
-        differences: how that one differs from this machine's.
-        launch: seconds that the host spends on issuing an op.
-        launch_origin: how that is known; empty on a CPU.
-    """
+    """A graph, and how long its ops take."""
 
     graph: Graph
-    captured_for: str
-    environment: Environment | None
-    differences: str
+    captured_for: str  # type of device that it was captured for
+    environment: Environment | None  # whose timings they are; None where they are the graph's own
+    differences: str  # how that one differs from this machine's
     found: Found
-    launch: float
-    launch_origin: str
+    launch: float  # seconds that the host spends on issuing an op
+    launch_origin: str  # how that is known; empty on a CPU
 
     @property
     def device(self) -> str:

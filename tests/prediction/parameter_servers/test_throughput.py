@@ -10,6 +10,7 @@ import pytest
 from profiled_jobs import job_of, serial_profile, two_parameters
 
 from paracosm.prediction.parameter_servers.settings import Background
+from paracosm.prediction.parameter_servers.target import first_steps
 from paracosm.prediction.parameter_servers.throughput import (
     limiting,
     predict_throughput,
@@ -22,7 +23,6 @@ from paracosm.prediction.parameter_servers.throughput import (
     steady_period,
     steady_state,
 )
-from paracosm.prediction.parameter_servers.timeline import first_steps
 
 PROFILE = serial_profile()
 

@@ -17,15 +17,10 @@ from paracosm.profiling.environment import Environment
 
 @dataclass(frozen=True)
 class DeviceSpeeds:
-    """Speeds of devices, relative to the one whose timings are used.
+    """Speeds of devices, relative to the one whose timings are used."""
 
-    Attributes:
-        factor: by the name that the cluster gives a device.
-        origin: how each is known, in words.
-    """
-
-    factor: dict[str, float]
-    origin: dict[str, str]
+    factor: dict[str, float]  # by the name that the cluster gives a device
+    origin: dict[str, str]  # how each is known, in words
 
 
 def device_of(cluster: Cluster) -> str | None:

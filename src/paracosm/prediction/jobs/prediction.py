@@ -29,42 +29,29 @@ class AlikeRanks:
     """Ranks that spend their time alike, and hold as much, but for what a table does not show.
 
     Attributes:
-        label: the name of the first.
-        parts: seconds of an iteration by `PARTS`; they add up to the iteration.
         peak_memory: the most bytes that any of them holds at a time; None where nobody knows.
-        is_worker: or a parameter server.
     """
 
     ranks: tuple[int, ...]
-    label: str
-    parts: Mapping[str, float]
+    label: str  # the name of the first
+    parts: Mapping[str, float]  # seconds of an iteration by `PARTS`; they add up to the iteration
     peak_memory: int | None
-    is_worker: bool
+    is_worker: bool  # or a parameter server
 
 
 @dataclass(frozen=True, eq=False)
 class JobPrediction:
-    """One iteration of a job.
+    """One iteration of a job."""
 
-    Attributes:
-        workers: their number.
-        schedule: when everything runs; of several iterations where they overlap.
-        iteration_time: seconds.
-        interval: seconds between which it is thought to lie.
-        examples: of one iteration; None where the graph does not say.
-        ideal: examples/s of as many workers that never wait and communicate for nothing.
-        alike: all ranks, those that spend their time alike together.
-    """
-
-    workers: int
+    workers: int  # their number
     strategy: Strategy
     cluster: Cluster
-    schedule: JobSchedule
-    iteration_time: float
-    interval: tuple[float, float]
-    examples: int | None
-    ideal: float | None
-    alike: tuple[AlikeRanks, ...]
+    schedule: JobSchedule  # when everything runs; of several iterations where they overlap
+    iteration_time: float  # seconds
+    interval: tuple[float, float]  # seconds between which it is thought to lie
+    examples: int | None  # of one iteration; None where the graph does not say
+    ideal: float | None  # examples/s of as many workers that never wait and communicate for nothing
+    alike: tuple[AlikeRanks, ...]  # all ranks, those that spend their time alike together
 
     @property
     def throughput(self) -> float | None:

@@ -13,13 +13,12 @@ from paracosm.errors import InputError
 from paracosm.prediction.interrupted import until_interrupted
 from paracosm.prediction.parameter_servers.coarse_models import phases_of
 from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
-from paracosm.prediction.parameter_servers.target import target_job
+from paracosm.prediction.parameter_servers.target import first_steps, target_job
 from paracosm.prediction.parameter_servers.throughput import (
     predict_throughput,
     sensitivity,
     single_worker_rates,
 )
-from paracosm.prediction.parameter_servers.timeline import first_steps
 from paracosm.prediction.replica import Progress
 from paracosm.timeline import Timeline
 from paracosm.units import format_duration

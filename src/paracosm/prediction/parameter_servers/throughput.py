@@ -36,23 +36,19 @@ class Throughput:
     """The throughput of a number of workers.
 
     Attributes:
-        workers: their number.
-        steps_per_second: of all together, in the steady state.
-        error: standard error of that, of so much simulated time, steps/s.
-        spread: standard deviation between measurements of the steady state, steps/s; None where
-            the simulated time has room for one measurement only.
-        seconds: length of a measurement.
+        spread: standard deviation between measurements of the steady state, steps/s; None where the
+            simulated time has room for one measurement only.
         after_start: of measurements that begin with the workers; None where nobody asked, or where
             one is too short for the steps of any worker.
         utilisation: share of time for which each of `RESOURCES` is busy, by server; of all workers
             in the mean.
     """
 
-    workers: int
-    steps_per_second: float
-    error: float
+    workers: int  # their number
+    steps_per_second: float  # of all together, in the steady state
+    error: float  # standard error of that, of so much simulated time, steps/s
     spread: float | None
-    seconds: float
+    seconds: float  # length of a measurement
     after_start: AfterStart | None
     utilisation: Mapping[str, Floats]
 
@@ -230,16 +226,13 @@ class Steady:
     """A steady state.
 
     Attributes:
-        steps_per_second: of all workers together.
-        error: standard error of that, steps/s.
         all_rates: steps/s of each worker, with synchronous steps that came too late, (workers,).
-        measured: steps/s of all workers in stretches of `seconds`, (stretches,).
     """
 
-    steps_per_second: float
-    error: float
+    steps_per_second: float  # of all workers together
+    error: float  # standard error of that, steps/s
     all_rates: Floats
-    measured: Floats
+    measured: Floats  # steps/s of all workers in stretches of `seconds`, (stretches,)
     seconds: float
 
 

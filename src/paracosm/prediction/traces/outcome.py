@@ -34,31 +34,22 @@ class Straggler:
     """The rank that comes last most often.
 
     Attributes:
-        rank: which.
-        last: to how many collectives.
-        collectives: how many there are in its groups.
         lateness: seconds for which the others waited on the average, in those where it came last.
     """
 
-    rank: int
-    last: int
-    collectives: int
+    rank: int  # which
+    last: int  # to how many collectives
+    collectives: int  # how many there are in its groups
     lateness: float
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came of a job.
+    """What came of a job."""
 
-    Attributes:
-        iteration_time: seconds, of the slowest rank.
-        breakdowns: one for each rank, of an iteration.
-        straggler: None where no collectives meet.
-    """
-
-    iteration_time: float
-    breakdowns: tuple[Breakdown, ...]
-    straggler: Straggler | None
+    iteration_time: float  # seconds, of the slowest rank
+    breakdowns: tuple[Breakdown, ...]  # one for each rank, of an iteration
+    straggler: Straggler | None  # None where no collectives meet
 
 
 def traced_times(traced: TracedJob) -> Times:
