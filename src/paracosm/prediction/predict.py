@@ -218,8 +218,7 @@ def iteration_interval(
     """Return the seconds between which the iteration is thought to take.
 
     Args:
-        duration: n seconds.
-        low, high: n seconds, the intervals of the nodes.
+        duration, low, high: n seconds of nodes, and their intervals.
         part: n numbers: nodes of one number err together.
         common: relative error that all nodes share.
         makespan: replays durations and returns the time of the iteration.

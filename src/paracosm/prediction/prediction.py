@@ -160,10 +160,8 @@ def bottleneck(
     """Return what decides the iteration's time.
 
     Args:
-        iteration_time: seconds.
         lanes: seconds that each lane is busy.
         ops: seconds by op name, the largest first.
-        asynchronous: whether the host runs ahead of the device.
     """
     if not iteration_time > 0 or not ops:
         return NOTHING

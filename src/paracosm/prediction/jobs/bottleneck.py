@@ -13,9 +13,7 @@ from paracosm.units import format_duration, format_size
 def job_bottleneck(job: JobPrediction, ops: Mapping[str, float]) -> str:
     """Return what decides the iteration's time, and whether the job fits into memory at all.
 
-    Args:
-        job: of which all is known.
-        ops: seconds by op name of one replica, the largest first.
+    `ops` are seconds by op name of one replica, the largest first.
     """
     sentences = [_time(job, ops), *misfits(job)[:1]]
     return " ".join(sentences)
@@ -60,7 +58,6 @@ def _time(job: JobPrediction, ops: Mapping[str, float]) -> str:
 
 
 def _slowest(job: JobPrediction) -> AlikeRanks:
-    """Return the workers that compute longest; of several, the first."""
     workers = [each for each in job.alike if each.is_worker]
     return max(workers, key=lambda each: (each.parts["compute"], -each.ranks[0]))
 

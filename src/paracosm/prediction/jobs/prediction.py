@@ -205,13 +205,7 @@ def strategies_by_workers(
     """Return numbers of workers, each with the strategy that a text means for it.
 
     In a sweep from one replica on, that replica has nobody to share with: what concerns sharing is
-    left out for it.
-
-    Args:
-        text: as `parse_strategy` reads it; without `dp`, what is left of the workers.
-        workers: ascending; None for the one number that the text says.
-        servers: parameter servers, where the text does not say.
-        held: those that the cluster has, where nobody says.
+    left out for it. `held` is how many servers the cluster has, where nobody says how many.
 
     Raises:
         InputError: the text cannot be read, or does not fit a number; servers that have no effect.
@@ -231,7 +225,6 @@ def strategies_by_workers(
 
 
 def one_replica(strategy: Strategy) -> Strategy:
-    """Return the strategy of a single replica, without what concerns sharing with others."""
     usual = {each.name: each.default for each in fields(Strategy)}
     left_out: dict[str, Any] = {name: usual[name] for name in BETWEEN_REPLICAS}
     return replace(strategy, data=1, **left_out)

@@ -147,11 +147,7 @@ class TargetJob:
 def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
     """Return a profiled job on a target cluster.
 
-    Args:
-        profile: of one worker.
-        settings: the cluster and the habits of its workers; other servers than the profile's share
-            its parameters anew.
-        seed: of a random order.
+    Other servers than the profile's share its parameters anew. `seed` is that of a random order.
 
     Raises:
         InputError: the order names what is no transfer; the profile cannot be shared by as many
@@ -200,12 +196,7 @@ def first_steps(job: TargetJob, workers: int, seed: int) -> Timeline:
 
     Each worker has a lane for each resource: downlink, compute, uplink and server; where there are
     several servers, "downlink 0", "downlink 1", ... A stream that is sent in two turns is two
-    spans. What takes no time is left out.
-
-    Args:
-        job: what the workers do, on which cluster.
-        workers: how many work, all from the same time on.
-        seed: of the steps that they draw.
+    spans. What takes no time is left out. All workers begin at the same time.
     """
     workload = job.workload
     shown = min(workers, WORKERS)

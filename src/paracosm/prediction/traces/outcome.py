@@ -113,7 +113,6 @@ def _straggler(traced: TracedJob, times: Times) -> Straggler | None:
 
 
 def _rows(job: Job, rank: int, communicator: int) -> npt.NDArray[np.int64]:
-    """Return the rows of a rank's collectives on a communicator, in order."""
     role = job.programs[rank].role
     return np.flatnonzero((role >= 0) & (job.communicator[rank][role] == communicator))
 
@@ -151,13 +150,7 @@ class Breakdown:
 def breakdown_of(
     rank: TracedRank, arrive: Floats, begin: Floats, end: Floats, iterations: int
 ) -> Breakdown:
-    """Return where the time of a rank goes, for one iteration of those that ran.
-
-    Args:
-        rank: what its rows are.
-        arrive, begin, end: seconds of each row.
-        iterations: how many the times are of.
-    """
+    """Return where the time of a rank goes, for one iteration of those that ran."""
     first, last = 0.0, float(end.max(initial=0.0))
     if len(rank.marks):
         first, last = float(begin[rank.marks[0]]), float(end[rank.marks[-1]])
@@ -181,9 +174,7 @@ def breakdown_of(
 def bottleneck_of(breakdowns: Sequence[Breakdown], straggler: int | None) -> str:
     """Return what takes the largest part of the ranks' time, and how large it is.
 
-    Args:
-        breakdowns: one for each rank.
-        straggler: the rank that the others wait for most often; None where no collectives meet.
+    `straggler` is the rank that the others wait for most often.
     """
     total = sum(each.total for each in breakdowns)
     if not total:
@@ -213,12 +204,7 @@ _COLLECTIVE = KINDS.index("collective")
 
 
 def timeline_of(traced: TracedJob, replays: Sequence[tuple[str, Times]]) -> Timeline:
-    """Return the spans of replays of one job.
-
-    Args:
-        traced: the job.
-        replays: what is put behind the names of the ranks, and the times.
-    """
+    """Return the spans of replays of one job, each with a text behind the names of its ranks."""
     timeline, job = Timeline(), traced.job
     names = [name[:LONGEST] for name in job.names]
     words = [*names, *(f"wait: {name}" for name in names)]
