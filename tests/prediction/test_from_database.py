@@ -51,7 +51,10 @@ def test_measured_ops_add_up(tmp_path: Path) -> None:
     summary = predicted(tmp_path, [*KNOWN, *WARM])
     assert summary["iteration_time"] == pytest.approx(500 * MICRO)
     assert summary["examples_per_second"] == pytest.approx(8 / (500 * MICRO))
-    assert summary["throughput"] == {"1": summary["examples_per_second"]}
+    (row,) = summary["throughput"]
+    assert row["workers"] == 1
+    assert row["examples_per_second"] == summary["examples_per_second"]
+    assert row["steps_per_second"] == pytest.approx(1 / summary["iteration_time"])
     assert summary["coverage"] == {"exact": 1.0}
     assert summary["breakdown"]["phase"] == {
         "forward": pytest.approx(300 * MICRO),
@@ -143,7 +146,7 @@ def test_only_what_is_missing_is_profiled_and_added(
         keep([timing(each, 10 * MICRO) for each in ops])
         return type("Done", (), {"interrupted": False, "refused": {}})
 
-    monkeypatch.setattr("paracosm.profiling.profile", profile)
+    monkeypatch.setattr("paracosm.profiling.profiler", profile)
     graph = load_graph(make_graph(tmp_path / "a.graph", new, other))
     for exact, wanted in ((False, [new]), (True, [new, other])):
         database = make_database(tmp_path / f"{exact}.db", KNOWN)
@@ -160,7 +163,7 @@ def test_what_cannot_be_profiled_is_estimated_and_said(
 ) -> None:
     new = op("aten.gelu.default", 1000)
     done = type("Done", (), {"interrupted": False, "refused": {new: "needs two of them"}})
-    monkeypatch.setattr("paracosm.profiling.profile", lambda *_, **__: done)
+    monkeypatch.setattr("paracosm.profiling.profiler", lambda *_, **__: done)
     graph = load_graph(make_graph(tmp_path / "a.graph", new))
     found = find_durations(graph, make_database(tmp_path / "a.db", KNOWN), CPU, new_ops="profile")
     assert (found.profiled, found.refused) == (0, {"aten.gelu.default": "needs two of them"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,7 @@ def make_emulation(
     summary = summarise(config, records, {"failed": 3, "interrupted": None}.get(status, 0))
     if with_delays:
         runs = [summarise(config, job(delay=each), 0) for each in DELAYS.tolist()]
-        summary |= summarise_delays("all_reduce", DELAYS.tolist(), runs)
+        listed, knee = summarise_delays("all_reduce", DELAYS.tolist(), runs)
+        summary = replace(summary, delays=listed, knee=knee)
     run.finish({**summary, **changed}, timeline_of(records))
     return run

@@ -30,7 +30,7 @@ def traces(figures: dict[str, Any], figure: str) -> dict[str, list[Any]]:
 
 def printed(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> str:
     assert run.summary is not None
-    show_summary("emulate", run.summary, None, json=False)
+    show_summary(run.results, None, json=False)
     return capsys.readouterr().out
 
 

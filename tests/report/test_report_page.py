@@ -15,7 +15,7 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.errors import InputError
 from paracosm.report import write_report
-from paracosm.report.run import described
+from paracosm.report.kinds import described
 from paracosm.study.run_folder import RunFolder
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.study import Study, load_study, run_point
+from paracosm.study import Hooks, Study, load_study, run_point
 from paracosm.study.kinds import KINDS
 
 
@@ -66,7 +66,7 @@ def test_other_arguments_go_to_the_kind_that_the_study_has() -> None:
 def test_a_relaxation_has_no_log_of_its_events() -> None:
     (point,) = Study(relax={"problem": "laplace2d:4", "processors": 2}).points("test")
     with pytest.raises(InputError, match="prints no line for every event"):
-        run_point(point, log=True)
+        run_point(point, hooks=Hooks(log=True))
 
 
 def test_a_study_of_one_kind_loads_no_room_of_another() -> None:

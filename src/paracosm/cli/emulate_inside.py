@@ -42,4 +42,4 @@ def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | N
 
         write_report([RunFolder.open(out)], out / "report.html")
     with contextlib.redirect_stdout(sys.stderr):
-        show_summary("emulate", result.summary, out, json=False)
+        show_summary(result.summary, out, json=False)

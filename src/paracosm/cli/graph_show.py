@@ -10,7 +10,7 @@ import typer
 
 from paracosm.cli.options import Json
 from paracosm.cli.tables import grid, printer
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_duration, format_size
 
 __all__ = ["show"]

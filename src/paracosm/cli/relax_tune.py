@@ -15,8 +15,8 @@ from paracosm.cli.options import Force, Json, Quiet, Seed, StudyFile, with_field
 from paracosm.cli.progress import progress_bar
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
+from paracosm.results import to_builtin, to_json
 from paracosm.study import Study, load_study
-from paracosm.study.plain import plain, to_json
 from paracosm.units import format_duration
 from paracosm.validation import validated
 
@@ -103,7 +103,7 @@ def tune(
                 out.rmdir()
             raise
     if out is not None:
-        write_tuning(tuning, out, plain(config.model_dump(exclude_unset=True)))
+        write_tuning(tuning, out, to_builtin(config.model_dump(exclude_unset=True)))
     if json:
         sys.stdout.write(to_json(tuning.summary()))
     elif not quiet:

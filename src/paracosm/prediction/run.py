@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.prediction import timeline_of
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
 from paracosm.prediction.summary import summarise
+from paracosm.results import Summary
 from paracosm.timeline import Timeline
 
 __all__ = ["PredictionRun", "run_prediction"]
@@ -23,7 +23,7 @@ class PredictionRun:
         timeline: the spans of every node; None for op latencies, which are many models.
     """
 
-    summary: dict[str, Any]
+    summary: Summary
     timeline: Timeline | None
 
 
@@ -61,6 +61,6 @@ def run_prediction(
     replica = find_replica(config, seed, progress, announce)
     prediction = replica.predict()
     measured = measured_iteration(config, replica)
-    summary = summarise(prediction, measured, replica.found.probe)
-    summary |= {"batch": prediction.examples} | replica.facts(config, prediction.coverage)
+    facts = replica.facts(config, prediction.coverage)
+    summary = summarise(prediction, measured, replica.found.probe, facts)
     return PredictionRun(summary, timeline_of(prediction))

@@ -9,16 +9,18 @@ that of Parquet, hence the Parquet file at the end.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MetricsWriter", "read_parquet", "read_stream", "stream_to_parquet"]
+__all__ = ["MetricsWriter", "Series", "read_parquet", "read_stream", "stream_to_parquet"]
 
 FLUSH_ROWS = 4096
 FLUSH_SECONDS = 1.0
@@ -162,3 +164,35 @@ def _array(field: pa.Field, cells: tuple[object, ...]) -> pa.Array:
         return pa.array(cells, field.type)
     # Through NumPy, since values may be scalars of NumPy or PyTorch, mixed.
     return pa.array(np.array(cells, dtype=field.type.to_pandas_dtype()))
+
+
+@dataclass(frozen=True)
+class Series:
+    """All values of one metric in the order in which they were made; every column has shape (n,).
+
+    Attributes:
+        virtual_time: the simulated clock, seconds.
+        wall_time: real time since the run began, seconds.
+        node: name of the worker, server or evaluation that the value belongs to.
+        value: the value itself.
+        step: number of the update (of the iteration, of the sweep) that the value belongs to.
+    """
+
+    virtual_time: NDArray[np.float64]
+    wall_time: NDArray[np.float64]
+    node: NDArray[np.object_]
+    value: NDArray[np.float64]
+    step: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def where(self, chosen: NDArray[np.bool_]) -> Series:
+        """Return the rows for which `chosen`, of shape (n,), is true."""
+        return Series(
+            self.virtual_time[chosen],
+            self.wall_time[chosen],
+            self.node[chosen],
+            self.value[chosen],
+            self.step[chosen],
+        )

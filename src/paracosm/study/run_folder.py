@@ -21,9 +21,12 @@ for metrics.arrows, which can be read wherever it was cut off.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -31,28 +34,52 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 from paracosm.errors import InputError
-from paracosm.study.environment import describe_environment
+from paracosm.files import replacing
+from paracosm.results import SUMMARIES, Summary, to_builtin, to_json
 from paracosm.study.kinds import KINDS
 from paracosm.study.metrics_file import (
     MetricsWriter,
+    Series,
     read_parquet,
     read_stream,
     stream_to_parquet,
 )
-from paracosm.study.plain import plain, to_json
-from paracosm.study.series import Series
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from paracosm.timeline import Timeline
 
-__all__ = ["REPLAY", "UNFINISHED", "RunFolder", "remove_run_files", "replacing"]
+__all__ = [
+    "REPLAY",
+    "UNFINISHED",
+    "RunFolder",
+    "check_format",
+    "claim_folder",
+    "describe_environment",
+    "read_json",
+    "remove_run_files",
+]
 
 UNFINISHED = "unfinished"
 
 REPLAY = "replay"
 """Traces that were played again: a run of no study, since its arguments are the traces."""
+
+FORMAT = 2
+"""Of the run folder: another one is written by another version of Paracosm.
+
+1 had no number, and throughput in three shapes.
+"""
+
+SUMMARY_KINDS = {
+    "train": "training",
+    "relax": "relaxation",
+    "predict": "iteration",
+    "emulate": "emulation",
+    REPLAY: "replay",
+}
+"""Front door -> kind of summary that its runs have, unless the summary itself says another."""
 
 # The summary comes first: with it gone, a folder half removed cannot pass for a finished run.
 FILES = (
@@ -102,14 +129,7 @@ class RunFolder:
         """
         path = Path(path)
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                if not force:
-                    raise InputError(
-                        f"{path}: the folder exists and is not empty: "
-                        "choose another one, or give --force to replace the run in it"
-                    )
-                remove_run_files(path)
+            claim_folder(path, force)
             environment = describe_environment(_seed(study))
             _write(path / "environment.json", to_json(environment))
             writer = MetricsWriter(path / "metrics.arrows")
@@ -131,7 +151,8 @@ class RunFolder:
             raise InputError(f"{path}: no such folder")
         if not (run.path / "study.yaml").is_file():
             raise InputError(f"{path}: not a run folder: it has no study.yaml")
-        _ = run.study, run.environment, run.summary
+        check_format(run.path, run.environment)
+        _ = run.study, run.summary
         return run
 
     # ------------------------------------------------------------------ writing
@@ -231,6 +252,14 @@ class RunFolder:
         return _mapping(file, json.loads) if file.exists() else None
 
     @property
+    def results(self) -> Summary:
+        """The summary, typed; of a run that is not finished one without any number."""
+        kind = (self.summary or {}).get("kind") or SUMMARY_KINDS.get(self.kind or "train")
+        if kind not in SUMMARIES or kind is None:
+            raise InputError(f"{self.path / 'summary.json'}: {kind!r} is no kind of summary")
+        return SUMMARIES[kind].from_dict({**(self.summary or {}), "status": self.status})
+
+    @property
     def status(self) -> str:
         """The summary's status; "unfinished" for a run that is going on or was killed."""
         return UNFINISHED if self.summary is None else str(self.summary.get("status", "done"))
@@ -278,11 +307,53 @@ class RunFolder:
         return Timeline.load(file)
 
 
+def claim_folder(folder: Path, force: bool) -> None:
+    """Make a folder for a run, and remove an earlier run from it if `force` says so.
+
+    Raises:
+        InputError: the folder exists and is not empty, or cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            if not force:
+                raise InputError(
+                    f"{folder}: the folder exists and is not empty: "
+                    "choose another one, or give --force to replace the run in it"
+                )
+            remove_run_files(folder)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot write a run folder here: {_reason(error)}") from None
+
+
+def check_format(folder: Path, environment: Mapping[str, Any]) -> None:
+    """Refuse a folder that another version of Paracosm wrote.
+
+    Raises:
+        InputError: it did.
+    """
+    if (found := environment.get("format", 1)) != FORMAT:
+        raise InputError(
+            f"{folder}: written by another version of Paracosm (format {found}, and this one "
+            f"reads {FORMAT}): run it again, or use the version that wrote it"
+        )
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the mapping in a JSON file.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    return _mapping(file, json.loads)
+
+
 def remove_run_files(folder: Path) -> None:
     """Remove the files of a run or a sweep, finished and half written, and nothing else."""
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
-        _beside(folder / name).unlink(missing_ok=True)
+        for unfinished in folder.glob(f".{name}.*"):
+            unfinished.unlink(missing_ok=True)
 
 
 def _seed(study: Mapping[str, Any]) -> int | None:
@@ -291,7 +362,7 @@ def _seed(study: Mapping[str, Any]) -> int | None:
 
 
 def _to_yaml(study: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(plain(study), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(to_builtin(study), sort_keys=False, allow_unicode=True)
 
 
 def _mapping(file: Path, parse: Any) -> dict[str, Any]:
@@ -311,19 +382,56 @@ def _write(file: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8")
 
 
-@contextmanager
-def replacing(file: Path) -> Iterator[Path]:
-    """Give a file beside `file` to write; it takes `file`'s name once it is complete."""
-    beside = _beside(file)
-    yield beside
-    beside.replace(file)
-
-
-def _beside(file: Path) -> Path:
-    return file.with_name(f".{file.name}")
-
-
 def _reason(error: Exception) -> str:
     """Return one line: the system's words without the path, or the parser's message."""
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return " ".join(text.split())
+
+
+# What numbers and timings may depend on.
+PACKAGES = ("numpy", "scipy", "numba", "torch", "scikit-learn")
+
+
+def describe_environment(seed: int | None = None) -> dict[str, object]:
+    """Return versions, hardware and seed. No host name, no user name, no path.
+
+    Packages are named if they are installed, imported or not.
+    """
+    versions = {package: _version(package) for package in PACKAGES}
+    return {
+        "versions": {
+            "python": platform.python_version(),
+            "paracosm": _version("paracosm"),
+            **{package: found for package, found in versions.items() if found},
+        },
+        "platform": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": _cores(),
+        "format": FORMAT,
+        "seed": seed,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()
+
+
+def _cores() -> int:
+    """Return how many cores this process may use, which can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.study.environment import describe_environment
-from paracosm.study.plain import to_json
-from paracosm.study.run_folder import replacing
+from paracosm.files import replacing
+from paracosm.results import to_json
+from paracosm.study.run_folder import describe_environment
 from paracosm.study.tuning_figure import draw_landscape
 from paracosm.study.tuning_result import Tuning
 

@@ -12,13 +12,22 @@ import typer
 from paracosm.cli.progress import progress_bar
 from paracosm.cli.show import show_summary, show_sweep
 from paracosm.errors import InputError
-from paracosm.study import Point, RunFolder, Study, load_study, run_point, run_sweep
-from paracosm.study.kinds import KINDS
+from paracosm.results import Summary
+from paracosm.study import (
+    KINDS,
+    Hooks,
+    Point,
+    RunFolder,
+    Study,
+    load_study,
+    run_point,
+    run_sweep,
+)
 
-__all__ = ["carry_out"]
+__all__ = ["run_verb"]
 
 
-def carry_out(
+def run_verb(
     kind: str,
     study: Path | None,
     arguments: Mapping[str, Any],
@@ -43,7 +52,7 @@ def carry_out(
     """
     given = {key: value for key, value in arguments.items() if value is not None}
     where = str(study) if study is not None else "command line"
-    wanted = _asked(kind, study).with_arguments(seed, given)
+    wanted = _study(kind, study).with_arguments(seed, given)
     points = wanted.points(where)
     for conflict, message in (
         (log and json, "--log and --json both print to standard output: give one of them"),
@@ -63,7 +72,7 @@ def carry_out(
     return _one(points[0], out, force, json, quiet, log)
 
 
-def _asked(kind: str, file: Path | None) -> Study:
+def _study(kind: str, file: Path | None) -> Study:
     """Return the study in a file, or an empty one; it must be one of `kind`."""
     if file is None:
         return Study.model_validate({kind: {}})
@@ -87,11 +96,11 @@ def _one(point: Point, out: Path | None, force: bool, json: bool, quiet: bool, l
             typer.echo(sentence)
 
     with progress_bar(kind.total(point.config), hidden, kind.unit(point.config)) as progress:
-        summary = run_point(point, out, force, progress, log, announce)
+        summary = run_point(point, out, force, Hooks(progress, announce, log)).summary
     if out is not None:
         _write_report([RunFolder.open(out)], out / "report.html")
     if not quiet:
-        show_summary(point.kind, summary, out, json, said)
+        show_summary(summary, out, json, said)
     return _exit_code(point.kind, [summary])
 
 
@@ -106,8 +115,8 @@ def _sweep(
             raise typer.Abort(f"interrupted: {again} goes on where it stopped") from None
     _write_report([RunFolder.open(out / point.name) for point in points], out / "report.html")
     if not quiet:
-        show_sweep(study.kind, rows, out, json)
-    return _exit_code(study.kind, rows)
+        show_sweep(rows, out, json)
+    return _exit_code(study.kind, [row.summary for row in rows])
 
 
 @contextlib.contextmanager
@@ -129,6 +138,6 @@ def _write_report(runs: list[RunFolder], path: Path) -> None:
     write_report(runs, path)
 
 
-def _exit_code(kind: str, summaries: list[dict[str, Any]]) -> int:
+def _exit_code(kind: str, summaries: list[Summary]) -> int:
     success = KINDS[kind].success
-    return 0 if all(summary.get("status") == success for summary in summaries) else 1
+    return 0 if all(summary.status == success for summary in summaries) else 1
