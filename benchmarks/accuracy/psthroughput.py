@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from printing import folder_of, mape, print_table, signed
 
-from paracosm.cluster import cluster_from_shorthand
+from paracosm.cluster import Link, star
 from paracosm.prediction.parameter_servers.asked import WINDOW
 from paracosm.prediction.parameter_servers.cluster_ports import ports_of
 from paracosm.prediction.parameter_servers.cynthia import cynthia
@@ -122,9 +122,7 @@ def main() -> int:
 def job_of(folder: Path, about: dict[str, Any], uneven: float) -> ImaginedJob:
     """Return the profiled job on its measured link, with as many workers as were ever run."""
     profile = without_interrupted(load_job_profile(folder / "profile.json.gz"))
-    cluster = cluster_from_shorthand(
-        workers=6, servers=about["P"], latency=0.0, bandwidth=about["goodput_mbit"] * 1e6 / 8
-    )
+    cluster = star(6, about["P"], Link(bandwidth=about["goodput_mbit"] * 1e6 / 8))
     settings = Settings(ports=ports_of(cluster), window=WINDOW, uneven=uneven)
     return imagined_job(profile, settings, SEED)
 

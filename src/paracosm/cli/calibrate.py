@@ -13,9 +13,8 @@ from paracosm.cli import calibration_file
 from paracosm.cli.calibrate_link import measured_link, show_shares
 from paracosm.cli.calibration_file import Out, Update
 from paracosm.cli.capture_flags import duration, named
+from paracosm.cli.display import grid, printer, progress_bar
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.progress import progress_bar
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError, unknown
 from paracosm.study.plain import to_json
 from paracosm.units import format_duration, format_size, parse_bandwidth

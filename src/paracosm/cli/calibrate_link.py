@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from paracosm.cli.display import grid, printer, progress_bar
 from paracosm.cli.host_port import host_and_port
-from paracosm.cli.progress import progress_bar
-from paracosm.cli.tables import grid, printer
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import typer
 from paracosm.cli import calibration_file
 from paracosm.cli.calibration_file import Out, Update
 from paracosm.cli.capture_flags import duration
+from paracosm.cli.display import printer
 from paracosm.cli.host_port import host_and_port
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.tables import printer
 from paracosm.errors import InputError
 from paracosm.study.plain import to_json
 from paracosm.units import format_duration, format_size

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from paracosm.cli.display import grid, printer
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError
 from paracosm.profiling.database import Added, describe, replacing_database
 from paracosm.profiling.database import merge as merge_files

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from paracosm.cli.db_timings import show_op
+from paracosm.cli.display import grid, printer
 from paracosm.cli.options import Json
-from paracosm.cli.tables import grid, printer
 from paracosm.profiling.database import ProfileDatabase, choose_environments, describe
 from paracosm.profiling.environment import Environment
 from paracosm.study.plain import to_json

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
-from paracosm.cli.tables import grid, printer
+from paracosm.cli.display import grid, printer
 from paracosm.errors import InputError
 from paracosm.profiling.database import ProfileDatabase, pool, short_arguments
 from paracosm.profiling.environment import Environment

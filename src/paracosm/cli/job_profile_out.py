@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from paracosm.cli.tables import grid, printer
+from paracosm.cli.display import grid, printer
 from paracosm.errors import InputError
 from paracosm.study.plain import to_json
 from paracosm.units import format_bandwidth, format_duration, format_size

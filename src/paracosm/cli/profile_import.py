@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paracosm.cli.capture_flags import Classes, Shape, named, sizes
+from paracosm.cli.display import progress_bar
 from paracosm.cli.job_profile_out import check_out, keep_profile
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.progress import progress_bar
 from paracosm.errors import InputError
 from paracosm.units import parse_bandwidth
 

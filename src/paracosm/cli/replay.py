@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paracosm.cli.display import grid, printer
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError
 from paracosm.study import RunFolder
 from paracosm.study.plain import to_json

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paracosm.cli.tables import grid, printer
+from paracosm.cli.display import grid, printer
 from paracosm.report.figure import Figure
 from paracosm.report.words import SUCCESSES, trouble, words_of
 from paracosm.study.plain import to_json

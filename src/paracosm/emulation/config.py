@@ -16,10 +16,9 @@ from pydantic import (
 )
 
 from paracosm.cluster import Cluster
+from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
-from paracosm.cluster.link import Sharing
-from paracosm.cluster.subset import first_workers
-from paracosm.cluster.topology import Hierarchical
+from paracosm.cluster.link import Hierarchical, Sharing
 from paracosm.emulation.delays import Delays, parse_delays
 from paracosm.emulation.random_delay import RandomDelay, parse_random_delay, parse_skew
 from paracosm.errors import InputError

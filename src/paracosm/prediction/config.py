@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from paracosm.cluster import Cluster, star
 from paracosm.cluster.changes import Change, is_of_cluster, refuse_changes
-from paracosm.cluster.subset import first_workers
+from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.prediction.fields import CAPTURE, PredictFields

@@ -10,8 +10,6 @@ from enum import IntEnum
 
 import numpy as np
 
-__all__ = ["Stream", "generator", "torch_seed"]
-
 
 class Stream(IntEnum):
     """What a random stream is for; the numbers are part of what a seed means and never change."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.cluster import cluster_from_shorthand
+from paracosm.cluster import Link, star
 from paracosm.prediction.parameter_servers.cluster_ports import ports_of
 from paracosm.prediction.parameter_servers.imagined import ImaginedJob, imagined_job
 from paracosm.prediction.parameter_servers.settings import Settings
@@ -63,6 +63,6 @@ def job_of(
     profile: JobProfile, workers: int = 4, servers: int = 1, latency: float = 0.0, **habits: Any
 ) -> ImaginedJob:
     """Return the job on alike workers and servers, 200 steps each, streams sent as a whole."""
-    cluster = cluster_from_shorthand(workers, servers, latency, BANDWIDTH, pipelined=True)
+    cluster = star(workers, servers, Link(BANDWIDTH, latency))
     settings = Settings(ports_of(cluster), **({"steps": 200} | habits))
     return imagined_job(profile, settings, seed=0)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
-from paracosm.cluster.communication import collective_time
+from paracosm.cluster.collectives import collective_time
 from paracosm.errors import InputError
 
 __all__ = ["Costs"]

@@ -100,7 +100,7 @@ def collective(
     Args:
         stage, writer: of the block.
         name: for people.
-        kind: one of `paracosm.cluster.communication.COLLECTIVES`.
+        kind: one of `paracosm.cluster.collectives.COLLECTIVES`.
         size: bytes of the whole vector.
         there: what it waits for.
     """

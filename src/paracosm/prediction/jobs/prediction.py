@@ -16,7 +16,7 @@ from paracosm.jobs.strategies import Replica, Strategy, build_job
 from paracosm.prediction.jobs.rank_breakdown import PARTS, rank_breakdown
 from paracosm.prediction.jobs.strategies_by_workers import one_replica
 from paracosm.simulation import JobSchedule, replay_job
-from paracosm.simulation.job_memory import memory_over_time
+from paracosm.simulation.job_schedule import memory_over_time
 from paracosm.units import format_size
 
 __all__ = ["AlikeRanks", "JobPrediction", "ideal_throughput", "predict_job"]

@@ -9,7 +9,7 @@ import numpy as np
 from paracosm.jobs import KINDS
 from paracosm.prediction.jobs.departures import departures, senders
 from paracosm.simulation import JobSchedule
-from paracosm.simulation.job_memory import memory_over_time
+from paracosm.simulation.job_schedule import memory_over_time
 from paracosm.timeline import Timeline
 
 __all__ = ["job_timeline"]

@@ -20,8 +20,7 @@ from paracosm.prediction.parameter_servers.streams import worker_streams
 from paracosm.prediction.parameter_servers.windows import LEADING
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.dependencies import in_order
-from paracosm.simulation.system import System
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import System, Workload
 
 __all__ = ["ImaginedJob", "imagined_job"]
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.dependencies import dependents_of, in_order
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 __all__ = ["prepare", "with_parsing"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
-from paracosm.cluster.subset import first_workers
 from paracosm.errors import InputError
 from paracosm.prediction.interrupted import until_interrupted
 from paracosm.prediction.parameter_servers.alone import rates_alone

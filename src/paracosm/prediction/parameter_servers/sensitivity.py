@@ -11,8 +11,7 @@ import numpy as np
 from paracosm.prediction.parameter_servers.imagined import ImaginedJob
 from paracosm.prediction.parameter_servers.steady import Change, steady_state
 from paracosm.profiling.jobs import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
-from paracosm.simulation.system import DOWN, UP, System
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import DOWN, UP, System, Workload
 
 __all__ = ["NOTHING", "limiting", "sensitivity"]
 

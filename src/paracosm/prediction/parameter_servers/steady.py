@@ -18,8 +18,7 @@ from paracosm.prediction.parameter_servers.windows import (
     steady_period,
 )
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.system import System
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import System, Workload
 
 __all__ = ["REPLICAS", "Change", "Steady", "steady_state"]
 

@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.profiling.jobs import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
-from paracosm.simulation.system import DOWN, UP, System
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import DOWN, UP, System, Workload
 
 __all__ = ["utilisation"]
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from paracosm.profiling.jobs import DOWNLINK, WORKER
 from paracosm.profiling.jobs.dependencies import in_order
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 __all__ = ["Needed", "Properties", "needed_by_computations", "properties"]
 

@@ -13,7 +13,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.prediction.parameter_servers.orders.tac import tac
 from paracosm.prediction.parameter_servers.orders.tic import tic
 from paracosm.profiling.jobs import DOWNLINK, UPLINK
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 __all__ = ["ORDERS", "transfer_order"]
 

@@ -9,7 +9,7 @@ from paracosm.prediction.parameter_servers.orders.needed import (
     needed_by_computations,
     properties,
 )
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 __all__ = ["tic"]
 
