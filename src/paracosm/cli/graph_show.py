@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from paracosm.cli.display import grid, printer
 from paracosm.cli.options import Json
-from paracosm.cli.tables import grid, printer
 from paracosm.results import to_json
 from paracosm.units import format_duration, format_size
 

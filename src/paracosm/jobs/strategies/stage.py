@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
-from paracosm.cluster.communication import collective_time
+from paracosm.cluster.collectives import collective_time
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook
 from paracosm.jobs.blocks import HERE, BlockWriter, last_on
@@ -102,7 +102,7 @@ def collective(
     Args:
         stage, writer: of the block.
         name: for people.
-        kind: one of `paracosm.cluster.communication.COLLECTIVES`.
+        kind: one of `paracosm.cluster.collectives.COLLECTIVES`.
         size: bytes of the whole vector.
         there: what it waits for.
     """
@@ -146,7 +146,7 @@ class Costs:
         return self._collective("data", collective, size, self.all_reduce)
 
     def of_message(self, role: str, size: int) -> tuple[float, float]:
-        """Return the seconds that a message in a role is sent for, and how much later it arrives."""
+        """Return how long a message in a role is sent, and how much later it arrives, in s."""
         source, target = (self.cluster.workers[rank] for rank in self.group[role])
         link = self.cluster.link(source, target)
         if link.duplex == "half":

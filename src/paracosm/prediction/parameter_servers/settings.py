@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.topology import Star, Switch
+from paracosm.cluster.link import Star, Switch
 from paracosm.errors import InputError
 from paracosm.simulation.system import Ways, cluster_ways
 from paracosm.units import parse_duration

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.job_profile import dependents_of, in_order, smallest_first
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

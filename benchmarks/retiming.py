@@ -13,9 +13,8 @@ from paracosm.jobs import Job
 from paracosm.jobs.check import check_job
 from paracosm.jobs.expand import PICOSECOND
 from paracosm.simulation.folding import fold_ranks, unfolded
-from paracosm.simulation.static import Played, play_static
-from paracosm.simulation.static_arrays import chain_sums
-from paracosm.simulation.stored_order import StoredOrder, store_order
+from paracosm.simulation.static import Played, chain_sums, play_static
+from paracosm.simulation.straggler_penalty import StoredOrder, store_order
 
 __all__ = ["Retiming", "prepare_retiming"]
 
@@ -32,7 +31,7 @@ class Retiming:
 
     def __init__(self, played: Played, order: StoredOrder) -> None:
         self._played, self._order = played, order
-        self._end = np.zeros(len(order), dtype=np.int64)
+        self._end = np.zeros(len(order.kind), dtype=np.int64)
 
     @property
     def tasks(self) -> int:
