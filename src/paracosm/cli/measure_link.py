@@ -15,7 +15,7 @@ from paracosm.cli.options import Json, Quiet
 from paracosm.cli.progress import progress_bar
 from paracosm.cli.tables import printer
 from paracosm.errors import InputError, unknown
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, parse_size
 
 if TYPE_CHECKING:

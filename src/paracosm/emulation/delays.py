@@ -17,6 +17,7 @@ import numpy as np
 
 from paracosm.emulation.records import COLLECTIVES
 from paracosm.errors import InputError, unknown
+from paracosm.results import EmulationSummary
 from paracosm.timeline.analysis import Floats
 from paracosm.units import format_duration, parse_duration, parse_number
 
@@ -109,43 +110,40 @@ def parse_delays(text: str) -> Delays:
 
 
 def summarise_delays(
-    kind: str, delays: Sequence[float], summaries: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return what runs with different delays came to: `delays`, a list, and `knee`.
+    kind: str, delays: Sequence[float], summaries: Sequence[EmulationSummary]
+) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
+    """Return what runs with different delays came to, a list, and the knee.
 
     Args:
         kind: of the delayed collectives.
         delays: rising, seconds.
         summaries: of one run for each, as `summary.summarise` returns them.
     """
-    listed = [
+    listed: list[Mapping[str, Any]] = [
         {
             "delay": delay,
-            "status": summary["status"],
-            "iteration_time": summary["iteration_time"],
-            "breakdown": summary["breakdown"],
+            "status": summary.status,
+            "iteration_time": summary.iteration_time,
+            "breakdown": summary.breakdown,
         }
         for delay, summary in zip(delays, summaries, strict=True)
     ]
     known = [(each["delay"], each["iteration_time"]) for each in listed if each["iteration_time"]]
     if len(known) < FEWEST_DELAYS:
         reason = f"only {len(known)} of {len(listed)} runs have iteration times"
-        return {"delays": listed, "knee": {"kind": kind, "knee": None, "reason": reason}}
+        return listed, {"kind": kind, "knee": None, "reason": reason}
     knee = find_knee(
         np.array([delay for delay, _ in known]),
         np.array([time["median"] for _, time in known]),
         np.array([time["error"] for _, time in known]),
     )
-    counts = [_count(summary, kind) for summary in summaries if summary["iteration_time"]]
+    counts = [_count(summary, kind) for summary in summaries if summary.iteration_time]
     per_iteration = float(np.median(counts))
-    return {
-        "delays": listed,
-        "knee": {
-            "kind": kind,
-            **asdict(knee),
-            "per_iteration": per_iteration,
-            "sentence": _sentence(kind, knee, per_iteration),
-        },
+    return listed, {
+        "kind": kind,
+        **asdict(knee),
+        "per_iteration": per_iteration,
+        "sentence": _sentence(kind, knee, per_iteration),
     }
 
 
@@ -160,8 +158,8 @@ def _delay(text: str, whole: str) -> float:
     return seconds
 
 
-def _count(summary: Mapping[str, Any], kind: str) -> float:
-    return float(summary["collectives"].get(kind, {}).get("per_iteration", {}).get("count", 0.0))
+def _count(summary: EmulationSummary, kind: str) -> float:
+    return float(summary.collectives.get(kind, {}).get("per_iteration", {}).get("count", 0.0))
 
 
 def find_knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from paracosm.emulation.check import compare_with, predicted_time
 from paracosm.emulation.config import EmulateConfig
@@ -13,6 +13,7 @@ from paracosm.emulation.rank_records import by_rank, measured_iterations
 from paracosm.emulation.records import Collective, Iteration, Record, Wait
 from paracosm.emulation.summary import summarise
 from paracosm.emulation.timeline_of import timeline_of
+from paracosm.results import EmulationSummary
 from paracosm.timeline import Timeline
 from paracosm.timeline.analysis import exposed_of_each, exposure_between
 
@@ -29,7 +30,7 @@ class EmulationResult:
         files: further files of the run folder by name, each with a function that writes it.
     """
 
-    summary: dict[str, Any]
+    summary: EmulationSummary
     timeline: Timeline | None
     files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
 
@@ -52,11 +53,12 @@ def result_of(
     """
     summary = summarise(config, records, exit_code)
     if emulator:
-        summary["status"] = "failed"
+        summary = replace(summary, status="failed")
     if interrupted:
-        summary["status"] = "interrupted"
+        summary = replace(summary, status="interrupted")
     if config.beside is not None:
-        summary["beside"] = compare_with(config.beside, predicted_time(config.beside), summary)
+        found = compare_with(config.beside, predicted_time(config.beside), summary)
+        summary = replace(summary, beside=found)
     files = {"collectives.parquet": lambda path: save_collectives(records, path)}
     return EmulationResult(summary, timeline_of(records), files)
 

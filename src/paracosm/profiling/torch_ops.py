@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paracosm.errors import InputError, require
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 from paracosm.profiling.this_machine import Clock, last_level_cache
 
 

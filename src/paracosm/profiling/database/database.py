@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.database.rows import (
     ITERATIONS,
     KINDS,
