@@ -175,7 +175,7 @@ def _sums(
     begin: Floats, end: Floats, spans: Floats, sizes: Floats, waits: Floats
 ) -> dict[str, float]:
     """Return the means over stretches of time; collectives count where they were asked for."""
-    asked = spans[:, 0]  # in order
+    asked = spans[:, 0]
     first, last = np.searchsorted(asked, begin, "right"), np.searchsorted(asked, end, "right")
     reached = np.concatenate([[0.0], np.cumsum(sizes)])
     parts = exposure_between(begin, end, spans, waits)

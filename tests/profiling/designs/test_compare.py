@@ -10,7 +10,7 @@ import pytest
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op
 from paracosm.profiling import estimators
-from paracosm.profiling.designs import DesignError, compare_designs, write_errors
+from paracosm.profiling.designs.compare import DesignError, compare_designs, write_errors
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, spread_of
 
