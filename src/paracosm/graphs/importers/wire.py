@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from paracosm.errors import InputError
 
-__all__ = ["Message", "Schema", "decode"]
+__all__ = ["Message", "Schema", "decode", "schema"]
 
 Message = dict[str, Any]
 Schema = Mapping[str, Mapping[int, tuple[str, str]]]
@@ -30,16 +30,29 @@ _SHORT = 1 << 15
 
 _EMPTY: Mapping[str, Any] = {
     "int": 0,
+    "size": 0,
     "bool": False,
     "float": 0.0,
     "double": 0.0,
     "string": "",
     "bytes": b"",
     "short": b"",
-    "size": 0,
 }
 _WIRE = {"int": 0, "bool": 0, "float": 5, "double": 1}
 _FIXED = {"float": ("<f", 4), "double": ("<d", 8)}
+
+
+def schema(text: str) -> Schema:
+    """Return the messages of a text: lines "Message = number field kind, ..." and their rests."""
+    messages: dict[str, dict[int, tuple[str, str]]] = {}
+    for line in text.strip().split("\n"):
+        name, begins, listed = line.rpartition(" = ")
+        if begins:
+            fields = messages[name.strip()] = {}
+        for entry in filter(None, listed.strip().split(",")):
+            number, field, kind = entry.split()
+            fields[int(number)] = (field, kind)
+    return messages
 
 
 def decode(data: bytes, name: str, schema: Schema, where: str) -> Message:
