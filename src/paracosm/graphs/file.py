@@ -180,7 +180,6 @@ def columns_of(table: pa.Table, where: str) -> Columns:
 
 
 def _storages(graph: Graph) -> tuple[Lists, Lists, list[tuple[int, int]]]:
-    """Return sizes and ids of the last users by node, and those of before the graph."""
     storages = graph.storages
     users = np.append(graph.id, -1)[storages.last]
     order = np.argsort(storages.first, kind="stable")
@@ -304,7 +303,6 @@ def _groups(texts: Texts, where: str) -> tuple[tuple[tuple[int, ...], ...], Code
 
 
 def _ops(texts: Mapping[str, Texts], integers: Mapping[str, Ints]) -> tuple[list[Op], Codes]:
-    """Return the distinct ops, and a code for every row."""
     names, arguments = texts["op"], texts["arguments"]
     work = [integers[name] for name in ("flops", "bytes_read", "bytes_written")]
     rows = np.stack([names[1], arguments[1], *work], axis=1)

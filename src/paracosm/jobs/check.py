@@ -96,7 +96,6 @@ def _check_roles(job: Job, calls: list[list[_Calls | None]]) -> None:
 def _check_members(
     job: Job, used: npt.NDArray[np.bool_], rank: Ints, role: Ints, group: Codes
 ) -> None:
-    """Check that those who call on a communicator, sorted by it and by rank, are its members."""
     number = np.repeat(np.arange(len(used)), np.diff(job.communicators.offsets))
     there = used[number]
     number, members = number[there], job.communicators.members[there]
@@ -125,7 +124,6 @@ def _signatures(job: Job, calls: list[list[_Calls | None]]) -> Ints:
 
 
 def _what(job: Job, program: int, calls: _Calls) -> Ints:
-    """Return what must agree between members: names of collectives, sizes of messages."""
     of = job.programs[program]
     if calls.kind == COLLECTIVE:
         return np.concatenate(([0], of.name[calls.rows])).astype(np.int64)

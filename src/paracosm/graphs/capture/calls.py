@@ -277,7 +277,6 @@ def _elements(tensor: Tensor) -> int:
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> int:
-    """Scores and their product with the values."""
     width, out = query.shape[-1], value.shape[-1]
     return 2 * query.shape[:-1].numel() * key.shape[-2] * (width + out)
 

@@ -191,7 +191,6 @@ def _written(node: TraceNode) -> dict[str, Any]:
 
 
 def _parts(data: bytes, where: str) -> tuple[dict[str, Any], list[Any]]:
-    """Return what is said of the whole, and the nodes."""
     documents = _documents(data, where)
     whole = documents[0]
     for key in ("workload_graph", "nodes"):
@@ -205,7 +204,6 @@ def _parts(data: bytes, where: str) -> tuple[dict[str, Any], list[Any]]:
 
 
 def _documents(data: bytes, where: str) -> list[dict[str, Any]]:
-    """Return the JSON objects that follow each other."""
     try:
         text = data.decode()
         decoder, documents, at = json.JSONDecoder(), [], 0
@@ -295,7 +293,6 @@ def _json_tensors(found: Any) -> Tensors:
 
 
 def _listed(found: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return attributes that are written as a list of names and values."""
     attributes = {}
     for each in found:
         for key, value in each.items():

@@ -147,7 +147,6 @@ def _op(call: Call, tensors: Tensors) -> Op:
 def _storages(
     calls: Sequence[Call], tensors: Tensors, kept: Collection[str]
 ) -> list[list[tuple[int, int]]]:
-    """Return (bytes, row of the last user or -1) of what each call allocates."""
     origin: dict[str, str] = {}
     last: dict[str, int] = {}
     allocated: list[list[str]] = []

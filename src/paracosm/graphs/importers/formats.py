@@ -115,7 +115,6 @@ def format_of(path: Path) -> str:
 
 
 def _of_text(data: bytes) -> str | None:
-    """Return the format of JSON by the keys that it begins with."""
     head = data.decode("utf-8", "replace")
     if '"paracosm_jaxpr"' in head:
         return "jaxpr"
@@ -158,7 +157,6 @@ def _is_observed(head: str) -> bool:
 
 
 def _of_bytes(data: bytes) -> str | None:
-    """Return the format of a binary file by its first fields."""
     first = data[0]
     if first == 0x08:  # field 1, a number: a version
         version, at = _varint(data, 1)
@@ -182,7 +180,6 @@ def _of_bytes(data: bytes) -> str | None:
 
 
 def _field_1(data: bytes, at: int) -> bytes | None:
-    """Return the beginning of the bytes of a field 1 that stands at a byte."""
     if data[at : at + 1] != b"\x0a":
         return None
     _, at = _varint(data, at + 1)

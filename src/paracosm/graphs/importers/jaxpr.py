@@ -201,6 +201,5 @@ def _flops(
 
 
 def _gradients(calls: Sequence[Call]) -> set[str]:
-    """Return what the optimizer takes from the backward pass."""
     made = {value for call in calls if call.phase == "backward" for value in call.outputs}
     return {v for call in calls if call.phase == "optimizer" for v in call.inputs if v in made}

@@ -133,7 +133,6 @@ def _declare(
     dtypes: dict[str, str],
     free: dict[str, tuple[str, ...]],
 ) -> None:
-    """Enter what the file says of a value."""
     kind = (info["type"] or {}).get("tensor_type")
     if kind is None:
         return

@@ -73,7 +73,6 @@ def _dtype(model: Model, node: OnnxNode, position: int) -> str:
 def _evaluate(
     model: Model, node: OnnxNode, shapes: Sequence[Shape | None], values: Sequence[Values | None]
 ) -> None:
-    """Enter the value of a node where it follows from shapes and constants."""
     compute = _COMPUTED.get(node.op)
     if not node.outputs or compute is None or node.outputs[0] in model.constants:
         if node.op == "Constant" and node.outputs and node.outputs[0] in model.constants:
@@ -148,7 +147,6 @@ def _axes(node: OnnxNode, values: Sequence[Any], position: int = 1) -> list[int]
 
 
 def _window(node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]) -> list[int]:
-    """Return the sizes over which a window moves (convolution, pooling)."""
     n = len(sizes)
     strides = node.attributes.get("strides") or [1] * n
     dilations = node.attributes.get("dilations") or [1] * n

@@ -191,7 +191,6 @@ def joined(
 
 
 def _beside(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int, OpSpan]:
-    """Return the times of calls that stand in the same order in both traces."""
     codes: dict[str, int] = {}
     threads: dict[object, list[ObservedCall]] = {}
     for call in calls:
@@ -218,7 +217,6 @@ def _beside(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int,
 
 
 def _placed(wanted: Codes, seen: Mapping[int, Codes]) -> tuple[float, int, int]:
-    """Return where a thread's calls stand: the share of the same names, the lane, the first op."""
     anchor = wanted[:_ANCHOR]
     best = (0.0, 0, 0)
     for lane, names in seen.items():

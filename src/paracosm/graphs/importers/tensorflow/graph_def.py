@@ -148,7 +148,6 @@ def _call(
 
 
 def _plain(node: TfNode) -> dict[str, Any]:
-    """Return the attributes that decide how an op computes."""
     plain: dict[str, Any] = {}
     for name, value in sorted(node.attributes.items()):
         if name.startswith("_") or value is None or name in ("shared_name", "container"):
@@ -176,7 +175,6 @@ def _phases(nodes: Sequence[TfNode]) -> dict[str, str]:
 
 
 def _gradients(nodes: Sequence[TfNode]) -> set[str]:
-    """Return the values by which variables are updated: they outlive the step."""
     backward = {node.name for node in nodes if phase_by_name(node.name, node.op) == "backward"}
     return {
         value
@@ -267,7 +265,6 @@ _STEPS = {"ApplyGradientDescent": 2, "ApplyMomentum": 4, "ApplyAdam": 14, "Apply
 
 
 def resource_of(op: str) -> str:
-    """Return what an op keeps busy."""
     if op in HOST:
         return "host"
     if _COMMUNICATION.search(op):
@@ -276,7 +273,6 @@ def resource_of(op: str) -> str:
 
 
 def is_update(op: str) -> bool:
-    """Whether an op changes a variable by a gradient."""
     return _UPDATE.search(op) is not None
 
 

@@ -100,7 +100,6 @@ def _dtype(known: Known, node: TfNode, position: int) -> str:
 def _evaluate(
     known: Known, node: TfNode, shapes: Sequence[Shape | None], values: Sequence[Whole | None]
 ) -> None:
-    """Enter whole numbers that follow from shapes and constants."""
     if node.op == "Const" and (constant := constant_of(node)) is not None:
         known.constants[f"{node.name}:0"] = constant
     elif node.op in ("Shape", "ShapeN"):
@@ -134,7 +133,6 @@ def _layout(node: TfNode, rank: int) -> tuple[list[int], int]:
 
 
 def _moved(node: TfNode, x: Shape, kernel: Sequence[int]) -> dict[int, int]:
-    """Return the sizes over which a window of `kernel` has moved, by axis."""
     axes, _ = _layout(node, len(x))
     strides = _attribute(node, "strides")
     dilations = _attribute(node, "dilations") or [1] * len(x)
