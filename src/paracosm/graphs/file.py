@@ -61,8 +61,8 @@ def save_graph(graph: Graph, path: str | Path) -> None:
     compression = "zstd" if pa.Codec.is_available("zstd") else None
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with (
-        replacing(path) as beside,
-        pa.OSFile(str(beside), "wb") as sink,
+        replacing(path) as unfinished,
+        pa.OSFile(str(unfinished), "wb") as sink,
         pa.ipc.new_file(sink, table.schema, options=options) as writer,
     ):
         writer.write_table(table)

@@ -36,7 +36,7 @@ def check_job(job: Job) -> None:
     sizes at both ends.
 
     Raises:
-        InputError: arrays that do not go together (see `soundness.py`); a rank has no communicator
+        InputError: arrays that do not go together (see `check_arrays`); a rank has no communicator
             in a role that its program uses; a communicator lacks a member's calls, or has those of
             another rank; ranks call different things, with the first call that differs.
     """

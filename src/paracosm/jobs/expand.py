@@ -31,7 +31,7 @@ def expand(job: Job, duration: Ints | None = None) -> TaskGraph:
     and the k-th receive on a communicator awaits the k-th send. Where communicators have a network,
     a message asks its stations for what its connection says, whatever its duration in the program,
     and has arrived when its propagation is over; those of one connection travel in the order in
-    which they are sent. What has no counterpart (`matching.py` refuses such jobs) is left without
+    which they are sent. What has no counterpart (`check_job` refuses such jobs) is left without
     one.
 
     Args:

@@ -167,7 +167,7 @@ def read_json(data: bytes, where: str) -> Trace:
 
 def write_json(trace: Trace, path: str | Path) -> None:
     """Write a trace as JSON, one line for every node; the file appears when it is complete."""
-    with replacing(path) as beside, beside.open("w", encoding="utf-8") as sink:
+    with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8") as sink:
         head = {"version": trace.version, **trace.attributes}
         sink.write(json.dumps(head)[:-1] + ', "workload_graph": [')
         for position, node in enumerate(trace.nodes):
@@ -354,8 +354,8 @@ def write_protobuf(trace: Trace, path: str | Path) -> None:
             node.inputs.types = repr(each.inputs.types)
         _add_attributes(node.attr, each.attributes)
         serialize_length_prefixed(node, sink)
-    with replacing(path) as beside:
-        beside.write_bytes(sink.getbuffer())
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(sink.getbuffer())
 
 
 def _read_node(node: Any) -> TraceNode:

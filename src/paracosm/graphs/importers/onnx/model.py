@@ -161,7 +161,7 @@ def _node(found: Message, constants: dict[str, Values]) -> OnnxNode:
     attributes = {each["name"]: _attribute(each) for each in found["attribute"]}
     node = OnnxNode(
         op=found["op_type"],
-        place=_place(found),
+        place=_module_path(found),
         inputs=tuple(found["input"]),
         outputs=tuple(found["output"]),
         attributes=attributes,
@@ -232,7 +232,7 @@ def _value(found: Message) -> Values | None:
     return np.array(typed).reshape(shape)
 
 
-def _place(found: Message) -> str:
+def _module_path(found: Message) -> str:
     """Return the place of a node in the model, "layer1.0.conv1", as its exporter noted it.
 
     PyTorch's newer exporter lists the modules; the older one writes them into the name,

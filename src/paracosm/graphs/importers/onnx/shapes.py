@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs.graph import TensorArgument
-from paracosm.graphs.importers.calls import shape_of
+from paracosm.graphs.importers.calls import like, shape_of
 from paracosm.graphs.importers.onnx.model import DTYPES, LARGEST_VALUE, Model, OnnxNode
 
 Values = npt.NDArray[Any]
@@ -101,7 +101,7 @@ def _value_of_shape(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]
 
 def _slice_value(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> Values:
     data = _whole(values[0])
-    return data[tuple(_slices(node, data.shape, values))]
+    return data[_slices(node, data.shape, values)]
 
 
 def _binary(operation: Callable[[Values, Values], Values]) -> Callable[..., Values]:
@@ -210,21 +210,6 @@ def _reshape(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> li
     return [tuple(math.prod(shapes[0]) // rest if n == -1 else n for n in asked)]
 
 
-def _squeeze(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    given = _axes(node, values)
-    axes = {axis % len(shapes[0]) for axis in given}
-    keep = (lambda i, n: i not in axes) if given else (lambda i, n: n != 1)
-    return [tuple(n for i, n in enumerate(shapes[0]) if keep(i, n))]
-
-
-def _unsqueeze(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    given = _axes(node, values)
-    rank = len(shapes[0]) + len(given)
-    axes = {axis % rank for axis in given}
-    sizes = iter(shapes[0])
-    return [tuple(1 if i in axes else next(sizes) for i in range(rank))]
-
-
 def _concat(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     axis = node.attributes["axis"] % len(shapes[0])
     total = sum(shape[axis] for shape in shapes)
@@ -243,7 +228,7 @@ def _split(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list
     return [(*x[:axis], n, *x[axis + 1 :]) for n in parts]
 
 
-def _slices(node: OnnxNode, shape: Shape, values: Sequence[Any]) -> list[slice]:
+def _slices(node: OnnxNode, shape: Shape, values: Sequence[Any]) -> tuple[slice, ...]:
     if "starts" in node.attributes:
         starts, ends = node.attributes["starts"], node.attributes["ends"]
         axes = node.attributes.get("axes") or range(len(starts))
@@ -258,7 +243,7 @@ def _slices(node: OnnxNode, shape: Shape, values: Sequence[Any]) -> list[slice]:
         # An end before the first element is written as a large negative number.
         stop = None if step < 0 and end < -shape[axis] else end
         cuts[axis] = slice(start, stop, step)
-    return cuts
+    return tuple(cuts)
 
 
 def _reduce(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -296,11 +281,6 @@ def _arg(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[A
     return [(*shapes[0][:axis], *one, *shapes[0][axis + 1 :])]
 
 
-def _slice(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    cuts = _slices(node, shapes[0], values)
-    return [tuple(len(range(n)[cut]) for n, cut in zip(shapes[0], cuts, strict=True))]
-
-
 def _layer_norm(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     axis = node.attributes.get("axis", -1) % len(shapes[0])
     means = (*shapes[0][:axis], *[1] * (len(shapes[0]) - axis))
@@ -315,11 +295,6 @@ def _gather(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> lis
 def _flatten(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     axis = node.attributes.get("axis", 1)
     return [(math.prod(shapes[0][:axis]), math.prod(shapes[0][axis:]))]
-
-
-def _transpose(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    order = node.attributes.get("perm") or reversed(range(len(shapes[0])))
-    return [tuple(shapes[0][axis] for axis in order)]
 
 
 _COMPARE = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "And", "Or", "Xor")
@@ -371,12 +346,18 @@ _RULES: Mapping[str, Rule] = {
     "MatMul": _matmul,
     "Pad": _pad,
     "Reshape": _reshape,
-    "Slice": _slice,
+    "Slice": lambda n, shapes, values: [like(shapes[0])[_slices(n, shapes[0], values)].shape],
     "Split": _split,
-    "Squeeze": _squeeze,
+    "Squeeze": lambda n, shapes, values: [
+        np.squeeze(like(shapes[0]), tuple(_axes(n, values)) or None).shape
+    ],
     "Tile": lambda n, shapes, values: [
         tuple(size * int(times) for size, times in zip(shapes[0], _whole(values[1]), strict=True))
     ],
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
+    "Transpose": lambda n, shapes, v: [
+        np.transpose(like(shapes[0]), n.attributes.get("perm") or None).shape
+    ],
+    "Unsqueeze": lambda n, shapes, values: [
+        np.expand_dims(like(shapes[0]), tuple(_axes(n, values))).shape
+    ],
 }

@@ -135,7 +135,7 @@ def _call(
     )
     return Call(
         op=f"tensorflow.{node.op}",
-        name=place_of(node.name),
+        name=module_path(node.name),
         inputs=node.inputs,
         outputs=tuple(outputs),
         attributes=_plain(node),
@@ -194,8 +194,8 @@ def _resident(
     for node in nodes:
         size = bytes_of(known.tensors.get(f"{node.name}:0"))
         if node.op in _VARIABLES:
-            beside = node.name.rpartition("/")[0] in names or node.name.startswith("beta")
-            held["optimizer" if beside else "parameters"] += size
+            is_slot = node.name.rpartition("/")[0] in names or node.name.startswith("beta")
+            held["optimizer" if is_slot else "parameters"] += size
         elif node.op == "Placeholder":
             held["inputs"] += size
     return held
@@ -293,7 +293,7 @@ def phase_by_name(name: str, op: str) -> str:
     return "optimizer" if _OPTIMIZER.match(scopes[0]) else "forward"
 
 
-def place_of(name: str) -> str:
+def module_path(name: str) -> str:
     """Return the place in the model: "block1.conv1" of "gradients/block1/conv1/Conv2D_grad/Mul".
 
     That is the scopes of the op, without those that say how gradients and updates are made.
