@@ -10,7 +10,7 @@ import pytest
 from design_errors import DesignError, compare_designs, write_errors
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, spread_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from synthetic_device import TYPES, device_time, draw, timings_of
 
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.estimators import Estimators, fit_estimators, format_scores
 from paracosm.profiling.samples import OpTiming
 

@@ -14,7 +14,7 @@ import torch
 
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument
-from paracosm.graphs.op import encode_arguments
+from paracosm.graphs.graph import encode_arguments
 from paracosm.profiling.profiler import LEAST, MOST, Settings, profile
 from paracosm.profiling.samples import OpTiming, spread_of
 from paracosm.profiling.this_machine import (

@@ -17,9 +17,8 @@ import numpy as np
 
 from paracosm.errors import InputError, require
 from paracosm.graphs import Graph, fingerprint
-from paracosm.graphs.graph import RESOURCES
-from paracosm.graphs.memory import peak_memory
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import RESOURCES, Op
+from paracosm.graphs.summary import peak_memory
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, spread_of, typical
 from paracosm.profiling.this_machine import (

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment
 
 __all__ = [

@@ -37,8 +37,17 @@ __all__ = [
 LAST_LEVEL_CACHE = 32 << 20  # bytes, where the system does not say
 
 
-def environment_here(device: str = "cpu", threads: int = 1, pinned: bool = True) -> Environment:
+def environment_here(
+    device: str = "cpu", threads: int = 1, pinned: bool = True, allocator: str | None = None
+) -> Environment:
     """Return the environment that a profile made here and now has.
+
+    Args:
+        device: "cpu" or "cuda".
+        threads: of one op, on the CPU.
+        pinned: whether malloc keeps memory and denormal numbers are flushed, as `profile` sees to
+            (from then on malloc does; see `allocator` for how much of it a process can do).
+        allocator: the one of another process that is meant; nothing is changed in this one.
 
     Raises:
         InputError: there is no such device here.
@@ -53,7 +62,7 @@ def environment_here(device: str = "cpu", threads: int = 1, pinned: bool = True)
             hardware=f"{_processor()}, {torch.backends.cpu.get_cpu_capability()}",
             framework=framework,
             threads=threads,
-            allocator=keep_memory() if pinned else DEFAULT,
+            allocator=allocator or (keep_memory() if pinned else DEFAULT),
             denormals="flushed" if pinned and can_flush else "kept",
         )
     if device != "cuda":

@@ -2,7 +2,7 @@
 
 No op needs code of its own: its name finds the operator, its recorded arguments say every shape,
 dtype and stride. Floating-point tensors get uniform numbers, integers are 0. The exception are
-integers that are positions in other tensors (see `positions`): those are random, and within bounds.
+integers that are positions in other tensors (see `bounds_of_positions`): those are random, and within bounds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import torch
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 from paracosm.profiling.this_machine import Clock, last_level_cache
 
 

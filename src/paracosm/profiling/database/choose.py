@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import TensorArgument, decode_arguments
+from paracosm.graphs.graph import TensorArgument, decode_arguments
 from paracosm.profiling.environment import Environment
 
 

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.database.rows import (
     ITERATIONS,
     KINDS,

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming, Spread
 

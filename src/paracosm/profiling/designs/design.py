@@ -21,7 +21,7 @@ import numpy as np
 
 from paracosm.errors import InputError, unknown
 from paracosm.factory import one_line
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 from paracosm.profiling.designs.families import FAMILIES
 from paracosm.profiling.designs.family import FLOAT, Argument, Family, Point
 
@@ -245,9 +245,7 @@ def counted(op: Op) -> Op:
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from paracosm.graphs.capture.effects import effects_of
-    from paracosm.graphs.capture.encode import encode_call
-    from paracosm.graphs.capture.work import flops_of, traffic_of
+    from paracosm.graphs.capture.calls import effects_of, encode_call, flops_of, traffic_of
     from paracosm.profiling.torch_ops import instantiate, operator_of
 
     with FakeTensorMode():

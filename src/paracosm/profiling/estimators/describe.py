@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 
 _MOST_NUMBERS = 8  # of one list; of a longer one, the length and the sum
 

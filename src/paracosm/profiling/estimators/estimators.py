@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.files import replacing
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.estimators.crossvalidate import Score
 from paracosm.profiling.estimators.describe import Description, Layout, Seen, describe

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.contents import contents
+from paracosm.graphs.file import contents
 from paracosm.profiling.jobs.job_profile import (
     RESOURCES,
     SERVER,

@@ -85,7 +85,7 @@ def load(options: JobOptions) -> Workload:
     """Make model and examples, the same ones in every process."""
     import torch
 
-    from paracosm.graphs.capture.load import load_workload
+    from paracosm.graphs.capture.step import load_workload
 
     torch.manual_seed(options.seed)
     workload = load_workload(options.capture())

@@ -10,13 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paracosm.errors import InputError
-from paracosm.graphs.contents import contents
+from paracosm.graphs.file import contents
 from paracosm.graphs.importers import format_of
-from paracosm.graphs.importers.tensorflow.schema import TENSORFLOW
-from paracosm.graphs.importers.tensorflow.step_ops import StepOp, is_stream, kernel_node
-from paracosm.graphs.importers.tensorflow.step_stats import run_metadata_ops
-from paracosm.graphs.importers.tensorflow.timeline import Event, timeline_events, timeline_ops
-from paracosm.graphs.importers.tensors import bytes_of
+from paracosm.graphs.importers.calls import bytes_of
+from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW
+from paracosm.graphs.importers.tensorflow.step_ops import (
+    Event,
+    StepOp,
+    is_stream,
+    kernel_node,
+    run_metadata_ops,
+    timeline_events,
+    timeline_ops,
+)
 from paracosm.graphs.importers.wire import decode
 
 _BYTES = re.compile(r"requested_bytes:\s*(\d+)")
