@@ -55,11 +55,7 @@ class Sink(Protocol):
     ) -> None: ...
 
 
-_BEGINS = {
-    Collective: attrgetter("asked"),
-    Wait: attrgetter("begin"),
-    Iteration: attrgetter("end"),
-}
+_BEGINS = {Collective: attrgetter("asked"), Wait: attrgetter("begin"), Iteration: attrgetter("end")}
 
 
 class Metrics:

@@ -13,12 +13,7 @@ from paracosm.emulation.records import Collective, Exchange, Group, Note, Record
 from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair
 from paracosm.emulation.wire.links import Hops, MeasuredLink, Pace
 from paracosm.emulation.wire.messages import GroupState, Messages
-from paracosm.emulation.wire.operations import (
-    Channel,
-    Entries,
-    Operation,
-    RealSide,
-)
+from paracosm.emulation.wire.operations import Channel, Entries, Operation, RealSide
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.protocol import kind_of, tag_of
 from paracosm.emulation.wire.schedules import Members
