@@ -24,7 +24,7 @@ from fake_database import (
 
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument, fingerprint, load_graph
-from paracosm.graphs.op import encode_arguments
+from paracosm.graphs.graph import encode_arguments
 from paracosm.prediction import PredictConfig, choose_environment, find_durations, run_prediction
 from paracosm.prediction.durations import Found
 from paracosm.profiling import environment_here
@@ -51,7 +51,10 @@ def test_measured_ops_add_up(tmp_path: Path) -> None:
     summary = predicted(tmp_path, [*KNOWN, *WARM])
     assert summary["iteration_time"] == pytest.approx(500 * MICRO)
     assert summary["examples_per_second"] == pytest.approx(8 / (500 * MICRO))
-    assert summary["throughput"] == {"1": summary["examples_per_second"]}
+    (row,) = summary["throughput"]
+    assert row["workers"] == 1
+    assert row["examples_per_second"] == summary["examples_per_second"]
+    assert row["steps_per_second"] == pytest.approx(1 / summary["iteration_time"])
     assert summary["coverage"] == {"exact": 1.0}
     assert summary["breakdown"]["phase"] == {
         "forward": pytest.approx(300 * MICRO),

@@ -8,8 +8,8 @@ import torch
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument, fingerprint
 from paracosm.graphs.capture import CaptureOptions, capture, training_step
-from paracosm.graphs.memory import peak_memory
-from paracosm.graphs.op import encode_arguments
+from paracosm.graphs.graph import encode_arguments
+from paracosm.graphs.summary import peak_memory
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
 from paracosm.profiling.this_machine import HostClock
 from paracosm.profiling.torch_ops import time_in_situ

@@ -37,7 +37,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import PHASES, Graph
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import numpy as np
 
 from paracosm.emulation.records import COLLECTIVES
 from paracosm.errors import InputError, unknown
+from paracosm.results import EmulationSummary
 from paracosm.timeline.analysis import Floats
 from paracosm.units import format_duration, parse_duration, parse_number
 
@@ -90,41 +91,38 @@ def parse_delays(text: str) -> Delays:
 
 
 def summarise_delays(
-    kind: str, delays: Sequence[float], summaries: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return what runs with different delays came to: `delays`, a list, and `knee`."""
-    listed = [
+    kind: str, delays: Sequence[float], summaries: Sequence[EmulationSummary]
+) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
+    """Return what runs with different delays came to, a list, and the knee."""
+    listed: list[Mapping[str, Any]] = [
         {
             "delay": delay,
-            "status": summary["status"],
-            "iteration_time": summary["iteration_time"],
-            "breakdown": summary["breakdown"],
+            "status": summary.status,
+            "iteration_time": summary.iteration_time,
+            "breakdown": summary.breakdown,
         }
         for delay, summary in zip(delays, summaries, strict=True)
     ]
     known = [(each["delay"], each["iteration_time"]) for each in listed if each["iteration_time"]]
     if len(known) < FEWEST_DELAYS:
         reason = f"only {len(known)} of {len(listed)} runs have iteration times"
-        return {"delays": listed, "knee": {"kind": kind, "knee": None, "reason": reason}}
+        return listed, {"kind": kind, "knee": None, "reason": reason}
     knee = find_knee(
         np.array([delay for delay, _ in known]),
         np.array([time["median"] for _, time in known]),
         np.array([time["error"] for _, time in known]),
     )
     counts = [
-        summary["collectives"].get(kind, {}).get("per_iteration", {}).get("count", 0.0)
+        summary.collectives.get(kind, {}).get("per_iteration", {}).get("count", 0.0)
         for summary in summaries
-        if summary["iteration_time"]
+        if summary.iteration_time
     ]
     per_iteration = float(np.median(counts))
-    return {
-        "delays": listed,
-        "knee": {
-            "kind": kind,
-            **asdict(knee),
-            "per_iteration": per_iteration,
-            "sentence": _sentence(kind, knee, per_iteration),
-        },
+    return listed, {
+        "kind": kind,
+        **asdict(knee),
+        "per_iteration": per_iteration,
+        "sentence": _sentence(kind, knee, per_iteration),
     }
 
 

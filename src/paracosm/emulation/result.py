@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from paracosm.emulation.check import compare_with, predicted_time
 from paracosm.emulation.config import EmulateConfig
@@ -14,6 +14,7 @@ from paracosm.emulation.rank_records import by_rank, measured_iterations
 from paracosm.emulation.records import Collective, Iteration, Record, Wait
 from paracosm.emulation.summary import summarise
 from paracosm.emulation.timeline_of import timeline_of
+from paracosm.results import EmulationSummary
 from paracosm.timeline import Timeline
 from paracosm.timeline.analysis import exposed_of_each, parts_between
 
@@ -24,7 +25,7 @@ __all__ = ["EmulationResult", "Metrics", "Sink", "result_of"]
 class EmulationResult:
     """What an emulated job came to."""
 
-    summary: dict[str, Any]  # the key numbers, as `summary.json` names them
+    summary: EmulationSummary
     timeline: Timeline | None  # of the real ranks; None where several runs were made
     # Further files of the run folder, with what writes them
     files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
@@ -40,11 +41,12 @@ def result_of(
     """Return what the records of a job say; `emulator` is the exit code of that, if any."""
     summary = summarise(config, records, exit_code)
     if emulator:
-        summary["status"] = "failed"
+        summary = replace(summary, status="failed")
     if interrupted:
-        summary["status"] = "interrupted"
+        summary = replace(summary, status="interrupted")
     if config.beside is not None:
-        summary["beside"] = compare_with(config.beside, predicted_time(config.beside), summary)
+        found = compare_with(config.beside, predicted_time(config.beside), summary)
+        summary = replace(summary, beside=found)
     files = {"collectives.parquet": lambda path: _save_collectives(records, path)}
     return EmulationResult(summary, timeline_of(records), files)
 

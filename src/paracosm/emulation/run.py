@@ -59,14 +59,14 @@ def run_emulation(
         after, _ = _run_once(config, seed, heard)
     if before is None:
         return after
-    times = [each.summary["iteration_time"] for each in (before, after)]
-    known = all(times) and times[0]["median"] > 0
-    compared = {
-        "what_if": list(map(str, config.what_if)),
-        "unchanged": before.summary,
-        "ratio": times[1]["median"] / times[0]["median"] if known else None,
-    }
-    return replace(after, summary=after.summary | compared)
+    old, new = before.summary.iteration_time, after.summary.iteration_time
+    summary = replace(
+        after.summary,
+        what_if=list(map(str, config.what_if)),
+        unchanged=before.summary,
+        ratio=None if old is None or new is None or not old.median else new.median / old.median,
+    )
+    return replace(after, summary=summary)
 
 
 def _run_delays(
@@ -90,8 +90,8 @@ def _run_delays(
     else:
         shown = results[0.0]
     done = tuple(sorted(results))
-    found = summarise_delays(delays.kind, done, [results[delay].summary for delay in done])
-    return replace(shown, summary=shown.summary | found)
+    listed, knee = summarise_delays(delays.kind, done, [results[delay].summary for delay in done])
+    return replace(shown, summary=replace(shown.summary, delays=listed, knee=knee))
 
 
 def _run_once(config: EmulateConfig, seed: int, heard: Metrics) -> tuple[EmulationResult, Ended]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs import PHASES, RESOURCES, Graph
-from paracosm.graphs.op import shapes_of
+from paracosm.graphs.graph import shapes_of
 from paracosm.prediction.durations import SOURCES
 from paracosm.prediction.prediction import Contribution, Prediction
 from paracosm.simulation import Schedule

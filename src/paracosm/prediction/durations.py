@@ -17,7 +17,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Op
-from paracosm.graphs.op import shapes_of
+from paracosm.graphs.graph import shapes_of
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, at_one_speed
 
@@ -198,8 +198,8 @@ def _profile(
     """Time ops here and add them to the database; return how many, and why others could not be."""
     if not ops:
         return 0, {}
-    from paracosm.profiling import Settings, profile
-    from paracosm.profiling.database import ProfileDatabase
+    from paracosm.profiling import Settings
+    from paracosm.profiling.pinned_process import profile_into
 
     settings = Settings(
         device=environment.device,
@@ -207,11 +207,8 @@ def _profile(
         budget=BUDGET * len(ops),
         seed=seed,
     )
-    with ProfileDatabase.open(path) as database:
-        done = profile(ops, settings, source="new op", keep=database.add, progress=progress)
-    if done.interrupted:
-        raise KeyboardInterrupt
-    return len(ops) - len(done.refused), {op.name: why for op, why in done.refused.items()}
+    refused = profile_into(path, ops, settings, environment, "new op", progress)
+    return len(ops) - len(refused), refused
 
 
 def _launch(warm: Sequence[OpTiming]) -> float | None:

@@ -30,6 +30,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, Graph, Node, Op, build_graph
+from paracosm.results import OpLatenciesSummary
 from paracosm.simulation import Schedule, replay
 
 
@@ -82,7 +83,7 @@ class Folder:
     left_out: Mapping[str, str]
 
 
-def summarise_folder(path: Path) -> dict[str, Any]:
+def summarise_folder(path: Path) -> OpLatenciesSummary:
     """Predict every model of a folder and return how far that is from what was measured.
 
     Raises:
@@ -90,22 +91,24 @@ def summarise_folder(path: Path) -> dict[str, Any]:
     """
     folder = read_folder(path)
     devices = sorted({each.device for each in folder.comparisons})
-    return {
-        "status": "done",
-        "op_latencies": str(path),
-        "models": len(folder.comparisons),
-        **_errors(folder.comparisons),
-        "devices": {
+    errors = _errors(folder.comparisons)
+    return OpLatenciesSummary(
+        status="done",
+        op_latencies=str(path),
+        models=len(folder.comparisons),
+        mean_error=errors["mean_error"],
+        baselines=errors["baselines"],
+        devices={
             device: _errors([each for each in folder.comparisons if each.device == device])
             for device in devices
         },
-        "comparisons": [_said(each) for each in folder.comparisons],
-        "left_out": dict(folder.left_out),
-        "durations": {
+        comparisons=[_said(each) for each in folder.comparisons],
+        left_out=dict(folder.left_out),
+        durations={
             "ops": "measured one at a time, without the floor of the events around them",
             "launching an op": "measured: the shortest interval around a kernel, without the floor",
         },
-    }
+    )
 
 
 def _errors(comparisons: Sequence[Comparison]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph
-from paracosm.graphs.memory import memory_curve
+from paracosm.graphs.summary import memory_curve
 from paracosm.prediction import breakdown
 from paracosm.prediction.breakdown import bottleneck
 from paracosm.prediction.durations import SOURCES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paracosm.errors import InputError, MissingExtraError, require
@@ -11,6 +11,7 @@ from paracosm.graphs import Graph, fingerprint, load_graph
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.durations import Found, find_durations
 from paracosm.prediction.environment import choose_environment
+from paracosm.profiling.allocator import command_allocator, own_allocator
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming
 from paracosm.units import format_duration
@@ -102,6 +103,8 @@ def find_replica(
         raise InputError(
             f"cluster: device {device}: {error}: --hardware says whose timings to take instead"
         ) from None
+    if here is not None and environment == replace(here, allocator=own_allocator()):
+        here = environment  # of this process, if not of the commands
     differences = _differences(here, environment)
     if differences:
         say(f"Timings of {environment}: {differences}.")
@@ -142,11 +145,15 @@ def _recorded(config: PredictConfig) -> TimedReplica:
 
 
 def _here(config: PredictConfig, hardware: str | None) -> Environment | None:
-    """This machine's environment; None where another is meant and nobody can say."""
+    """This machine's environment; None where another is meant and nobody can say.
+
+    It is that of the commands: how malloc happens to work in the caller's process says nothing
+    about timings that are looked up.
+    """
     from paracosm.profiling.this_machine import environment_here
 
     try:
-        return environment_here(config.device, config.threads)
+        return environment_here(config.device, config.threads, allocator=command_allocator())
     except (InputError, MissingExtraError):
         if hardware is None:
             raise

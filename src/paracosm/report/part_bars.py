@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart
-from paracosm.report.time_axis import time_unit
+from paracosm.report.chart import Axis, Boxes, Chart, time_unit
 from paracosm.units import format_duration
 
 LEAST = 5e-4  # of the time: a part below this in all bars is not worth a name

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart, Curve, Dots, Floats
+from paracosm.report.chart import (
+    Axis,
+    Boxes,
+    Chart,
+    Curve,
+    Dots,
+    Floats,
+    Section,
+    shown_sections,
+    size_unit,
+    time_unit,
+)
 from paracosm.report.compared_predictions import compared
 from paracosm.report.run import Run
 from paracosm.report.scaling_charts import scaling_charts
-from paracosm.report.section import Section
-from paracosm.report.size_unit import size_unit
 from paracosm.report.thinning import extremes
 from paracosm.report.throughput_charts import first_steps_chart, throughput_charts
-from paracosm.report.time_axis import time_unit
 from paracosm.report.timeline_charts import rank_bars, rank_timeline
+from paracosm.results import JobSummary, OpLatenciesSummary
 from paracosm.timeline import Spans
 from paracosm.units import format_duration
 
@@ -50,11 +58,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
         ("The first steps", _first(runs, first_steps_chart)),
         ("Prediction against measurement", [_errors(runs)]),
     ]
-    return [
-        Section(title, charts)
-        for title, all_charts in parts
-        if (charts := tuple(chart for chart in all_charts if chart is not None))
-    ]
+    return shown_sections(parts)
 
 
 def _bars(runs: Sequence[Run], what: str) -> Chart | None:
@@ -75,6 +79,7 @@ def _bars(runs: Sequence[Run], what: str) -> Chart | None:
         if run.index in times
     ]
     left_out = len(order) - len(names)
+    of_job = isinstance(runs[0].numbers, JobSummary)
     return Chart(
         name=f"time_by_{what}",
         title={
@@ -87,7 +92,7 @@ def _bars(runs: Sequence[Run], what: str) -> Chart | None:
         marks=tuple(marks),
         caption=" ".join(
             [
-                *(["Of one replica, each op once."] if runs[0].numbers.get("scaling") else []),
+                *(["Of one replica, each op once."] if of_job else []),
                 *([f"{left_out} more are not shown."] if left_out else []),
             ]
         ),
@@ -225,7 +230,7 @@ def _memory(runs: Sequence[Run]) -> Chart | None:
         x=Axis(f"time ({unit})"),
         y=Axis(f"memory ({size})"),
         marks=tuple(marks),
-        caption="Of the rank that holds most." if runs[0].numbers.get("scaling") else "",
+        caption="Of the rank that holds most." if isinstance(runs[0].numbers, JobSummary) else "",
         wide=True,
     )
 
@@ -246,7 +251,8 @@ def _errors(runs: Sequence[Run]) -> Chart | None:
     marks: list[Dots] = []
     rows: list[str] = []
     for run in runs:
-        comparisons: list[Mapping[str, Any]] = run.numbers.get("comparisons") or []
+        found = run.numbers
+        comparisons = found.comparisons if isinstance(found, OpLatenciesSummary) else []
         names = [f"{each['device']}/{each['model']}" for each in comparisons]
         rows += [each for each in names if each not in rows]
         for key, series, symbol in (

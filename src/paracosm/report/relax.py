@@ -7,11 +7,10 @@ from itertools import islice
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats
+from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats, Section, shown_sections
 from paracosm.report.lanes import PHASES, lane_of, node_group
 from paracosm.report.residual_chart import residual_chart
 from paracosm.report.run import Run
-from paracosm.report.section import Section
 from paracosm.report.staleness_chart import Histogram, staleness_chart
 from paracosm.report.thinning import extremes, histogram
 from paracosm.report.timeline_charts import timeline_chart
@@ -34,11 +33,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
         ("Where the time went", [busy]),
         ("First updates", list(islice(filter(None, timelines), TIMELINES))),
     ]
-    return [
-        Section(title, charts)
-        for title, all_charts in parts
-        if (charts := tuple(chart for chart in all_charts if chart is not None))
-    ]
+    return shown_sections(parts)
 
 
 def _updates(runs: Sequence[Run]) -> Chart | None:

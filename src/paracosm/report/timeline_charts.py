@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart, Floats
+from paracosm.report.chart import Axis, Boxes, Chart, Floats, time_unit
 from paracosm.report.lanes import LANES, laid_out, lane_of, node_order
 from paracosm.report.part_bars import part_bars, ranks_alike
 from paracosm.report.run import Run
-from paracosm.report.time_axis import time_unit
+from paracosm.results import JobSummary
 from paracosm.timeline import Span, Spans, union
 from paracosm.units import format_duration
 
@@ -136,7 +136,7 @@ def rank_bars(runs: Sequence[Run]) -> Chart | None:
 
 def rank_timeline(run: Run, of_several: bool) -> Chart | None:
     """Return what each rank of the timeline does: what it computes above what it communicates."""
-    if run.numbers.get("scaling") is None:
+    if not isinstance(run.numbers, JobSummary):
         return None
     return lane_timeline(
         *(run, of_several, RANK_LANES), lambda lane: lane if lane in RANK_LANES else "compute"

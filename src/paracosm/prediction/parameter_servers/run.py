@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from paracosm.prediction.parameter_servers.throughput import (
 )
 from paracosm.prediction.parameter_servers.timeline import first_steps
 from paracosm.prediction.replica import Progress
+from paracosm.results import ThroughputSummary
 from paracosm.timeline import Timeline
 from paracosm.units import format_duration
 
@@ -32,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 
 def run_throughput(
     config: PredictConfig, seed: int, progress: Progress | None = None
-) -> tuple[dict[str, Any], Timeline]:
+) -> tuple[ThroughputSummary, Timeline]:
     """Predict the throughput that a configuration asks for, and return summary and timeline.
 
     The timeline has the first steps of the last number of workers. An interrupt (Ctrl-C) after the
@@ -53,14 +55,17 @@ def run_throughput(
     numbers = changed.profiled_workers
     points = until_interrupted(numbers, predicted, progress)
     complete = len(points) == len(numbers)
-    summary: dict[str, Any] = {"status": "done" if complete else "interrupted"}
-    summary |= {"profile": str(config.profile)}
-    summary |= summarise_throughput(points, config.job_profile, settings, alone, phases)
     workers = points[-1].throughput.workers
-    summary["cluster"] = describe_cluster(first_workers(changed.profile_cluster, workers))
+    summary = summarise_throughput(
+        *(points, config.job_profile, settings, alone, phases),
+        status="done" if complete else "interrupted",
+        profile_file=str(config.profile),
+        cluster=describe_cluster(first_workers(changed.profile_cluster, workers)),
+    )
     if config.what_if:
         before, _ = run_throughput(config.unchanged, seed)
-        summary |= {"what_if": list(map(str, config.what_if)), "unchanged": before}
+        changes = list(map(str, config.what_if))
+        summary = replace(summary, what_if=changes, unchanged=before)
     return summary, first_steps(job, workers, seed)
 
 

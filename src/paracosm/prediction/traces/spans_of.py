@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from paracosm.jobs.program import KINDS
+from paracosm.jobs.job import KINDS
 from paracosm.prediction.traces.outcome import Times
 from paracosm.prediction.traces.traced import TracedJob
 from paracosm.timeline import Labels, Timeline

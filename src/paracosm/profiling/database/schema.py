@@ -160,7 +160,7 @@ STEPS: list[Sequence[str]] = [
             t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
             t.probe, t.source, t.measured_at, t.key
             FROM iteration_timings AS t JOIN environments ON environments.id = t.environment""",
-    ),
+    )
 ]
 """Statements that bring a file of version i to version i + 1; version 0 is an empty file.
 

@@ -26,19 +26,12 @@ class DesignError:
 
 
 def compare_designs(
-    designs: Mapping[str, Sequence[OpTiming]],
-    held_out: Sequence[OpTiming],
-    cache: str = "cold",
+    designs: Mapping[str, Sequence[OpTiming]], held_out: Sequence[OpTiming], cache: str = "cold"
 ) -> list[DesignError]:
     """Fit estimators on each design's timings, and try them on `held_out` ones.
 
     Ops that are held out are taken out of the designs first, and op types that some design has no
     timing of are not tried: neither a look-up nor a guess across op types is what is compared.
-
-    Args:
-        designs: timings by name of the design.
-        held_out: timings of a model's ops, in the same environment.
-        cache: of `profiling.samples.CACHES`: the timings that count.
 
     Returns:
         For each design the errors of each op type, by name, and of all together, "all".

@@ -21,7 +21,7 @@ import numpy as np
 
 from paracosm.errors import InputError, unknown
 from paracosm.factory import one_line
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 from paracosm.profiling.designs.families import FAMILIES
 from paracosm.profiling.designs.family import FLOAT, Argument, Family, Point
 from paracosm.rng import generator
@@ -31,15 +31,10 @@ _TRIES = 50  # draws for each point that is wanted, before a family is held to b
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Ops beyond these are left out: they would cost all the time that there is.
+    """Ops beyond these are left out: they would cost all the time that there is."""
 
-    Attributes:
-        bytes: read and written by one call.
-        flops: of one call.
-    """
-
-    bytes: float = 512e6
-    flops: float = 2e10
+    bytes: float = 512e6  # read and written by one call
+    flops: float = 2e10  # of one call
 
     def __post_init__(self) -> None:
         if not (self.bytes > 0 and self.flops > 0):
@@ -48,19 +43,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """Ops to time.
+    """Ops to time."""
 
-    Attributes:
-        name: one of `DESIGNS`.
-        ops: distinct, family by family.
-        points: for each op the name of its family and its point.
-        left_out: points of the paper's grid beyond the limits, by family.
-    """
-
-    name: str
-    ops: tuple[Op, ...]
-    points: tuple[tuple[str, Point], ...]
-    left_out: Mapping[str, int]
+    name: str  # one of `DESIGNS`
+    ops: tuple[Op, ...]  # distinct, family by family
+    points: tuple[tuple[str, Point], ...]  # for each op the name of its family and its point
+    left_out: Mapping[str, int]  # points of the paper's grid beyond the limits, by family
 
 
 def design(
@@ -271,9 +259,7 @@ def counted(op: Op) -> Op:
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from paracosm.graphs.capture.effects import effects_of
-    from paracosm.graphs.capture.encode import encode_call
-    from paracosm.graphs.capture.work import flops_of, traffic_of
+    from paracosm.graphs.capture.calls import effects_of, encode_call, flops_of, traffic_of
     from paracosm.profiling.torch_ops import instantiate, operator_of
 
     with FakeTensorMode():

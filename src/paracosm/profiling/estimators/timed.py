@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.estimators.describe import Description, Floats, describe
 from paracosm.profiling.estimators.roofline import LEVEL, Estimate, Roofline, estimate_around
 from paracosm.profiling.samples import OpTiming, Spread

@@ -81,12 +81,7 @@ def trace_sessions(folder: Path, steps: int, warmup: int, answer: Answer) -> Non
 
 class _Tracer:
     def __init__(
-        self,
-        folder: Path,
-        steps: int,
-        warmup: int,
-        answer: Answer,
-        tensorflow: Any,
+        self, folder: Path, steps: int, warmup: int, answer: Answer, tensorflow: Any
     ) -> None:
         self.folder, self.steps, self.answer = folder, steps, answer
         self.left = warmup
