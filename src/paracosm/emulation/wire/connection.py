@@ -82,18 +82,12 @@ class Listener(Protocol):
 
 
 class Connection:
-    """Reads and writes gloo's messages on the socket of a pair.
-
-    Attributes:
-        sent, received: bytes of data that were moved.
-        messages: data messages in both directions.
-        announced: by slot, lengths of data that we have asked for and that have not begun.
-    """
+    """Reads and writes gloo's messages on the socket of a pair."""
 
     def __init__(self, pair: Pair, loop: Loop, listener: Listener) -> None:
         self.pair = pair  # the connection's two ends
-        self.sent = self.received = self.messages = 0
-        self.announced: dict[int, deque[int]] = {}
+        self.sent = self.received = self.messages = 0  # bytes of data, and how many had some
+        self.announced: dict[int, deque[int]] = {}  # by slot, lengths that have not begun
         self._socket = pair.socket
         self._loop = loop
         self._listener = listener

@@ -25,11 +25,7 @@ _LATE = 0.1  # seconds after which an operation whose end does not show is taken
 
 
 class Emulator:
-    """Plays the emulated members of all groups, on the thread of a loop.
-
-    Attributes:
-        failed: whether something was not as gloo has it, or a real rank went too early.
-    """
+    """Plays the emulated members of all groups, on the thread of a loop."""
 
     def __init__(
         self,
@@ -39,9 +35,9 @@ class Emulator:
         payloads: Payloads,  # what they send where a plan says so
         record: Callable[[Record], None],  # is given records
         measured: bool,  # whether skipped messages take what the real rank's link takes
-        pace: Sharing | None,
+        pace: Sharing | None,  # of the real ranks' own links; None where these take what they take
     ) -> None:
-        self.failed = False
+        self.failed = False  # something was not as gloo has it, or a real rank went too early
         self._loop = loop
         self._communication = communication
         self._peers = peers
