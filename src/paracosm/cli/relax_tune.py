@@ -21,8 +21,8 @@ from paracosm.units import format_duration
 from paracosm.validation import validated
 
 if TYPE_CHECKING:
-    from paracosm.study.tuning_result import Measured, Spread, Tuning
-    from paracosm.study.tuning_space import Parameter
+    from paracosm.study.tuning import Measured, Spread, Tuning
+    from paracosm.study.tuning_runs import Parameter
 
 __all__ = ["tune"]
 
@@ -71,8 +71,8 @@ def tune(
     """
     from paracosm.study.tuning import count_runs
     from paracosm.study.tuning import tune as search
-    from paracosm.study.tuning_files import claim_folder, write_tuning
-    from paracosm.study.tuning_space import parse_space
+    from paracosm.study.tuning_figure import claim_folder, write_tuning
+    from paracosm.study.tuning_runs import parse_space
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
@@ -115,7 +115,7 @@ def _asked(
     file: Path | None, arguments: Mapping[str, Any], seed: int | None, space: tuple[Parameter, ...]
 ) -> tuple[RelaxConfig, int]:
     """Return what a study file and flags ask for, and the first seed."""
-    from paracosm.study.tuning_space import complete_checkpoint
+    from paracosm.study.tuning_runs import complete_checkpoint
 
     where = "command line" if file is None else str(file)
     study = Study.model_validate({"relax": {}}) if file is None else load_study(file)

@@ -23,8 +23,6 @@ from paracosm.relaxation.spec import RunSpec
 if TYPE_CHECKING:
     from paracosm.relaxation.spectrum import SpectralRadius
 
-__all__ = ["summarise"]
-
 
 def summarise(
     spec: RunSpec, result: RelaxationResult, radius: SpectralRadius | None

@@ -6,8 +6,6 @@ from paracosm.relaxation.result import RelaxationResult
 from paracosm.relaxation.spec import RunSpec
 from paracosm.timeline import Timeline
 
-__all__ = ["timeline_of"]
-
 
 def timeline_of(spec: RunSpec, result: RelaxationResult) -> Timeline | None:
     """Return the spans that were recorded; None if there are none.
