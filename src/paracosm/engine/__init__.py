@@ -4,15 +4,21 @@ The model is the one of Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze 
 Effect", section 3.
 """
 
-from paracosm.engine.errors import Cancelled, DeadlockError, FutureCancelledError, Interrupt
-from paracosm.engine.future import Future
-from paracosm.engine.meeting import Barrier, Queue, Resource
-from paracosm.engine.messages import Port, Ports, Transfer
-from paracosm.engine.recording import Recording
-from paracosm.engine.scheduler import Timer
-from paracosm.engine.simulator import Simulator
-from paracosm.engine.walker import State, Walker
-from paracosm.engine.worker import Worker
+from paracosm.engine.simulator import Recording, Simulator, Worker
+from paracosm.engine.transfers import Port, Ports, Transfer
+from paracosm.engine.walkers import (
+    Barrier,
+    Cancelled,
+    DeadlockError,
+    Future,
+    FutureCancelledError,
+    Interrupt,
+    Queue,
+    Resource,
+    State,
+    Timer,
+    Walker,
+)
 
 __all__ = [
     "Barrier",

@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from heapq import heapify, heappush
 from inspect import iscoroutine
-from math import inf
+from math import inf, nan
 from pathlib import Path
+from reprlib import Repr
+from time import perf_counter
+from types import SimpleNamespace, coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from paracosm.cluster import Cluster
-from paracosm.engine.errors import DeadlockError
-from paracosm.engine.flows import Flows
-from paracosm.engine.future import Awaitable, Future, all_of, any_of, as_future
-from paracosm.engine.messages import Ports, Transfer, complete, deliver
-from paracosm.engine.observer import Observer
-from paracosm.engine.recording import Recording, Replay
-from paracosm.engine.scheduler import Halt, Scheduler, seconds
-from paracosm.engine.walker import Continuation, Task, Walker
-from paracosm.engine.worker import Worker
-from paracosm.errors import InputError
-from paracosm.network import Stations
+import numpy as np
+
+from paracosm.engine.transfers import (
+    Endpoint,
+    Mailbox,
+    Route,
+    Transfer,
+    TransferScheduler,
+    complete,
+    deliver,
+)
+from paracosm.engine.walkers import (
+    Awaitable,
+    Continuation,
+    DeadlockError,
+    Future,
+    Halt,
+    Task,
+    Walker,
+    seconds,
+)
+from paracosm.errors import InputError, unknown
+from paracosm.network.serial import request
+from paracosm.timing import Distribution, load_recording, save_recording
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from paracosm.timeline import Timeline
 
-__all__ = ["Network", "Simulator"]
 
-W = TypeVar("W", bound=Worker)
+W = TypeVar("W", bound="Worker")
 
 
 class Network(Protocol):
@@ -43,7 +55,7 @@ class Network(Protocol):
         """Return the link: `occupancy(size)` and `propagation(size)` in seconds, `duplex`."""
 
 
-class Simulator(Scheduler):
+class Simulator(TransferScheduler):
     """A simulation: add workers, start it, read the clock.
 
     Args:
@@ -68,8 +80,7 @@ class Simulator(Scheduler):
         seed: int = 0,
         recording: Recording | str | Path | None = None,
     ) -> None:
-        super().__init__()
-        self.network = network
+        super().__init__(network)
         self.timeline = timeline
         self.seed = seed
         self.workers: dict[str, Worker] = {}
@@ -78,17 +89,11 @@ class Simulator(Scheduler):
             recording = Recording.load(recording)
         self._replay = None if recording is None else Replay(recording)
         self._living: dict[Walker, None] = {}
-        self._ports_of_nodes: dict[str, Ports] = {}
-        self._stations = Stations(network) if isinstance(network, Cluster) else None
-        is_fair = self._stations is not None and self._stations.sharing == "fair"
-        self._flows = Flows(self, self._stations) if is_fair and self._stations else None
         self._spawned = 0
         self._until: Future | None = None
         self._started = self._looping = self._stopping = self._over = False
         # Chosen here, once, so that a run that nobody observes pays nothing.
         self._observer = None if timeline is None and not log else Observer(self, timeline, log)
-        self.complete: Callable[[Transfer], Continuation | None] = complete
-        self._deliver: Callable[[Transfer], None] = deliver
         if self._observer is not None:
             self.complete = self._observer.complete
             self._deliver = self._observer.deliver
@@ -112,9 +117,7 @@ class Simulator(Scheduler):
         Args:
             name: how others send to it; unique.
             worker: a subclass of `Worker`, or a function that makes one.
-            args: for `worker`.
             daemon: whether it may still wait when everything else is over, as servers do.
-            kwargs: for `worker`.
 
         Raises:
             InputError: the name is taken, or what is made is not a worker, or already has a name.
@@ -142,11 +145,7 @@ class Simulator(Scheduler):
     def spawn(
         self, body: Coroutine[Any, Any, Any], name: str | None = None, daemon: bool = False
     ) -> Walker:
-        """Let a coroutine run beside the workers, from now on, and return its walker.
-
-        Raises:
-            InputError: `body` is not a coroutine.
-        """
+        """Let a coroutine run beside the workers, from now on, and return its walker."""
         if not iscoroutine(body):
             raise InputError(f"spawn takes a coroutine, as a call of an `async def`, not {body!r}")
         self._spawned += 1
@@ -159,35 +158,7 @@ class Simulator(Scheduler):
         self._living[walker] = None
         self._over = False
         if self._started:
-            self._begin(walker)
-
-    def _begin(self, walker: Walker) -> None:
-        self._ready.append((walker._begin_walking(), None))
-
-    def _place(self, name: str) -> tuple[Ports, float, int]:
-        """Return the ports, the speed and the index of the worker that is being added."""
-        find = getattr(self.network, "node", None)
-        if find is None:
-            return Ports(), 1.0, len(self.workers)
-        node = find(name)
-        ports = self._ports_of_nodes.setdefault(node.name, Ports())
-        return ports, node.speed, len(self.workers)
-
-    def _leaves_group(self, source: str, target: str) -> bool:
-        """Whether messages between the two go through the outer ports of their nodes."""
-        return self._stations is not None and self._stations.leaves_group(source, target)
-
-    def _transfers_under_way(self) -> list[Transfer]:
-        """Return the transfers that hold their ports or flow through them, in order of request."""
-        found = [what for _, _, call, what in self.near if call == self.complete]
-        if self._flows is not None:
-            found.extend(self._flows.under_way.values())
-        return sorted(found, key=lambda transfer: transfer.number)
-
-    def _anything_left(self) -> bool:
-        if self._flows is not None and not self._ready and len(self.near) == self._flows.stale:
-            return any(call or not what.stale for _, _, call, what in self._events)
-        return super()._anything_left()
+            self._ready.append((walker._begin_walking(), None))
 
     def _generator(self, *key: int) -> np.random.Generator:
         from paracosm.rng import generator  # NumPy is loaded when something is drawn
@@ -226,7 +197,7 @@ class Simulator(Scheduler):
             self._started = True
             for walker in list(self._living):
                 if not walker.done:
-                    self._begin(walker)
+                    self._ready.append((walker._begin_walking(), None))
         self._looping = True
         try:
             dry = self._run_until(until)
@@ -239,14 +210,17 @@ class Simulator(Scheduler):
             if self._observer is not None:
                 self._observer.pause()
         if dry:
-            self._end()
+            waiting = [walker for walker in self._living if not walker.daemon]
+            if waiting:
+                raise DeadlockError(self.now, [(w.name, w._waits_for()) for w in waiting])
+            self._over = True
 
     def _run_until(self, until: Any) -> bool:
         """Run, and return whether nothing is left to happen."""
         if until is None:
             return self._loop()
         if isinstance(until, Awaitable):
-            self._until = as_future(until)
+            self._until = until._as_future()
             self._until.add_callback(self._stop_at)
             return self._loop()
         if callable(until):
@@ -289,33 +263,11 @@ class Simulator(Scheduler):
             self._stopping = True
             self._ready.appendleft((_STOP, None))
 
-    def _end(self) -> None:
-        """Nothing is left to happen: find out whether that is the end or a deadlock."""
-        waiting = [walker for walker in self._living if not walker.daemon]
-        if waiting:
-            raise DeadlockError(self.now, [(w.name, w._waits_for()) for w in waiting])
-        self._over = True
-
-    def _finished(self, continuation: Any, result: object, cancelled: bool = False) -> None:
-        if not isinstance(continuation, Continuation):
-            raise RuntimeError("a function given to call_later raised StopIteration or Cancelled")
-        self._leave(continuation.walker, result, cancelled)
-
     def _leave(self, walker: Walker, result: object, cancelled: bool = False) -> None:
         del self._living[walker]
         walker._end_walking(result, cancelled)
         if self._observer is not None:
             self._observer.left(walker)
-
-    def _running(self) -> Continuation:
-        """Return the continuation of the walker that runs."""
-        current: Continuation | None = self._current
-        if current is None:
-            raise InputError(
-                "only a walker of a running simulation can await this: do so in the `run` of a "
-                "worker, or in a coroutine given to Simulator.spawn"
-            )
-        return current
 
     def _explain(self, error: BaseException) -> None:
         """Add to the error who raised it and when, if it was the walker that ran last."""
@@ -327,54 +279,460 @@ class Simulator(Scheduler):
             self._leave(walker, None)
             self._over = True
 
-    # Things to wait for
-
-    def future(self, name: str = "a future") -> Future:
-        """Return a new future; `name` appears in the report of a deadlock."""
-        return Future(self, name)
-
-    def timeout(self, delay: float, value: object = None) -> Future:
-        """Return a future that gets `value` in `delay` seconds.
-
-        Raises:
-            InputError: the delay is negative or not finite.
-        """
-        future = Future(self, f"the end of {delay:g} s")
-        self.call_later(delay, future.set_result, value)
-        return future
-
-    def any(self, *things: Awaitable) -> Future:
-        """Return the future of the first of futures, walkers and transfers that is done.
-
-        Its result is that thing; of several at one instant, the one that was done first.
-
-        Raises:
-            InputError: something else is among them, or nothing.
-        """
-        return any_of(self, things)
-
-    def all(self, *things: Awaitable) -> Future:
-        """Return the future of all of the results of futures, walkers and transfers, in order.
-
-        Raises:
-            InputError: something else is among them.
-        """
-        return all_of(self, things)
-
     # The names in the paper
 
     addWorker = add_worker  # noqa: N815
 
 
-class _Stop:
-    """Something to be resumed that leaves the loop instead."""
-
-    def send(self, _: object) -> None:
-        raise Halt
-
-
-_STOP = _Stop()
-
-
 def _halt(_: object) -> None:
     raise Halt
+
+
+_STOP = SimpleNamespace(send=_halt)  # something to be resumed that leaves the loop instead
+Result = TypeVar("Result")
+_INF = float("inf")
+
+
+class Worker(Endpoint):
+    """A computer of the simulation. Subclass it and define `async def run(self)`.
+
+    Sending, receiving and computing go on independently of one another; `paracosm.network` says how
+    transfers share the ports.
+
+    Attributes:
+        mailbox: what has arrived and was not received.
+        ports: its two ports, with their statistics.
+        speed: of its node, relative; `execute` divides durations by it.
+
+    The names of Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect",
+    tables 2 and 3, where they differ from ours, are aliases: `recvNB` is `recv_nb`.
+    """
+
+    __slots__ = (
+        "__computed",
+        "__computing_until",
+        "__index",
+        "__rng",
+        "__routes",
+        "__samplers",
+        "speed",
+    )
+
+    sim: Simulator
+    speed: float
+
+    def _join_simulation(self, sim: Any, name: str, daemon: bool) -> None:
+        super()._join_simulation(sim, name, daemon)
+        self.ports, self.speed = sim._locate(name)
+        self.__index = len(sim.workers)
+        self.__routes: dict[str, Route] = {}
+        self.mailbox = Mailbox(self)
+        self.__samplers: dict[int, tuple[Distribution, Callable[[], float]]] = {}
+        self.__rng: np.random.Generator | None = None
+        self.__computed = self.__computing_until = 0.0
+
+    # Sending
+
+    def send(
+        self,
+        to: str,
+        data: Any = None,
+        *,
+        delay: float | None = None,
+        size: float | None = None,
+        tag: Any = None,
+    ) -> Transfer:
+        """Ask for a transfer to the worker called `to`, and go on at once.
+
+        Args:
+            to: the receiver's name.
+            data: any object; the receiver gets the same one, not a copy.
+            delay: for how long the transfer holds the ports, in seconds; on a cluster that is
+                shared fairly, how long it takes, whatever else flows. Without it, the link of the
+                simulation's network says so; without a network it takes no time.
+            size: bytes.
+            tag: what kind of message it is; `recv` can choose by it. Compared with `==`.
+
+        Returns:
+            The transfer, which may be awaited: it is done when the message has arrived.
+
+        Raises:
+            InputError: nobody is called so, or the delay or size is negative or not finite.
+        """
+        try:
+            route = self.__routes[to]
+        except KeyError:
+            route = self.__open_route(to)
+        sim = route.sim
+        transfer = Transfer()
+        transfer.route = route
+        transfer.data = data
+        transfer.tag = tag
+        transfer.arrived = nan
+        transfer.awaited = None
+        transfer.propagation = 0.0
+        if size is None:
+            transfer.size = 0.0
+        elif 0.0 <= size < _INF:
+            transfer.size = size
+        else:
+            raise InputError(f"send: the size must be finite, 0 or more bytes, not {size!r}")
+        given = delay
+        if delay is None:
+            if route.local:
+                # Within its node a message arrives at once.
+                transfer.number = sim._tick()
+                transfer.occupancy = 0.0
+                transfer.began = sim.now
+                sim._deliver(transfer)
+                return transfer
+            delay = route.time(transfer)
+        elif delay.__class__ is not float or not 0.0 <= delay < _INF:
+            delay = seconds("send: the delay", delay)
+        transfer.occupancy = delay
+        number = transfer.number = sim._tick()
+        outgoing, incoming = route.outgoing, route.incoming
+        if outgoing.busy is None and incoming.busy is None and route.plain:
+            # `request` for the common case: both ports are free.
+            outgoing.busy = incoming.busy = transfer
+            now = transfer.began = sim.now
+            heappush(sim.near, (now + delay, number, sim.complete, transfer))
+        else:
+            transfer.began = nan
+            if route.flow is None:
+                request(transfer)
+            else:
+                transfer.occupancy = nan
+                route.flow.request(transfer, None if given is None else delay)
+        return transfer
+
+    def __open_route(self, to: str) -> Route:
+        target = self.sim.workers.get(to)
+        if target is None:
+            raise unknown("worker", to, self.sim.workers)
+        network = self.sim.network
+        link = None if network is None else network.link(self.name, to)
+        route = self.__routes[to] = Route(self, target, link, self.sim._flows)
+        return route
+
+    # Receiving
+
+    @coroutine
+    def recv(
+        self, source: str | None = None, tag: Any = None, timeout: float | None = None
+    ) -> Generator[None, Any, Any]:
+        """Wait for a message and return what was sent.
+
+        Messages are received in the order in which they arrive; with `source` or `tag`, the first
+        one that fits is, and the others stay. The search passes over those that do not fit.
+
+        Args:
+            source: the name of the sender; anybody by default.
+            tag: what the message was tagged with; anything by default.
+            timeout: seconds to wait at most.
+
+        Raises:
+            TimeoutError: no such message came in time. One that comes later is not lost.
+            InputError: nobody is called `source`, or the timeout is no number of seconds.
+        """
+        mailbox = self.mailbox
+        messages = mailbox.messages
+        if messages:
+            if source is None and tag is None:
+                return messages.popleft().data
+            transfer = mailbox.take(source, tag)
+            if transfer is not None:
+                return transfer.data
+        if source is None and timeout is None and mailbox.first is None and not mailbox.receivers:
+            # `Mailbox.receive` for the common case: one walker waits for anybody, without end.
+            continuation = self.sim._current or self.sim._running()
+            continuation.place = mailbox
+            mailbox.first = continuation
+            mailbox.first_tag = tag
+            transfer = yield
+            return transfer.data
+        transfer = yield from self.mailbox.receive(source, tag, timeout)
+        return transfer.data
+
+    @coroutine
+    def recv_transfer(
+        self, source: str | None = None, tag: Any = None, timeout: float | None = None
+    ) -> Generator[None, Any, Transfer]:
+        """Do as `recv`, but return the transfer, which knows its source, tag, size and times."""
+        transfer = self.mailbox.take(source, tag)
+        if transfer is None:
+            transfer = yield from self.mailbox.receive(source, tag, timeout)
+        return transfer
+
+    def recv_nb(self, source: str | None = None, tag: Any = None, default: Any = None) -> Any:
+        """Return what was sent in a message that is already there, or `default`; do not wait."""
+        transfer = self.mailbox.take(source, tag)
+        return default if transfer is None else transfer.data
+
+    # Computing
+
+    @coroutine
+    def compute(self, duration: float) -> Generator[float, None, None]:
+        """Compute for `duration` seconds of virtual time; the node's speed is not asked."""
+        if duration.__class__ is not float or not 0.0 <= duration < _INF:
+            duration = seconds("compute: the duration", duration)
+        sim = self.sim
+        self.__computed += duration
+        self.__computing_until = sim.now + duration
+        if sim._observer is not None:
+            sim._observer.computing(self)
+        try:
+            yield duration
+        except BaseException:
+            self.__computed -= self.__computing_until - sim.now
+            self.__computing_until = sim.now
+            raise
+        finally:
+            if sim._observer is not None:
+                sim._observer.computed(self)
+
+    @coroutine
+    def compute_unless(
+        self, duration: float, *, source: str | None = None, tag: Any = None
+    ) -> Generator[Any, Any, bool]:
+        """Compute for `duration` seconds, but stop as soon as a message that fits is there, which
+        `recv` then gives. Return whether the computation came to its end.
+        """
+        duration = seconds("compute_unless: the duration", duration)
+        mailbox = self.mailbox
+        if mailbox.holds(source, tag):
+            return False
+        sim = self.sim
+        continuation = sim._running()
+        mailbox.watchers += ((continuation, source, tag),)
+        continuation.place = mailbox
+        timer = sim.call_later(duration, lambda walker: mailbox.release(walker, True), continuation)
+        self.__computed += duration
+        self.__computing_until = sim.now + duration
+        if sim._observer is not None:
+            sim._observer.computing(self)
+        try:
+            in_time: bool = yield
+        finally:
+            if timer.cancel():
+                self.__computed -= self.__computing_until - sim.now
+                self.__computing_until = sim.now
+            if sim._observer is not None:
+                sim._observer.computed(self)
+        return in_time
+
+    async def execute(
+        self,
+        function: Callable[..., Result],
+        *args: Any,
+        duration: float | Distribution | Callable[[], float] | None = None,
+    ) -> Result:
+        """Call `function(*args)` now, let the time that it takes pass, and return its result.
+
+        The time is divided by the speed of the worker's node, wherever it comes from.
+
+        Args:
+            function: what is really computed.
+            args: its arguments.
+            duration: seconds on a node of speed 1: a number; a distribution, from which each
+                worker draws with a generator of its own; a function that gives the next duration;
+                or None: the real time that the call took, or that it took in the recording that
+                the simulation replays.
+
+        Raises:
+            InputError: the duration is negative or not finite, or the recording is at its end.
+        """
+        if duration is None:
+            replay = self.sim._replay
+            if replay is not None:
+                result = function(*args)
+                taken = replay.next_of(self.name)
+            else:
+                start = perf_counter()
+                result = function(*args)
+                taken = perf_counter() - start
+            self.sim.recording.add(self.name, taken)
+        else:
+            result = function(*args)
+            taken = self.__draw(duration)
+        if self.sim._observer is not None:
+            self.sim._observer.name_next(self, getattr(function, "__name__", "compute"))
+        await self.compute(taken if self.speed == 1.0 else taken / self.speed)
+        return result
+
+    def __draw(self, duration: float | Distribution | Callable[[], float]) -> float:
+        if isinstance(duration, (int, float)):
+            return duration
+        if not isinstance(duration, Distribution):
+            return duration()
+        # By identity: distributions may be large, and equal ones need not share a stream.
+        samplers = self.__samplers
+        if id(duration) not in samplers:
+            rng = self.sim._generator(self.__index, len(samplers))
+            samplers[id(duration)] = duration, duration.sampler(rng)
+        return samplers[id(duration)][1]()
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """A random generator of this worker's own; the same seed gives the same numbers."""
+        if self.__rng is None:
+            self.__rng = self.sim._generator(self.__index)
+        return self.__rng
+
+    @property
+    def compute_time(self) -> float:
+        """For how many seconds it has computed, up to now."""
+        return self.__computed - max(0.0, self.__computing_until - self.sim.now)
+
+    recvNB = recv_nb  # noqa: N815 - the name in the paper
+
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 40
+
+
+class Observer:
+    """Records spans in a timeline, prints a line for every event (`log`), or both.
+
+    Nobody asks during a run whether somebody watches. A simulation that is observed has other
+    functions in the places that are called anyway: around the `send` of each continuation, and for
+    the end of a transfer. Only `compute` looks whether there is an observer.
+    """
+
+    def __init__(self, sim: Simulator, timeline: Timeline | None, log: bool) -> None:
+        self._sim = sim
+        self._append = timeline.append if timeline is not None else lambda span: None
+        self._log = log
+        # What goes on now, by who does it: node, resource, name, begin.
+        self._waits: dict[Walker, tuple[str, float]] = {}
+        self._computes: dict[Worker, tuple[str, float]] = {}
+        self._names: dict[Worker, str] = {}
+        self._recorded_until: dict[int, float] = {}
+
+    def watch(self, continuation: Continuation) -> None:
+        walker, send = continuation.walker, continuation.send
+
+        def observed(value: object) -> float | None:
+            self._waited(walker)
+            sleep = send(value)
+            now = self._sim.now
+            if sleep is not None:
+                self._waits.pop(walker, None)
+                if self._log:
+                    verb = "computes" if walker in self._computes else "sleeps"
+                    self._line(walker.name, f"{verb} for {sleep:g} s")
+            else:
+                what = walker._waits_for()
+                self._waits[walker] = what, now
+                if self._log:
+                    self._line(walker.name, f"waits for {what}")
+            return sleep
+
+        continuation.send = observed
+
+    def name_next(self, worker: Worker, name: str) -> None:
+        self._names[worker] = name
+
+    def computing(self, worker: Worker) -> None:
+        self._computes[worker] = self._names.pop(worker, "compute"), self._sim.now
+
+    def computed(self, worker: Worker) -> None:
+        if worker in self._computes:
+            name, began = self._computes.pop(worker)
+            self._span(worker.name, "compute", name, began)
+
+    def complete(self, transfer: Transfer) -> Continuation | None:
+        self._transferred(transfer)
+        self._recorded_until.pop(transfer.number, None)
+        if not transfer.propagation:
+            self._arrives(transfer)
+        return complete(transfer)
+
+    def deliver(self, transfer: Transfer) -> None:
+        self._arrives(transfer)
+        deliver(transfer)
+
+    def _arrives(self, transfer: Transfer) -> None:
+        if self._log:
+            tag = "" if transfer.tag is None else f" tagged {transfer.tag!s}"
+            self._line(
+                transfer.target, f"gets {_SHORT.repr(transfer.data)}{tag} from {transfer.source}"
+            )
+
+    def left(self, walker: Walker) -> None:
+        self._waited(walker)
+        if self._log:
+            self._line(walker.name, "is cancelled" if walker.cancelled else "is done")
+
+    def pause(self) -> None:
+        """Record what goes on up to now; the run may end here, or go on."""
+        now = self._sim.now
+        for walker, (what, since) in list(self._waits.items()):
+            self._span(walker.name, "wait", what, since)
+            self._waits[walker] = what, now
+        for worker, (name, began) in list(self._computes.items()):
+            self._span(worker.name, "compute", name, began)
+            self._computes[worker] = name, now
+        for transfer in self._sim._transfers_under_way():
+            self._transferred(transfer)
+            self._recorded_until[transfer.number] = now
+
+    def _waited(self, walker: Walker) -> None:
+        if walker in self._waits:
+            what, since = self._waits.pop(walker)
+            self._span(walker.name, "wait", what, since)
+
+    def _transferred(self, transfer: Transfer) -> None:
+        began = self._recorded_until.get(transfer.number, transfer.began)
+        name = "message" if transfer.tag is None else str(transfer.tag)
+        self._span(transfer.source, "send", name, began, transfer.number)
+        self._span(transfer.target, "receive", name, began, transfer.number)
+
+    def _span(self, node: str, resource: str, name: str, began: float, flow: int = -1) -> None:
+        if began < self._sim.now:
+            self._append((node, resource, name, began, self._sim.now, flow))
+
+    def _line(self, name: str, what: str) -> None:
+        print(f"{self._sim.now:12.6f}  {name}  {what}")
+
+
+class Recording:
+    """The seconds that the measured calls of each worker took, in order, by the worker's name.
+
+    `Simulator.recording` holds what a run measures. Given to another one with
+    `Simulator(recording=...)`, the same calls take the same virtual time again.
+    """
+
+    def __init__(self, durations: Mapping[str, Iterable[float]] | None = None) -> None:
+        self.durations = {name: list(values) for name, values in (durations or {}).items()}
+
+    def add(self, worker: str, duration: float) -> None:
+        """Note that the next call of `worker` took `duration` seconds."""
+        self.durations.setdefault(worker, []).append(duration)
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a JSON file; `paracosm.timing.parse` describes it."""
+        save_recording(path, self.durations)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Recording:
+        """Return the recording that `save` wrote, equal to the bit."""
+        return cls(load_recording(path))
+
+
+class Replay:
+    """A recording, and what each worker has still to read of it."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._durations = recording.durations
+        self._left = {name: iter(series) for name, series in recording.durations.items()}
+
+    def next_of(self, worker: str) -> float:
+        if worker not in self._left:
+            raise unknown("worker of the recording", worker, self._durations)
+        for duration in self._left[worker]:
+            return duration
+        raise InputError(
+            f"the recording holds {len(self._durations[worker])} durations of {worker}, and the "
+            "run asks for one more: replay it with the program that it was recorded with"
+        )

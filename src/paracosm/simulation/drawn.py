@@ -11,7 +11,7 @@ import numpy.typing as npt
 from paracosm.compiled import compiled
 from paracosm.errors import InputError
 from paracosm.jobs import KINDS, Job
-from paracosm.jobs.picoseconds import picoseconds
+from paracosm.jobs.expand import picoseconds
 from paracosm.rng import SimulationStream, stream_keys
 from paracosm.timing.compiled import normal_quantile, uniform
 

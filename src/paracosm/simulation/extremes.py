@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from paracosm.compiled import compiled
 from paracosm.jobs import KINDS, Job
-from paracosm.jobs.picoseconds import PICOSECOND
+from paracosm.jobs.expand import PICOSECOND
 from paracosm.simulation.static import Played
 from paracosm.simulation.static_arrays import chain_sums
 from paracosm.simulation.stored_order import CHAIN, JOIN, StoredOrder

@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import RESOURCES, Graph
-from paracosm.graphs.host import host_nodes, waiting_nodes
+from paracosm.graphs.graph import RESOURCES, Graph, host_nodes, waiting_nodes
 from paracosm.simulation.graph_kernel import play
 from paracosm.simulation.graph_schedule import Schedule
 

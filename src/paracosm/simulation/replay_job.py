@@ -7,9 +7,8 @@ import functools
 import numpy as np
 
 from paracosm.jobs import Job
-from paracosm.jobs.expand import expand, first_rows, task_label
-from paracosm.jobs.matching import check_job
-from paracosm.jobs.picoseconds import PICOSECOND
+from paracosm.jobs.check import check_job
+from paracosm.jobs.expand import PICOSECOND, expand, first_rows, task_label
 from paracosm.simulation.drawn import check_duration_cv, drawn_durations
 from paracosm.simulation.events import replay_tasks
 from paracosm.simulation.extremes import with_extremes

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.jobs import KINDS, Job
-from paracosm.jobs.picoseconds import PICOSECOND
+from paracosm.jobs.expand import PICOSECOND
 from paracosm.simulation.folding import Folding
 from paracosm.simulation.job_schedule import JobSchedule
 from paracosm.simulation.static_arrays import StaticArrays, static_arrays

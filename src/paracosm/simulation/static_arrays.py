@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.jobs import Job
-from paracosm.jobs.picoseconds import picoseconds
+from paracosm.jobs.expand import picoseconds
 from paracosm.simulation.chains import contract
 from paracosm.simulation.folding import Folding
 from paracosm.simulation.joined_chains import JoinedChains, join_chains, offsets_of, sum_chains

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.jobs import Job
-
-__all__ = ["TracedJob", "TracedRank"]
+from paracosm.timeline.kineto import Collective
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -23,29 +22,24 @@ class TracedRank:
     """What a rank's trace says of the n rows of its program.
 
     Attributes:
-        path: of the trace.
-        rank: its number in the job that was traced.
         arrive, begin, end: n seconds, as traced, from the beginning of the job; a collective waits
             from its arrival to its begin, when the last rank has arrived.
-        work: n indices into `WORK`.
         marks: row with which each step begins, and the last row of the thread of the last step;
             empty where no steps are marked.
-        iteration: n numbers of the steps in which the rows were done or launched; -1 for none.
         launches, spans: rows of calls and of the spans that they launched, in that order.
-        missing: what the trace lacks.
     """
 
-    path: Path
-    rank: int
+    path: Path  # of the trace
+    rank: int  # its number in the job that was traced
     arrive: Floats
     begin: Floats
     end: Floats
-    work: Codes
+    work: Codes  # n indices into `WORK`
     marks: Ints
-    iteration: Codes
+    iteration: Codes  # n numbers of the steps in which the rows were done or launched; -1 for none
     launches: Ints
     spans: Ints
-    missing: tuple[str, ...]
+    missing: tuple[str, ...]  # what the trace lacks
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +49,47 @@ class TracedJob:
     Attributes:
         job: one program for each rank; collectives last as long as they did on the rank that came
             last.
-        ranks: what the trace of each says.
-        steps: numbers of the steps; none where none are marked.
-        alone: whether collectives of a rank alone are taken as long as they were.
         moved: seconds by which clocks were set, by rank; those that were not are left out.
     """
 
     job: Job
-    ranks: tuple[TracedRank, ...]
-    steps: tuple[int, ...]
-    alone: bool
+    ranks: tuple[TracedRank, ...]  # what the trace of each says
+    steps: tuple[int, ...]  # numbers of the steps; none where none are marked
+    alone: bool  # whether collectives of a rank alone are taken as long as they were
     moved: Mapping[int, float]
+
+
+WORK = (
+    "host",
+    "data loading",
+    "launch latency",
+    "gap",
+    "compute",
+    "copy",
+    "communication",
+    "start",
+)
+"""What a segment is good for: work of a thread; waiting for data; the time from a call to what it
+launches; the time between two spans of a stream; kernels; copies and memsets; collectives; the time
+by which a rank begins later than the first one."""
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """A stretch of time on a lane of one rank, which becomes a task of its program.
+
+    Attributes:
+        begin, end: seconds from the origin of the rank's trace.
+        after: segments that end before it begins, beside the one before it on its lane.
+    """
+
+    begin: float
+    end: float
+    lane: str
+    name: str
+    work: str  # one of `WORK`
+    step: str = "other"  # one of `STEPS` of a program
+    after: list[Segment] = field(default_factory=list)
+    call: Collective | None = None
+    row: int = -1  # in the program; -1 until it is written
+    iteration: int = -1  # which of the window's steps it was done in, or launched in; -1 for none

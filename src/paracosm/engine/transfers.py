@@ -1,0 +1,533 @@
+"""Messages: on their way through the ports of two nodes, and in the mailbox of their target.
+
+Where the network is shared serially, as it is without one and with a network of the user's own, a
+transfer holds its ports alone (`paracosm.network.serial` has the rule), and is one event, at its
+end. On a cluster whose links are shared fairly, transfers flow side by side (`Flows`).
+
+In a mailbox, messages stay in the order of their arrival, walkers in the order in which they came.
+A message goes to the first walker whose wish it fits, or else into the mailbox. So a walker waits
+only while the mailbox holds nothing for it, and neither list is ever searched in vain on the common
+way: one walker that takes whatever comes costs O(1). Choosing by source or tag passes over the
+messages that do not fit. A walker that gives up (a time-out, an interrupt, a cancel) is taken off
+the list there and then. It cannot swallow a message that comes later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from heapq import heappush
+from math import inf, isinf, isnan
+from typing import Any, Literal
+
+from paracosm.cluster import Cluster
+from paracosm.engine.walkers import (
+    Awaitable,
+    Continuation,
+    Future,
+    Place,
+    Scheduler,
+    Stale,
+    Walker,
+    duration_error,
+    seconds,
+)
+from paracosm.errors import InputError, unknown
+from paracosm.network.fair import LAST_INSTANT, FairConnection, FairTraffic
+from paracosm.network.serial import SerialPort, release
+from paracosm.network.stations import Stations
+
+# The messages of a worker that never had to keep one, and the transfers of a way where none ever
+# waited: a deque takes half a kilobyte.
+_NOTHING: deque[Any] = deque(maxlen=0)
+
+
+class TransferScheduler(Scheduler):
+    """The part of a simulation that carries messages; `complete` is what their end calls."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+        self.workers: dict[str, Any] = {}
+        self._ports_of_nodes: dict[str, Ports] = {}
+        self._stations = Stations(network) if isinstance(network, Cluster) else None
+        is_fair = self._stations is not None and self._stations.sharing == "fair"
+        self._flows = Flows(self, self._stations) if is_fair and self._stations else None
+        self.complete: Callable[[Transfer], Continuation | None] = complete
+        self._deliver: Callable[[Transfer], None] = deliver
+
+    def _locate(self, name: str) -> tuple[Ports, float]:
+        """Return the ports and the speed of the worker called `name`."""
+        find = getattr(self.network, "node", None)
+        if find is None:
+            return Ports(), 1.0
+        node = find(name)
+        return self._ports_of_nodes.setdefault(node.name, Ports()), node.speed
+
+    def _leaves_group(self, source: str, target: str) -> bool:
+        """Whether messages between the two go through the outer ports of their nodes."""
+        return self._stations is not None and self._stations.leaves_group(source, target)
+
+    def _transfers_under_way(self) -> list[Transfer]:
+        """Return the transfers that hold their ports or flow through them, in order of request."""
+        found = [what for _, _, call, what in self.near if call == self.complete]
+        if self._flows is not None:
+            found.extend(self._flows.under_way.values())
+        return sorted(found, key=lambda transfer: transfer.number)
+
+    def _anything_left(self) -> bool:
+        if self._flows is not None and not self._ready and len(self.near) == self._flows.stale:
+            return any(call or not what.stale for _, _, call, what in self._events)
+        return super()._anything_left()
+
+
+class Endpoint(Walker):
+    """A walker that messages are sent to."""
+
+    __slots__ = ("mailbox", "ports")
+
+    sim: TransferScheduler
+    mailbox: Mailbox
+    ports: Ports
+
+
+@dataclass(init=False, eq=False, repr=False, slots=True)
+class Transfer(Awaitable):
+    """A message, from `send` to its arrival. Awaiting it waits until it has arrived."""
+
+    # `Worker.send` makes transfers and sets all of these itself: an `__init__` with eight arguments
+    # would take a fifth of the time of a message.
+    route: Route
+    data: Any  # what was sent; not a copy
+    tag: Any  # what kind of message it is, for `recv(tag=...)`; None if none was given
+    size: float  # bytes
+    # For how many seconds it holds its ports, or flows through them; where ports are shared fairly,
+    # that is known at its end, and NaN before.
+    occupancy: float
+    propagation: float  # seconds from the release of the ports until it has arrived
+    number: int  # counts up with the requests of a simulation
+    began: float  # when it got its ports, in virtual time; NaN before that
+    arrived: float  # when it arrived; NaN before that
+    awaited: Future | None  # the future of its arrival, once somebody has asked for it
+
+    @property
+    def source(self) -> str:
+        return self.route.source.name
+
+    @property
+    def target(self) -> str:
+        return self.route.target.name
+
+    def _as_future(self) -> Future:
+        if self.awaited is None:
+            self.awaited = Future(self.route.source.sim, f"the arrival at {self.target}")
+            if not isnan(self.arrived):
+                self.awaited.set_result(self)
+        return self.awaited
+
+    def __repr__(self) -> str:
+        tag = "" if self.tag is None else f", tag {self.tag!s}"
+        return f"<Transfer {self.number} from {self.source} to {self.target}{tag}>"
+
+
+class Port(SerialPort):
+    """One direction of a node's connection to the network, and its statistics."""
+
+    __slots__ = ("flowed", "flowing_since", "flows", "routes")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.routes: list[Route] = []  # those that go through it; they keep its statistics
+        self.flows = 0  # how many transfers flow through it, where it is shared fairly,
+        self.flowing_since = 0.0  # since when any do, and for how many seconds others did before
+        self.flowed = 0.0
+
+    @property
+    def transfers(self) -> int:
+        return sum(route.transfers for route in self.routes)
+
+    @property
+    def bytes(self) -> float:
+        return sum(route.bytes for route in self.routes)
+
+    @property
+    def busy_time(self) -> float:
+        """For how many seconds transfers went through it, up to now."""
+        total = self.flowed + sum(route.busy_time for route in self.routes)
+        current = self.busy
+        if current is not None and self in (current.route.incoming, current.route.outgoing):
+            total += current.route.source.sim.now - current.began
+        if self.flows:
+            total += self.routes[0].sim.now - self.flowing_since
+        return total
+
+
+class Ports:
+    """The ports of a node: two, and in a hierarchical cluster two more for what leaves its group.
+
+    Workers on one node share them, and what they send to one another without a `delay` does not
+    go through them.
+    """
+
+    __slots__ = ("_outer", "receive", "send")
+
+    def __init__(self) -> None:
+        self.send = Port()
+        self.receive = Port()
+        self._outer: Ports | None = None
+
+    @property
+    def outer(self) -> Ports:
+        if self._outer is None:
+            self._outer = Ports()
+        return self._outer
+
+    def busy_time(self, direction: Literal["send", "receive"]) -> float:
+        """For how many seconds the busier one of its ports for one direction was held."""
+        port: Port = getattr(self, direction)
+        outer = 0.0 if self._outer is None else self._outer.busy_time(direction)
+        return max(port.busy_time, outer)
+
+
+@dataclass(init=False, eq=False, repr=False, slots=True)
+class Route:
+    """The way from one worker to another, looked up once and then kept by the source."""
+
+    source: Endpoint
+    target: Endpoint
+    sim: TransferScheduler
+    mailbox: Mailbox  # of the target
+    link: Any  # a `paracosm.cluster.Link` or the like; None if the network is not modelled
+    outgoing: Port
+    incoming: Port
+    local: bool  # whether the two are on one node
+    plain: bool  # whether a transfer holds these two ports alone, and no others
+    ports: tuple[Port, ...]  # all that a transfer holds
+    flow: FlowWay | None  # its connection, where ports are shared fairly
+    # Of completed transfers; the time of those that held their ports.
+    transfers: int
+    bytes: float
+    busy_time: float
+
+    def __init__(self, source: Endpoint, target: Endpoint, link: Any, flows: Flows | None) -> None:
+        self.source = source
+        self.target = target
+        self.sim = source.sim
+        self.mailbox = target.mailbox
+        self.link = link
+        self.local = source.ports is target.ports
+        here, there = source.ports, target.ports
+        if self.sim._leaves_group(source.name, target.name):
+            here, there = here.outer, there.outer
+        self.outgoing = here.send
+        self.incoming = there.receive
+        half = link is not None and link.duplex == "half" and not self.local
+        self.ports = self.incoming, self.outgoing
+        if half:
+            self.ports += here.receive, there.send
+        self.flow = None if flows is None else flows.open(self)
+        self.plain = not half and flows is None
+        self.transfers = 0
+        self.bytes = self.busy_time = 0.0
+        self.outgoing.routes.append(self)
+        self.incoming.routes.append(self)
+
+    def time(self, transfer: Transfer) -> float:
+        """Set the propagation of a transfer as the link has it, and return the occupancy."""
+        link = self.link
+        if link is None:
+            return 0.0
+        occupancy: float = link.occupancy(transfer.size)
+        propagation: float = link.propagation(transfer.size)
+        if not (0.0 <= occupancy < inf and 0.0 <= propagation < inf):
+            raise duration_error(
+                f"the transfer time from {transfer.source} to {transfer.target}", occupancy
+            )
+        transfer.propagation = propagation
+        return occupancy
+
+
+def complete(transfer: Transfer) -> Continuation | None:
+    """Give the ports back, let those that wait for them start, and deliver the message.
+
+    Return the continuation that gets it, for the loop to resume, unless it is resumed otherwise.
+    """
+    route = transfer.route
+    route.transfers += 1
+    route.bytes += transfer.size
+    if route.flow is None:
+        route.busy_time += transfer.occupancy
+        incoming, outgoing = route.incoming, route.outgoing
+        if incoming.waiting or outgoing.waiting or not route.plain:
+            release(route)
+        else:
+            incoming.busy = outgoing.busy = None
+    else:
+        route.flow.finish(transfer)
+    if transfer.propagation:
+        sim = route.sim
+        heappush(sim.near, (sim.now + transfer.propagation, sim._tick(), sim._deliver, transfer))
+        return None
+    # `deliver` for the common case: the first walker takes it, and nobody awaits its arrival.
+    mailbox = route.mailbox
+    first = mailbox.first
+    if first is not None and transfer.awaited is None:
+        tag = mailbox.first_tag
+        if tag is None or tag == transfer.tag:
+            mailbox.first = first.place = None
+            transfer.arrived = route.sim.now
+            return first
+    deliver(transfer)
+    return None
+
+
+# Who waits, for messages from whom (None: from anybody), tagged with what (None: with anything).
+Wish = tuple["Continuation", str | None, Any]
+
+
+class Mailbox(Place):
+    """The messages and the waiting walkers of one worker."""
+
+    __slots__ = ("_owner", "first", "first_tag", "messages", "receivers", "watchers")
+
+    def __init__(self, owner: Endpoint) -> None:
+        self._owner = owner
+        self.messages: deque[Transfer] = _NOTHING  # what has arrived and was not received
+        # A walker that came before the receivers, and the tag that it waits for. Nearly always it
+        # is the only one; it would cost as much again to list it.
+        self.first: Continuation | None = None
+        self.first_tag: Any = None
+        self.receivers: list[Wish] = []  # further walkers that wait for a message
+        self.watchers: tuple[Wish, ...] = ()  # those that want to know of one, but do not take it
+
+    def holds(self, source: str | None, tag: Any) -> bool:
+        return any(_fits(transfer, source, tag) for transfer in self.messages)
+
+    def take(self, source: str | None, tag: Any) -> Transfer | None:
+        """Remove and return the first message that fits; None if there is none."""
+        messages = self.messages
+        for position, transfer in enumerate(messages):
+            if _fits(transfer, source, tag):
+                del messages[position]
+                return transfer
+        return None
+
+    def receive(
+        self, source: str | None, tag: Any, timeout: float | None
+    ) -> Generator[None, Any, Transfer]:
+        """Wait for a message that fits; `Worker.recv` explains the arguments."""
+        sim = self._owner.sim
+        if source is not None and source not in sim.workers:
+            raise unknown("worker", source, sim.workers)
+        continuation = sim._running()
+        wish = (continuation, source, tag)
+        if timeout is None:
+            self.receivers.append(wish)
+            continuation.place = self
+            arrived: Transfer = yield
+            return arrived
+        delay = seconds("recv: the timeout", timeout)
+        timer = sim.call_later(delay, lambda walker: self.release(walker, None), continuation)
+        self.receivers.append(wish)
+        continuation.place = self
+        try:
+            transfer: Transfer | None = yield
+        finally:
+            timer.cancel()
+        if transfer is None:
+            waited = f"{self._owner.name} waited {timeout:g} s in vain for {_wish_text(wish)}"
+            raise TimeoutError(waited)
+        return transfer
+
+    def release(self, continuation: Continuation, value: object) -> None:
+        self.forget(continuation)
+        continuation.place = None
+        self._owner.sim._ready.append((continuation, value))
+
+    def forget(self, continuation: Continuation) -> None:
+        if continuation is self.first:
+            self.first = None
+        self.receivers = [wish for wish in self.receivers if wish[0] is not continuation]
+        self.watchers = tuple(wish for wish in self.watchers if wish[0] is not continuation)
+
+    def describe(self, continuation: Continuation) -> str:
+        if continuation is self.first:
+            return _wish_text((continuation, None, self.first_tag))
+        wishes = [wish for wish in (*self.receivers, *self.watchers) if wish[0] is continuation]
+        return _wish_text(wishes[0])
+
+
+def deliver(transfer: Transfer) -> None:
+    """Let a message arrive."""
+    route = transfer.route
+    mailbox = route.mailbox
+    transfer.arrived = route.sim.now
+    if transfer.awaited is not None:
+        transfer.awaited.set_result(transfer)
+    first = mailbox.first
+    if first is not None and _fits(transfer, None, mailbox.first_tag):
+        mailbox.release(first, transfer)
+        return
+    for continuation, source, tag in mailbox.receivers:
+        if _fits(transfer, source, tag):
+            mailbox.release(continuation, transfer)
+            return
+    if mailbox.messages is _NOTHING:
+        mailbox.messages = deque()
+    mailbox.messages.append(transfer)
+    for continuation, source, tag in mailbox.watchers:
+        if _fits(transfer, source, tag):
+            mailbox.release(continuation, False)
+
+
+def _fits(transfer: Transfer, source: str | None, tag: Any) -> bool:
+    return (tag is None or tag == transfer.tag) and (source is None or source == transfer.source)
+
+
+def _wish_text(wish: Wish) -> str:
+    _, source, tag = wish
+    sender = "" if source is None else f" from {source}"
+    return f"a message{sender}" if tag is None else f"a message{sender} tagged {tag!s}"
+
+
+_AFTER_ALL = float(2**51)  # events of an instant have smaller numbers, the mark of its end infinity
+_PER_SECOND = 1e12
+
+
+class Flows:
+    """What flows through the ports of a simulated cluster.
+
+    `paracosm.network.fair` says when flows end, in whole picoseconds. Here its instants become
+    events. A *timer* stands in the queue for the next end; when rates change so that an earlier
+    flow ends first, another one is set, and the old one does nothing when its time comes. What
+    begins or ends in an instant is followed by one more event, after all others of the instant: the
+    new rates.
+
+    Transfers that end at one instant are delivered in the order of their requests. Those of one
+    sender to one receiver travel one after the other, as over one connection.
+    """
+
+    def __init__(self, sim: TransferScheduler, stations: Stations) -> None:
+        self.under_way: dict[int, Transfer] = {}  # by number
+        self.stale = 0  # how many events in the queue would do nothing
+        self._sim = sim
+        self._stations = stations
+        self._traffic = FairTraffic()
+        self._known = 0
+        self._seconds, self._instant = 0.0, 0
+        self._due = LAST_INSTANT
+        self._settling = False
+
+    def open(self, route: Route) -> FlowWay:
+        found = self._stations.connect(route.source.name, route.target.name)
+        for capacity in self._stations.capacity[self._known :]:
+            self._traffic.add_station(capacity)
+        self._known = len(self._stations.capacity)
+        if not found.in_bytes:
+            return FlowWay(self, route, None)
+        return FlowWay(self, route, self._traffic.connect(found.stations, self.now()))
+
+    def now(self) -> int:
+        seconds = self._sim.now
+        if seconds != self._seconds:
+            self._seconds = seconds
+            self._instant = max(self._instant, round(seconds * _PER_SECOND))
+        return self._instant
+
+    def send(self, transfer: Transfer, connection: FairConnection, demand: float) -> None:
+        """Let a transfer flow, from the next settling of rates on."""
+        self.under_way[transfer.number] = transfer
+        self._traffic.send(transfer.number, connection, demand, self.now())
+        self._settle_later()
+
+    def _settle_later(self) -> None:
+        if not self._settling:
+            self._settling = True
+            heappush(self._sim.near, (self._sim.now, _AFTER_ALL, self._settle, None))
+
+    def _settle(self, _: None) -> None:
+        self._settling = False
+        self._traffic.settle(self.now())
+        due = self._traffic.next_end()
+        if due == LAST_INSTANT and self.under_way:
+            raise InputError(
+                "fair sharing counts picoseconds, up to 106 days of virtual time, and a message "
+                "would take longer: use sharing serial"
+            )
+        if due == self._due:
+            return
+        self.stale += self._due != LAST_INSTANT
+        self._due = due
+        if due != LAST_INSTANT:
+            when = max(self._sim.now, due / _PER_SECOND)
+            heappush(self._sim.near, (when, self._sim._tick(), self._end, due))
+
+    def _end(self, due: int) -> None:
+        if due != self._due:
+            self.stale -= 1
+            self._sim._stale += 1
+            raise Stale  # the clock has not moved
+        self._due = LAST_INSTANT
+        sim = self._sim
+        self._seconds, self._instant = sim.now, due
+        while (number := self._traffic.pop_end(due)) >= 0:
+            transfer = self.under_way.pop(number)
+            heappush(sim.near, (sim.now, transfer.number, sim.complete, transfer))
+        self._settle_later()
+
+
+class FlowWay:
+    """The connection of one sender to one receiver."""
+
+    __slots__ = ("_connection", "_flows", "_held", "_route", "_waiting", "current")
+
+    def __init__(self, flows: Flows, route: Route, connection: FairConnection | None) -> None:
+        self._flows = flows
+        self._route = route
+        self._connection = connection
+        self._waiting = _NOTHING
+        self.current: Transfer | None = None
+        # Overhead, and latency that holds a port, count as the bytes that could flow meanwhile.
+        link = route.link
+        shared = connection is not None and not isinf(link.bandwidth)
+        self._held = link.occupancy(0.0) * link.bandwidth if shared else 0.0
+
+    def request(self, transfer: Transfer, delay: float | None) -> None:
+        """Let a transfer begin when those before it have ended; it lasts `delay`, if given."""
+        if self.current is None:
+            self._begin(transfer, delay)
+        elif self._waiting is _NOTHING:
+            self._waiting = deque([(transfer, delay)])
+        else:
+            self._waiting.append((transfer, delay))
+
+    def finish(self, transfer: Transfer) -> None:
+        """See that a transfer has ended; the next one begins."""
+        now = transfer.route.sim.now
+        transfer.occupancy = now - transfer.began
+        for port in (transfer.route.incoming, transfer.route.outgoing):
+            port.flows -= 1
+            if not port.flows:
+                port.flowed += now - port.flowing_since
+        self.current = None
+        if self._waiting:
+            self._begin(*self._waiting.popleft())
+
+    def _begin(self, transfer: Transfer, delay: float | None) -> None:
+        sim = self._route.sim
+        now = transfer.began = sim.now
+        self.current = transfer
+        for port in (self._route.incoming, self._route.outgoing):
+            if not port.flows:
+                port.flowing_since = now
+            port.flows += 1
+        if delay is None and self._connection is not None:
+            demand = transfer.size + self._held
+            if demand > 0:
+                self._flows.send(transfer, self._connection, demand)
+                return
+            delay = 0.0
+        elif delay is None:
+            delay = self._route.link.occupancy(transfer.size)
+        heappush(sim.near, (now + delay, transfer.number, sim.complete, transfer))

@@ -1,0 +1,396 @@
+"""One rank's trace as segments: what its threads and streams did, and what each segment waited for.
+
+The segments cover every instant in which a lane was not waiting for another one. Played again, each
+begins as soon as its lane is free and what it comes after has ended: when it began in the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.prediction.traces.device import (
+    SHORTEST,
+    DeviceSegments,
+    Synchronisations,
+    device_segments,
+)
+from paracosm.prediction.traces.traced import Segment
+from paracosm.timeline.kineto import (
+    DeviceSpans,
+    KinetoTrace,
+    Steps,
+    Window,
+    backward_threads,
+    device_spans,
+    steps_of_training,
+)
+
+ByThread = dict[int, list[Segment]]
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """What a rank did in a window.
+
+    Attributes:
+        launched: pairs of a call and the span that it launched, in the order of launches.
+    """
+
+    segments: list[Segment]  # in an order of issue
+    marks: list[Segment]  # those of the loop's thread with which the steps begin
+    last: Segment | None  # of the loop's thread; None where the trace has no steps
+    launched: list[tuple[Segment, Segment]]
+
+
+def segments_of(trace: KinetoTrace, window: Window) -> Segments:
+    """Return what a rank did in a window of its trace."""
+    spans = device_spans(trace, window)
+    steps = steps_of_training(trace)
+    device = device_segments(trace, window, spans, steps)
+    launches: dict[int, list[int]] = {}
+    for number, call in enumerate(spans.call.tolist()):
+        if call >= 0:
+            launches.setdefault(call, []).append(number)
+    queue = np.argsort(spans.launched, kind="stable")
+    # What was launched before the window and is not done is first in the driver's queue.
+    place = {call: at for at, call in reversed(list(enumerate(spans.call[queue].tolist())))}
+    host = Host(
+        trace,
+        steps,
+        device,
+        launches,
+        place,
+        queue.tolist(),
+        {},
+        Synchronisations(trace, spans, device.of),
+    )
+    busy = {
+        number: busy_of(trace, number, window)
+        for number, lane in enumerate(trace.lanes)
+        if lane.kind == "thread" and _matters(trace, spans, number)
+    }
+    overs = hand_overs(trace, window, backward_threads(trace), busy)
+    cuts = [step.begin for step in window.steps]
+    threads: ByThread = {}
+    for number, times in busy.items():
+        main = number == window.thread
+        end = window.end if main and window.steps else float(times[:, 1].max(initial=window.begin))
+        holes = _holes(window, overs, number)
+        threads[number] = thread_segments(
+            host, number, window.begin, end, holes, cuts if main else ()
+        )
+    _hand_over(window, overs, threads)
+    _number(window, spans, device, threads)
+    segments = [*device.segments, *(segment for each in threads.values() for segment in each)]
+    main_segments = threads.get(window.thread, [])
+    return Segments(
+        segments=in_order(segments),
+        marks=_first_at(main_segments, cuts),
+        last=main_segments[-1] if window.steps and main_segments else None,
+        launched=[
+            (launch, device.of[number])
+            for number in queue.tolist()
+            if (launch := host.launched_by.get(int(spans.call[number]))) is not None
+        ],
+    )
+
+
+def _number(window: Window, spans: DeviceSpans, device: DeviceSegments, threads: ByThread) -> None:
+    """Note for each segment in which step it was done, or launched."""
+    begins = np.array([step.begin - 1e-12 for step in window.steps])
+    for segments in threads.values():
+        for segment in segments:
+            segment.iteration = int(np.searchsorted(begins, segment.begin, side="right")) - 1
+    for number in np.flatnonzero(spans.call >= 0).tolist():
+        iteration = int(np.searchsorted(begins, spans.launched[number], side="right")) - 1
+        device.of[number].iteration = device.first[number].iteration = iteration
+
+
+def _matters(trace: KinetoTrace, spans: DeviceSpans, thread: int) -> bool:
+    """Whether a thread has ops or launches something; some only look what is ready."""
+    ops = trace.of("op")
+    return bool((trace.lane[ops] == thread).any() or (spans.thread == thread).any())
+
+
+def _holes(window: Window, overs: list[HandOver], thread: int) -> list[tuple[float, float]]:
+    """Return when a thread waits for another one to hand something over, or back."""
+    if thread == window.thread:
+        return [(over.begin, over.end) for over in overs]
+    holes, reached = [], window.begin
+    for over in overs:
+        if thread in over.to:
+            holes.append((reached, over.begin))
+            reached = over.to[thread]
+    return holes
+
+
+def _hand_over(window: Window, overs: list[HandOver], threads: ByThread) -> None:
+    """Let a backward pass begin after the loop's thread has started it, and the loop go on after.
+
+    A thread's segments end, or begin, at the hand-over, because its hole does.
+    """
+    own = _Edges(threads.get(window.thread, []))
+    others = {thread: _Edges(segments) for thread, segments in threads.items()}
+    for over in overs:
+        starts, goes_on = own.last_before(over.begin), own.first_from(over.end)
+        for thread, end in over.to.items():
+            first = others[thread].first_from(over.begin)
+            last = others[thread].last_before(end)
+            if starts is not None and first is not None:
+                first.after = [*first.after, starts]
+            if goes_on is not None and last is not None:
+                goes_on.after = [*goes_on.after, last]
+
+
+class _Edges:
+    """Finds segments of one thread by when they begin and end."""
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._begin = np.array([segment.begin for segment in segments])
+        self._end = np.array([segment.end for segment in segments])
+
+    def last_before(self, time: float) -> Segment | None:
+        at = int(np.searchsorted(self._end, time, side="right")) - 1
+        return self._segments[at] if at >= 0 else None
+
+    def first_from(self, time: float) -> Segment | None:
+        at = int(np.searchsorted(self._begin, time, side="left"))
+        return self._segments[at] if at < len(self._segments) else None
+
+
+def _first_at(segments: list[Segment], times: list[float]) -> list[Segment]:
+    edges = _Edges(segments)
+    return [segment for time in times if (segment := edges.first_from(time - 1e-12)) is not None]
+
+
+def in_order(segments: Sequence[Segment]) -> list[Segment]:
+    """Return segments by begin, but none before one that it comes after.
+
+    Instants alone do not say: many spans of an old trace take no microsecond, and begin and end
+    with what they wait for. Those of each lane come in the order in which they ran.
+    """
+    before: dict[int, Segment] = {}
+    last: dict[str, Segment] = {}
+    for segment in segments:
+        if segment.lane in last:
+            before[id(segment)] = last[segment.lane]
+        last[segment.lane] = segment
+    done: set[int] = set()
+    ordered: list[Segment] = []
+    for segment in sorted(segments, key=lambda each: (each.begin, each.end)):
+        stack = [segment]
+        while stack:
+            top = stack[-1]
+            if id(top) in done:
+                stack.pop()
+                continue
+            needed = top.after if id(top) not in before else [*top.after, before[id(top)]]
+            missing = [each for each in needed if id(each) not in done]
+            if missing:
+                stack += missing
+            else:
+                done.add(id(top))
+                ordered.append(top)
+                stack.pop()
+    return ordered
+
+
+Floats = npt.NDArray[np.float64]
+Hole = tuple[float, float]
+
+QUEUE = 1022
+"""Launches that the driver takes before it keeps the next caller until one is done: seen in traces
+of V100, in which calls become long at 1020 to 1022 launches under way."""
+
+
+@dataclass(frozen=True, eq=False)
+class Host:
+    """What all threads of a rank have in common.
+
+    Attributes:
+        launches: by row of a call, the numbers of the spans that it launches.
+    """
+
+    trace: KinetoTrace
+    steps: Steps
+    device: DeviceSegments
+    launches: Mapping[int, Sequence[int]]
+    place: Mapping[int, int]  # by row of a call, how many spans were launched before
+    queue: Sequence[int]  # numbers of the spans in the order of their launches
+    launched_by: dict[int, Segment]  # by row of a call, its segment; filled as segments are made
+    synchronisations: Synchronisations
+
+
+def thread_segments(
+    host: Host, thread: int, begin: float, end: float, holes: Iterable[Hole], cuts: Iterable[float]
+) -> list[Segment]:
+    """Return the segments of a thread, which cover all of its time but the holes.
+
+    Args:
+        holes: (begin, end) in which it waits for another thread.
+        cuts: seconds at which no segment may lie astride.
+    """
+    between = _Between(host, thread, cuts)
+    trace, ends = host.trace, host.trace.end
+    items = [(first, -1, last) for first, last in holes]
+    items += [
+        (float(trace.begin[row]), row, min(float(ends[row]), end))
+        for row in _calls(host, thread, begin, end)
+    ]
+    segments: list[Segment] = []
+    at = begin
+    for first, row, last in sorted(items):
+        if first - at > SHORTEST:
+            segments += between.segments(at, first)
+        at = max(at, first)
+        if row >= 0:
+            segments += _call(host, thread, row, at, max(at, last))
+        at = max(at, last)
+    if end - at > SHORTEST:
+        segments += between.segments(at, end)
+    return segments
+
+
+def _calls(host: Host, thread: int, begin: float, end: float) -> Iterable[int]:
+    """Yield the rows of the calls of a thread that launch or synchronise, without those within."""
+    trace = host.trace
+    rows = trace.of("runtime", "other")
+    rows = rows[trace.lane[rows] == thread]
+    rows = rows[(trace.begin[rows] >= begin) & (trace.begin[rows] <= end)]
+    reached = -np.inf
+    for row in rows.tolist():
+        waits_or_launches = row in host.launches or host.synchronisations.is_one(row)
+        if waits_or_launches and trace.begin[row] >= reached:
+            reached = float(trace.end[row])
+            yield row
+
+
+def _call(host: Host, thread: int, row: int, begin: float, end: float) -> list[Segment]:
+    lane, name = host.trace.lanes[thread].name, host.trace.text(row)
+    loading = host.steps.loading.covers(thread, begin)
+    work, step = "data loading" if loading else "host", host.steps.of(thread, begin)
+    numbers = host.launches.get(row)
+    if numbers is None:
+        waited = host.synchronisations.waited(row, end)
+        begin = max([begin, *(segment.end for segment in waited)])
+        return [Segment(begin, max(begin, end), lane, name, work, step, waited)]
+    firsts = [host.device.first[number] for number in numbers]
+    full = _queue_full(host, row, end)
+    begin = max([begin, *(segment.end for segment in full)])
+    split = max(begin, min([end, *(host.device.issued[number] for number in numbers)]))
+    launch = Segment(begin, split, lane, name, work, step, full)
+    host.launched_by[row] = launch
+    for segment in firsts:
+        segment.after = [*segment.after, launch]
+    # A copy from or to pageable memory keeps the host until it is done.
+    waited = [
+        segment
+        for segment in (host.device.of[number] for number in numbers)
+        if "Pageable" in segment.name and split < segment.end <= end
+    ]
+    split = max([split, *(segment.end for segment in waited)])
+    if end - split < SHORTEST and not waited:
+        return [launch]
+    return [launch, Segment(split, max(split, end), lane, name, work, step, waited)]
+
+
+def _queue_full(host: Host, row: int, end: float) -> list[Segment]:
+    """Return the span that must be done before the driver takes a launch, if there are so many."""
+    place = host.place[row] - QUEUE
+    if place < 0:
+        return []
+    segment = host.device.of[host.queue[place]]
+    return [segment] if segment.end <= end else []
+
+
+class _Between:
+    """Makes the segments of a thread between its calls: one for each outermost op or gap."""
+
+    def __init__(self, host: Host, thread: int, cuts: Iterable[float]) -> None:
+        self._host, self._thread = host, thread
+        self._cuts = np.unique([*cuts, *host.steps.loading.edges(thread).tolist()])
+        trace = host.trace
+        rows = trace.of("op")
+        rows = rows[trace.lane[rows] == thread]
+        reached = np.maximum.accumulate(trace.end[rows])
+        outermost = np.concatenate(([True], trace.begin[rows][1:] >= reached[:-1]))[: len(rows)]
+        self._ops = rows[outermost]
+        self._begin, self._end = trace.begin[self._ops], trace.end[self._ops]
+
+    def segments(self, begin: float, end: float) -> Iterable[Segment]:
+        inside = self._cuts[(self._cuts > begin + SHORTEST) & (self._cuts < end - SHORTEST)]
+        edges = [begin, *inside.tolist(), end]
+        lane = self._host.trace.lanes[self._thread].name
+        for first, last in pairwise(edges):
+            middle = (first + last) / 2
+            loading = self._host.steps.loading.covers(self._thread, middle)
+            name = "data loading" if loading else self._name(first, last)
+            work = "data loading" if loading else "host"
+            step = self._host.steps.of(self._thread, middle)
+            yield Segment(first, last, lane, name, work, step)
+
+    def _name(self, begin: float, end: float) -> str:
+        """Return the first op that the stretch has a part of, or "between ops"."""
+        at = int(np.searchsorted(self._end, begin, side="right"))
+        if at < len(self._ops) and self._begin[at] < end:
+            return self._host.trace.text(int(self._ops[at]))
+        return "between ops"
+
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """The loop's thread waits from `begin` to `end`, while threads work, each until its end in
+    `to`."""
+
+    begin: float
+    end: float
+    to: dict[int, float]
+
+
+def busy_of(trace: KinetoTrace, thread: int, window: Window) -> Floats:
+    """Return when a thread has an op or a call open: k x 2 begins and ends that do not overlap."""
+    rows = trace.of("op", "runtime", "other")
+    rows = rows[trace.lane[rows] == thread]
+    rows = rows[(trace.end[rows] >= window.begin) & (trace.begin[rows] <= window.end)]
+    if not len(rows):
+        return np.empty((0, 2))
+    begin, end = trace.begin[rows], np.maximum.accumulate(trace.end[rows])
+    fresh = np.flatnonzero(np.concatenate(([True], begin[1:] > end[:-1])))
+    last = np.concatenate((fresh[1:], [len(rows)])) - 1
+    busy: Floats = np.stack((begin[fresh], end[last]), axis=1)
+    return busy.clip(window.begin, window.end)
+
+
+def hand_overs(
+    trace: KinetoTrace, window: Window, backward: set[int], busy: dict[int, Floats]
+) -> list[HandOver]:
+    """Return the times in which the loop's thread waits for backward passes, in order."""
+    own = busy.get(window.thread)
+    if own is None or not len(own):
+        return []
+    opens = np.concatenate(([window.begin], own[:, 1]))
+    closes = np.concatenate((own[:, 0], [window.end]))
+    found: dict[int, HandOver] = {}
+    for thread in sorted(backward & busy.keys()):
+        spans = busy[thread]
+        gap = np.searchsorted(opens, spans[:, 0], side="right") - 1
+        inside = spans[:, 1] <= closes[gap]
+        for number in np.unique(gap[inside]).tolist():
+            within = spans[inside & (gap == number)]
+            first, last = float(within[0, 0]), float(within[-1, 1])
+            before = found.get(number)
+            found[number] = HandOver(
+                begin=first if before is None else min(before.begin, first),
+                end=last if before is None else max(before.end, last),
+                to={**(before.to if before else {}), thread: last},
+            )
+    return [found[number] for number in sorted(found)]
