@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paracosm.prediction.parameter_servers.workload import prepare, with_parsing
+from paracosm.prediction.parameter_servers.target import prepare, with_parsing
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, load_job_profile
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import plain_system
