@@ -79,7 +79,7 @@ class Result(Generic[S]):
     @property
     def sentence(self) -> str:
         """The answer in one sentence."""
-        from paracosm.report.answers import answer
+        from paracosm.report.view import answer
 
         return answer(self.summary)
 
@@ -194,7 +194,7 @@ class Result(Generic[S]):
         return [chart for section in sections for chart in section.charts]
 
     def _key_figures(self) -> str:
-        from paracosm.report.key_numbers import key_numbers
+        from paracosm.report.writing import key_numbers
 
         numbers = key_numbers(self._runs) if self._runs else _scalars(self.summary)
         rows = "".join(
