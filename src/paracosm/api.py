@@ -414,9 +414,7 @@ def profile(model: str, **options: Any) -> Result[ProfileSummary]:
             raise InputError(f"profile: {unknown('argument', name, known)}")
         switch = known[name]
         if isinstance(value, bool):
-            flags += [
-                flag for flag in [switch[0] if value else switch[-1]] if value or len(switch) > 1
-            ]
+            flags += switch[:1] if value else switch[1:]
         elif value is not None:
             several = isinstance(value, list | tuple)
             flags += [switch[0], ",".join(map(str, value)) if several else str(value)]

@@ -315,7 +315,6 @@ def _untimed(names: Sequence[str]) -> str:
 
 
 def _left_out(files: Mapping[str, str]) -> str:
-    """Return the reasons, each with its files."""
     by_reason: dict[str, list[str]] = {}
     for file, reason in files.items():
         by_reason.setdefault(reason, []).append(file)
