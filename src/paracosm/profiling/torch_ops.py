@@ -2,7 +2,8 @@
 
 No op needs code of its own: its name finds the operator, its recorded arguments say every shape,
 dtype and stride. Floating-point tensors get uniform numbers, integers are 0. The exception are
-integers that are positions in other tensors (see `bounds_of_positions`): those are random, and within bounds.
+integers that are positions in other tensors (see `bounds_of_positions`): those are random, and
+within bounds.
 """
 
 from __future__ import annotations
