@@ -21,10 +21,9 @@ from pydantic import (
 
 from paracosm.cluster import Cluster
 from paracosm.cluster.changes import Change, apply_changes, refuse_changes
+from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
-from paracosm.cluster.link import Sharing
-from paracosm.cluster.subset import first_workers
-from paracosm.cluster.topology import Hierarchical
+from paracosm.cluster.link import Hierarchical, Sharing
 from paracosm.emulation.delays import Delays, parse_delays
 from paracosm.errors import InputError
 from paracosm.factory import is_reference

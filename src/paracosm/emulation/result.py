@@ -16,7 +16,7 @@ from paracosm.emulation.summary import summarise
 from paracosm.emulation.timeline_of import timeline_of
 from paracosm.results import EmulationSummary
 from paracosm.timeline import Timeline
-from paracosm.timeline.analysis import exposed_of_each, parts_between
+from paracosm.timeline.analysis import exposed_of_each, exposure_between
 
 __all__ = ["EmulationResult", "Metrics", "Sink", "result_of"]
 
@@ -25,7 +25,7 @@ __all__ = ["EmulationResult", "Metrics", "Sink", "result_of"]
 class EmulationResult:
     """What an emulated job came to."""
 
-    summary: EmulationSummary
+    summary: EmulationSummary  # the key numbers, as `summary.json` names them
     timeline: Timeline | None  # of the real ranks; None where several runs were made
     # Further files of the run folder, with what writes them
     files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Metrics:
             return
         for own in by_rank(records):
             iterations = measured_iterations(own.iterations)
-            parts = parts_between(iterations.begin, iterations.end, own.spans, own.waits)
+            parts = exposure_between(iterations.begin, iterations.end, own.spans, own.waits)
             for name, seconds in (("exposed", parts.exposed), ("hidden", parts.hidden)):
                 rows = zip(iterations.number, iterations.end - self._begun, seconds, strict=True)
                 for number, time, value in rows:

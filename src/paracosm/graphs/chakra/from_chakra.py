@@ -72,7 +72,6 @@ Value = TypeVar("Value")
 
 
 def is_ours(trace: Trace) -> bool:
-    """Whether the trace carries all that a graph has."""
     return "paracosm_graph" in trace.attributes
 
 

@@ -98,7 +98,6 @@ def _microseconds(duration: float) -> float:
 
 
 def _type(op: Op, resource: str) -> int:
-    """Return Chakra's type; sending and receiving are told by the op's name."""
     name = "COMP_NODE"
     if resource == "memory":
         name = "MEM_LOAD_NODE"
@@ -117,7 +116,6 @@ def _collective(op: Op) -> int | None:
 
 
 def _inputs(op: Op) -> Tensors:
-    """Return shapes and types of the tensors among the arguments, for other programs."""
     try:
         positional, named = decode_arguments(op.arguments)
     except InputError:  # recorded by others, in words of their own, or not at all

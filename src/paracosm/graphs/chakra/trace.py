@@ -167,7 +167,7 @@ def read_json(data: bytes, where: str) -> Trace:
 
 def write_json(trace: Trace, path: str | Path) -> None:
     """Write a trace as JSON, one line for every node; the file appears when it is complete."""
-    with replacing(path) as beside, beside.open("w", encoding="utf-8") as sink:
+    with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8") as sink:
         head = {"version": trace.version, **trace.attributes}
         sink.write(json.dumps(head)[:-1] + ', "workload_graph": [')
         for position, node in enumerate(trace.nodes):
@@ -191,7 +191,6 @@ def _written(node: TraceNode) -> dict[str, Any]:
 
 
 def _parts(data: bytes, where: str) -> tuple[dict[str, Any], list[Any]]:
-    """Return what is said of the whole, and the nodes."""
     documents = _documents(data, where)
     whole = documents[0]
     for key in ("workload_graph", "nodes"):
@@ -205,7 +204,6 @@ def _parts(data: bytes, where: str) -> tuple[dict[str, Any], list[Any]]:
 
 
 def _documents(data: bytes, where: str) -> list[dict[str, Any]]:
-    """Return the JSON objects that follow each other."""
     try:
         text = data.decode()
         decoder, documents, at = json.JSONDecoder(), [], 0
@@ -295,7 +293,6 @@ def _json_tensors(found: Any) -> Tensors:
 
 
 def _listed(found: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return attributes that are written as a list of names and values."""
     attributes = {}
     for each in found:
         for key, value in each.items():
@@ -357,8 +354,8 @@ def write_protobuf(trace: Trace, path: str | Path) -> None:
             node.inputs.types = repr(each.inputs.types)
         _add_attributes(node.attr, each.attributes)
         serialize_length_prefixed(node, sink)
-    with replacing(path) as beside:
-        beside.write_bytes(sink.getbuffer())
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(sink.getbuffer())
 
 
 def _read_node(node: Any) -> TraceNode:
