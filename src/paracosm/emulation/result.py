@@ -25,7 +25,7 @@ __all__ = ["EmulationResult", "Metrics", "Sink", "result_of"]
 class EmulationResult:
     """What an emulated job came to."""
 
-    summary: EmulationSummary
+    summary: EmulationSummary  # the key numbers, as `summary.json` names them
     timeline: Timeline | None  # of the real ranks; None where several runs were made
     # Further files of the run folder, with what writes them
     files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
