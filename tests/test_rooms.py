@@ -21,10 +21,11 @@ GROUND: dict[str, set[str]] = {
     "validation": set(),
     "compiled": set(),
     "files": set(),
+    "rng": set(),
     "quantities": {"units"},
 }
 """Modules that every room may import, and which of each other they do."""
-FLOOR_1 = {"cluster", "timing", "timeline"}
+FLOOR_1 = {"cluster", "timing", "timeline", "results"}
 FLOOR_2 = {"network", "simulation", "jobs", "engine", "models", "graphs", "faults"}
 FLOOR_3 = {"profiling", "prediction", "training", "relaxation", "emulation"}
 BELOW_STUDY = FLOOR_1 | FLOOR_2 | FLOOR_3
@@ -32,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cluster": set(),
     "timing": set(),
     "timeline": set(),
+    "results": set(),
     "network": {"cluster", "timing"},
     "engine": {"network", "cluster", "timing", "timeline"},
     "models": set(),
@@ -42,18 +44,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "profiling": {"graphs", "models", "timing", "timeline", "cluster"},
     "prediction": {
         *("profiling", "simulation", "jobs", "graphs", "models", "network"),
-        *("cluster", "timing", "timeline"),
+        *("cluster", "timing", "timeline", "results"),
     },
     "training": {
         *("engine", "simulation", "models", "network", "faults"),
-        *("cluster", "timing", "timeline"),
+        *("cluster", "timing", "timeline", "results"),
     },
-    "relaxation": {"network", "cluster", "timing", "timeline", "faults"},
-    "emulation": {"network", "cluster", "timing", "timeline"},
+    "relaxation": {"network", "cluster", "timing", "timeline", "results", "faults"},
+    "emulation": {"network", "cluster", "timing", "timeline", "results"},
     "autoload": {"emulation", "cli"},
-    "study": BELOW_STUDY,
-    "report": {"study", "timeline", "cluster"},
-    "cli": BELOW_STUDY | {"study", "report"},
+    "studies": BELOW_STUDY,
+    "report": {"studies", "results", "timeline", "cluster"},
+    "api": BELOW_STUDY | {"studies", "report", "cli"},
+    "cli": BELOW_STUDY | {"studies", "report", "api"},
 }
 
 

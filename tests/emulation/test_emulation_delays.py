@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +24,7 @@ from paracosm.emulation.delays import (
 from paracosm.emulation.rank_records import error_of_median
 from paracosm.emulation.summary import summarise
 from paracosm.errors import InputError
+from paracosm.results import EmulationSummary
 
 DELAYS = np.linspace(0.0, 8e-3, 9)
 
@@ -206,18 +206,17 @@ def test_three_delays_give_a_line_and_two_nothing() -> None:
     assert found.reason == "3 delays are too few for a knee"
 
 
-def summaries(delays: list[float]) -> list[dict[str, Any]]:
+def summaries(delays: list[float]) -> list[EmulationSummary]:
     config = EmulateConfig(script=Path("train.py"), world_size=4)
     late = [broken(delay, 0.0, 2.5e-3, 1.0, 2.0) for delay in delays]
     return [summarise(config, made_up_records(slower=each), 0) for each in late]
 
 
 def test_the_summary_of_several_runs_names_the_knee() -> None:
-    found = summarise_delays("all_reduce", DELAYS.tolist(), summaries(DELAYS.tolist()))
-    assert [each["delay"] for each in found["delays"]] == DELAYS.tolist()
-    assert found["delays"][0]["iteration_time"]["median"] == pytest.approx(0.1)
-    assert found["delays"][0]["status"] == "done"
-    knee = found["knee"]
+    listed, knee = summarise_delays("all_reduce", DELAYS.tolist(), summaries(DELAYS.tolist()))
+    assert [each["delay"] for each in listed] == DELAYS.tolist()
+    assert listed[0]["iteration_time"]["median"] == pytest.approx(0.1)
+    assert listed[0]["status"] == "done"
     assert knee["knee"] == pytest.approx(2.5e-3, rel=1e-4)
     assert (knee["flat_slope"], knee["slope"]) == (pytest.approx(1.0), pytest.approx(2.0))
     assert knee["per_iteration"] == 2
@@ -229,17 +228,17 @@ def test_runs_that_failed_are_listed_and_left_out_of_the_fit() -> None:
     runs = summaries(DELAYS.tolist())
     config = EmulateConfig(script=Path("train.py"), world_size=4)
     runs[3] = summarise(config, [], 1)
-    found = summarise_delays("all_reduce", DELAYS.tolist(), runs)
-    assert found["delays"][3] == {
+    listed, knee = summarise_delays("all_reduce", DELAYS.tolist(), runs)
+    assert listed[3] == {
         "delay": DELAYS[3],
         "status": "failed",
         "iteration_time": None,
         "breakdown": None,
     }
-    assert found["knee"]["knee"] == pytest.approx(2.5e-3, rel=1e-3)
-    none = summarise_delays("all_reduce", [0.0, 1e-3, 2e-3], [summarise(config, [], 1)] * 3)
-    assert none["knee"]["knee"] is None
-    assert none["knee"]["reason"] == "only 0 of 3 runs have iteration times"
+    assert knee["knee"] == pytest.approx(2.5e-3, rel=1e-3)
+    _, none = summarise_delays("all_reduce", [0.0, 1e-3, 2e-3], [summarise(config, [], 1)] * 3)
+    assert none["knee"] is None
+    assert none["reason"] == "only 0 of 3 runs have iteration times"
 
 
 def chance(y: NDArray[np.float64]) -> float:

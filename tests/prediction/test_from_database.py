@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,12 @@ def predicted(tmp_path: Path, timings: list[OpTiming], *extra: Op, **asked: Any)
     return run_prediction(PredictConfig(**given), seed=0).summary
 
 
+def profiles_with(monkeypatch: pytest.MonkeyPatch, profile: Callable[..., Any]) -> None:
+    """Let this process time ops as the commands do, by a function."""
+    monkeypatch.setattr("paracosm.profiling.pinned_process.own_allocator", lambda: CPU.allocator)
+    monkeypatch.setattr("paracosm.profiling.pinned_process.profile", profile)
+
+
 def duration_of(found: Found, op: int) -> float:
     estimate = found.durations[op]
     assert estimate is not None
@@ -51,7 +58,10 @@ def test_measured_ops_add_up(tmp_path: Path) -> None:
     summary = predicted(tmp_path, [*KNOWN, *WARM])
     assert summary["iteration_time"] == pytest.approx(500 * MICRO)
     assert summary["examples_per_second"] == pytest.approx(8 / (500 * MICRO))
-    assert summary["throughput"] == {"1": summary["examples_per_second"]}
+    (row,) = summary["throughput"]
+    assert row["workers"] == 1
+    assert row["examples_per_second"] == summary["examples_per_second"]
+    assert row["steps_per_second"] == pytest.approx(1 / summary["iteration_time"])
     assert summary["coverage"] == {"exact": 1.0}
     assert summary["breakdown"]["phase"] == {
         "forward": pytest.approx(300 * MICRO),
@@ -143,7 +153,7 @@ def test_only_what_is_missing_is_profiled_and_added(
         keep([timing(each, 10 * MICRO) for each in ops])
         return type("Done", (), {"interrupted": False, "refused": {}})
 
-    monkeypatch.setattr("paracosm.profiling.profiler", profile)
+    profiles_with(monkeypatch, profile)
     graph = load_graph(make_graph(tmp_path / "a.graph", new, other))
     for exact, wanted in ((False, [new]), (True, [new, other])):
         database = make_database(tmp_path / f"{exact}.db", KNOWN)
@@ -160,7 +170,7 @@ def test_what_cannot_be_profiled_is_estimated_and_said(
 ) -> None:
     new = op("aten.gelu.default", 1000)
     done = type("Done", (), {"interrupted": False, "refused": {new: "needs two of them"}})
-    monkeypatch.setattr("paracosm.profiling.profiler", lambda *_, **__: done)
+    profiles_with(monkeypatch, lambda *_, **__: done)
     graph = load_graph(make_graph(tmp_path / "a.graph", new))
     found = find_durations(graph, make_database(tmp_path / "a.db", KNOWN), CPU, new_ops="profile")
     assert (found.profiled, found.refused) == (0, {"aten.gelu.default": "needs two of them"})

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from paracosm.cli.display import grid, printer
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError
 from paracosm.profiling.database import (
     Added,
@@ -27,7 +27,7 @@ from paracosm.profiling.database import export as export_file
 from paracosm.profiling.database import merge as merge_files
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, OpTiming
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 __all__ = ["export", "merge", "show"]

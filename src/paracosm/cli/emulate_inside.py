@@ -10,7 +10,7 @@ from paracosm.cli.show import show_summary
 from paracosm.emulation.config import Setting
 from paracosm.emulation.records import RecordReader
 from paracosm.emulation.result import Metrics, result_of
-from paracosm.study import Point, RunFolder
+from paracosm.studies import Point, RunFolder
 
 __all__ = ["finish"]
 
@@ -42,4 +42,4 @@ def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | N
 
         write_report([RunFolder.open(out)], out / "report.html")
     with contextlib.redirect_stdout(sys.stderr):
-        show_summary("emulate", result.summary, out, json=False)
+        show_summary(result.summary, out, json=False)

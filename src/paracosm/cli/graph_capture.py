@@ -24,10 +24,10 @@ from paracosm.cli.capture_flags import (
     Train,
     sizes,
 )
+from paracosm.cli.display import grid, printer
 from paracosm.cli.graph import Force, check_output
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.tables import grid, printer
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_duration, format_size
 
 

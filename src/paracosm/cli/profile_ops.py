@@ -30,14 +30,13 @@ from paracosm.cli.capture_flags import (
     duration,
     sizes,
 )
+from paracosm.cli.display import grid, printer, progress_bar
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.progress import progress_bar
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import PHASES, Graph
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["VERBS", "Program", "Verb"]
+__all__ = ["VERBS", "Program", "Verb", "parameters_of"]
 
 VERBS: Mapping[str, str] = {
     "train": "paracosm.cli.train",
@@ -73,6 +73,11 @@ def _command(verb: str) -> Any:
     app = typer.Typer(add_completion=False, context_settings=SETTINGS)
     app.command(verb, cls=getattr(module, "COMMAND", Verb))(function)
     return typer.main.get_command(app)
+
+
+def parameters_of(verb: str) -> dict[str, list[str]]:
+    """Return the options of a verb by name, each with its flags, the one that switches off last."""
+    return {str(each.name): [*each.opts, *each.secondary_opts] for each in _command(verb).params}
 
 
 def _function(verb: str) -> str:

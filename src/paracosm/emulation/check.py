@@ -10,8 +10,9 @@ from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
 from paracosm.errors import InputError
+from paracosm.results import EmulationSummary
 
-__all__ = ["check_emulation", "compare_with", "predicted_time"]
+__all__ = ["check_emulation"]
 
 
 def check_emulation(config: EmulateConfig) -> None:
@@ -56,9 +57,11 @@ def predicted_time(folder: Path) -> float:
     return float(found)
 
 
-def compare_with(folder: Path, predicted: float, summary: dict[str, Any]) -> dict[str, Any]:
+def compare_with(folder: Path, summary: EmulationSummary) -> dict[str, Any]:
     """Return the predicted iteration time, in seconds, and the emulated one over it."""
-    emulated = (summary.get("iteration_time") or {}).get("median")
+    time = summary.iteration_time
+    predicted = predicted_time(folder)
+    emulated = None if time is None else time.median
     return {
         "run": str(folder),
         "iteration_time": predicted,

@@ -50,22 +50,17 @@ class Found:
     """What a database says of a graph's ops.
 
     Attributes:
-        durations: of each of its ops; None where nothing is known.
-        profiled: how many ops were profiled now.
-        refused: why an op could not be profiled, by its name.
         launch: seconds of the shortest timing of a compute op in a row: on an asynchronous device,
             what it takes to issue one; None where there is none.
-        probe: seconds of the speed probe in the median; 0 where nobody probed.
-        common: its relative spread: half of what lies between p10 and p90.
         baselines: seconds of an iteration by "roofline" and "sum of warm timings", as far as known.
     """
 
-    durations: Sequence[Estimate | None]
-    profiled: int
-    refused: dict[str, str]
+    durations: Sequence[Estimate | None]  # of each of its ops; None where nothing is known
+    profiled: int  # how many ops were profiled now
+    refused: dict[str, str]  # why an op could not be profiled, by its name
     launch: float | None
-    probe: float
-    common: float
+    probe: float  # seconds of the speed probe in the median; 0 where nobody probed
+    common: float  # its relative spread: half of what lies between p10 and p90
     baselines: dict[str, float]
 
 
@@ -198,8 +193,8 @@ def _profile(
     """Time ops here and add them to the database; return how many, and why others could not be."""
     if not ops:
         return 0, {}
-    from paracosm.profiling import Settings, profile
-    from paracosm.profiling.database import ProfileDatabase
+    from paracosm.profiling import Settings
+    from paracosm.profiling.pinned_process import profile_into
 
     settings = Settings(
         device=environment.device,
@@ -207,11 +202,8 @@ def _profile(
         budget=BUDGET * len(ops),
         seed=seed,
     )
-    with ProfileDatabase.open(path) as database:
-        done = profile(ops, settings, source="new op", keep=database.add, progress=progress)
-    if done.interrupted:
-        raise KeyboardInterrupt
-    return len(ops) - len(done.refused), {op.name: why for op, why in done.refused.items()}
+    refused = profile_into(path, ops, settings, environment, "new op", progress)
+    return len(ops) - len(refused), refused
 
 
 def _launch(warm: Sequence[OpTiming]) -> float | None:

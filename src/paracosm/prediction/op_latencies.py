@@ -30,6 +30,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, Graph, Node, Op, build_graph
+from paracosm.results import OpLatenciesSummary
 from paracosm.simulation import Schedule, replay
 
 
@@ -47,17 +48,11 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A model on a GPU: seconds as measured, as predicted, and by adding up all latencies.
+    """A model on a GPU: seconds as measured, as predicted, and by adding up all latencies."""
 
-    Attributes:
-        device: the folder's name, which is the GPU's.
-        model: the file's name, "gpt2_large-train-1024-4".
-        layers: how often the layer was repeated; 0 where the graph is the whole model.
-    """
-
-    device: str
-    model: str
-    layers: int
+    device: str  # the folder's name, which is the GPU's
+    model: str  # the file's name, "gpt2_large-train-1024-4"
+    layers: int  # how often the layer was repeated; 0 where the graph is the whole model
     measured: Times
     predicted: Times
     serial: Times
@@ -82,7 +77,7 @@ class Folder:
     left_out: Mapping[str, str]
 
 
-def summarise_folder(path: Path) -> dict[str, Any]:
+def summarise_folder(path: Path) -> OpLatenciesSummary:
     """Predict every model of a folder and return how far that is from what was measured.
 
     Raises:
@@ -90,22 +85,24 @@ def summarise_folder(path: Path) -> dict[str, Any]:
     """
     folder = read_folder(path)
     devices = sorted({each.device for each in folder.comparisons})
-    return {
-        "status": "done",
-        "op_latencies": str(path),
-        "models": len(folder.comparisons),
-        **_errors(folder.comparisons),
-        "devices": {
+    errors = _errors(folder.comparisons)
+    return OpLatenciesSummary(
+        status="done",
+        op_latencies=str(path),
+        models=len(folder.comparisons),
+        mean_error=errors["mean_error"],
+        baselines=errors["baselines"],
+        devices={
             device: _errors([each for each in folder.comparisons if each.device == device])
             for device in devices
         },
-        "comparisons": [_said(each) for each in folder.comparisons],
-        "left_out": dict(folder.left_out),
-        "durations": {
+        comparisons=[_said(each) for each in folder.comparisons],
+        left_out=dict(folder.left_out),
+        durations={
             "ops": "measured one at a time, without the floor of the events around them",
             "launching an op": "measured: the shortest interval around a kernel, without the floor",
         },
-    }
+    )
 
 
 def _errors(comparisons: Sequence[Comparison]) -> dict[str, Any]:
@@ -194,28 +191,21 @@ class Row:
     """A node of the graph.
 
     Attributes:
-        kind: what the node is, "call_module", "call_method", "placeholder", ...
-        function: what it calls: the method's or function's own name; a module's path.
-        module: path of the innermost module it belongs to; empty for none.
         forward, backward, accumulate: seconds between the events around it; 0 where there is none.
-        inputs: names of the nodes whose results it takes.
-        layer: the class of a module, "Linear"; empty for other nodes.
-        shapes: of its inputs' tensors.
-        shape: of its result.
     """
 
     name: str
-    kind: str
-    function: str
-    module: str
+    kind: str  # what the node is, "call_module", "call_method", "placeholder",
+    function: str  # what it calls: the method's or function's own name; a module's path
+    module: str  # path of the innermost module it belongs to; empty for none
     makes_tensor: bool
     forward: float
     backward: float
     accumulate: float
-    inputs: tuple[str, ...] = ()
-    layer: str = ""
-    shapes: tuple[tuple[int, ...], ...] = ()
-    shape: tuple[int, ...] = ()
+    inputs: tuple[str, ...] = ()  # names of the nodes whose results it takes
+    layer: str = ""  # the class of a module, "Linear"; empty for other nodes
+    shapes: tuple[tuple[int, ...], ...] = ()  # of its inputs' tensors
+    shape: tuple[int, ...] = ()  # of its result
 
 
 def read_table(path: Path) -> list[Row]:

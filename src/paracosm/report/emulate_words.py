@@ -1,37 +1,38 @@
-"""What is said of an emulated job."""
+"""What is said of an emulated job: key figures, remarks, tables."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paracosm.report.emulate_tables import emulate_tables
-from paracosm.report.figure import Ending, Figure, cluster_text, figure
-from paracosm.report.table import Table
+from paracosm.report.emulate import sections
+from paracosm.report.view import Figure, Table, View, cluster_text, figure
+from paracosm.results import EmulationSummary
 from paracosm.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from paracosm.study.series import Series
+    from paracosm.studies import Series
+
 
 NOTES = 8  # of a run that has many
 
 
-def _iteration_time(summary: Mapping[str, Any]) -> str | None:
-    time = summary.get("iteration_time")
+def _iteration_time(summary: EmulationSummary) -> str | None:
+    time = summary.iteration_time
     if not time:
         return None
-    spread = f"{format_duration(time['p10'])} to {format_duration(time['p90'])}"
-    return f"{format_duration(time['median'])} ({spread})"
+    spread = f"{format_duration(time.p10)} to {format_duration(time.p90)}"
+    return f"{format_duration(time.median)} ({spread})"
 
 
-def _part(summary: Mapping[str, Any], part: str) -> str | None:
+def _part(summary: EmulationSummary, part: str) -> str | None:
     """Return the seconds of a part of an iteration, and its share."""
-    breakdown = summary.get("breakdown")
+    breakdown = summary.breakdown
     if not breakdown:
         return None
     parts = ("compute", "exposed_communication", "waiting")
@@ -39,42 +40,43 @@ def _part(summary: Mapping[str, Any], part: str) -> str | None:
     return f"{format_duration(breakdown[part])} ({breakdown[part] / whole:.1%})"
 
 
-def _handling(summary: Mapping[str, Any]) -> str | None:
+def _handling(summary: EmulationSummary) -> str | None:
     """Return what passes in waits after the results: DDP copies them into gradients, for one."""
-    breakdown = summary.get("breakdown")
+    breakdown = summary.breakdown
     return _part(summary, "waiting") if breakdown and breakdown["waiting"] > 0 else None
 
 
-def _hidden(summary: Mapping[str, Any]) -> str | None:
-    found = (summary.get("all_collectives") or {}).get("per_iteration")
+def _hidden(summary: EmulationSummary) -> str | None:
+    found = (summary.all_collectives or {}).get("per_iteration")
     if not found or not found["time"]:
         return None
     return f"{format_duration(found['hidden'])} ({found['hidden'] / found['time']:.1%} of it)"
 
 
-def _knee(summary: Mapping[str, Any]) -> str | None:
-    knee = summary.get("knee")
+def _knee(summary: EmulationSummary) -> str | None:
+    knee = summary.knee
     if not knee:
         return None
     return "none" if knee["knee"] is None else format_duration(float(f"{knee['knee']:.3g}"))
 
 
-def _predicted(summary: Mapping[str, Any]) -> str | None:
-    time, beside = summary.get("iteration_time"), summary.get("beside")
+def _predicted(summary: EmulationSummary) -> str | None:
+    time, beside = summary.iteration_time, summary.beside
     if not time or not beside or beside.get("iteration_time") is None:
         return None
     predicted = beside["iteration_time"]
-    return f"{format_duration(predicted)} ({predicted / time['median'] - 1:+.1%})"
+    return f"{format_duration(predicted)} ({predicted / time.median - 1:+.1%})"
 
 
-def _unchanged(summary: Mapping[str, Any]) -> str | None:
+def _unchanged(summary: EmulationSummary) -> str | None:
     """Return the iteration time without the changes, and what these make of it."""
-    text, ratio = _iteration_time(summary.get("unchanged") or {}), summary.get("ratio")
+    text = None if summary.unchanged is None else _iteration_time(summary.unchanged)
+    ratio = summary.ratio
     return text if text is None or ratio is None else f"{text}; {ratio:.3f} times with the changes"
 
 
-def _cpu(summary: Mapping[str, Any]) -> str | None:
-    cpu = (summary.get("utilisation") or {}).get("cpu")
+def _cpu(summary: EmulationSummary) -> str | None:
+    cpu = (summary.utilisation or {}).get("cpu")
     return None if cpu is None else f"{cpu:.0%}"
 
 
@@ -96,7 +98,7 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-def subject(known: Mapping[str, Any]) -> str | None:
+def _subject(known: Mapping[str, Any]) -> str | None:
     """Say which rank is real, and how it is made to believe in the others."""
     world, rank, mode = known.get("world_size"), known.get("rank"), known.get("mode")
     if world is None or rank is None or mode is None:
@@ -106,7 +108,7 @@ def subject(known: Mapping[str, Any]) -> str | None:
     return f"rank{several} {', '.join(map(str, ranks))} of {world:,}, mode {mode}"
 
 
-def name(known: Mapping[str, Any]) -> str | None:
+def _name(known: Mapping[str, Any]) -> str | None:
     """Name the run by script, world and what is otherwise than it is."""
     if (script := known.get("script")) is None:
         return None
@@ -117,7 +119,7 @@ def name(known: Mapping[str, Any]) -> str | None:
     return ", ".join([*parts, *([changes] if isinstance(changes, str) else changes)])
 
 
-def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
+def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     """Return what the metrics of an unfinished run say."""
     times = series("iteration_time")
     if not len(times):
@@ -133,9 +135,9 @@ def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     return found
 
 
-def _failed(summary: Mapping[str, Any]) -> str:
-    said = [note["text"] for note in summary.get("notes") or () if note["grave"]]
-    code = summary.get("exit_code")
+def _failed(summary: EmulationSummary) -> str:
+    said = [note["text"] for note in summary.notes or () if note["grave"]]
+    code = summary.exit_code
     if code is not None and code < 0:
         known = {int(each): each.name for each in signal.Signals}
         said.append(f"the script was killed by {known.get(-code, f'signal {-code}')}")
@@ -144,33 +146,20 @@ def _failed(summary: Mapping[str, Any]) -> str:
     return f"The run failed: {'; '.join(said) or 'nobody said why'}."
 
 
-ENDINGS: Mapping[str, Ending] = {"failed": _failed}
-
-
-def origins(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Say what was measured, modelled and assumed."""
-    return dict(summary.get("modelled") or {})
-
-
-def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Return what else is worth a line: what a delay costs, who came late, what was noted."""
+def _remarks(summary: EmulationSummary) -> dict[str, str]:
+    """Return what a delay costs, who came late, what was noted."""
     lines = {
-        "iteration time": summary.get("no_iteration_time") or "",
-        "measured": _measured(summary.get("iteration_time") or {}),
-        "waiting for others": _late_peers(summary.get("breakdown") or {}),
-        "added delay": _added_delay(summary.get("knee") or {}),
-        "cluster": cluster_text(summary.get("cluster") or {}),
-        "prediction": str((summary.get("beside") or {}).get("run") or ""),
-        "lateness": _lateness(summary.get("lateness") or {}),
-        "emulator": _emulator(summary.get("emulator") or {}),
+        "iteration time": summary.no_iteration_time or "",
+        "measured": _measured(summary.iteration_time or {}),
+        "waiting for others": _late_peers(summary.breakdown or {}),
+        "added delay": _added_delay(summary.knee or {}),
+        "cluster": cluster_text(summary.cluster or {}),
+        "prediction": str((summary.beside or {}).get("run") or ""),
+        "lateness": _lateness(summary.lateness or {}),
+        "emulator": _emulator(summary.emulator or {}),
         **_notes(summary),
     }
     return {what: line for what, line in lines.items() if line}
-
-
-def tables(summary: Mapping[str, Any]) -> list[Table]:
-    """Return the collectives by kind, and groups, ranks and delays where there are several."""
-    return emulate_tables(summary)
 
 
 def _measured(time: Mapping[str, Any]) -> str:
@@ -214,9 +203,9 @@ def _emulator(cost: Mapping[str, Any]) -> str:
     )
 
 
-def _notes(summary: Mapping[str, Any]) -> dict[str, str]:
+def _notes(summary: EmulationSummary) -> dict[str, str]:
     """Return the notes that `_failed` does not say, one to a line."""
-    notes = [note for note in summary.get("notes") or () if not note["grave"]]
+    notes = [note for note in summary.notes or () if not note["grave"]]
     several = len({note["rank"] for note in notes}) > 1
     lines = {
         f"note {number}" if len(notes) > 1 else "note": (
@@ -231,3 +220,137 @@ def _notes(summary: Mapping[str, Any]) -> dict[str, str]:
 
 def _who(rank: int) -> str:
     return "emulator" if rank < 0 else f"rank {rank}"
+
+
+ROWS = 16  # groups or ranks in a table
+
+
+def emulate_tables(summary: EmulationSummary) -> list[Table]:
+    """Return every table that the summary has rows for."""
+    found = [
+        _collectives(summary),
+        _changes(summary),
+        _delays(summary.delays or ()),
+        _ranks(summary.ranks or ()),
+        _groups(summary.groups or ()),
+    ]
+    return [table for table in found if table.rows]
+
+
+def _collectives(summary: EmulationSummary) -> Table:
+    """Return a row for each kind, per iteration where there are iterations; one for all kinds."""
+    kinds = dict(summary.collectives or {})
+    if len(kinds) > 1:
+        kinds["all"] = summary.all_collectives
+    per_iteration = any(each["per_iteration"] for each in kinds.values())
+    rows = []
+    for kind, whole in kinds.items():
+        each = whole["per_iteration"] if per_iteration else whole
+        seldom = not each["count"] and not each["time"]  # at the start, or in the end
+        numbers = (
+            _count(each["count"]),
+            format_size(each["bytes"]),
+            *(format_duration(each[part]) for part in ("time", "exposed", "hidden")),
+        )
+        row = (kind, *("" if seldom else text for text in numbers))
+        rows.append((*row, format_duration(whole["duration"]), _count(whole["count"])))
+    header = ("kind", "count", "bytes", "time", "exposed", "hidden", "each takes", "in all")
+    if per_iteration:
+        return Table("Collectives of an iteration", header, tuple(rows))
+    return Table("Collectives", header[:-1], tuple(row[:-1] for row in rows))
+
+
+def _count(count: float) -> str:
+    """Return a mean number, of which a whole one has no decimals."""
+    return f"{count:,.4g}" if count < 1000 else f"{count:,.0f}"
+
+
+def _delays(delays: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a row for each delay: the numbers of figure 4."""
+    header = ("delay", "iteration", "10 %", "90 %", "exposed")
+    rows = []
+    for each in delays:
+        time, parts = each["iteration_time"], each.get("breakdown") or {}
+        exposed = parts.get("exposed_communication")
+        texts = (
+            ("failed" if each["status"] == "failed" else "", "", "")
+            if time is None
+            else tuple(format_duration(time[key]) for key in ("median", "p10", "p90"))
+        )
+        exposed_text = "" if exposed is None else format_duration(exposed)
+        rows.append((format_duration(each["delay"]), *texts, exposed_text))
+    return Table("Added delay", header, tuple(rows))
+
+
+def _changes(summary: EmulationSummary) -> Table:
+    """Return where an iteration goes with the changes and without them."""
+    header = ("what if", "iteration", "10 %", "90 %", "computing", "exposed")
+    runs = {"unchanged": summary.unchanged, "; ".join(summary.what_if or ()): summary}
+    rows = []
+    for what, run in runs.items():
+        if run is None or not what or run.iteration_time is None:
+            continue
+        parts, time = run.breakdown or {}, run.iteration_time
+        seconds = [time.median, time.p10, time.p90]
+        seconds += [parts["compute"], parts["exposed_communication"]]
+        rows.append((what, *map(format_duration, seconds)))
+    return Table("With and without the changes", header, tuple(rows) if len(rows) > 1 else ())
+
+
+def _ranks(ranks: Sequence[Mapping[str, Any]]) -> Table:
+    header = ("rank", "iteration", "compute", "exposed", "processor use", "peak memory")
+    rows = []
+    for each in ranks[:ROWS]:
+        time, parts = each["iteration_time"], each["breakdown"] or {}
+        cpu, memory = each["utilisation"]["cpu"], each["peak_memory"]
+        times = (None if time is None else time["median"], parts.get("compute"))
+        seconds = [*times, parts.get("exposed_communication")]
+        rows.append(
+            (
+                str(each["rank"]),
+                *("" if value is None else format_duration(value) for value in seconds),
+                "" if cpu is None else f"{cpu:.0%}",
+                "" if memory is None else format_size(memory),
+            )
+        )
+    return Table("Real ranks", header, _with_others(rows, len(ranks), header))
+
+
+def _groups(groups: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a row for each process group; nothing for a single one."""
+    if len(groups) < 2:
+        return Table("Process groups", (), ())
+    used = sorted(groups, key=lambda each: -each["bytes"])
+    header = ("group", "size", "backend", "collectives", "bytes")
+    rows = [
+        (
+            each["name"],
+            f"{each['size']:,}",
+            each["backend"],
+            f"{each['collectives']:,}",
+            format_size(each["bytes"]),
+        )
+        for each in used[:ROWS]
+    ]
+    return Table("Process groups", header, _with_others(rows, len(groups), header))
+
+
+def _with_others(
+    rows: Sequence[tuple[str, ...]], count: int, header: Sequence[str]
+) -> tuple[tuple[str, ...], ...]:
+    if count <= len(rows):
+        return tuple(rows)
+    return (*rows, (f"{count - len(rows):,} others", *("" for _ in header[1:])))
+
+
+VIEW = View(
+    figures=FIGURES,
+    sections=sections,
+    subject=_subject,
+    name=_name,
+    so_far=_so_far,
+    origins=lambda summary: dict(summary.modelled or {}),
+    remarks=_remarks,
+    tables=emulate_tables,
+    endings={"failed": _failed},
+)

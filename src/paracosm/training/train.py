@@ -13,16 +13,14 @@ from typing import Any
 from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_cluster, describe_link, link_in_words
 from paracosm.engine import Recording, Simulator
+from paracosm.results import ThroughputRow, TrainingSummary
 from paracosm.simulation.schedule import BusyTimes, Rule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
 from paracosm.training.config import MEASURED, TrainConfig
-from paracosm.training.job import Diverged, Job, Progress
-from paracosm.training.metrics import Metrics, MetricSink
+from paracosm.training.job import Diverged, Job, Metrics, MetricSink, Progress
 from paracosm.training.numerics import prepare_numerics
 from paracosm.training.roles import ParameterServer, TrainingWorker
-
-__all__ = ["TrainingResult", "schedule_rule", "train"]
 
 _SPANS_PER_GRADIENT = 6
 _MOST_SPANS = 1_000_000
@@ -40,7 +38,7 @@ class TrainingResult:
         parameters: the flat vector that the run ended with (of length zero in timing-only mode).
     """
 
-    summary: dict[str, Any]
+    summary: TrainingSummary
     recording: Recording | None
     timeline: Timeline | None
     metrics: MetricSink
@@ -79,15 +77,13 @@ def train(
     metrics = Metrics() if metrics is None else metrics
     result = _train(config, seed, config.changed(cluster), metrics, progress, log)
     if config.what_if:
-        changed = result.summary
-        changed = {**changed, "what_if": [str(each) for each in config.what_if], "unchanged": None}
-        if changed["status"] != "interrupted":
+        changed = replace(result.summary, what_if=[str(each) for each in config.what_if])
+        if changed.status != "interrupted":
             # With a timeline, if the changed run has one: engine and generated schedule differ by
             # rounding, which can decide who comes first at a full port.
-            unchanged = _train(config, seed, cluster, Metrics(), None, False).summary
-            changed["unchanged"] = unchanged
-            if unchanged["status"] == "interrupted":
-                changed["status"] = "interrupted"
+            before = _train(config, seed, cluster, Metrics(), None, False).summary
+            status = before.status if before.status == "interrupted" else changed.status
+            changed = replace(changed, unchanged=before, status=status)
         result = replace(result, summary=changed)
     return result
 
@@ -100,7 +96,6 @@ def _train(
     progress: Progress | None,
     log: bool,
 ) -> TrainingResult:
-    """Train on one cluster."""
     servers = len(cluster.servers) if config.resolve_topology() == "server" else 1
     numerics = prepare_numerics(config, seed, len(cluster.workers), servers)
     timeline = Timeline() if _wants_timeline(config, cluster) else None
@@ -113,7 +108,11 @@ def _train(
             status, end, busy = _simulate(sim, job)
         else:
             status, end, busy = _play(rule, cluster, job)
-        _record_utilisation(busy, end, job, metrics)
+        wall = job.wall_time
+        for name, times in busy.items():
+            for resource, seconds in times.items():
+                share = seconds / end if end > 0 else 0.0
+                metrics.metric(end, wall, name, f"utilisation.{resource}", share, job.updates)
         summary = _summary(config, seed, cluster, job, end, status)
         recording = sim.recording if config.compute == MEASURED else None
         return TrainingResult(summary, recording, timeline, metrics, job.parameters())
@@ -123,13 +122,22 @@ def _train(
 
 def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     """Run the job on the engine; return status, virtual time and busy times."""
-    _populate(sim, job)
+    if job.topology == "server":
+        for index, name in enumerate(job.servers):
+            store = job.new_store(job.initial[job.numerics.parts[index]])
+            sim.add_worker(name, ParameterServer, job, index, store)
+    shared = job.new_store(job.initial) if job.topology in ("all-reduce", "local") else None
+    for index, name in enumerate(job.workers):
+        own = job.new_store(job.initial) if job.topology == "peers" else shared
+        worker = sim.add_worker(name, TrainingWorker, job, index, own)
+        if job.topology == "peers":
+            sim.spawn(job.config.algorithm.listen(worker), name=f"{name}.listen")
     status = _run(sim, job)
     busy = {
         name: {
             "compute": worker.compute_time,
-            "send": worker.ports.busy_time("send") + job.all_reduce.busy_time,
-            "receive": worker.ports.busy_time("receive") + job.all_reduce.busy_time,
+            "send": worker.ports.busy_time("send") + job.all_reduce_busy,
+            "receive": worker.ports.busy_time("receive") + job.all_reduce_busy,
         }
         for name, worker in sim.workers.items()
     }
@@ -143,7 +151,7 @@ def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
     servers do what a rule can say, and take times that are drawn without end.
     """
     compute = config.compute_distribution()
-    if not config.timing_only or compute is None or _has_a_place(compute):
+    if not config.timing_only or compute is None or _can_end(compute):
         return None
     if config.until is not None or config.resolve_topology() != "server":
         return None
@@ -152,10 +160,10 @@ def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
     return config.algorithm.rule(len(cluster.workers))
 
 
-def _has_a_place(distribution: Distribution) -> bool:
+def _can_end(distribution: Distribution) -> bool:
     """Whether draws ahead of time could exhaust it."""
-    if isinstance(distribution, (Scaled, Slowdown)):
-        return _has_a_place(distribution.base)
+    while isinstance(distribution, (Scaled, Slowdown)):
+        distribution = distribution.base
     return isinstance(distribution, Recorded)
 
 
@@ -176,20 +184,6 @@ def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
     if config.until is not None and compute is not None and compute.mean() > 0:
         gradients = min(gradients, workers * config.until / compute.mean())
     return gradients * _SPANS_PER_GRADIENT <= _MOST_SPANS
-
-
-def _populate(sim: Simulator, job: Job) -> None:
-    """Put the servers and workers of the job into the simulation, in that order."""
-    if job.topology == "server":
-        for index, name in enumerate(job.servers):
-            store = job.new_store(job.initial[job.numerics.parts[index]])
-            sim.add_worker(name, ParameterServer, job, index, store)
-    shared = job.new_store(job.initial) if job.topology in ("all-reduce", "local") else None
-    for index, name in enumerate(job.workers):
-        own = job.new_store(job.initial) if job.topology == "peers" else shared
-        worker = sim.add_worker(name, TrainingWorker, job, index, own)
-        if job.topology == "peers":
-            sim.spawn(job.algorithm.listen(worker), name=f"{name}.listen")
 
 
 def _run(sim: Simulator, job: Job) -> str:
@@ -237,43 +231,40 @@ def _ended_by_interrupt(sim: Simulator) -> Iterator[list[bool]]:
             signal.signal(signal.SIGINT, usual)
 
 
-def _record_utilisation(busy: BusyTimes, end: float, job: Job, sink: MetricSink) -> None:
-    wall = job.wall_time
-    for name, times in busy.items():
-        for resource, seconds in times.items():
-            share = seconds / end if end > 0 else 0.0
-            sink.metric(end, wall, name, f"utilisation.{resource}", share, job.updates)
-
-
 def _summary(
     config: TrainConfig, seed: int, cluster: Cluster, job: Job, end: float, status: str
-) -> dict[str, Any]:
-    numerics = job.numerics
-    divergence = job.divergence
-    return {
-        "algorithm": str(config.algorithm),
-        "workers": len(cluster.workers),
-        "servers": len(job.servers) if job.topology == "server" else 0,
-        "topology": job.topology,
-        "cluster": describe_cluster(cluster),
-        "model": config.model,
-        "data": config.data,
-        "seed": seed,
-        "status": status,
-        "updates": job.updates,
-        "examples": job.examples,
-        "dropped": job.dropped,
-        "final_loss": job.final.get("loss"),
-        "final_test_loss": job.final.get("test_loss"),
-        "final_accuracy": job.final.get("accuracy"),
-        "mean_staleness": job.staleness_total / job.contributions if job.contributions else None,
-        "virtual_time": end,
-        "examples_per_second": job.examples / job.end if job.end else None,
-        "wall_time": job.wall_time,
-        "lookahead": numerics.describe(),
-        "durations": _durations(config, cluster, job),
-        "divergence": None if divergence is None else asdict(divergence),
-    }
+) -> TrainingSummary:
+    rate = job.examples / job.end if job.end else None
+    row = ThroughputRow(
+        workers=len(cluster.workers),
+        steps_per_second=job.contributions / job.end if job.end else None,
+        examples_per_second=rate,
+    )
+    return TrainingSummary(
+        status=status,
+        algorithm=str(config.algorithm),
+        workers=len(cluster.workers),
+        servers=len(job.servers) if job.topology == "server" else 0,
+        topology=job.topology,
+        cluster=describe_cluster(cluster),
+        model=config.model,
+        data=config.data,
+        seed=seed,
+        updates=job.updates,
+        examples=job.examples,
+        dropped=job.dropped,
+        final_loss=job.final.get("loss"),
+        final_test_loss=job.final.get("test_loss"),
+        final_accuracy=job.final.get("accuracy"),
+        mean_staleness=job.staleness_total / job.contributions if job.contributions else None,
+        virtual_time=end,
+        examples_per_second=rate,
+        throughput=[row],
+        wall_time=job.wall_time,
+        lookahead=job.numerics.describe(),
+        durations=_durations(config, cluster, job),
+        divergence=None if job.divergence is None else asdict(job.divergence),
+    )
 
 
 def _durations(config: TrainConfig, cluster: Cluster, job: Job) -> dict[str, str]:

@@ -13,9 +13,9 @@ import yaml
 from profiled_jobs import serial_profile, two_parameters
 
 from paracosm.cli import main
-from paracosm.prediction.parameter_servers import run as throughput_run
+from paracosm.prediction import run as prediction_run
 from paracosm.profiling.jobs.file import save_job_profile
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 from paracosm.timeline import check
 
 Capture = pytest.CaptureFixture[str]
@@ -47,24 +47,25 @@ def summary_of(capsys: Capture, *flags: str) -> dict[str, Any]:
 def test_throughput_by_workers_and_coarse_models(profile: str, capsys: Capture) -> None:
     summary = summary_of(capsys, profile, "--workers", "1..3", "--measure", "35s", *LINK)
     assert summary["status"] == "done"
-    assert list(summary["throughput"]) == ["1", "2", "3"]
-    for workers, row in summary["throughput"].items():
-        number = int(workers)
+    rows = summary["throughput"]
+    assert [row["workers"] for row in rows] == [1, 2, 3]
+    for row in rows:
+        number = row["workers"]
         # No less than in lock-step, no more than with the link for oneself.
         assert number / (2 * number + 3) - 1e-9 <= row["steps_per_second"] <= number / 5 + 1e-9
         assert row["examples_per_second"] == pytest.approx(32 * row["steps_per_second"])
         assert row["ideal"] == pytest.approx(number / 5)
         assert row["bottleneck"] in row["if_twice_as_fast"]
-    one = summary["throughput"]["1"]
+    one = rows[0]
     assert one["steps_per_second"] == pytest.approx(1 / 5)
     assert one["spread"] == pytest.approx(0, abs=1e-9)
     assert one["standard_error"] == pytest.approx(0, abs=1e-9)
     assert one["bottleneck"] == "worker"
     lin, cynthia = (summary["baselines"][name] for name in ("lin", "cynthia"))
-    assert lin["2"]["steps_per_second"] == pytest.approx(2 / 5.6)
-    assert lin["2"]["examples_per_second"] == pytest.approx(64 / 5.6)
-    assert cynthia["3"]["steps_per_second"] == pytest.approx(3 / 4.4)
-    assert summary["steps_per_second"] == summary["throughput"]["3"]["steps_per_second"]
+    assert lin[1]["steps_per_second"] == pytest.approx(2 / 5.6)
+    assert lin[1]["examples_per_second"] == pytest.approx(64 / 5.6)
+    assert cynthia[2]["steps_per_second"] == pytest.approx(3 / 4.4)
+    assert summary["steps_per_second"] == rows[-1]["steps_per_second"]
     assert summary["saturation"] is None
     assert summary["bottleneck"].startswith("Throughput grows up to the largest number of workers")
 
@@ -77,7 +78,7 @@ def test_where_it_saturates_and_why(tmp_path: Path, capsys: Capture) -> None:
     saturation = summary["saturation"]
     assert saturation["because"] == "downlink"
     assert saturation["workers"] in (4, 8)
-    assert summary["throughput"]["32"]["steps_per_second"] == pytest.approx(1.0, rel=0.05)
+    assert summary["throughput"][-1]["steps_per_second"] == pytest.approx(1.0, rel=0.05)
     assert summary["bottleneck"].startswith(
         f"Saturates at {saturation['workers']} workers: the downlink of the servers"
     )
@@ -145,7 +146,7 @@ def test_a_node_that_only_knows_loopback_says_nothing_about_links(
 
 def test_more_servers_divide_the_parameters(divisible: str, capsys: Capture) -> None:
     summary = summary_of(capsys, divisible, "--workers", "4", "--servers", "2", *LINK)
-    row = summary["throughput"]["4"]
+    (row,) = summary["throughput"]
     held = row["utilisation_by_server"]["downlink"]
     assert held[0] / held[1] == pytest.approx(600 / 400)
     alone = summary_of(capsys, divisible, "--workers", "4", *LINK)
@@ -177,7 +178,7 @@ def test_a_cluster_file_with_a_slower_worker(profile: str, tmp_path: Path, capsy
     path.write_text(yaml.safe_dump(said))
     summary = summary_of(capsys, profile, "--cluster", str(path))
     assert summary["workers"] == 2
-    assert summary["throughput"]["2"]["ideal"] == pytest.approx(1 / 5 + 1 / 7)
+    assert summary["throughput"][-1]["ideal"] == pytest.approx(1 / 5 + 1 / 7)
     flags = ["--workers", "2", "--what-if", "worker 1: compute 2x slower", *LINK]
     changed = summary_of(capsys, profile, *flags)
     assert changed["throughput"] == summary["throughput"]
@@ -208,20 +209,21 @@ def test_a_run_folder_can_be_run_again(profile: str, tmp_path: Path, capsys: Cap
 def test_an_interrupt_keeps_the_numbers_that_are_done(
     profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    real, most = throughput_run.predict_throughput, 2
+    real, most = prediction_run.predict_throughput, 2
 
     def until(job: Any, workers: int, seed: int) -> Any:
         if workers > most:
             raise KeyboardInterrupt
         return real(job, workers, seed)
 
-    monkeypatch.setattr(throughput_run, "predict_throughput", until)
+    monkeypatch.setattr(prediction_run, "predict_throughput", until)
     flags = ["predict", profile, "--workers", "1..4", *LINK, *FEW, "--out", str(tmp_path / "run")]
     assert main(flags) == 1
     assert "up to 2 workers" in capsys.readouterr().out
     summary = RunFolder.open(tmp_path / "run").summary
     assert summary is not None
-    assert (summary["status"], list(summary["throughput"])) == ("interrupted", ["1", "2"])
+    assert summary["status"] == "interrupted"
+    assert [row["workers"] for row in summary["throughput"]] == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
-from paracosm.cluster.communication import collective_time
+from paracosm.cluster.collectives import collective_time
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook
 from paracosm.jobs.blocks import HERE, BlockWriter, last_on
@@ -86,7 +86,7 @@ def collective(
     Args:
         stage, writer: of the block.
         name: for people.
-        kind: one of `paracosm.cluster.communication.COLLECTIVES`.
+        kind: one of `paracosm.cluster.collectives.COLLECTIVES`.
         size: bytes of the whole vector.
         there: what it waits for.
     """

@@ -23,7 +23,7 @@ class Sum:
     """A collective between tensor-parallel ranks.
 
     Attributes:
-        collective: one of `paracosm.cluster.communication.COLLECTIVES`.
+        collective: one of `paracosm.cluster.collectives.COLLECTIVES`.
         size: bytes of the whole vector.
         name: for people.
     """

@@ -1,0 +1,207 @@
+"""How runs of one kind are shown: in a terminal, on the page, in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from paracosm.cluster.description import link_in_words
+from paracosm.report.chart import Section
+from paracosm.report.run import Run
+from paracosm.results import (
+    EmulationSummary,
+    IterationSummary,
+    JobSummary,
+    OpLatenciesSummary,
+    ProfileSummary,
+    RelaxationSummary,
+    ReplaySummary,
+    Summary,
+    ThroughputSummary,
+    TrainingSummary,
+    TuningSummary,
+)
+from paracosm.units import format_duration
+
+if TYPE_CHECKING:
+    from paracosm.studies import Series
+
+
+SUCCESSES = frozenset({"done", "converged"})
+"""The statuses of runs that ended as they should."""
+
+Figure = Callable[[Any], str | None]
+"""Returns the text of a key figure from a summary, with its unit; None where it has none."""
+
+Ending = Callable[[Any], str]
+"""Returns a sentence, from a summary, on why a run ended as it did."""
+
+Known = Mapping[str, Any]
+"""The arguments of a run and its summary, by their names."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under headers: what is to be read line by line, not looked at.
+
+    Attributes:
+        title: what they are.
+        header: one word for each column; the first column is flush left, the others right.
+        rows: as many texts each.
+    """
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def _durations(summary: Any) -> dict[str, str]:
+    return dict(summary.get("durations") or {})
+
+
+@dataclass(frozen=True)
+class View:
+    """What is said of runs of one kind, and drawn.
+
+    Attributes:
+        figures: label -> key figure, in the order in which they are shown.
+        sections: returns the charts of runs, by section.
+        subject: says what a run is about.
+        name: names a run.
+        so_far: returns what a summary would say, from the metrics of an unfinished run.
+        origins: returns where durations, and other numbers, come from: measured, modelled, ...
+        remarks: returns what else is worth a line, by what it is about.
+        tables: returns what is worth a table.
+        endings: status -> a sentence on why a run ended so.
+    """
+
+    figures: Mapping[str, Figure]
+    sections: Callable[[Sequence[Run]], list[Section]] = lambda runs: []
+    subject: Callable[[Known], str | None] = lambda known: None
+    name: Callable[[Known], str | None] = lambda known: None
+    so_far: Callable[[Callable[[str], Series]], dict[str, Any]] = lambda series: {}
+    origins: Callable[[Any], dict[str, str]] = _durations
+    remarks: Callable[[Any], dict[str, str]] = lambda summary: {}
+    tables: Callable[[Any], list[Table]] = lambda summary: []
+    endings: Mapping[str, Ending] = field(default_factory=dict)
+
+
+def figure(key: str, form: Callable[[Any], str]) -> Figure:
+    """Return the figure that writes the summary's `key` in the form `form`."""
+
+    def write(summary: Mapping[str, Any]) -> str | None:
+        value = summary.get(key)
+        return None if value is None else form(value)
+
+    return write
+
+
+def trouble(view: View, summary: Summary) -> str | None:
+    """Return one sentence on why a run did not end as it should; None if it did."""
+    if summary.status in SUCCESSES:
+        return None
+    if (ending := view.endings.get(summary.status)) is not None:
+        return ending(summary)
+    match summary.status:
+        case "unfinished":
+            return (
+                "The run is not finished: it is still going on, or it was killed. "
+                "This is what it had written."
+            )
+        case "interrupted":
+            return "The run was interrupted before its end."
+    return f"The run ended as: {summary.status}."
+
+
+def cluster_text(cluster: Mapping[str, Any]) -> str:
+    """Say what a cluster is, as `describe_cluster` describes it: values with their units."""
+    parts = []
+    for name, value in cluster.items():
+        if isinstance(value, Mapping) and "sharing" in value:
+            value = f"of {link_in_words(value)}"
+        elif isinstance(value, Mapping):
+            value = ", ".join(f"{ends} ({link_in_words(link)})" for ends, link in value.items())
+        parts.append(f"{name.replace('_', ' ')} {value}")
+    return "; ".join(parts)
+
+
+def answer(summary: Summary) -> str:
+    """Return what a run came to; of one that is not finished, that it is not."""
+    if summary.status == "unfinished":
+        return "The run is not finished: it is still going on, or it was killed."
+    match summary:
+        case TrainingSummary():
+            return _training(summary)
+        case RelaxationSummary():
+            where = f"{summary.processors:,} processor{_s(summary.processors)}"
+            return (
+                f"{summary.method} on {where} {summary.status} after {summary.sweeps:,.1f} sweeps, "
+                f"{format_duration(summary.virtual_time)} of virtual time."
+            )
+        case IterationSummary():
+            return (
+                f"An iteration of {summary.model} takes {format_duration(summary.iteration_time)} "
+                f"({format_duration(summary.interval.low)} to "
+                f"{format_duration(summary.interval.high)}). {summary.bottleneck}"
+            )
+        case JobSummary():
+            rate = summary.examples_per_second
+            speed = "" if rate is None else f", {rate:,.1f} examples/s"
+            return (
+                f"With {summary.workers:,} worker{_s(summary.workers)} ({summary.strategy}) an "
+                f"iteration takes {format_duration(summary.iteration_time)}{speed}. "
+                f"{summary.bottleneck}"
+            )
+        case ThroughputSummary():
+            return (
+                f"{summary.workers:,} worker{_s(summary.workers)} make "
+                f"{summary.steps_per_second:.4g} steps/s. {summary.bottleneck}"
+            )
+        case OpLatenciesSummary():
+            return (
+                f"{summary.models:,} model{_s(summary.models)} predicted, "
+                f"{summary.mean_error:.1%} off in the mean."
+            )
+        case EmulationSummary():
+            time = summary.iteration_time
+            what = summary.no_iteration_time or "no iteration was measured"
+            if time is not None:
+                what = f"an iteration takes {format_duration(time.median)}"
+            return f"In a world of {summary.world_size:,}, {what} ({summary.status})."
+        case ReplaySummary() if summary.replayed is not None:
+            last = summary.together or [summary.replayed, *summary.what_ifs][-1]
+            change = "" if last is summary.replayed else f", {last.what_if}"
+            return (
+                f"An iteration takes {format_duration(summary.iteration_time)} as traced, and "
+                f"{format_duration(last.iteration_time)} replayed{change}. {last.bottleneck}"
+            )
+        case ProfileSummary():
+            real = summary.iteration_time
+            time_text = "" if real is None else f"; an iteration takes {format_duration(real)}"
+            return f"{summary.distinct_ops:,} ops, {summary.timings:,} timings{time_text}."
+        case TuningSummary():
+            values = ", ".join(f"{name}={summary.best[name]:g}" for name in summary.space)
+            ratio = summary.best["in_search"]["time_over_fault_free"]["median"]
+            return (
+                f"Best of {summary.trials:,} trials: {values}, {ratio:.3g} times as long as "
+                "without faults."
+            )
+    return f"The run ended as: {summary.status}."
+
+
+def _training(summary: TrainingSummary) -> str:
+    learnt = ""
+    if summary.final_accuracy is not None:
+        learnt = f", test accuracy {summary.final_accuracy:.1%}"
+    elif summary.final_loss is not None:
+        learnt = f", training loss {summary.final_loss:.4g}"
+    return (
+        f"{summary.algorithm} with {summary.workers:,} worker{_s(summary.workers)}: "
+        f"{summary.updates:,} updates in {format_duration(summary.virtual_time)} of virtual "
+        f"time{learnt} ({summary.status})."
+    )
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
