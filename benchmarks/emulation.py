@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "examples" / "papers" / "neuronabox"))
 
-import cost
+import cost  # noqa: I001
 import modelled
 import table1
 from network import INSIDE, NO_RIGHTS, build, loopback, may_shape, start_inside

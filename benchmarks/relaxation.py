@@ -28,7 +28,8 @@ import numpy as np
 from paracosm.relaxation import relax
 from paracosm.relaxation.patterns import contiguous
 from paracosm.relaxation.problems import Problem, load_problem
-from paracosm.timing.compiled import stream_keys, uniform
+from paracosm.rng import stream_keys
+from paracosm.timing.compiled import uniform
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "relaxation"))
 

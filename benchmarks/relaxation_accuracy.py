@@ -20,13 +20,18 @@ should find the residual thread's detecting check, or a neighbour of it.
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from paracosm.relaxation.problems import Problem, load_problem
-from paracosm.relaxation.recorded import RunQueue, replay, simulate_threads
 from paracosm.relaxation.threads import Case, Limits, Measurement, measure, phases, run_threads
+
+sys.path.append(str(Path(__file__).parent / "accuracy"))
+
+from recorded_threads import RunQueue, replay, simulate_threads
 
 TOLERANCE = 1e-6
 REPLAYED = ((2, "race"), (3, "safe"), (4, "race"), (6, "safe"), (8, "race"))

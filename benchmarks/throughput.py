@@ -31,7 +31,7 @@ from plain_systems import plain_system
 from steps_reference import simulate_literally
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
-from paracosm.profiling.jobs.dependencies import dependencies_of, dependents_of
+from paracosm.profiling.jobs.job_profile import dependencies_of, dependents_of
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import System, Workload
 
@@ -114,9 +114,7 @@ def main() -> int:
     print(f"1. 1,000 steps of {workload.ops:,} ops by each of so many workers, 10 Gbit/s")
     total = 0.0
     for workers in range(2, 11):
-        seconds, found = timed(
-            lambda: simulate(workload, cluster(workers), drawn(workers, 1000))  # noqa: B023
-        )
+        seconds, found = timed(lambda: simulate(workload, cluster(workers), drawn(workers, 1000)))  # noqa: B023
         total += seconds
         ops = workers * 1000 * workload.ops
         rate = workers * 1000 / float(np.nanmax(found.step_end))
@@ -142,9 +140,7 @@ def main() -> int:
 
     print("3. many workers, 20 steps of each")
     for workers in (100, 1000):
-        seconds, _ = timed(
-            lambda: simulate(workload, cluster(workers), drawn(workers, 20))  # noqa: B023
-        )
+        seconds, _ = timed(lambda: simulate(workload, cluster(workers), drawn(workers, 20)))  # noqa: B023
         per_op = seconds / (workers * 20 * workload.ops) * 1e9
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(f"   {workers:5} workers {seconds:6.2f} s {per_op:5.0f} ns an op, {memory:.2f} GiB")

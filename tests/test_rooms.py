@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx as nx
+
 import paracosm
 
 PACKAGE = Path(paracosm.__file__).parent
@@ -19,10 +21,11 @@ GROUND: dict[str, set[str]] = {
     "validation": set(),
     "compiled": set(),
     "files": set(),
+    "rng": set(),
     "quantities": {"units"},
 }
 """Modules that every room may import, and which of each other they do."""
-FLOOR_1 = {"cluster", "timing", "timeline"}
+FLOOR_1 = {"cluster", "timing", "timeline", "results"}
 FLOOR_2 = {"network", "simulation", "jobs", "engine", "models", "graphs", "faults"}
 FLOOR_3 = {"profiling", "prediction", "training", "relaxation", "emulation"}
 BELOW_STUDY = FLOOR_1 | FLOOR_2 | FLOOR_3
@@ -30,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cluster": set(),
     "timing": set(),
     "timeline": set(),
+    "results": set(),
     "network": {"cluster", "timing"},
     "engine": {"network", "cluster", "timing", "timeline"},
     "models": set(),
@@ -40,18 +44,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "profiling": {"graphs", "models", "timing", "timeline", "cluster"},
     "prediction": {
         *("profiling", "simulation", "jobs", "graphs", "models", "network"),
-        *("cluster", "timing", "timeline"),
+        *("cluster", "timing", "timeline", "results"),
     },
     "training": {
         *("engine", "simulation", "models", "network", "faults"),
-        *("cluster", "timing", "timeline"),
+        *("cluster", "timing", "timeline", "results"),
     },
-    "relaxation": {"network", "cluster", "timing", "timeline", "faults"},
-    "emulation": {"network", "cluster", "timing", "timeline"},
+    "relaxation": {"network", "cluster", "timing", "timeline", "results", "faults"},
+    "emulation": {"network", "cluster", "timing", "timeline", "results"},
     "autoload": {"emulation", "cli"},
-    "study": BELOW_STUDY,
-    "report": {"study", "timeline", "cluster"},
-    "cli": BELOW_STUDY | {"study", "report"},
+    "studies": BELOW_STUDY,
+    "report": {"studies", "results", "timeline", "cluster"},
+    "api": BELOW_STUDY | {"studies", "report", "cli"},
+    "cli": BELOW_STUDY | {"studies", "report", "api"},
 }
 
 
@@ -99,6 +104,31 @@ def test_every_import_is_allowed_by_the_table() -> None:
 def test_the_table_knows_every_room() -> None:
     known = MAY_IMPORT.keys() | GROUND.keys()
     assert {room for room, _ in rooms_and_files()} - {"__init__"} <= known
+
+
+def _file_imports(path: Path, modules: set[str]) -> set[str]:
+    """Return the modules of the package that the file imports anywhere, for types too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (names & modules) or {node.module}
+    return found & modules
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    files = {
+        ".".join(("paracosm", *path.relative_to(PACKAGE).with_suffix("").parts)): path
+        for _, path in rooms_and_files()
+    }
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    graph = nx.DiGraph(
+        (name, other) for name, path in files.items() for other in _file_imports(path, set(files))
+    )
+    circles = [sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1]
+    assert circles == []
 
 
 def test_rooms_hand_out_names_and_hold_no_code() -> None:

@@ -19,15 +19,16 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from iteration_accuracy import Accuracy, accuracy, from_others
+
 from paracosm.graphs.capture import CaptureOptions
-from paracosm.prediction.accuracy import Accuracy, accuracy, from_others
-from paracosm.prediction.durations import from_estimates
 from paracosm.prediction.predict import predict
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
 from paracosm.profiling.allocator import restart_pinned
-from paracosm.profiling.designs import FAMILIES, Family, design, families_named
-from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.speed import at_one_speed, usual_probe
+from paracosm.profiling.designs.design import design
+from paracosm.profiling.designs.families import FAMILIES, families_named
+from paracosm.profiling.designs.family import Family
+from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe
 
 BATCH = 64
 MAIN = (
@@ -114,7 +115,7 @@ def write_neighbour(model: ModelProfile, other: ModelProfile, result: Accuracy) 
     """Say how well one model is predicted from another one's timings."""
     then = at_one_speed(other.profile.timings, usual_probe(model.profile.timings))
     estimates = from_others(model.graph, then)
-    prediction = predict(model.graph, from_estimates(estimates))
+    prediction = predict(model.graph, estimates)
     error = result.error(prediction.iteration_time)
     exact = prediction.coverage.get("exact", 0.0)
     return f"\nresnet152 from resnet50's timings: {error:+.2%}, {exact:.0%} of the time exact"

@@ -22,17 +22,14 @@ import argparse
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from printing import folder_of, print_table, signed
+from several_gpus import SeveralComparison, parse_name, read_several
 
 from paracosm.cluster import Link
 from paracosm.errors import InputError
-from paracosm.prediction.op_latencies import (
-    Comparison,
-    SeveralComparison,
-    mean_error,
-    read_folder,
-)
+from paracosm.prediction.op_latencies import Comparison, mean_error, read_folder
 from paracosm.units import format_bandwidth, format_duration, parse_bandwidth
 
 
@@ -47,17 +44,25 @@ def main() -> int:
         return 2
     try:
         given = parsed.bandwidth
-        folder = read_folder(path, None if given is None else Link(parse_bandwidth(given)))
+        folder = read_folder(path)
+        several, left_out = read_several(
+            path, None if given is None else Link(parse_bandwidth(given))
+        )
     except InputError as error:
         print(error)
         return 2
     _print_models(folder.comparisons)
     print()
     _print_means(folder.comparisons)
-    if folder.several:
+    if several:
         print()
-        _print_several(folder.several)
-    for file, reason in folder.left_out.items():
+        _print_several(several)
+    of_one = {
+        file: reason
+        for file, reason in folder.left_out.items()
+        if parse_name(Path(file).stem) is None
+    }
+    for file, reason in sorted((of_one | left_out).items()):
         print(f"left out: {file}: {reason}")
     return 0
 

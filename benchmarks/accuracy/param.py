@@ -24,11 +24,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from meetings import Meeting, meetings_of, transfer_by_others
 from printing import folder_of, print_table
 
 from paracosm.errors import InputError
 from paracosm.prediction.traces import TracedJob, read_job
-from paracosm.prediction.traces.meetings import Meeting, meetings_of, transfer_by_others
 from paracosm.timeline.kineto import is_kineto
 
 

@@ -35,17 +35,14 @@ import numpy as np
 from printing import folder_of, mape, print_table, signed
 
 from paracosm.cluster import Link, star
-from paracosm.prediction.parameter_servers.asked import WINDOW
-from paracosm.prediction.parameter_servers.cluster_ports import ports_of
-from paracosm.prediction.parameter_servers.cynthia import cynthia
-from paracosm.prediction.parameter_servers.imagined import ImaginedJob, imagined_job
-from paracosm.prediction.parameter_servers.lin import lin
-from paracosm.prediction.parameter_servers.phases import phases_of
-from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.coarse_models import cynthia, lin, phases_of
+from paracosm.prediction.parameter_servers.config import WINDOW
+from paracosm.prediction.parameter_servers.settings import Settings, ports_of
+from paracosm.prediction.parameter_servers.steady import rate_after_start
+from paracosm.prediction.parameter_servers.target import TargetJob, target_job
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
-from paracosm.prediction.parameter_servers.windows import rate_after_start
 from paracosm.profiling.jobs import load_job_profile
-from paracosm.profiling.jobs.interrupted import without_interrupted
+from paracosm.profiling.jobs.job_profile import without_interrupted
 
 SEED = 1
 LONG = "alex200_c09"
@@ -119,15 +116,15 @@ def main() -> int:
     return 0
 
 
-def job_of(folder: Path, about: dict[str, Any], uneven: float) -> ImaginedJob:
+def job_of(folder: Path, about: dict[str, Any], uneven: float) -> TargetJob:
     """Return the profiled job on its measured link, with as many workers as were ever run."""
     profile = without_interrupted(load_job_profile(folder / "profile.json.gz"))
     cluster = star(6, about["P"], Link(bandwidth=about["goodput_mbit"] * 1e6 / 8))
-    settings = Settings(ports=ports_of(cluster), window=WINDOW, uneven=uneven)
-    return imagined_job(profile, settings, SEED)
+    settings = Settings(ports=ports_of(cluster), window=WINDOW, share_sigma=uneven)
+    return target_job(profile, settings, SEED)
 
 
-def runs_of(found: list[dict[str, Any]], job: ImaginedJob, repeats: int) -> Iterator[Run]:
+def runs_of(found: list[dict[str, Any]], job: TargetJob, repeats: int) -> Iterator[Run]:
     """Yield the measured runs, each with what simulations of the same window say."""
     for run in sorted(found, key=lambda run: (run["W"], run["stagger_s"])):
         ends = [np.array(each, float) / 1e3 for each in run["end_ms"]]
@@ -155,7 +152,7 @@ def runs_of(found: list[dict[str, Any]], job: ImaginedJob, repeats: int) -> Iter
         )
 
 
-def print_steady(job: ImaginedJob, runs: list[Run]) -> list[tuple[float, ...]]:
+def print_steady(job: TargetJob, runs: list[Run]) -> list[tuple[float, ...]]:
     """Print the steady state of each number of workers; return the errors of all models."""
     numbers = sorted({run.workers for run in runs})
     phases = phases_of(job)

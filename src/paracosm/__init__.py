@@ -1,7 +1,64 @@
 """Run a distributed job on a cluster you don't have.
 
-Each room of the package hands out its own public names: `paracosm.engine`, `paracosm.training`, ...
-Importing `paracosm` alone loads none of them.
+A function for each verb returns a typed result, and `open` gives it back from its folder:
+
+    result = paracosm.train(algorithm="asgd", workers=8, updates=200, out="runs/asgd8")
+    result.summary.mean_staleness
+    paracosm.open("runs/asgd8").metrics
+
+The rooms of the package hand out their own public names: `paracosm.engine`, `paracosm.cluster`, ...
+Importing `paracosm` alone loads nothing else.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paracosm.api import (
+        Result,
+        Sweep,
+        arguments,
+        emulate,
+        predict,
+        profile,
+        relax,
+        replay,
+        study,
+        train,
+    )
+    from paracosm.api import open_result as open  # noqa: A004
+    from paracosm.errors import InputError
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "InputError",
+    "Result",
+    "Sweep",
+    "arguments",
+    "emulate",
+    "open",
+    "predict",
+    "profile",
+    "relax",
+    "replay",
+    "study",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "InputError":
+        from paracosm.errors import InputError
+
+        return InputError
+    from paracosm import api
+
+    return getattr(api, "open_result" if name == "open" else name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from paracosm.emulation.setting import Setting
+    from paracosm.emulation.config import Setting
 
 __all__ = ["autoload"]
 

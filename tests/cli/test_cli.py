@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from paracosm.cli import main
 from paracosm.cli.options import with_fields_of
 from paracosm.engine import Simulator
 from paracosm.errors import InputError
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 from paracosm.training import TrainConfig
 
 Capture = pytest.CaptureFixture[str]
@@ -280,6 +281,19 @@ def test_a_point_of_another_study_does_not_count_as_finished(tmp_path: Path) -> 
         assert (RunFolder.open(out / point).summary or {})["updates"] == 6
 
 
+def test_a_point_whose_folder_holds_another_run_is_run_again(tmp_path: Path) -> None:
+    """It came to an end, but of another study than the point's."""
+    out, study = tmp_path / "out", grid(tmp_path)
+    assert call("train", study, "--out", str(out), "--quiet") == 0
+    shutil.rmtree(out / "workers=2")
+    other = tmp_path / "other.yaml"
+    other.write_text("train: {workers: 2, updates: 7, lookahead: off}")
+    assert call("train", str(other), "--out", str(out / "workers=2"), "--quiet") == 0
+    assert (RunFolder.open(out / "workers=2").summary or {})["updates"] == 7
+    assert call("train", study, "--out", str(out), "--quiet") == 0
+    assert (RunFolder.open(out / "workers=2").summary or {})["updates"] == 5
+
+
 def test_a_sweep_over_clusters_names_them_in_its_table(tmp_path: Path, capsys: Capture) -> None:
     clusters = (
         "[{topology: star, workers: 2, servers: 1}, {topology: star, workers: 3, servers: 1}]"
@@ -318,7 +332,7 @@ def test_what_stops_the_program_anywhere_is_one_line_and_exit_code_one(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("paracosm.cli.carry_out.run_point", fail)
+    monkeypatch.setattr("paracosm.cli.run_verb.run_point", fail)
     assert call(*SMALL) == 1
     assert capsys.readouterr().err == message
 
@@ -435,7 +449,7 @@ def test_an_error_in_a_point_of_a_sweep_names_the_point(
     def fail(*_: object, **__: object) -> None:
         raise InputError("no such thing")
 
-    monkeypatch.setattr("paracosm.study.sweep.run_point", fail)
+    monkeypatch.setattr("paracosm.studies.run.run_point", fail)
     assert call("train", grid(tmp_path), "--out", str(tmp_path / "out")) == 2
     assert capsys.readouterr().err == "paracosm: workers=1: no such thing\n"
     assert call("report", str(tmp_path / "out")) == 2

@@ -18,8 +18,8 @@ from paracosm.cli import main
 from paracosm.cli.verbs import _command
 from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig
-from paracosm.study import RunFolder, load_study
-from paracosm.study.plain import plain
+from paracosm.results import to_builtin
+from paracosm.studies import RunFolder, load_study
 
 ROOT = Path(__file__).parents[2]
 DDP = ROOT / "tests" / "emulation" / "scripts" / "ddp.py"
@@ -88,7 +88,7 @@ def test_the_study_of_a_run_asks_for_the_same_run(run: Path) -> None:
     (point,) = study.points("study.yaml")
     assert point.config.arguments == ("--steps", "8", "--hidden", "128")
     assert point.config.rank == (3,)
-    assert plain(point.as_study()) == RunFolder.open(run).study
+    assert to_builtin(point.as_study()) == RunFolder.open(run).study
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def test_a_file_that_is_no_database_is_refused_before_the_capture(
 def test_ctrl_c_keeps_what_was_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    from paracosm.profiling.measure import Bench
+    from paracosm.profiling.torch_ops import Bench
 
     visit, visits = Bench.visit, 0
 

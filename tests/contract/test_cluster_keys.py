@@ -17,7 +17,7 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.ports import Ports
 from paracosm.graphs import Node, Op, build_graph, save_graph
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.parameter_servers.imagined import imagined_job
+from paracosm.prediction.parameter_servers.target import target_job
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.file import save_job_profile
 from paracosm.simulation.simulate import simulate
@@ -184,7 +184,7 @@ def test_job_profile(cluster: tuple[str, Path], tmp_path: Path, capsys: Capture)
             assert key in capsys.readouterr().err
             return
     config = PredictConfig(profile=profile, cluster=path, flow_control=False)
-    job = imagined_job(config.job_profile, config.settings, seed=0)
+    job = target_job(config.job_profile, config.settings, seed=0)
     simulated = simulate(job.workload, job.system(config.settings.ports), np.zeros((2, 1), int))
     assert simulated.step_end.max() == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from paracosm.emulation.check import check_emulation
-from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.setting import VARIABLE, Setting
+from paracosm.emulation.config import VARIABLE, EmulateConfig, Setting
 from paracosm.errors import InputError
 from paracosm.validation import validated
 
@@ -106,10 +105,10 @@ def test_a_module_is_not_looked_for_in_the_folder() -> None:
 def test_a_process_is_told_what_was_asked(
     script: Path, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    told = Setting(config(script, **given), 7, 3, tmp_path / "records", tmp_path / "plan.npz")
-    monkeypatch.setenv(VARIABLE, told.to_text())
+    told = Setting(config(script, **given), 7, 0, tmp_path / "records", tmp_path / "plan.npz")
+    monkeypatch.setenv(VARIABLE, told.environment()[VARIABLE])
     heard = Setting.from_environment()
     assert heard.config.model_dump() == told.config.model_dump()
     assert (heard.seed, heard.rank, heard.records, heard.plan) == (
-        *(7, 3, tmp_path / "records", tmp_path / "plan.npz"),
+        *(7, 0, tmp_path / "records", tmp_path / "plan.npz"),
     )

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_records import made_up_records
+from numpy.typing import NDArray
 
-from paracosm.emulation.broken_line import fit_broken_line
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.delays import Delays, find_knee, parse_delays, summarise_delays
+from paracosm.emulation.delays import (
+    Delays,
+    Knee,
+    find_knee,
+    fit_piecewise_linear,
+    line_suffices,
+    parse_delays,
+    summarise_delays,
+)
+from paracosm.emulation.rank_records import error_of_median
 from paracosm.emulation.summary import summarise
 from paracosm.errors import InputError
+from paracosm.results import EmulationSummary
 
 DELAYS = np.linspace(0.0, 8e-3, 9)
 
@@ -73,6 +82,12 @@ def test_delays_that_cannot_be_read_are_refused_in_one_line(text: str, said: str
     assert "\n" not in str(refused.value)
 
 
+def knee_of(delays: list[float], times: list[NDArray[np.float64]]) -> Knee:
+    """Return the knee from the measured iterations of each delay."""
+    medians = np.array([np.median(each) for each in times])
+    return find_knee(np.array(delays), medians, np.array([error_of_median(each) for each in times]))
+
+
 @given(
     knee=st.floats(1.2e-3, 6.8e-3),
     before=st.floats(-0.2, 2.0),
@@ -83,7 +98,7 @@ def test_exact_data_give_back_knee_and_slopes(
     knee: float, before: float, bend: float, base: float
 ) -> None:
     times = np.array([broken(delay, base, knee, before, before + bend) for delay in DELAYS])
-    fit = fit_broken_line(DELAYS, times, np.full(len(times), 1e-5))
+    fit = fit_piecewise_linear(DELAYS, times, np.full(len(times), 1e-5))
     assert fit.knee == pytest.approx(knee, rel=1e-6)
     assert fit.before == pytest.approx(before, abs=1e-6)
     assert fit.after == pytest.approx(before + bend, rel=1e-6)
@@ -93,7 +108,7 @@ def test_exact_data_give_back_knee_and_slopes(
 @given(st.lists(st.floats(0.09, 0.13), min_size=9, max_size=9))
 def test_no_knee_on_a_fine_grid_fits_better(times: list[float]) -> None:
     y, errors = np.array(times), np.full(9, 1e-3)
-    best = fit_broken_line(DELAYS, y, errors).chi_squared
+    best = fit_piecewise_linear(DELAYS, y, errors).chi_squared
     for knee in np.linspace(1e-3, 7e-3, 61):
         columns = np.column_stack([np.ones(9), DELAYS, np.maximum(DELAYS - knee, 0.0)])
         left = columns @ np.linalg.lstsq(columns, y, rcond=None)[0] - y
@@ -108,7 +123,7 @@ def test_noise_moves_the_knee_within_its_interval() -> None:
             broken(delay, 0.1, 2.5e-3, 1.0, 8.0) + rng.normal(0, 2e-4) + rng.exponential(1e-3, 40)
             for delay in DELAYS
         ]
-        found = find_knee(DELAYS.tolist(), times)
+        found = knee_of(DELAYS.tolist(), times)
         assert found.knee is not None
         assert found.low is not None
         assert found.high is not None
@@ -122,7 +137,7 @@ def test_noise_moves_the_knee_within_its_interval() -> None:
 def test_a_straight_line_with_noise_has_no_knee() -> None:
     rng = np.random.default_rng(1)
     found = [
-        find_knee(
+        knee_of(
             DELAYS.tolist(),
             [0.1 + 3 * delay + rng.normal(0, 5e-4) + rng.normal(0, 2e-3, 40) for delay in DELAYS],
         )
@@ -140,12 +155,12 @@ def test_one_slow_iteration_in_ten_does_not_move_the_knee() -> None:
         broken(delay, 0.1, 3e-3, 0.0, 4.0) + np.array([0.0] * 9 + [0.5]) + 1e-5 * np.arange(10)
         for delay in DELAYS
     ]
-    found = find_knee(DELAYS.tolist(), times)
+    found = knee_of(DELAYS.tolist(), times)
     assert found.knee == pytest.approx(3e-3, abs=2e-5)
 
 
 def test_delays_that_all_hide() -> None:
-    found = find_knee(DELAYS.tolist(), [np.array([0.1, 0.1001, 0.1002])] * 9)
+    found = knee_of(DELAYS.tolist(), [np.array([0.1, 0.1001, 0.1002])] * 9)
     assert found.knee is None
     assert found.slope == pytest.approx(0.0, abs=1e-9)
     assert found.reason == "all delays up to 8 ms hide"
@@ -154,7 +169,7 @@ def test_delays_that_all_hide() -> None:
 def test_runs_that_scatter_more_than_delays_cost_say_nothing() -> None:
     rng = np.random.default_rng(2)
     times = [0.03 + delay + rng.normal(0, 0.01) + rng.normal(0, 1e-3, 20) for delay in DELAYS]
-    found = find_knee(DELAYS.tolist(), times)
+    found = knee_of(DELAYS.tolist(), times)
     assert found.knee is None
     assert found.reason == "iteration times scatter too much from run to run"
     assert found.slope_error > 0.5
@@ -162,12 +177,12 @@ def test_runs_that_scatter_more_than_delays_cost_say_nothing() -> None:
 
 
 def test_an_exact_straight_line_has_no_knee() -> None:
-    assert find_knee(DELAYS.tolist(), [np.array([0.1 + 8 * d]) for d in DELAYS]).knee is None
+    assert knee_of(DELAYS.tolist(), [np.array([0.1 + 8 * d]) for d in DELAYS]).knee is None
 
 
 def test_the_same_data_give_the_same_interval() -> None:
     times = [np.array([broken(d, 0.1, 2e-3, 1.0, 8.0), 0.1 + 8 * d]) for d in DELAYS]
-    assert find_knee(DELAYS.tolist(), times) == find_knee(DELAYS.tolist(), times)
+    assert knee_of(DELAYS.tolist(), times) == knee_of(DELAYS.tolist(), times)
 
 
 @pytest.mark.parametrize(("buckets", "workers"), [(8, 1), (8, 2), (4, 1), (2, 1)])
@@ -177,7 +192,7 @@ def test_a_data_parallel_job_has_its_knee_where_a_worker_is_never_idle(
     # A worker has a bucket every 3 ms * workers, which takes 1 ms and the delay.
     knee = 0.003 * workers - 0.001
     times = [np.array([data_parallel(delay, buckets, workers)]) for delay in DELAYS]
-    found = find_knee(DELAYS.tolist(), times)
+    found = knee_of(DELAYS.tolist(), times)
     assert found.knee == pytest.approx(knee, rel=1e-6)
     assert found.flat_slope == pytest.approx(1.0)  # the last bucket hides under nothing
     assert found.slope == pytest.approx(buckets / workers)
@@ -185,26 +200,23 @@ def test_a_data_parallel_job_has_its_knee_where_a_worker_is_never_idle(
 
 
 def test_three_delays_give_a_line_and_two_nothing() -> None:
-    found = find_knee([0.0, 1e-3, 2e-3], [np.array([0.1 + 4 * n * 1e-3]) for n in range(3)])
+    found = knee_of([0.0, 1e-3, 2e-3], [np.array([0.1 + 4 * n * 1e-3]) for n in range(3)])
     assert found.knee is None
     assert found.slope == pytest.approx(4.0)
     assert found.reason == "3 delays are too few for a knee"
-    with pytest.raises(InputError, match="3 with iteration times"):
-        find_knee([0.0, 1e-3, 2e-3], [np.array([0.1]), np.array([]), np.array([0.1])])
 
 
-def summaries(delays: list[float]) -> list[dict[str, Any]]:
+def summaries(delays: list[float]) -> list[EmulationSummary]:
     config = EmulateConfig(script=Path("train.py"), world_size=4)
     late = [broken(delay, 0.0, 2.5e-3, 1.0, 2.0) for delay in delays]
     return [summarise(config, made_up_records(slower=each), 0) for each in late]
 
 
 def test_the_summary_of_several_runs_names_the_knee() -> None:
-    found = summarise_delays("all_reduce", DELAYS.tolist(), summaries(DELAYS.tolist()))
-    assert [each["delay"] for each in found["delays"]] == DELAYS.tolist()
-    assert found["delays"][0]["iteration_time"]["median"] == pytest.approx(0.1)
-    assert found["delays"][0]["status"] == "done"
-    knee = found["knee"]
+    listed, knee = summarise_delays("all_reduce", DELAYS.tolist(), summaries(DELAYS.tolist()))
+    assert [each["delay"] for each in listed] == DELAYS.tolist()
+    assert listed[0]["iteration_time"]["median"] == pytest.approx(0.1)
+    assert listed[0]["status"] == "done"
     assert knee["knee"] == pytest.approx(2.5e-3, rel=1e-4)
     assert (knee["flat_slope"], knee["slope"]) == (pytest.approx(1.0), pytest.approx(2.0))
     assert knee["per_iteration"] == 2
@@ -216,14 +228,43 @@ def test_runs_that_failed_are_listed_and_left_out_of_the_fit() -> None:
     runs = summaries(DELAYS.tolist())
     config = EmulateConfig(script=Path("train.py"), world_size=4)
     runs[3] = summarise(config, [], 1)
-    found = summarise_delays("all_reduce", DELAYS.tolist(), runs)
-    assert found["delays"][3] == {
+    listed, knee = summarise_delays("all_reduce", DELAYS.tolist(), runs)
+    assert listed[3] == {
         "delay": DELAYS[3],
         "status": "failed",
         "iteration_time": None,
         "breakdown": None,
     }
-    assert found["knee"]["knee"] == pytest.approx(2.5e-3, rel=1e-3)
-    none = summarise_delays("all_reduce", [0.0, 1e-3, 2e-3], [summarise(config, [], 1)] * 3)
-    assert none["knee"]["knee"] is None
-    assert none["knee"]["reason"] == "only 0 of 3 runs have iteration times"
+    assert knee["knee"] == pytest.approx(2.5e-3, rel=1e-3)
+    _, none = summarise_delays("all_reduce", [0.0, 1e-3, 2e-3], [summarise(config, [], 1)] * 3)
+    assert none["knee"] is None
+    assert none["reason"] == "only 0 of 3 runs have iteration times"
+
+
+def chance(y: NDArray[np.float64]) -> float:
+    """Return how probable it is that points of a straight line gain so much from a knee."""
+    straight = np.polyfit(DELAYS, y, 1, full=True)[1][0] / 1e-8
+    bent = fit_piecewise_linear(DELAYS, y, np.full(9, 1e-4)).chi_squared
+    return float(6 * (bent / straight) ** 2.5)
+
+
+def bent_with_chance(level: float) -> NDArray[np.float64]:
+    """Return points whose bend is so sharp that a straight line has just that chance."""
+    noise = 1e-4 * np.array([1.0, -1.2, 0.4, 1.1, -0.9, -1.3, 0.8, 1.2, -1.0])
+    flat, steep = 0.0, 10.0
+    for _ in range(60):
+        bend = (flat + steep) / 2
+        y = 0.1 + noise + bend * np.maximum(DELAYS - 4e-3, 0.0)
+        flat, steep = (bend, steep) if chance(y) > level else (flat, bend)
+    return y
+
+
+@pytest.mark.parametrize(("level", "suffices"), [(0.045, False), (0.055, True)])
+def test_a_knee_is_believed_where_a_line_has_a_chance_of_5_percent(
+    level: float, suffices: bool
+) -> None:
+    y, errors = bent_with_chance(level), np.full(9, 1e-4)
+    assert chance(y) == pytest.approx(level, rel=1e-3)
+    fit = fit_piecewise_linear(DELAYS, y, errors)
+    assert line_suffices(fit, DELAYS, y, errors) is suffices
+    assert (find_knee(DELAYS, y, errors).knee is None) is suffices

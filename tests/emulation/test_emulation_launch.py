@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from paracosm.emulation import launch
+from paracosm.emulation import run
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.launch import run_job
+from paracosm.emulation.run import run_job
 
 PATIENCE = 20.0  # seconds
 
@@ -28,8 +28,8 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> dict[int, str]:
     def start(config: Any, seed: int, rank: int, *_: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(["sh", "-c", commands[rank]], process_group=0)
 
-    monkeypatch.setattr(launch, "_start_rank", start)
-    monkeypatch.setattr(launch, "_start_emulator", lambda *_: None)
+    monkeypatch.setattr(run, "_start_rank", start)
+    monkeypatch.setattr(run, "_start_emulator", lambda *_: None)
     return commands
 
 
@@ -41,7 +41,7 @@ def config_of(*ranks: int) -> EmulateConfig:
 def test_the_exit_code_is_that_of_the_rank_that_failed(
     ranks: dict[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "_GRACE", 0.2)
+    monkeypatch.setattr(run, "_GRACE", 0.2)
     ranks |= {0: "exec sleep 60", 3: "exit 7", 5: "exit 0"}
     ended = run_job(config_of(0, 3, 5), 0, tmp_path, lambda _: None)
     assert (ended.exit_code, ended.interrupted) == (7, False)  # not that of 0, which is killed
@@ -65,7 +65,7 @@ def test_a_signal_that_ends_the_launcher_ends_the_script(
 @pytest.mark.skipif(sys.platform != "linux", reason="others do not tell children")
 def test_a_rank_ends_with_a_launcher_that_is_killed() -> None:
     rank = (
-        "import time\nfrom paracosm.emulation.rank.orphan import end_with_parent\n"
+        "import time\nfrom paracosm.emulation.rank.main import end_with_parent\n"
         "end_with_parent()\nprint('there', flush=True)\ntime.sleep(60)\n"
     )
     launcher = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {rank!r}])"
@@ -81,14 +81,14 @@ def test_a_rank_ends_with_a_launcher_that_is_killed() -> None:
 def test_a_rank_whose_emulator_failed_is_not_left_waiting(
     ranks: dict[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "_GRACE_ALONE", 0.3)
+    monkeypatch.setattr(run, "_GRACE_ALONE", 0.3)
     ranks |= {0: "exec sleep 60", 3: "exec sleep 60"}
 
     def dies(config: Any, seed: int, folder: Path, port: int, job: Any) -> Any:
         job.emulator = subprocess.Popen(["sh", "-c", "exit 1"])
         return job.emulator
 
-    monkeypatch.setattr(launch, "_start_emulator", dies)
+    monkeypatch.setattr(run, "_start_emulator", dies)
     begun = time.monotonic()
     ended = run_job(config_of(0, 3), 0, tmp_path, lambda records: None)
     assert time.monotonic() - begun < PATIENCE

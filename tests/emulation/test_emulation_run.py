@@ -8,9 +8,8 @@ import pytest
 
 from paracosm.emulation import run
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.launch import Ended
 from paracosm.emulation.result import EmulationResult
-from paracosm.emulation.run import run_emulation
+from paracosm.emulation.run import Ended, run_emulation
 from paracosm.report.emulate_tables import emulate_tables
 from paracosm.report.emulate_words import FIGURES
 from paracosm.validation import validated

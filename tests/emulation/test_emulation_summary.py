@@ -18,7 +18,7 @@ EXACT = 1e-9  # of times of a monotonic clock of 1,000 s
 
 def summary_of(records: list[Record], exit_code: int | None = 0, **asked: Any) -> dict[str, Any]:
     config = EmulateConfig(script=Path("train.py"), **{"world_size": 4, **asked})
-    found = summarise(config, records, exit_code)
+    found = summarise(config, records, exit_code).to_dict()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     return found
 

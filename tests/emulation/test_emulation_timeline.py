@@ -9,8 +9,7 @@ from made_up_records import made_up_records
 
 from paracosm.emulation.records import Collective, Iteration, Note, Record, Wait
 from paracosm.emulation.timeline_of import timeline_of
-from paracosm.timeline.check import check
-from paracosm.timeline.summary import busy_time
+from paracosm.timeline.analysis import busy_time, check
 
 
 def test_a_rank_computes_waits_and_communicates_on_its_workers() -> None:
@@ -61,7 +60,8 @@ def test_an_iteration_that_ends_in_a_wait_cuts_nothing() -> None:
 def test_several_ranks_share_the_clock_and_nothing_makes_an_empty_timeline() -> None:
     timeline = timeline_of(made_up_records(0) + made_up_records(3))
     assert {span[0] for span in timeline.spans} == {"rank0", "rank3"}
-    assert timeline_of([]).spans == timeline_of([Note(-1, True, "lost")]).spans == []
+    assert not len(timeline_of([]).spans)
+    assert not len(timeline_of([Note(-1, True, "lost")]).spans)
 
 
 @st.composite

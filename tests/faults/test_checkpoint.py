@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fault_monitor import blocks_to_restore, exceeds
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,9 +16,7 @@ from paracosm.errors import InputError
 from paracosm.faults import (
     CheckpointPolicy,
     advice,
-    blocks_to_restore,
     daly_interval,
-    exceeds,
     parse_checkpoint,
     young_interval,
 )

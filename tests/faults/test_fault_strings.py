@@ -20,7 +20,6 @@ from paracosm.faults import (
     Every,
     ExponentFlip,
     Fault,
-    FaultModel,
     OnProcessor,
     Rows,
     Share,
@@ -32,6 +31,7 @@ from paracosm.faults import (
     parse_fault,
     parse_faults,
 )
+from paracosm.faults.models import FaultModel
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 TIME = st.floats(0, 1e300)

@@ -11,6 +11,7 @@ from statistics import mean
 
 import numpy as np
 import pytest
+from fault_monitor import exceeds
 from numpy.typing import NDArray
 
 from paracosm.faults import (
@@ -18,7 +19,6 @@ from paracosm.faults import (
     DataFault,
     Fault,
     advice,
-    exceeds,
     fault_times,
     parse_checkpoint,
     parse_fault,

@@ -24,12 +24,12 @@ from fake_database import (
 
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument, fingerprint, load_graph
-from paracosm.graphs.op import encode_arguments
+from paracosm.graphs.graph import encode_arguments
 from paracosm.prediction import PredictConfig, choose_environment, find_durations, run_prediction
+from paracosm.prediction.durations import Found
 from paracosm.profiling import environment_here
 from paracosm.profiling.database import ProfileDatabase
-from paracosm.profiling.samples import IterationTiming, OpTiming
-from paracosm.profiling.speed import at_one_speed
+from paracosm.profiling.samples import IterationTiming, OpTiming, at_one_speed
 from paracosm.validation import validated
 
 
@@ -41,11 +41,20 @@ def predicted(tmp_path: Path, timings: list[OpTiming], *extra: Op, **asked: Any)
     return run_prediction(PredictConfig(**given), seed=0).summary
 
 
+def duration_of(found: Found, op: int) -> float:
+    estimate = found.durations[op]
+    assert estimate is not None
+    return estimate.duration
+
+
 def test_measured_ops_add_up(tmp_path: Path) -> None:
     summary = predicted(tmp_path, [*KNOWN, *WARM])
     assert summary["iteration_time"] == pytest.approx(500 * MICRO)
     assert summary["examples_per_second"] == pytest.approx(8 / (500 * MICRO))
-    assert summary["throughput"] == {"1": summary["examples_per_second"]}
+    (row,) = summary["throughput"]
+    assert row["workers"] == 1
+    assert row["examples_per_second"] == summary["examples_per_second"]
+    assert row["steps_per_second"] == pytest.approx(1 / summary["iteration_time"])
     assert summary["coverage"] == {"exact": 1.0}
     assert summary["breakdown"]["phase"] == {
         "forward": pytest.approx(300 * MICRO),
@@ -137,14 +146,14 @@ def test_only_what_is_missing_is_profiled_and_added(
         keep([timing(each, 10 * MICRO) for each in ops])
         return type("Done", (), {"interrupted": False, "refused": {}})
 
-    monkeypatch.setattr("paracosm.profiling.profile", profile)
+    monkeypatch.setattr("paracosm.profiling.profiler", profile)
     graph = load_graph(make_graph(tmp_path / "a.graph", new, other))
     for exact, wanted in ((False, [new]), (True, [new, other])):
         database = make_database(tmp_path / f"{exact}.db", KNOWN)
         found = find_durations(graph, database, CPU, new_ops="profile", exact=exact)
         assert asked.pop() == wanted
         assert found.profiled == len(wanted)
-        assert found.durations.value[graph.ops.index(new)] == pytest.approx(10 * MICRO)
+        assert duration_of(found, graph.ops.index(new)) == pytest.approx(10 * MICRO)
         with ProfileDatabase.open(database) as kept:
             assert len(kept.timings(CPU)) == len(KNOWN) + len(wanted)
 
@@ -154,11 +163,11 @@ def test_what_cannot_be_profiled_is_estimated_and_said(
 ) -> None:
     new = op("aten.gelu.default", 1000)
     done = type("Done", (), {"interrupted": False, "refused": {new: "needs two of them"}})
-    monkeypatch.setattr("paracosm.profiling.profile", lambda *_, **__: done)
+    monkeypatch.setattr("paracosm.profiling.profiler", lambda *_, **__: done)
     graph = load_graph(make_graph(tmp_path / "a.graph", new))
     found = find_durations(graph, make_database(tmp_path / "a.db", KNOWN), CPU, new_ops="profile")
     assert (found.profiled, found.refused) == (0, {"aten.gelu.default": "needs two of them"})
-    assert found.durations.value[graph.ops.index(new)] > 0
+    assert duration_of(found, graph.ops.index(new)) > 0
 
 
 def test_a_gpu_is_replayed_with_a_host_that_runs_ahead(tmp_path: Path) -> None:

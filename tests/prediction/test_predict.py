@@ -12,7 +12,8 @@ import pytest
 
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, TensorArgument, build_graph, encode_arguments
-from paracosm.prediction import SOURCES, OpDurations, constant, predict
+from paracosm.prediction import constant, predict
+from paracosm.profiling.estimators import Estimate
 
 X = TensorArgument((2, 3), "float32")
 CONV = Op("aten.convolution.default", encode_arguments([X, X], {}), flops=10, bytes_read=8)
@@ -32,13 +33,12 @@ def nodes() -> list[Node]:
 GRAPH = build_graph(nodes(), resident={"parameters": 1000}, provenance={"examples": 4})
 
 
-def durations(conv: float, relu: float, *sources: str) -> OpDurations:
+def durations(conv: float, relu: float, *sources: str) -> list[Estimate | None]:
     """Return durations 10 % up and down of the two ops of `GRAPH`."""
-    values = np.array([conv, relu])
-    codes = [SOURCES.index(source) for source in sources or ("exact", "exact")]
-    return OpDurations(
-        values, 0.9 * values, 1.1 * values, np.array(codes, dtype=np.int32), ("", "")
-    )
+    return [
+        Estimate(value, 0.9 * value, 1.1 * value, source, "")
+        for value, source in zip((conv, relu), sources or ("exact", "exact"), strict=True)
+    ]
 
 
 def test_three_ops_of_one_second_take_three() -> None:
@@ -78,8 +78,7 @@ def test_the_order_of_nodes_in_the_file_makes_no_difference() -> None:
     assert [node.id for node in mixed] != [0, 1, 2]
     other = build_graph(mixed)
     by_name = {CONV: 2.0, RELU: 1.0}
-    values = np.array([by_name[op] for op in other.ops])
-    again = predict(other, replace(durations(2.0, 1.0), value=values, low=values, high=values))
+    again = predict(other, [constant(other, by_name[op])[0] for op in other.ops])
     assert again.schedule.begin.tolist() == [0, 2, 3]
     assert again.iteration_time == predict(GRAPH, durations(2.0, 1.0)).iteration_time
 
@@ -127,10 +126,7 @@ def test_a_duration_in_the_graph_holds() -> None:
 
 def test_a_view_that_nobody_timed_counts_as_a_launch_and_is_named() -> None:
     graph = build_graph([*nodes(), Node(3, VIEW, resource="host", dependencies=(2,))])
-    known = durations(2.0, 1.0)
-    nothing = np.append(known.value, np.nan)
-    known = OpDurations(nothing, nothing, nothing, np.append(known.source, np.int32(5)), ("",) * 3)
-    prediction = predict(graph, known, launch=0.5)
+    prediction = predict(graph, [*durations(2.0, 1.0), None], launch=0.5)
     assert prediction.iteration_time == 5.5
     assert prediction.untimed == (VIEW.name,)
 

@@ -17,7 +17,7 @@ from paracosm.graphs.capture import CaptureOptions
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.jobs.prediction import JobPrediction, predict_job
 from paracosm.prediction.run import run_prediction
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 
 Capture = pytest.CaptureFixture[str]
 ALONE = 500e-6  # seconds of the fake graph: two convolutions and a ReLU
@@ -51,9 +51,11 @@ def test_over_a_free_network_workers_add_up(asked: list[str], capsys: Capture) -
     assert summary["workers"] == 16
     assert summary["iteration_time"] == pytest.approx(ALONE)
     assert summary["efficiency"] == pytest.approx(1)
-    assert list(summary["throughput"]) == ["1", "2", "4", "8", "16"]
-    for workers, throughput in summary["throughput"].items():
-        assert throughput == pytest.approx(8 * int(workers) / ALONE)
+    assert [row["workers"] for row in summary["throughput"]] == [1, 2, 4, 8, 16]
+    for row in summary["throughput"]:
+        assert row["examples_per_second"] == pytest.approx(8 * row["workers"] / ALONE)
+        assert row["steps_per_second"] == pytest.approx(row["workers"] / ALONE)
+        assert row["ideal"] == pytest.approx(row["workers"] / ALONE)
     assert summary["breakdown"]["mean"]["compute"] == pytest.approx(ALONE)
 
 
@@ -65,7 +67,7 @@ def test_a_ring_all_reduce_of_the_last_bucket_is_exposed(asked: list[str], capsy
     expected = 6 * (10e-6 + GRADIENTS / 4 / 100e6)
     assert summary["iteration_time"] == pytest.approx(ALONE + expected)
     assert summary["breakdown"]["mean"]["exposed_communication"] == pytest.approx(expected)
-    first, last = summary["scaling"]
+    first, last = summary["throughput"]
     assert first["iteration_time"] == pytest.approx(ALONE)
     assert last["efficiency"] == pytest.approx(ALONE / (ALONE + expected))
     assert summary["interval"]["low"] <= summary["iteration_time"] <= summary["interval"]["high"]
@@ -102,7 +104,7 @@ def test_a_cluster_file_and_the_same_in_a_study(
     predict = {"graph": asked[2], "db": asked[4], "hardware": "Old Chip", "cluster": cluster}
     study.write_text(yaml.safe_dump({"predict": {**predict, "workers": [2, 4]}}))
     from_study = summary_of(["predict", str(study)], capsys)
-    assert list(from_study["throughput"]) == ["2", "4"]
+    assert [row["workers"] for row in from_study["throughput"]] == [2, 4]
     assert from_study["iteration_time"] == from_flags["iteration_time"]
 
 
@@ -123,7 +125,7 @@ def test_a_job_that_does_not_fit_says_so(asked: list[str], tmp_path: Path, capsy
     assert summary["peak_memory"] == 12000
     assert summary["fits"] is False
     assert summary["bottleneck"].endswith("Does not fit: needs 12 kB of 10 kB on worker2.")
-    assert [row["fits"] for row in summary["scaling"]] == [False]
+    assert [row["fits"] for row in summary["throughput"]] == [False]
     smaller = summary_of([*asked, "--cluster", path, "--workers", "2"], capsys)
     assert smaller["fits"] is True
     unknown = summary_of([*asked, "--workers", "2", "--bandwidth", "inf"], capsys)
@@ -191,7 +193,7 @@ def test_an_interrupted_sweep_keeps_what_it_has(
     summary = RunFolder.open(out).summary
     assert summary is not None
     assert summary["status"] == "interrupted"
-    assert [row["workers"] for row in summary["scaling"]] == [1, 2, 4]
+    assert [row["workers"] for row in summary["throughput"]] == [1, 2, 4]
     assert (out / "report.html").exists()
     most = 0
     assert main(flags) == 1
@@ -426,8 +428,8 @@ def test_changes_of_servers_and_of_a_sweep(asked: list[str], capsys: Capture) ->
         ],
         capsys,
     )
-    times = [row["iteration_time"] for row in summary["scaling"]]
-    before = [row["iteration_time"] for row in summary["unchanged"]["scaling"]]
+    times = [row["iteration_time"] for row in summary["throughput"]]
+    before = [row["iteration_time"] for row in summary["unchanged"]["throughput"]]
     assert before == pytest.approx([ALONE + 8e-3 * workers for workers in (1, 2, 4)])
     # The slower workers and the slow link are not among the first two.
     assert times[:2] == pytest.approx(before[:2])

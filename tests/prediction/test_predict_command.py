@@ -11,7 +11,7 @@ from fake_database import GPU, KNOWN, make_database, make_graph
 from paracosm.cli import main
 from paracosm.errors import InputError
 from paracosm.prediction.config import PredictConfig
-from paracosm.study import RunFolder, Study, run_point
+from paracosm.studies import Hooks, RunFolder, Study, run_point
 
 Capture = pytest.CaptureFixture[str]
 NEUSIGHT = Path(__file__).parents[1] / "data" / "neusight"
@@ -136,4 +136,4 @@ def test_a_prediction_has_no_log_of_events(asked: list[str]) -> None:
     config = {"graph": asked[2], "db": asked[4], "hardware": GPU.hardware}
     (point,) = Study(predict=config).points("test")
     with pytest.raises(InputError, match="prints no line for every event"):
-        run_point(point, log=True)
+        run_point(point, hooks=Hooks(log=True))

@@ -11,7 +11,7 @@ import pytest
 from some_timings import CPU, iteration, link, some
 
 from paracosm.errors import InputError
-from paracosm.profiling.database import ProfileDatabase, connection, refusals, schema
+from paracosm.profiling.database import ProfileDatabase, schema
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_file_without_write_permission_can_be_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Permissions do not hold for root, whom tests may run as.
-    monkeypatch.setattr(connection.os, "access", lambda *_: False)  # type: ignore[attr-defined]
+    monkeypatch.setattr(schema.os, "access", lambda *_: False)  # type: ignore[attr-defined]
     with ProfileDatabase.open(path) as database:
         assert len(database.find([each.op for each in some(300)], CPU, "cold")) == 300
         with pytest.raises(InputError, match="is read-only"):
@@ -114,7 +114,7 @@ def test_a_full_disk_is_said_and_what_was_there_stays(path: Path) -> None:
 
 
 def test_a_lock_that_is_never_given_up_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "PATIENCE", 0.01)
+    monkeypatch.setattr(schema, "PATIENCE", 0.01)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with ProfileDatabase.open(path) as database:
@@ -158,7 +158,7 @@ def test_defects_of_ours_keep_their_traceback(path: Path) -> None:
         pass
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         database.timings()
-    with pytest.raises(sqlite3.IntegrityError), refusals.explained(path):
+    with pytest.raises(sqlite3.IntegrityError), schema.explained(path):
         raise sqlite3.IntegrityError
 
 

@@ -13,15 +13,12 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.neural_network import MLPRegressor
 from synthetic_device import add, device_time, draw, matmul
 
-from paracosm.graphs.op import Op, TensorArgument, encode_arguments
-from paracosm.profiling.estimators.describe import Description, describe
-from paracosm.profiling.estimators.features import layout_of, seen_in
-from paracosm.profiling.estimators.gaussian import fit_gaussian
-from paracosm.profiling.estimators.heldout import HeldOut, fold_of
-from paracosm.profiling.estimators.intervals import conformal
-from paracosm.profiling.estimators.mlp import fit_mlp
-from paracosm.profiling.estimators.nearest import cells_of
-from paracosm.profiling.estimators.roofline import Roofline, fit_roofline
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
+from paracosm.profiling.estimators.crossvalidate import HeldOut, fold_of
+from paracosm.profiling.estimators.describe import Description, describe, layout_of, seen_in
+from paracosm.profiling.estimators.methods import fit_gaussian, fit_mlp
+from paracosm.profiling.estimators.roofline import Roofline, conformal, fit_roofline
+from paracosm.profiling.estimators.timed import cells_of
 
 DEVICE = Roofline(launch=1e-6, peak=1e12, bandwidth=1e11)
 

@@ -12,7 +12,7 @@ import pytest
 from synthetic_device import TYPES, draw, matmul, timings_of, view
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.estimators import Estimators, fit_estimators, load_estimators
 
 
@@ -118,7 +118,7 @@ def test_a_flipped_bit_is_noticed(path: Path) -> None:
         try:
             same = load_estimators(path)
         except InputError as error:
-            assert "\n" not in str(error)  # noqa: PT017 - most flips are noticed
+            assert "\n" not in str(error)  # noqa: PT017
         else:  # a bit of the zip file that says nothing, such as a date
             np.testing.assert_array_equal(
                 same.exact.log_time, load_estimators(_rewritten(path, whole)).exact.log_time

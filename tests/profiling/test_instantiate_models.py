@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from paracosm.graphs.capture import CaptureOptions, capture
-from paracosm.profiling.instantiate import instantiate
-from paracosm.profiling.model import ops_to_profile
+from paracosm.profiling.profiler import ops_to_profile
+from paracosm.profiling.torch_ops import instantiate
 
 IMAGES = {"batch": 2, "shape": (3, 32, 32)}
 STEPS = {

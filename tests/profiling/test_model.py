@@ -8,11 +8,11 @@ import torch
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument, fingerprint
 from paracosm.graphs.capture import CaptureOptions, capture, training_step
-from paracosm.graphs.memory import peak_memory
-from paracosm.graphs.op import encode_arguments
+from paracosm.graphs.graph import encode_arguments
+from paracosm.graphs.summary import peak_memory
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
-from paracosm.profiling.clock import HostClock
-from paracosm.profiling.in_situ import time_in_situ
+from paracosm.profiling.this_machine import HostClock
+from paracosm.profiling.torch_ops import time_in_situ
 
 OPTIONS = CaptureOptions(model="mlp", batch=4)
 
@@ -55,7 +55,7 @@ def test_a_step_that_does_not_fit_the_memory_is_refused_before_it_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     needed = peak_memory(capture(OPTIONS))
-    monkeypatch.setattr("paracosm.profiling.model.free_memory", lambda device: needed - 1)
+    monkeypatch.setattr("paracosm.profiling.profiler.free_memory", lambda device: needed - 1)
     monkeypatch.setattr("paracosm.graphs.capture.training_step", None)
     with pytest.raises(InputError, match=f"takes {needed:,} bytes .* --no-iterations"):
         profile_model(OPTIONS, Settings(budget=0.0))

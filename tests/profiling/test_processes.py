@@ -12,7 +12,7 @@ from paracosm.profiling.processes import Processes, WorkerError
 
 PROGRAM = """
 import json, sys
-from paracosm.profiling.answers import answering
+from paracosm.profiling.processes import answering
 
 setup = json.loads(sys.argv[1])
 answer = answering()
@@ -35,23 +35,20 @@ for line in sys.stdin:
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
     (tmp_path / "program_of_a_process.py").write_text(PROGRAM)
     monkeypatch.syspath_prepend(str(tmp_path))
-    processes = Processes("program_of_a_process", 10.0)
-    try:
+    with Processes("program_of_a_process", 10.0) as processes:
         for number in range(2):
-            processes.start(f"process {number}", {"number": number}, tmp_path / f"{number}.txt")
+            processes.start(f"process {number}", {"number": number})
         yield processes
-    finally:
-        processes.end()
 
 
 def test_answers_come_in_the_order_of_the_processes_and_prints_do_not_get_between(
-    two: Processes, tmp_path: Path
+    two: Processes,
 ) -> None:
     two.order({1: {"do": "answer", "word": "b"}, 0: {"do": "answer", "word": "a"}})
     assert two.answers("to answer") == [{"number": 0, "heard": "a"}, {"number": 1, "heard": "b"}]
     two.order({1: {"do": "answer", "word": "c"}})
     assert two.answers("to answer", [1]) == [{"number": 1, "heard": "c"}]
-    assert (tmp_path / "0.txt").read_text() == "of a library\n"
+    assert (two.folder / "0.txt").read_text() == "of a library\n"
 
 
 def test_one_that_dies_is_named_with_its_last_words_whoever_is_waited_for(two: Processes) -> None:
@@ -74,10 +71,7 @@ def test_one_that_is_late_is_named_with_what_it_was_asked_for(
 ) -> None:
     (tmp_path / "silent_program.py").write_text("import time; time.sleep(60)")
     monkeypatch.syspath_prepend(str(tmp_path))
-    processes = Processes("silent_program", 0.2)
-    try:
-        processes.start("the silent one", {}, tmp_path / "said.txt")
+    with Processes("silent_program", 0.2) as processes:
+        processes.start("the silent one", {})
         with pytest.raises(WorkerError, match=r"the silent one did not answer within 0.2 s \(rest"):
             processes.answers("rest")
-    finally:
-        processes.end()

@@ -14,13 +14,19 @@ import torch
 
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument
-from paracosm.graphs.op import encode_arguments
-from paracosm.profiling.clock import CudaClock, HostClock
-from paracosm.profiling.here import environment_here, free_memory, last_level_cache
-from paracosm.profiling.measure import Bench
-from paracosm.profiling.pinning import flushes_denormals, pinned
-from paracosm.profiling.profile import LEAST, MOST, Settings, profile
+from paracosm.graphs.graph import encode_arguments
+from paracosm.profiling.profiler import LEAST, MOST, Settings, profile
 from paracosm.profiling.samples import OpTiming, spread_of
+from paracosm.profiling.this_machine import (
+    CudaClock,
+    HostClock,
+    environment_here,
+    flushes_denormals,
+    free_memory,
+    last_level_cache,
+    pinned,
+)
+from paracosm.profiling.torch_ops import Bench
 
 FAST = Settings(budget=0.0)  # one pass
 
@@ -85,7 +91,7 @@ def test_the_memory_of_an_op_is_that_of_all_it_is_given_and_makes() -> None:
 def test_without_a_limit_of_its_own_an_op_may_take_half_of_what_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    module = sys.modules["paracosm.profiling.profile"]  # the name is the function's, too
+    module = sys.modules["paracosm.profiling.profiler"]
     monkeypatch.setattr(module, "free_memory", lambda device: 16_000)
     done = profile([add(1000), add(1001)], FAST)
     assert set(done.refused) == {add(1001)}
@@ -159,7 +165,7 @@ def test_threads_and_denormals_are_as_before_after_a_profile() -> None:
 
 def test_all_is_as_before_where_pinning_itself_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
-    monkeypatch.setattr("paracosm.profiling.pinning._stay_on", fail_once(InterruptedError))
+    monkeypatch.setattr(os, "sched_setaffinity", fail_once(InterruptedError))
     with pytest.raises(InterruptedError), pinned("cpu", 1):
         pass
     assert torch.get_num_threads() == before
@@ -169,7 +175,7 @@ def test_all_is_as_before_where_pinning_itself_fails(monkeypatch: pytest.MonkeyP
 def fail_once(error: type[Exception]) -> Any:
     errors = [error]
 
-    def stay_on(cores: set[int]) -> None:
+    def stay_on(process: int, cores: set[int]) -> None:
         if errors:
             raise errors.pop()
 
@@ -180,7 +186,7 @@ def fail_once(error: type[Exception]) -> Any:
 def test_threads_that_would_be_slow_on_denormals_are_refused() -> None:
     """Each has a setting of its own: a thread that is there already does not follow."""
     program = (
-        "import torch; from paracosm.profiling.pinning import pinned\n"
+        "import torch; from paracosm.profiling.this_machine import pinned\n"
         "torch.set_num_threads(2); torch.ones(1 << 20) * 2\n"
         "with pinned('cpu', 2): pass"
     )

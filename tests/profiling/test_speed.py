@@ -9,8 +9,7 @@ import pytest
 from paracosm.graphs import Op
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.estimators import fit_estimators
-from paracosm.profiling.samples import OpTiming, spread_of
-from paracosm.profiling.speed import at_one_speed, usual_probe
+from paracosm.profiling.samples import OpTiming, at_one_speed, spread_of, usual_probe
 
 HERE = Environment("cpu", "a chip", "torch 2.13.0", 1, "malloc pinned", "flushed")
 

@@ -17,8 +17,9 @@ from scipy.sparse import csr_array
 from paracosm.cluster import Cluster, Link, switch
 from paracosm.relaxation import RelaxConfig, relax, run_relaxation
 from paracosm.relaxation.problems import load_problem
+from paracosm.rng import stream_keys
 from paracosm.timing import parse_distribution
-from paracosm.timing.compiled import stream_keys, uniform
+from paracosm.timing.compiled import uniform
 
 Array = NDArray[np.float64]
 TIMES, MESSAGES = 1, 3  # what the simulator's streams of random numbers are for

@@ -21,8 +21,9 @@ from scipy.sparse import csr_array
 from paracosm.relaxation import RelaxationResult, relax
 from paracosm.relaxation.patterns import pattern_from_blocks
 from paracosm.relaxation.problems import load_problem
+from paracosm.rng import stream_keys
 from paracosm.timing import parse_distribution
-from paracosm.timing.compiled import stream_keys, uniform
+from paracosm.timing.compiled import uniform
 
 SCALE = 100.0
 TIMES, CHOICES = 1, 2  # what the simulator's streams of random numbers are for

@@ -19,8 +19,9 @@ from scipy.sparse import csr_array
 from paracosm.cluster import Cluster, Link, hierarchical, switch
 from paracosm.errors import InputError
 from paracosm.relaxation import RelaxConfig, relax, run_relaxation
+from paracosm.rng import stream_keys
 from paracosm.timing import parse_distribution
-from paracosm.timing.compiled import stream_keys, uniform
+from paracosm.timing.compiled import uniform
 
 TIMES, MESSAGES = 1, 3  # what the simulator's streams of random numbers are for
 

@@ -25,7 +25,7 @@ class Sink(list[tuple[float, str, str, float, int]]):
 
 def summary(seed: int = 0, **more: Any) -> dict[str, Any]:
     found = run_relaxation(RelaxConfig(**{**BASE, **more}), seed).summary
-    json.dumps(found, allow_nan=False)  # as summary.json holds it
+    json.dumps(found.to_dict(), allow_nan=False)  # as summary.json holds it
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from paracosm.emulation.delays import summarise_delays
 from paracosm.emulation.records import Collective, Exchange, Group, Iteration, Note, Record, Wait
 from paracosm.emulation.summary import summarise
 from paracosm.emulation.timeline_of import timeline_of
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 
 START = 5_000.0  # seconds of the monotonic clock
 DELAYS = np.linspace(0.0, 8e-3, 9)
@@ -99,6 +100,7 @@ def make_emulation(
     summary = summarise(config, records, {"failed": 3, "interrupted": None}.get(status, 0))
     if with_delays:
         runs = [summarise(config, job(delay=each), 0) for each in DELAYS.tolist()]
-        summary |= summarise_delays("all_reduce", DELAYS.tolist(), runs)
+        listed, knee = summarise_delays("all_reduce", DELAYS.tolist(), runs)
+        summary = replace(summary, delays=listed, knee=knee)
     run.finish({**summary, **changed}, timeline_of(records))
     return run

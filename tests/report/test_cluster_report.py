@@ -12,7 +12,8 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.cli.show import show_summary
 from paracosm.report import write_images
-from paracosm.study.run_folder import RunFolder
+from paracosm.results import read_summary
+from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
 NONE = dict.fromkeys(("copies", "waiting", "bubble", "launch", "idle"), 0.0)
@@ -58,6 +59,7 @@ ALIKE = [
     },
 ]
 SUMMARY: dict[str, Any] = {
+    "kind": "job",
     "status": "done",
     "model": "resnet50",
     "batch": 8,
@@ -72,7 +74,7 @@ SUMMARY: dict[str, Any] = {
         "ranks": ALIKE,
     },
     "replica": {"iteration_time": 1.0, "examples_per_second": 8.0, "peak_memory": 1},
-    "scaling": SCALING,
+    "throughput": SCALING,
     "coverage": {"exact": 1.0},
     "baselines": {"roofline": 0.6, "sum of durations": 1.0},
     "measured": None,
@@ -156,7 +158,7 @@ def test_memory_is_that_of_the_rank_that_holds_most(tmp_path: Path) -> None:
 
 
 def test_runs_of_one_number_each_make_a_curve_together(tmp_path: Path) -> None:
-    runs = [make_job(tmp_path / f"run{each['workers']}", scaling=[each]) for each in SCALING]
+    runs = [make_job(tmp_path / f"run{each['workers']}", throughput=[each]) for each in SCALING]
     figures = figures_of(page_of(tmp_path, *runs))
     dots = [each for each in figures["efficiency"]["data"] if each["mode"] == "markers"]
     assert {(each["x"][0], each["y"][0]) for each in dots} == {(1, 1.0), (4, 0.833333), (16, 0.8)}
@@ -164,13 +166,13 @@ def test_runs_of_one_number_each_make_a_curve_together(tmp_path: Path) -> None:
 
 
 def test_one_number_of_workers_has_no_curve(tmp_path: Path) -> None:
-    figures = figures_of(page_of(tmp_path, make_job(tmp_path / "run", scaling=[SCALING[-1]])))
+    figures = figures_of(page_of(tmp_path, make_job(tmp_path / "run", throughput=[SCALING[-1]])))
     assert "scaling" not in figures
     assert "ranks" in figures
 
 
 def test_the_terminal_shows_curve_and_ranks(capsys: pytest.CaptureFixture[str]) -> None:
-    show_summary("predict", SUMMARY, None, json=False)
+    show_summary(read_summary(SUMMARY), None, json=False)
     printed = capsys.readouterr().out
     assert re.search(r"Scaling +iteration +examples/s +ideal +efficiency +exposed", printed)
     assert re.search(r"16 +1\.25 s +102\.4 +128\.0 +80\.0% +20\.0% +0\.0%", printed)

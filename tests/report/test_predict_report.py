@@ -12,7 +12,8 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.cli.show import show_summary
 from paracosm.report import write_images
-from paracosm.study.run_folder import RunFolder
+from paracosm.results import read_summary
+from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
 FIGURES = [
@@ -20,6 +21,7 @@ FIGURES = [
     *("coverage", "iteration", "memory"),
 ]
 SUMMARY: dict[str, Any] = {
+    "kind": "iteration",
     "status": "done",
     "model": "resnet50",
     "batch": 64,
@@ -171,13 +173,14 @@ def test_where_most_is_estimated_here_the_flag_that_measures_it_is_named(
 ) -> None:
     mostly = {"coverage": {"exact": 0.2, "estimated": 0.7, "unknown": 0.1}, "not_profiled": {}}
     summary = {**SUMMARY, **mostly, "estimated_ops": 72, **changed}
-    show_summary("predict", summary, None, json=False)
+    show_summary(read_summary(summary), None, json=False)
     printed = capsys.readouterr().out
     assert ("72 ops, 80% of the time: --exact times them here, on this machine" in printed) is said
 
 
 def test_op_latencies_have_a_table_for_each_gpu_and_a_chart_of_errors(tmp_path: Path) -> None:
     folder = {
+        "kind": "op latencies",
         "status": "done",
         "op_latencies": "/data/neusight",
         "models": 1,
@@ -198,7 +201,7 @@ def test_op_latencies_have_a_table_for_each_gpu_and_a_chart_of_errors(tmp_path: 
 
 
 def test_the_terminal_shows_figures_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    show_summary("predict", SUMMARY, None, json=False)
+    show_summary(read_summary(SUMMARY), None, json=False)
     printed = capsys.readouterr().out
     assert re.search(r"iteration time +1.2 s", printed)
     assert re.search(r"Time by phase +time +share", printed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paracosm.report import replay_words
+from paracosm.results import ReplaySummary
 
 
 def scenario(what_if: str, time: float, ranks: int = 1) -> dict[str, Any]:
@@ -18,18 +19,20 @@ def scenario(what_if: str, time: float, ranks: int = 1) -> dict[str, Any]:
     }
 
 
-def summary(*what_ifs: dict[str, Any], together: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {
-        "iteration_time": 2.0,
-        "replayed": {"error": 0.01, **scenario("unchanged", 2.02, 20)},
-        "what_ifs": list(what_ifs),
-        "together": together,
-        "clocks_moved": {"3": -0.002},
-    }
+def summary(*what_ifs: dict[str, Any], together: dict[str, Any] | None = None) -> ReplaySummary:
+    return ReplaySummary.from_dict(
+        {
+            "iteration_time": 2.0,
+            "replayed": {"error": 0.01, **scenario("unchanged", 2.02, 20)},
+            "what_ifs": list(what_ifs),
+            "together": together,
+            "clocks_moved": {"3": -0.002},
+        }
+    )
 
 
 def test_what_ifs_stand_beside_the_replay_and_ranks_are_those_of_the_last() -> None:
-    times, ranks = replay_words.tables(
+    times, ranks = replay_words.VIEW.tables(
         summary(scenario("a", 1.01), scenario("b", 4.04), together=scenario("a; b", 2.02))
     )
     assert times.rows == (
@@ -44,14 +47,14 @@ def test_what_ifs_stand_beside_the_replay_and_ranks_are_those_of_the_last() -> N
 
 
 def test_of_many_ranks_the_table_shows_some() -> None:
-    _, ranks = replay_words.tables(summary())
+    _, ranks = replay_words.VIEW.tables(summary())
     assert ranks.title == "Ranks, unchanged"
     assert [row[0] for row in ranks.rows[-2:]] == ["rank 15", "4 more"]
     assert all(len(row) == len(ranks.header) for row in ranks.rows)
 
 
 def test_remarks_name_the_bottleneck_before_and_after_and_clocks_that_were_set() -> None:
-    assert replay_words.remarks(summary(scenario("a", 1.01))) == {
+    assert replay_words.VIEW.remarks(summary(scenario("a", 1.01))) == {
         "bottleneck": "unchanged: computation",
         "then": "a: computation",
         "clocks": "that of rank 3 set by 2 ms",
@@ -59,5 +62,5 @@ def test_remarks_name_the_bottleneck_before_and_after_and_clocks_that_were_set()
 
 
 def test_a_replay_that_is_not_finished_has_nothing_to_say() -> None:
-    assert replay_words.tables({"status": "unfinished"}) == []
-    assert replay_words.remarks({"status": "unfinished"}) == {}
+    assert replay_words.VIEW.tables(ReplaySummary.from_dict({"status": "unfinished"})) == []
+    assert replay_words.VIEW.remarks(ReplaySummary.from_dict({"status": "unfinished"})) == {}

@@ -14,7 +14,7 @@ from written_page import figures_of, page_of, text_of
 from paracosm.cli.show import show_summary
 from paracosm.emulation.records import Collective, Group, Iteration, Note
 from paracosm.report import write_images
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 
 FIGURES = ["iteration_times", "iteration_parts", "collectives", "timeline"]
 BESIDE = {"run": "runs/predicted", "iteration_time": 0.062}
@@ -30,7 +30,7 @@ def traces(figures: dict[str, Any], figure: str) -> dict[str, list[Any]]:
 
 def printed(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> str:
     assert run.summary is not None
-    show_summary("emulate", run.summary, None, json=False)
+    show_summary(run.results, None, json=False)
     return capsys.readouterr().out
 
 

@@ -12,7 +12,8 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.cli.show import show_summary
 from paracosm.report import write_images
-from paracosm.study.run_folder import RunFolder
+from paracosm.results import read_summary
+from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
 RESOURCES = ("downlink", "worker", "uplink", "server")
@@ -20,6 +21,7 @@ RESOURCES = ("downlink", "worker", "uplink", "server")
 
 def row(workers: int, rate: float, limit: str, **changed: Any) -> dict[str, Any]:
     return {
+        "workers": workers,
         "steps_per_second": rate,
         "examples_per_second": 32 * rate,
         "spread": 0.125,
@@ -35,8 +37,9 @@ def row(workers: int, rate: float, limit: str, **changed: Any) -> dict[str, Any]
     }
 
 
-ROWS = {"1": row(1, 0.5, "worker"), "2": row(2, 0.9, "downlink"), "4": row(4, 0.95, "downlink")}
+ROWS = [row(1, 0.5, "worker"), row(2, 0.9, "downlink"), row(4, 0.95, "downlink")]
 SUMMARY: dict[str, Any] = {
+    "kind": "throughput",
     "status": "done",
     "profile": "data/alexnet/profile.json.gz",
     "workers": 4,
@@ -47,10 +50,10 @@ SUMMARY: dict[str, Any] = {
     "examples_per_second": 30.4,
     "throughput": ROWS,
     "baselines": {
-        name: {
-            workers: {"steps_per_second": factor * each["steps_per_second"]}
-            for workers, each in ROWS.items()
-        }
+        name: [
+            {"workers": each["workers"], "steps_per_second": factor * each["steps_per_second"]}
+            for each in ROWS
+        ]
         for name, factor in (("lin", 0.9), ("cynthia", 0.5), ("cynthia_half", 2.0))
     },
     "saturation": {"workers": 2, "because": "downlink"},
@@ -149,13 +152,13 @@ def test_measurements_after_a_start_stand_beside_the_steady_state(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     after = {"steps_per_second": 0.7, "spread": 0.0625}
-    rows = {workers: {**each, "after_start": after} for workers, each in ROWS.items()}
+    rows = [{**each, "after_start": after} for each in ROWS]
     run = make_run(tmp_path / "run", throughput=rows)
     figure = figures_of(page_of(tmp_path, run))["throughput_by_workers"]
     dots = by_series(figure, "markers")["after the start"]
     assert dots["y"] == [0.7, 0.7, 0.7]
     assert dots["text"][0] == "1 workers, the first 75 s: 0.7 ± 0.062 steps/s"
-    show_summary("predict", {**SUMMARY, "throughput": rows}, None, json=False)
+    show_summary(read_summary({**SUMMARY, "throughput": rows}), None, json=False)
     printed = capsys.readouterr().out
     assert re.search(r"Throughput +steps/s +spread +examples/s +after start +its spread", printed)
     assert re.search(r"4 +0\.95 +0\.12 +30\.4 +0\.7 +0\.062 +47\.5%", printed)
@@ -177,7 +180,7 @@ def test_runs_lie_over_each_other_without_coarse_models(tmp_path: Path) -> None:
 
 
 def test_one_number_of_workers_has_no_curve_and_no_spread_is_left_out(tmp_path: Path) -> None:
-    only = {"4": {**ROWS["4"], "spread": None}}
+    only = [{**ROWS[-1], "spread": None}]
     run = make_run(tmp_path / "run", throughput=only, saturation=None, spread=None)
     page = page_of(tmp_path, run)
     assert list(figures_of(page)) == ["throughput_by_workers", "timeline"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.study import Study, load_study, run_point
-from paracosm.study.kinds import KINDS
+from paracosm.studies import Hooks, Study, load_study, run_point
+from paracosm.studies.kinds import KINDS
 
 
 def test_every_kind_is_a_key_of_a_study_and_ends_where_it_succeeds() -> None:
@@ -66,12 +66,12 @@ def test_other_arguments_go_to_the_kind_that_the_study_has() -> None:
 def test_a_relaxation_has_no_log_of_its_events() -> None:
     (point,) = Study(relax={"problem": "laplace2d:4", "processors": 2}).points("test")
     with pytest.raises(InputError, match="prints no line for every event"):
-        run_point(point, log=True)
+        run_point(point, hooks=Hooks(log=True))
 
 
 def test_a_study_of_one_kind_loads_no_room_of_another() -> None:
     program = (
-        "import sys; from paracosm.study import Study; Study(train={}).points('test');"
+        "import sys; from paracosm.studies import Study; Study(train={}).points('test');"
         "print([m for m in sys.modules if m.startswith('paracosm.relaxation')]);"
         "assert 'paracosm.training' in sys.modules"
     )

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from paracosm.errors import InputError
-from paracosm.study import Study, load_study
-from paracosm.study.plain import plain
+from paracosm.results import to_builtin
+from paracosm.studies import Study, load_study
 
 
 def write(path: Path, text: str) -> Path:
@@ -142,7 +142,7 @@ def test_the_resolved_study_of_a_point_gives_the_same_point_again(
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "cluster.yaml", yaml.safe_dump(STAR))
     (point,) = Study(train=arguments).points("test")
-    path = write(tmp_path / "again.yaml", yaml.safe_dump(plain(point.as_study())))
+    path = write(tmp_path / "again.yaml", yaml.safe_dump(to_builtin(point.as_study())))
     (again,) = load_study(path).points("again")
     assert again.config == point.config
 

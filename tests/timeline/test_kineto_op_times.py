@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.timeline.kineto import read_kineto
-from paracosm.timeline.kineto.op_times import op_times
+from paracosm.timeline.kineto.device import op_times
 
 
 def span(

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
+from paracosm.rng import stream_keys
 from paracosm.timing import (
     Constant,
     Distribution,
@@ -26,9 +27,15 @@ from paracosm.timing import (
     Uniform,
     Weibull,
 )
-from paracosm.timing.compiled import Draws, draw, stream_keys, tabulate, uniform
-from paracosm.timing.compiled_gamma import gamma_quantile, gamma_table
-from paracosm.timing.compiled_normal import normal_quantile
+from paracosm.timing.compiled import (
+    Draws,
+    draw,
+    gamma_quantile,
+    gamma_table,
+    normal_quantile,
+    tabulate,
+    uniform,
+)
 
 durations = st.floats(1e-9, 1e6)
 shapes = st.floats(0.02, 1e5)

@@ -31,8 +31,8 @@ from paracosm.timing import (
     fit_kernel_density,
     parse_distribution,
 )
+from paracosm.timing.families import robust_bandwidth
 from paracosm.timing.fit import MOST_KERNELS
-from paracosm.timing.samples import robust_bandwidth
 
 FAMILIES = [
     "constant",

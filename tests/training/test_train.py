@@ -248,7 +248,7 @@ def test_a_measured_run_is_replayed_to_the_bit(tmp_path: Path) -> None:
     again = run(compute="measured", workers=3, latency="1ms", recording=tmp_path / "recording.json")
     assert first.timeline is not None
     assert again.timeline is not None
-    assert first.timeline.spans == again.timeline.spans
+    assert list(first.timeline.spans) == list(again.timeline.spans)
     assert column(first, "loss") == column(again, "loss")
 
 
@@ -493,7 +493,7 @@ config = TrainConfig(
 result = train(config, seed=7)
 rows = [(row.node, row.name, row.value, row.step, row.virtual_time)
         for row in result.metrics.rows]
-print(hashlib.sha256(repr((result.timeline.spans, rows)).encode()).hexdigest())
+print(hashlib.sha256(repr((list(result.timeline.spans), rows)).encode()).hexdigest())
 """
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from layer_profiles.entries import Content
 from paracosm.cluster import Link
 from paracosm.errors import InputError
-from paracosm.prediction.json_file import read_json
+from paracosm.prediction.op_latencies import read_json
 
 __all__ = ["Bandwidth", "Network", "read_network"]
 

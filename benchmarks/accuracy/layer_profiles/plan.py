@@ -9,7 +9,7 @@ from typing import Any
 
 from layer_profiles.entries import Content
 from paracosm.errors import InputError
-from paracosm.prediction.json_file import read_json
+from paracosm.prediction.op_latencies import read_json
 
 __all__ = ["Measured", "Plan", "Stage", "Worker", "read_plan"]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from layer_profiles.entries import Content, numbers
 from paracosm.errors import InputError
-from paracosm.prediction.json_file import read_json
+from paracosm.prediction.op_latencies import read_json
 
 __all__ = ["LayerTimes", "Profiles", "read_profiles"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +11,11 @@ from numpy.typing import NDArray
 
 from paracosm.relaxation import relax
 from paracosm.relaxation.problems import Problem, load_problem
-from paracosm.relaxation.recorded import RunQueue, replay, simulate_threads
 from paracosm.relaxation.threads import Case, Limits, Measurement, measure, phases, run_threads
+
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks" / "accuracy"))
+
+from recorded_threads import RunQueue, replay, simulate_threads
 
 Array = NDArray[np.float64]
 

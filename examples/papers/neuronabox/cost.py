@@ -1,6 +1,6 @@
 """What the emulator itself costs: processor time for a megabyte, and many emulated ranks."""
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 import statistics
 import time

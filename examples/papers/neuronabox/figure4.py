@@ -1,6 +1,6 @@
 """Figure 4: iteration time against a delay added to every all-reduce, by one command."""
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 import json
 import subprocess

@@ -18,8 +18,7 @@ from typing import Any
 
 from network import FIRST, Network, Node
 
-from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.setting import VARIABLE, Setting
+from paracosm.emulation.config import VARIABLE, EmulateConfig, Setting
 
 __all__ = ["LIMIT", "PORT", "Job", "JobError", "backend_job", "real_job", "wire_job"]
 
@@ -183,7 +182,7 @@ def wire_job(
         environment = {
             "MASTER_ADDR": network.ranks[0].address,
             "MASTER_PORT": str(port),
-            VARIABLE: told.to_text(),
+            **told.environment(),
         }
         job.emulator = _start(
             job, folder, node, [sys.executable, "-m", "paracosm.emulation.wire.main"], environment
@@ -193,7 +192,8 @@ def wire_job(
         runner = [sys.executable]
         if observed:
             runner += ["-m", "paracosm.emulation.rank.main"]
-            environment[VARIABLE] = Setting(config, 0, 0, folder / "rank0.records").to_text()
+            told = Setting(config, 0, 0, folder / "rank0.records")
+            environment[VARIABLE] = told.environment()[VARIABLE]
         job.ranks.append(_start(job, folder, own, [*runner, *command], environment))
         yield job
 
@@ -214,7 +214,7 @@ def backend_job(
         node = network.ranks[0]
         environment = _environment(0, world, network, node, PORT)
         told = Setting(config, 0, 0, folder / "rank0.records", folder / "plan.npz")
-        environment[VARIABLE] = told.to_text()
+        environment[VARIABLE] = told.environment()[VARIABLE]
         runner = [sys.executable, "-m", "paracosm.emulation.rank.main"]
         job.ranks.append(_start(job, folder, node, [*runner, *command], environment))
         yield job

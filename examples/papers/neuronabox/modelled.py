@@ -1,6 +1,6 @@
 """Backend mode: what a call costs beside PyTorch's fake process group, and how delays are kept."""
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 import json
 import tempfile

@@ -8,7 +8,7 @@
 Each part is written to OUT/measured as soon as it is complete. Nothing else should run meanwhile.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 import argparse
 import json

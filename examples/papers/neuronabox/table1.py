@@ -4,7 +4,7 @@ Both jobs are alive all the time; while one of them is measured, the other is st
 turns within every round, and what is compared are neighbours in time.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from network import Network
 from tables import Table, apart, middle, milliseconds, size_of, spread
 
 from jobs import PORT, Job, real_job, wire_job
-from paracosm.profiling.links.fit import fit_line, link_of
+from paracosm.profiling.links.table import fit_line, link_of
 
 __all__ = [
     *("PAPER", "SCRIPT", "Cell", "cells_of", "compare_calls", "measure_table1", "one_job"),

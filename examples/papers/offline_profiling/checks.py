@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from conv import CLIFF, Series
 from copies import PAPER as TABLE1
+from iteration_accuracy import Accuracy
 from steady import LIMIT
 
 from models import PAPER as TABLE2
-from paracosm.prediction.accuracy import Accuracy
 
 if TYPE_CHECKING:
     from results import Results

@@ -7,16 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from grids import Grids
+from iteration_accuracy import Accuracy, accuracy, from_others
 from kept import Kept, Progress, complete
 from plan import MODELS, Plan
 
 from paracosm.graphs import Graph
 from paracosm.graphs.capture import CaptureOptions, capture
-from paracosm.prediction.accuracy import Accuracy, accuracy, from_others
-from paracosm.prediction.durations import from_estimates
 from paracosm.prediction.predict import predict
 from paracosm.profiling import ModelProfile, OpTiming, Profile, Settings, profile_model
-from paracosm.profiling.speed import at_one_speed, usual_probe
+from paracosm.profiling.samples import at_one_speed, usual_probe
 
 __all__ = [
     "NEIGHBOUR",
@@ -133,7 +132,7 @@ def neighbour(
         graph = done[model].graph
         probe = usual_probe(done[model].profile.timings)
         timings = at_one_speed(done[other].profile.timings, probe)
-        prediction = predict(graph, from_estimates(from_others(graph, timings)))
+        prediction = predict(graph, from_others(graph, timings))
         return asdict(
             Neighbour(
                 model,

@@ -10,10 +10,10 @@ from checks import Check
 from conv import Series
 from copies import Copies
 from grids import Line
+from iteration_accuracy import Accuracy
 from steady import Steadiness
 
 from models import Neighbour
-from paracosm.prediction.accuracy import Accuracy
 from paracosm.profiling import Environment
 from paracosm.profiling.designs.compare import DesignError
 

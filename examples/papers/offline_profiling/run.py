@@ -7,8 +7,11 @@ python examples/papers/offline_profiling/run.py --quick         # less of it, in
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks" / "accuracy"))
 
 import conv
 import copies

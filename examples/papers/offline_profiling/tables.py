@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from copies import PAPER as TABLE1
 from copies import Copies
+from iteration_accuracy import Accuracy
 
 from models import PAPER as TABLE2
-from paracosm.prediction.accuracy import Accuracy
 from paracosm.units import format_size
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import numpy as np
 from finding import Finding
 from measured_jobs import SEED, MeasuredJob, Run
 
-from paracosm.prediction.parameter_servers.alone import rates_alone
-from paracosm.prediction.parameter_servers.cynthia import cynthia
-from paracosm.prediction.parameter_servers.lin import lin
-from paracosm.prediction.parameter_servers.phases import phases_of
-from paracosm.prediction.parameter_servers.saturation import saturates_at
-from paracosm.prediction.parameter_servers.throughput import predict_throughput
+from paracosm.prediction.parameter_servers.coarse_models import cynthia, lin, phases_of
+from paracosm.prediction.parameter_servers.throughput import (
+    predict_throughput,
+    saturates_at,
+    single_worker_rates,
+)
 
 __all__ = [
     "MODELS",
@@ -107,7 +107,7 @@ def batches(job: MeasuredJob) -> Batches:
             for workers in range(1, WORKERS + 1)
         }
         rates[factor] = [factor * rate for rate in steps.values()]
-        saturated[factor] = saturates_at(steps, float(rates_alone(slower, SEED).mean()))
+        saturated[factor] = saturates_at(steps, float(single_worker_rates(slower, SEED).mean()))
     return Batches(rates, saturated)
 
 

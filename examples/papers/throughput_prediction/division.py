@@ -10,12 +10,11 @@ from finding import Finding
 from imagined_models import layers_of, profile_of
 from measured_jobs import SEED, MeasuredJob, link_ports
 
-from paracosm.prediction.parameter_servers.cluster_ports import Ports
-from paracosm.prediction.parameter_servers.imagined import imagined_job
-from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.settings import Ports, Settings
+from paracosm.prediction.parameter_servers.target import target_job
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
-from paracosm.profiling.jobs.smallest_first import smallest_first
+from paracosm.profiling.jobs.job_profile import smallest_first
 
 __all__ = ["Divided", "Gains", "divide", "gains_of", "judge_division", "judge_gains", "model_gains"]
 
@@ -157,7 +156,7 @@ def _with_fast_servers(ports: Ports) -> Ports:
 
 
 def _rates(profile: JobProfile, ports: Ports, steps: int | None) -> list[float]:
-    job = imagined_job(profile, Settings(ports=ports, steps=steps), SEED)
+    job = target_job(profile, Settings(ports=ports, steps=steps), SEED)
     return [
         predict_throughput(job, workers, SEED).steps_per_second for workers in range(1, WORKERS + 1)
     ]

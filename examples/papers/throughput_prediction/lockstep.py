@@ -10,7 +10,7 @@ import numpy.typing as npt
 from finding import Finding
 from measured_jobs import MeasuredJob, Run
 
-from paracosm.prediction.parameter_servers.windows import rate_after_start
+from paracosm.prediction.parameter_servers.steady import rate_after_start
 from paracosm.profiling.jobs import DOWNLINK
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import Workload
@@ -233,7 +233,7 @@ def _windows(
     job: MeasuredJob, run: Run, variant: Variant, repeats: int, beyond: float = 0.0
 ) -> list[Simulation]:
     """Simulate a run's window from its own start, some seconds longer at will."""
-    imagined = job.imagined(run.workers, uneven=variant.uneven)
+    imagined = job.imagined(run.workers, share_sigma=variant.uneven)
     ports = imagined.settings.ports
     imagined = replace(imagined, workload=variant.steps(imagined.workload))
     seconds = run.seconds + beyond

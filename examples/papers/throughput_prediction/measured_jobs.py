@@ -15,13 +15,12 @@ import numpy.typing as npt
 
 from paracosm.cluster import Link, star
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.asked import WINDOW
-from paracosm.prediction.parameter_servers.cluster_ports import Ports, ports_of
-from paracosm.prediction.parameter_servers.imagined import ImaginedJob, imagined_job
-from paracosm.prediction.parameter_servers.settings import Settings
-from paracosm.prediction.parameter_servers.windows import rate_after_start
+from paracosm.prediction.parameter_servers.config import WINDOW
+from paracosm.prediction.parameter_servers.settings import Ports, Settings, ports_of
+from paracosm.prediction.parameter_servers.steady import rate_after_start
+from paracosm.prediction.parameter_servers.target import TargetJob, target_job
 from paracosm.profiling.jobs import JobProfile, load_job_profile
-from paracosm.profiling.jobs.interrupted import without_interrupted
+from paracosm.profiling.jobs.job_profile import without_interrupted
 
 __all__ = ["SEED", "MeasuredJob", "Run", "link_ports", "measured_jobs"]
 
@@ -87,11 +86,11 @@ class MeasuredJob:
         """Runs of several workers that began at once."""
         return [run for run in self.runs if run.together and run.workers > 1]
 
-    def imagined(self, workers: int, **changes: Any) -> ImaginedJob:
+    def imagined(self, workers: int, **changes: Any) -> TargetJob:
         """Return the job with so many workers at most on its link, with other settings changed."""
         servers = changes.pop("servers", self.profile.servers)
         ports = link_ports(workers, servers, float(self.settings.ports.server[0]))
-        return imagined_job(self.profile, replace(self.settings, ports=ports, **changes), SEED)
+        return target_job(self.profile, replace(self.settings, ports=ports, **changes), SEED)
 
     def measured(self) -> dict[int, float]:
         """Return the mean steps/s of all runs, by number of workers."""

@@ -114,9 +114,12 @@ def _predict(
 
 
 def _row(run: dict[str, Any], predicted: dict[str, Any]) -> Row:
-    number = str(run["W"])
-    its = predicted["throughput"][number]
-    lin, cynthia = (predicted["baselines"][name][number] for name in ("lin", "cynthia"))
+    rows = (
+        predicted["throughput"],
+        predicted["baselines"]["lin"],
+        predicted["baselines"]["cynthia"],
+    )
+    its, lin, cynthia = (next(row for row in each if row["workers"] == run["W"]) for each in rows)
     return Row(
         workers=run["W"],
         start=run["start"],

@@ -10,24 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paracosm.cli import calibration_file
-from paracosm.cli.calibrate_link import measured_link, show_shares
-from paracosm.cli.calibration_file import Out, Update
+from paracosm.cli.calibration_file import Out, Update, host_and_port
 from paracosm.cli.capture_flags import duration, named
 from paracosm.cli.display import grid, printer, progress_bar
 from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError, unknown
-from paracosm.study.plain import to_json
 from paracosm.units import format_duration, format_size, parse_bandwidth
 
 if TYPE_CHECKING:
-    from paracosm.prediction.parameter_servers.stream_fit import StreamFit
-    from paracosm.profiling.nodes import (
-        BandwidthSettings,
-        NodeCalibration,
-        Parsing,
-        ShareSettings,
-    )
-    from paracosm.profiling.nodes.tensorflow import Transfers
+    from paracosm.profiling.nodes.calibration import NodeCalibration
+    from paracosm.profiling.nodes.goodput import BandwidthSettings, Shares, ShareSettings
+    from paracosm.profiling.nodes.parsing import Parsing
+
 
 __all__ = ["calibrate"]
 
@@ -84,7 +78,7 @@ def calibrate(
 
     Example: paracosm calibrate --peer 10.0.0.2:5201 --out node.yaml
     """
-    from paracosm.profiling.nodes import BandwidthSettings, ShareSettings
+    from paracosm.profiling.nodes.goodput import BandwidthSettings, ShareSettings
     from paracosm.profiling.processes import WorkerError
 
     if json and quiet:
@@ -96,7 +90,12 @@ def calibrate(
     wait = duration("--timeout", timeout)
     try:
         if profile is not None:
-            _only("a profile is estimated from, and nothing measured", peer, parsing)
+            for flag, value in (("--peer", peer), ("--parsing", parsing)):
+                if value is not None:
+                    raise InputError(
+                        f"{flag}: a profile is estimated from, and nothing measured; --out with "
+                        "--update puts several together"
+                    )
             found, details = _estimated(profile, bandwidth)
         else:
             if bandwidth is not None:
@@ -106,23 +105,8 @@ def calibrate(
             )
     except WorkerError as error:
         raise typer.Abort(str(error)) from None
-    whole = found.over(known)
-    if out is not None:
-        whole = calibration_file.write(whole, out)
-    if json:
-        typer.echo(to_json(calibration_file.as_json(whole) | {"details": details}), nl=False)
-    elif not quiet:
-        calibration_file.show(whole)
-        _show(details)
-        if out is not None:
-            printer()(str(out))
+    calibration_file.finish(found.over(known), out, details, _show, json, quiet)
     return 0
-
-
-def _only(why: str, peer: str | None, parsing: str | None) -> None:
-    for flag, value in (("--peer", peer), ("--parsing", parsing)):
-        if value is not None:
-            raise InputError(f"{flag}: {why}; --out with --update puts several together")
 
 
 def _estimated(path: Path, bandwidth: str | None) -> tuple[NodeCalibration, dict[str, Any]]:
@@ -131,15 +115,12 @@ def _estimated(path: Path, bandwidth: str | None) -> tuple[NodeCalibration, dict
 
     given = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
     fit = fit_streams(load_job_profile(path), bandwidth=given)
-    return calibration_of(fit, str(path.name)), {"streams": _stream_details(fit)}
-
-
-def _stream_details(fit: StreamFit) -> dict[str, Any]:
-    return {
+    details = {
         "largest": fit.largest,
         "errors": asdict(fit.errors),
         "errors_without_a_window": asdict(fit.without),
     }
+    return calibration_of(fit, str(path.name)), {"streams": details}
 
 
 def _measured(
@@ -152,16 +133,76 @@ def _measured(
 ) -> tuple[NodeCalibration, dict[str, Any]]:
     if parsing not in _PARSING:
         raise unknown("parser", parsing, _PARSING)
-    found, details = measured_link(peer, settings, sharing, timeout, hidden)
+    found, details = _measured_link(peer, settings, sharing, timeout, hidden)
     if parsing == "none":
         return found, details
     more, parsed = _tensorflow(hidden) if parsing == "tensorflow" else _parsed(parsing, hidden)
     return more.over(found), details | parsed
 
 
+def _measured_link(
+    peer: str | None,
+    settings: BandwidthSettings,
+    sharing: ShareSettings | None,
+    timeout: float,
+    hidden: bool,
+) -> tuple[NodeCalibration, dict[str, Any]]:
+    """Measure bandwidth and its sharing with HOST:PORT, or another process of this machine."""
+    from paracosm.profiling.nodes.calibration import calibration_of_goodput, calibration_of_shares
+    from paracosm.profiling.nodes.goodput import measure_goodput, measure_shares
+    from paracosm.profiling.nodes.peer import connected, connected_here
+
+    reached = (
+        connected_here(timeout)
+        if peer is None
+        else connected(*host_and_port("--peer", peer, "10.0.0.2:5201"), timeout)
+    )
+    before, ways = 3 * settings.rounds, 0 if sharing is None else 2
+    with progress_bar(before + ways, hidden=hidden, unit="rounds") as shown, reached as other:
+        goodput = measure_goodput(other, settings, lambda done: shown(done, None))
+        shares = None
+        if sharing is not None:
+            shares = measure_shares(other, sharing, lambda done: shown(before + done, None))
+    where = "two processes on loopback" if peer is None else f"to {peer}"
+    if other.loopback:
+        where += ", no network"
+    times = "1 round" if settings.rounds == 1 else f"{settings.rounds} rounds"
+    by = f"{where}, {times} of {format_duration(settings.seconds)}"
+    found = calibration_of_goodput(goodput, by, loopback=other.loopback)
+    details: dict[str, Any] = {"goodput": asdict(goodput)}
+    if shares is None:
+        return found, details
+    details["shares"] = _share_details(shares)
+    each = format_duration(shares.interval)
+    by = f"{where}, {len(shares.sent[0])} connections, {len(shares.sent)} intervals of {each}"
+    more = calibration_of_shares(shares, by, loopback=other.loopback)
+    return more.over(found), details
+
+
+def _share_details(shares: Shares) -> dict[str, Any]:
+    from paracosm.profiling.nodes.goodput import correlation, counted, unevenness
+
+    ways = {"out": shares.sent, "in": shares.received}
+    return {
+        "interval": shares.interval,
+        "uneven": {way: unevenness(carried) for way, carried in ways.items()},
+        "correlation": {way: correlation(carried) for way, carried in ways.items()},
+        "counted": {way: int(counted(carried).sum()) for way, carried in ways.items()},
+        "nothing": {
+            way: sum(
+                row.count(0)
+                for row, counts in zip(carried, counted(carried), strict=True)
+                if counts
+            )
+            for way, carried in ways.items()
+        },
+        "bytes": ways,
+    }
+
+
 def _parsed(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
-    from paracosm.profiling.nodes import calibration_of_parsing, measure_parsing
-    from paracosm.profiling.nodes.parsing import PARSING_SIZES
+    from paracosm.profiling.nodes.calibration import calibration_of_parsing
+    from paracosm.profiling.nodes.parsing import PARSING_SIZES, measure_parsing
 
     with progress_bar(len(PARSING_SIZES), hidden=hidden, unit="sizes") as shown:
         found = measure_parsing(parser, progress=lambda done: shown(done, None))
@@ -170,8 +211,8 @@ def _parsed(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]
 
 
 def _tensorflow(hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
-    from paracosm.profiling.nodes import calibration_of_parsing, calibration_of_window
-    from paracosm.profiling.nodes.tensorflow import measure_transfers
+    from paracosm.profiling.nodes.calibration import calibration_of_parsing, calibration_of_window
+    from paracosm.profiling.nodes.parsing import measure_transfers
 
     with progress_bar(None, hidden=hidden, unit="fetches") as shown:
         seen = measure_transfers(progress=lambda done: shown(done, None))
@@ -179,15 +220,11 @@ def _tensorflow(hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
     window = calibration_of_window(seen.window, f"{by}, announced last")
     return calibration_of_parsing(seen.parsing, by).over(window), {
         "parsing": _parsing_details(seen.parsing),
-        "windows": _window_details(seen),
-    }
-
-
-def _window_details(seen: Transfers) -> dict[str, Any]:
-    return {
-        "announced": [{"seconds": when, "bytes": size} for when, size in seen.windows],
-        "streams": len(seen.streams),
-        "interrupted": sum(len(each.turns) > 1 for each in seen.streams),
+        "windows": {
+            "announced": [{"seconds": when, "bytes": size} for when, size in seen.windows],
+            "streams": len(seen.streams),
+            "interrupted": sum(len(each.turns) > 1 for each in seen.streams),
+        },
     }
 
 
@@ -202,6 +239,20 @@ def _show(details: Mapping[str, Any]) -> None:
             _SHOWN[name](value)
 
 
+def _show_shares(details: Mapping[str, Any]) -> None:
+    rows = [["shares", ">intervals", ">uneven", ">correlation", ">got nothing"]]
+    for way, uneven in details["uneven"].items():
+        follows = details["correlation"][way]
+        written = "" if follows is None else f"{follows:.2f}"
+        counts, nothing = (str(details[name][way]) for name in ("counted", "nothing"))
+        rows.append([way, counts, f"{uneven:.3f}", written, nothing])
+    printer()(grid(rows))
+    printer()(
+        f"Correlation is that of a connection's shares in consecutive intervals of "
+        f"{format_duration(details['interval'])}: 1 keeps its share, 0 draws it anew each time."
+    )
+
+
 def _show_parsing(details: Mapping[str, Any]) -> None:
     rows = [[">size", ">parsing"]]
     rows += [[format_size(size), format_duration(t)] for size, t in details["seconds"].items()]
@@ -213,12 +264,8 @@ def _show_parsing(details: Mapping[str, Any]) -> None:
 
 
 def _show_windows(details: Mapping[str, Any]) -> None:
-    announced = ", ".join(
-        f"{format_size(each['bytes'])} after {format_duration(each['seconds'])}"
-        for each in details["announced"]
-    )
     printer()(
-        f"Windows announced for streams: {announced}. {details['interrupted']} of "
+        f"{calibration_file.windows_in_words(details['announced'])} {details['interrupted']} of "
         f"{details['streams']} streams were interrupted."
     )
 
@@ -237,7 +284,7 @@ def _show_streams(details: Mapping[str, Any]) -> None:
 
 
 _SHOWN: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
-    "shares": show_shares,
+    "shares": _show_shares,
     "parsing": _show_parsing,
     "windows": _show_windows,
     "streams": _show_streams,

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from paracosm.cli import calibration_file
-from paracosm.cli.calibration_file import Out, Update
+from paracosm.cli.calibration_file import Out, Update, host_and_port
 from paracosm.cli.capture_flags import duration
 from paracosm.cli.display import printer
-from paracosm.cli.host_port import host_and_port
 from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError
-from paracosm.study.plain import to_json
 from paracosm.units import format_duration, format_size
 
-__all__ = ["proxy"]
+__all__ = ["proxy", "serve"]
 
 
 def proxy(
@@ -37,37 +36,23 @@ def proxy(
 
     Example: paracosm calibrate proxy --listen 2222 --to 10.0.0.2:2222 --out node.yaml
     """
-    from paracosm.profiling.nodes import Proxy, StreamWatch, calibration_of_window
+    from paracosm.profiling.nodes.calibration import calibration_of_window
+    from paracosm.profiling.nodes.http2 import StreamWatch
+    from paracosm.profiling.nodes.proxy import Proxy
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
     known = calibration_file.check(out, update, force)
     limit = None if seconds is None else duration("--seconds", seconds)
-    watches: list[StreamWatch] = []
-
-    def watch() -> StreamWatch:
-        watches.append(StreamWatch())
-        return watches[-1]
-
-    with Proxy(
-        host_and_port("--to", to, "10.0.0.2:2222"), watch, host=host, port=listen
-    ) as handing:
+    target = host_and_port("--to", to, "10.0.0.2:2222")
+    with Proxy(target, StreamWatch, host=host, port=listen) as handing:
         if not (json or quiet):
             end = "Ctrl-C ends it" if limit is None else f"for {format_duration(limit)}"
             typer.echo(f"handing on {host}:{handing.address[1]} to {to}: {end}")
         _wait(limit)
-    seen = _seen(watches, handing.failures)
-    whole = calibration_of_window(seen["window"], f"announced last between here and {to}")
-    whole = whole.over(known)
-    if out is not None:
-        whole = calibration_file.write(whole, out)
-    if json:
-        typer.echo(to_json(calibration_file.as_json(whole) | {"details": seen}), nl=False)
-    elif not quiet:
-        calibration_file.show(whole)
-        _show(seen)
-        if out is not None:
-            printer()(str(out))
+    seen = _seen(handing.watches, handing.failures)
+    found = calibration_of_window(seen["window"], f"announced last between here and {to}")
+    calibration_file.finish(found.over(known), out, seen, _show_proxy, json, quiet)
     return 0
 
 
@@ -106,13 +91,9 @@ def _seen(watches: list[Any], failures: list[str]) -> dict[str, Any]:
     }
 
 
-def _show(seen: dict[str, Any]) -> None:
+def _show_proxy(seen: Mapping[str, Any]) -> None:
     say = printer()
-    announced = ", ".join(
-        f"{format_size(each['bytes'])} after {format_duration(each['seconds'])}"
-        for each in seen["announced"]
-    )
-    say(f"Windows announced for streams: {announced}.")
+    say(calibration_file.windows_in_words(seen["announced"]))
     say(
         f"{seen['streams']} streams, the largest of {format_size(seen['largest'])}; "
         f"{seen['interrupted']} were interrupted, {seen['stopped_at_their_window']} of them at "
@@ -120,3 +101,29 @@ def _show(seen: dict[str, Any]) -> None:
     )
     for failure in seen["failures"]:
         say(f"failed: {failure}", style="red")
+
+
+def serve(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="to listen on; 0: any")] = 5201,
+    host: Annotated[
+        str, typer.Option(help="name or address to listen on; 0.0.0.0: all of this machine")
+    ] = "127.0.0.1",
+    timeout: Annotated[str, typer.Option(help="after which a silent client is given up")] = "10s",
+    quiet: Quiet = False,
+) -> int:
+    """Wait for one paracosm calibrate --peer, and send and receive as it asks.
+
+    Example: paracosm calibrate serve --host 0.0.0.0 --port 5201
+    """
+    from paracosm.profiling.nodes.peer import listen, serve_one
+
+    wait = duration("--timeout", timeout)
+    listener = listen(host, port)
+    if not quiet:
+        at = listener.getsockname()[1]
+        typer.echo(f"listening on {host}:{at}: paracosm calibrate --peer HOST:{at}")
+    came = (lambda peer: None) if quiet else (lambda peer: typer.echo(f"client {peer}"))
+    done = serve_one(listener, wait, came)
+    if not quiet:
+        typer.echo(f"{done} rounds")
+    return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +13,12 @@ import typer
 from paracosm.cli.display import grid, printer
 from paracosm.errors import InputError
 from paracosm.profiling.nodes.calibration import QUANTITIES, NodeCalibration
-from paracosm.study.environment import describe_environment
+from paracosm.results import to_json
+from paracosm.studies.run_folder import describe_environment
 from paracosm.units import format_bandwidth, format_duration, format_size
 
-__all__ = ["Out", "Update", "as_json", "check", "show", "write"]
+__all__ = ["Out", "Update", "check", "finish", "host_and_port", "windows_in_words"]
+
 
 Out = Annotated[Path | None, typer.Option(help="calibration file to write (YAML)")]
 Update = Annotated[
@@ -30,7 +32,7 @@ def check(path: Path | None, update: bool, force: bool) -> NodeCalibration:
     Raises:
         InputError: the file could not be written afterwards, or must not be.
     """
-    from paracosm.profiling.nodes.file import load_calibration
+    from paracosm.profiling.nodes.calibration import load_calibration
 
     if path is None:
         if update or force:
@@ -46,13 +48,42 @@ def check(path: Path | None, update: bool, force: bool) -> NodeCalibration:
     return load_calibration(path) if update and path.exists() else NodeCalibration()
 
 
-def write(calibration: NodeCalibration, path: Path) -> NodeCalibration:
-    """Write a calibration with the environment of here and now; return it so.
+def finish(
+    whole: NodeCalibration,
+    out: Path | None,
+    details: Mapping[str, Any],
+    show_details: Callable[[Mapping[str, Any]], None],
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Write a calibration to `out`, if given, and print it with the details of its measurement.
 
     Raises:
         InputError: it cannot be written.
     """
-    from paracosm.profiling.nodes.file import save_calibration
+    if out is not None:
+        whole = _write(whole, out)
+    if json:
+        typer.echo(to_json(_as_json(whole) | {"details": details}), nl=False)
+    elif not quiet:
+        _show(whole)
+        show_details(details)
+        if out is not None:
+            printer()(str(out))
+
+
+def windows_in_words(announced: Sequence[Mapping[str, Any]]) -> str:
+    """Return "Windows announced for streams: 64 KiB after 0 s."."""
+    written = ", ".join(
+        f"{format_size(each['bytes'])} after {format_duration(each['seconds'])}"
+        for each in announced
+    )
+    return f"Windows announced for streams: {written}."
+
+
+def _write(calibration: NodeCalibration, path: Path) -> NodeCalibration:
+    """Write a calibration with the environment of here and now; return it so."""
+    from paracosm.profiling.nodes.calibration import save_calibration
 
     here = describe_environment()
     versions: Any = here["versions"]
@@ -66,8 +97,7 @@ def write(calibration: NodeCalibration, path: Path) -> NodeCalibration:
     return whole
 
 
-def show(calibration: NodeCalibration) -> None:
-    """Print what is known, and how it was found."""
+def _show(calibration: NodeCalibration) -> None:
     rows = [["quantity", ">value", ">spread", "how"]]
     for name in QUANTITIES:
         value = getattr(calibration, name)
@@ -76,26 +106,18 @@ def show(calibration: NodeCalibration) -> None:
         found = calibration.found.get(name)
         spread = "" if found is None or found.spread is None else f"{found.spread:.1%}"
         how = "" if found is None else f"{found.how}: {found.by}"
-        rows.append([name.replace("_", " "), _written(name, value), spread, how])
-    if len(rows) == 1:
-        return
-    printer()(grid(rows))
+        rows.append([name.replace("_", " "), _UNITS[name](value), spread, how])
+    if len(rows) > 1:
+        printer()(grid(rows))
 
 
-def as_json(calibration: NodeCalibration) -> dict[str, Any]:
+def _as_json(calibration: NodeCalibration) -> dict[str, Any]:
     """Return quantities (SI units; null: unknown, and an infinite window is "inf") and sources."""
+    known = {name: getattr(calibration, name) for name in QUANTITIES}
     return {
-        **{name: _plain(getattr(calibration, name)) for name in QUANTITIES},
+        **{name: "inf" if value == float("inf") else value for name, value in known.items()},
         "found": {name: asdict(found) for name, found in calibration.found.items()},
     }
-
-
-def _plain(value: float | None) -> float | str | None:
-    return "inf" if value == float("inf") else value
-
-
-def _written(name: str, value: float) -> str:
-    return _UNITS[name](value)
 
 
 _UNITS: Mapping[str, Callable[[float], str]] = {
@@ -109,3 +131,15 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
     "beta": format_duration,
     "window": format_size,
 }
+
+
+def host_and_port(flag: str, text: str, example: str) -> tuple[str, int]:
+    """Read a flag, "10.0.0.2:5201" or "[::1]:5201".
+
+    Raises:
+        InputError: there is no host, or no port from 1 to 65535.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise InputError(f'{flag}: write HOST:PORT, such as {example}, not "{text}"')
+    return host.strip("[]"), int(port)

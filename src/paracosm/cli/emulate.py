@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.carry_out import carry_out
 from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, with_fields_of
+from paracosm.cli.run_verb import run_verb
 from paracosm.cli.verbs import Verb
 from paracosm.emulation.config import EmulateConfig
 
@@ -69,4 +69,4 @@ def emulate(
     if json or quiet:
         given.setdefault("output", "stderr" if json else "none")
     study = script if is_study else None
-    return carry_out("emulate", study, given, seed, out, force, jobs, json, quiet)
+    return run_verb("emulate", study, given, seed, out, force, jobs, json, quiet)

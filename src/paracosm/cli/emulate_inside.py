@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 from paracosm.cli.show import show_summary
-from paracosm.emulation.metrics import Metrics
+from paracosm.emulation.config import Setting
 from paracosm.emulation.records import RecordReader
-from paracosm.emulation.result import result_of
-from paracosm.emulation.setting import Setting
-from paracosm.study import Point, RunFolder
+from paracosm.emulation.result import Metrics, result_of
+from paracosm.studies import Point, RunFolder
 
 __all__ = ["finish"]
 
@@ -43,4 +42,4 @@ def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | N
 
         write_report([RunFolder.open(out)], out / "report.html")
     with contextlib.redirect_stdout(sys.stderr):
-        show_summary("emulate", result.summary, out, json=False)
+        show_summary(result.summary, out, json=False)

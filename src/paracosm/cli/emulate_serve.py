@@ -7,6 +7,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from paracosm.errors import InputError
 if TYPE_CHECKING:
     from paracosm.emulation.records import Record
     from paracosm.emulation.result import EmulationResult
+    from paracosm.results import EmulationSummary
 
 __all__ = ["serve"]
 
@@ -64,17 +66,16 @@ def serve(
     if out is not None:
         _write_report(out)
     if not quiet:
-        show_summary("emulate", summary, out, json)
+        show_summary(summary, out, json)
     return 1 if summary["status"] == "failed" else 0
 
 
 def _config(fields: dict[str, Any]) -> EmulateConfig:
-    from paracosm.emulation.what_if import with_world
     from paracosm.validation import validated
 
     given = {name: value for name, value in fields.items() if value not in (None, [])}
     given |= {"mode": "wire"}
-    config = with_world(validated(EmulateConfig, given, "command line"))
+    config = validated(EmulateConfig, given, "command line")
     if len(config.rank) == config.world:
         raise InputError(f"rank: all {config.world:,} ranks are real: nothing is left to emulate")
     return config
@@ -100,12 +101,12 @@ def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
 
 def _serve(
     config: EmulateConfig, host: str, seed: int, out: Path | None, force: bool
-) -> dict[str, Any]:
+) -> EmulationSummary:
     """Emulate, write the run folder if one is wanted, and return the summary."""
     if out is None:
         return _emulate(config, host, seed)[0].summary
-    from paracosm.emulation.metrics import Metrics
-    from paracosm.study import RunFolder
+    from paracosm.emulation.result import Metrics
+    from paracosm.studies import RunFolder
 
     asked = config.model_dump(
         mode="json", exclude=config.without_effect(), exclude_defaults=True
@@ -136,10 +137,12 @@ def _emulate(config: EmulateConfig, host: str, seed: int) -> tuple[EmulationResu
         records = RecordReader(path).more()
     stopped = stop.is_set()
     result = result_of(config, records, None if stopped else 0, 0 if done else 1, stopped and done)
-    result.summary["exit_code"] = None  # of scripts that somebody else started
-    if result.summary["iteration_time"] is None:
-        result.summary["no_iteration_time"] = "the script runs in a process that is not observed"
-    return result, records
+    # Of scripts that somebody else started.
+    summary = replace(result.summary, exit_code=None)
+    if summary.iteration_time is None:
+        why = "the script runs in a process that is not observed"
+        summary = replace(summary, no_iteration_time=why)
+    return replace(result, summary=summary), records
 
 
 @contextlib.contextmanager
@@ -156,6 +159,6 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
 
 def _write_report(out: Path) -> None:
     from paracosm.report import write_report
-    from paracosm.study import RunFolder
+    from paracosm.studies import RunFolder
 
     write_report([RunFolder.open(out)], out / "report.html")

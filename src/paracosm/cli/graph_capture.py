@@ -27,7 +27,7 @@ from paracosm.cli.capture_flags import (
 from paracosm.cli.display import grid, printer
 from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_duration, format_size
 
 __all__ = ["capture"]

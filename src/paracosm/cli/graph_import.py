@@ -9,7 +9,7 @@ import typer
 
 from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 
 if TYPE_CHECKING:
     from paracosm.graphs import Graph

@@ -10,7 +10,7 @@ import typer
 
 from paracosm.cli.display import grid, printer
 from paracosm.cli.options import Json
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_duration, format_size
 
 __all__ = ["show"]
@@ -108,7 +108,7 @@ def _work(entry: Mapping[str, int]) -> tuple[str, str, str]:
 
 def _call(entry: Mapping[str, Any]) -> str:
     """Return an op with the shapes of its tensors: "aten.mm.default(64x512 512x10)"."""
-    from paracosm.graphs.op import shapes_of
+    from paracosm.graphs.graph import shapes_of
 
     if not entry["arguments"]:
         return str(entry["name"])

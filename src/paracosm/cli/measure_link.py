@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,11 +14,12 @@ from paracosm.cli.capture_flags import duration, named
 from paracosm.cli.display import printer, progress_bar
 from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError, unknown
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, parse_size
 
 if TYPE_CHECKING:
-    from paracosm.profiling.links import Links, LinkSettings, Row
+    from paracosm.profiling.links.measure import Links, LinkSettings
+    from paracosm.profiling.links.table import Row
 
 __all__ = ["link"]
 
@@ -62,7 +63,8 @@ def link(
 
     Example: paracosm measure link --kinds host-copy,send-recv --sizes 1KiB,1MiB
     """
-    from paracosm.profiling.links import USUAL, LinkSettings, measure_links, rows
+    from paracosm.profiling.links.measure import USUAL, LinkSettings
+    from paracosm.profiling.links.table import rows
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
@@ -76,7 +78,7 @@ def link(
     )
     _check_cluster_file(cluster_file, settings, force)
     with progress_bar(None, hidden=json or quiet, unit="sizes") as shown:
-        measured = _measure(db, settings, measure_links, lambda done, _: shown(done, None))
+        measured = _measure(db, settings, lambda done, _: shown(done, None))
     table = rows(measured.timings)
     if json:
         typer.echo(to_json(_summary(measured, table)), nl=False)
@@ -89,20 +91,21 @@ def link(
     return 0 if _status(measured) == "done" else 1
 
 
-def _measure(db: Path | None, settings: LinkSettings, measure: Any, progress: Any) -> Links:
+def _measure(
+    db: Path | None, settings: LinkSettings, progress: Callable[[int, int], None]
+) -> Links:
     """Measure, and keep every timing as soon as it is there."""
-    if db is None:
-        return measure(settings, progress=progress)  # type: ignore[no-any-return]
     from paracosm.profiling.database import ProfileDatabase
+    from paracosm.profiling.links.measure import measure_links
 
+    if db is None:
+        return measure_links(settings, progress=progress)
     with ProfileDatabase.open(db, create=True) as database:
-        return measure(  # type: ignore[no-any-return]
-            settings, keep=lambda timing: database.add_links([timing]), progress=progress
-        )
+        return measure_links(settings, keep=lambda t: database.add_links([t]), progress=progress)
 
 
 def _kinds(text: str) -> list[str]:
-    from paracosm.profiling.links import KINDS
+    from paracosm.profiling.links.measure import KINDS
 
     known = {_hyphened(kind): kind for kind in KINDS}
     asked = [_hyphened(name.strip()) for name in text.split(",") if name.strip()]
@@ -153,8 +156,7 @@ def _check_cluster_file(path: Path | None, settings: LinkSettings, force: bool) 
 
 def _best(table: Sequence[Row]) -> Row | None:
     """Return the row that tells most about a link between two processes."""
-    usable = [row for row in table if row.kind in _LINKS and row.link is not None]
-    usable = [row for row in usable if row.directions == 1]
+    usable = [r for r in table if r.kind in _LINKS and r.link is not None and r.directions == 1]
     return min(usable, key=lambda row: (_LINKS.index(row.kind), -row.ranks), default=None)
 
 
@@ -168,7 +170,12 @@ def _write_cluster_file(path: Path, table: Sequence[Row], workers: int, servers:
         "topology": "switch",
         "workers": workers,
         **({"servers": servers} if servers else {}),
-        "links": {"default": _link(row)},
+        "links": {
+            "default": {
+                "latency": format_duration(row.link.latency),
+                "bandwidth": format_bandwidth(row.link.bandwidth),
+            }
+        },
     }
     head = (
         f"# Measured: {row.kind}, {row.scenario}; the line misses its times by "
@@ -178,14 +185,6 @@ def _write_cluster_file(path: Path, table: Sequence[Row], workers: int, servers:
         path.write_text(head + yaml.safe_dump(content, sort_keys=False))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _link(row: Row) -> dict[str, str]:
-    assert row.link is not None
-    return {
-        "latency": format_duration(row.link.latency),
-        "bandwidth": format_bandwidth(row.link.bandwidth),
-    }
 
 
 def _summary(measured: Links, table: Sequence[Row]) -> dict[str, Any]:
@@ -200,18 +199,14 @@ def _summary(measured: Links, table: Sequence[Row]) -> dict[str, Any]:
                 "directions": row.directions,
                 "seconds": row.seconds,
                 "bytes_per_second": {size: row.throughput(size) for size in row.seconds},
-                "line": row.line and _line(row.line),
-                "link": row.link and _line(row.link),
+                "line": row.line and asdict(row.line),
+                "link": row.link and asdict(row.link),
             }
             for row in table
         ],
         "left_out": measured.left_out,
         "failed": measured.failed,
     }
-
-
-def _line(line: Any) -> dict[str, float]:
-    return {name: getattr(line, name) for name in ("latency", "bandwidth", "error", "worst")}
 
 
 def _status(measured: Links) -> str:
@@ -221,7 +216,7 @@ def _status(measured: Links) -> str:
 
 
 def _show(measured: Links, table: Sequence[Row], db: Path | None) -> None:
-    from paracosm.profiling.links import write_table
+    from paracosm.profiling.links.table import write_table
 
     say = printer()
     say(write_table(table))

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.carry_out import carry_out
 from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, with_fields_of
+from paracosm.cli.run_verb import run_verb
 from paracosm.errors import InputError
 from paracosm.prediction.config import PredictConfig
 
@@ -45,7 +45,7 @@ def predict(
         if arguments.get("profile") is not None:
             raise InputError(f"{study}: a job profile, and --profile names another: give one")
         study, arguments["profile"] = None, str(study)
-    return carry_out("predict", study, arguments, seed, out, force, jobs, json, quiet)
+    return run_verb("predict", study, arguments, seed, out, force, jobs, json, quiet)
 
 
 def _is_profile(path: Path) -> bool:

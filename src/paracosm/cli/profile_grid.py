@@ -21,17 +21,17 @@ from paracosm.cli.capture_flags import (
 )
 from paracosm.cli.display import printer, progress_bar
 from paracosm.cli.options import Json, Quiet
+from paracosm.cli.profile_ops import in_short, say_the_end
 from paracosm.errors import InputError
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import parse_number, parse_size
 
 if TYPE_CHECKING:
-    from paracosm.profiling.designs import Design, Family
-    from paracosm.profiling.profile import Profile
+    from paracosm.profiling.designs.design import Design
+    from paracosm.profiling.designs.family import Family
+    from paracosm.profiling.profiler import Profile
 
 __all__ = ["grid"]
-
-_SHOWN = 10  # refused ops
 
 
 def grid(
@@ -65,17 +65,14 @@ def grid(
     Example: paracosm profile grid --ops addmm,relu --values 4 --budget 10s
     """
     from paracosm.profiling.database import ProfileDatabase
-    from paracosm.profiling.designs import Limits
-    from paracosm.profiling.designs import design as make_design
-    from paracosm.profiling.profile import Settings, profile
+    from paracosm.profiling.designs.design import Limits
+    from paracosm.profiling.designs.design import design as make_design
+    from paracosm.profiling.profiler import Settings, profile
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
-    families = _families(ops, batch)
-    limits = Limits(
-        named("--limit", parse_size, limit),
-        named("--flops", parse_number, flops),
-    )
+    families = _families_asked(ops, batch)
+    limits = Limits(named("--limit", parse_size, limit), named("--flops", parse_number, flops))
     settings = Settings(
         device=device,
         threads=threads,
@@ -106,14 +103,14 @@ def grid(
     if measured.interrupted and not measured.timings:
         raise typer.Abort("interrupted before anything was timed")
     if json:
-        typer.echo(to_json(_summary(made, measured)), nl=False)
+        typer.echo(to_json(_grid_summary(made, measured)), nl=False)
     elif not quiet:
-        _show(made, measured, db)
+        _show_grid(made, measured, db)
     return 1 if measured.interrupted else 0
 
 
-def _families(text: str, batch: int | None) -> list[Family]:
-    from paracosm.profiling.designs import families_named
+def _families_asked(text: str, batch: int | None) -> list[Family]:
+    from paracosm.profiling.designs.families import families_named
 
     families = families_named([name.strip() for name in text.split(",") if name.strip()])
     if batch is None:
@@ -123,7 +120,7 @@ def _families(text: str, batch: int | None) -> list[Family]:
     return [family.fixed({"batch": batch}) for family in families]
 
 
-def _summary(made: Design, measured: Profile) -> dict[str, Any]:
+def _grid_summary(made: Design, measured: Profile) -> dict[str, Any]:
     counts = Counter(family for family, _ in made.points)
     family_of = {op: family for op, (family, _) in zip(made.ops, made.points, strict=True)}
     timed = Counter(family_of[op] for op in {timing.op for timing in measured.timings})
@@ -142,10 +139,10 @@ def _summary(made: Design, measured: Profile) -> dict[str, Any]:
     }
 
 
-def _show(made: Design, measured: Profile, db: Path) -> None:
+def _show_grid(made: Design, measured: Profile, db: Path) -> None:
     say = printer()
-    summary, here = _summary(made, measured), measured.environment
-    say(f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}")
+    summary = _grid_summary(made, measured)
+    say(in_short(measured.environment))
     say(
         f"design {made.name}: {len(made.ops):,} ops, {len(measured.timings):,} timings, "
         f"{measured.stable:.0%} with a standard error under 1 %"
@@ -153,11 +150,4 @@ def _show(made: Design, measured: Profile, db: Path) -> None:
     for name, counts in summary["families"].items():
         beyond = f", {counts['left_out']} beyond the limits" if counts["left_out"] else ""
         say(f"  {name}: {counts['timed']} of {counts['ops']}{beyond}")
-    refused = list(summary["refused"].items())
-    for op, why in refused[:_SHOWN]:
-        say(f"not timed: {op[:100]}: {why[:200]}", style="red")
-    if len(refused) > _SHOWN:
-        say(f"and {len(refused) - _SHOWN} more (--json lists them)", style="red")
-    if measured.interrupted:
-        say("Interrupted: what was measured until then is in the database.")
-    say(str(db))
+    say_the_end(summary, db)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,16 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paracosm.cli.capture_flags import Classes, Shape, duration, named, sizes
-from paracosm.cli.display import progress_bar
-from paracosm.cli.job_profile_out import check_out, keep_profile
+from paracosm.cli.display import grid, printer, progress_bar
 from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError, unknown
-from paracosm.units import parse_bandwidth
+from paracosm.results import to_json
+from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
 
 if TYPE_CHECKING:
     from paracosm.profiling.jobs import JobProfile
 
-__all__ = ["job"]
+
+__all__ = ["import_", "job"]
+
 
 FRAMEWORKS = ("tensorflow", "pytorch")
 _TENSORFLOW = ("arguments", "bandwidth", "warmup")
@@ -84,7 +87,7 @@ def job(
     """
     if framework not in FRAMEWORKS:
         raise unknown("framework", framework, FRAMEWORKS)
-    check_out(out, force, json, quiet)
+    _check_out(out, force, json, quiet)
     given = {
         "arguments": arguments or None,
         "bandwidth": bandwidth,
@@ -92,10 +95,10 @@ def job(
         "shape": shape,
         "classes": classes,
         "rate": rate,
-        "forward": forward,
-        "backward": backward,
         "threads": threads,
         "seed": seed,
+        "forward": forward,
+        "backward": backward,
     }
     for name in _PYTORCH if framework == "tensorflow" else _TENSORFLOW:
         if given[name] is not None:
@@ -107,7 +110,7 @@ def job(
         profile = profiled(
             what, given, steps, servers, batch, seconds, lambda done, _: shown(done, None)
         )
-    return keep_profile(profile, out, json, quiet)
+    return _keep(profile, out, json, quiet)
 
 
 def _tensorflow(
@@ -124,13 +127,8 @@ def _tensorflow(
     link = given["bandwidth"]
     link = None if link is None else named("--bandwidth", parse_bandwidth, link)
     warmup = ScriptSettings().warmup if given["warmup"] is None else given["warmup"]
-    profile = profile_script(
-        Path(script),
-        given["arguments"] or [],
-        steps,
-        ScriptSettings(servers, warmup, timeout),
-        progress,
-    )
+    settings = ScriptSettings(servers, warmup, timeout)
+    profile = profile_script(Path(script), given["arguments"] or [], steps, settings, progress)
     return replace(profile, batch=batch, bandwidth=link)
 
 
@@ -146,8 +144,7 @@ def _pytorch(
     from paracosm.profiling.jobs.pytorch import JobOptions, profile_module
 
     chosen = {name: given[name] for name in ("classes", "rate", "threads", "seed")}
-    if batch is not None:
-        chosen["batch"] = batch
+    chosen["batch"] = batch
     if given["forward"] is not None or given["backward"] is not None:
         chosen["waiting"] = tuple(
             duration(f"--{name}", given[name] or "0s") for name in ("forward", "backward")
@@ -160,3 +157,163 @@ def _pytorch(
         **{name: value for name, value in chosen.items() if value is not None},
     )
     return profile_module(options, steps, progress)
+
+
+def import_(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="TensorFlow: RunMetadata and timelines of steps of one worker with parameter "
+            "servers, a step a file; PyTorch: one profiler's trace of a training process"
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="job profile to write")],
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="examples of a step, for examples/s")
+    ] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(help="of the link that it was traced on, such as 1Gbit/s")
+    ] = None,
+    servers: Annotated[
+        int | None,
+        typer.Option(min=1, help="parameter servers that are added to a profiler's trace (1)"),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="that a profiler's trace is of, built-in or package.module:factory, for names and "
+            "bytes of parameters that the trace does not tell"
+        ),
+    ] = None,
+    shape: Shape = None,
+    classes: Classes = None,
+    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Read what TensorFlow or PyTorch has traced, and write it as a job profile.
+
+    Example: paracosm profile import timeline-*.json --batch 64 --out job.profile
+    """
+    _check_out(out, force, json, quiet)
+    link = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
+    if link is not None and not link > 0:
+        raise InputError(f"--bandwidth {bandwidth}: a link has more")
+    traces = [path for path in files if _is_profilers(path)]
+    if traces:
+        if len(files) > 1:
+            other = files[0] if files[0] != traces[0] else files[1]
+            raise InputError(
+                f"{traces[0]}: a profiler's trace has all its steps: give it without {other}"
+            )
+        profile = _of_trace(files[0], batch, servers or 1, model, shape, classes)
+    else:
+        asked = {"--servers": servers, "--model": model, "--shape": shape, "--classes": classes}
+        for flag, value in asked.items():
+            if value is not None:
+                raise InputError(f"{flag} has no effect on steps of TensorFlow: they show it")
+        from paracosm.profiling.jobs.tensorflow import read_steps
+
+        with progress_bar(len(files), hidden=json or quiet, unit="steps") as shown:
+            profile = read_steps(files, lambda done, _: shown(done, None))
+    if batch is not None:
+        profile = replace(profile, batch=batch)
+    if link is not None:
+        profile = replace(profile, bandwidth=link)
+    return _keep(profile, out, json, quiet)
+
+
+def _is_profilers(path: Path) -> bool:
+    """Whether a file is a trace of PyTorch's profiler; timelines of TensorFlow look much alike."""
+    from paracosm.graphs.file import contents
+    from paracosm.timeline.kineto import is_kineto
+
+    return is_kineto(path) and b' Compute"' not in contents(path, _HEAD)
+
+
+_HEAD = 1 << 16
+"""Bytes in which a timeline names its devices, "/job:worker/replica:0/task:0/... Compute"."""
+
+
+def _of_trace(
+    path: Path,
+    batch: int | None,
+    servers: int,
+    model: str | None,
+    shape: str | None,
+    classes: int | None,
+) -> JobProfile:
+    from paracosm.profiling.jobs.kineto import job_profile_of_trace
+
+    if model is None:
+        for flag, value in (("--shape", shape), ("--classes", classes)):
+            if value is not None:
+                raise InputError(f"{flag} is the --model's: give that as well")
+        return job_profile_of_trace(path, batch=batch, servers=servers)
+    from paracosm.graphs.capture import CaptureOptions
+    from paracosm.profiling.jobs.kineto import parameters_of_model
+
+    options = CaptureOptions(model=model, shape=sizes(shape), classes=classes)
+    parameters = parameters_of_model(options)
+    return job_profile_of_trace(path, parameters=parameters, batch=batch, servers=servers)
+
+
+def _check_out(out: Path, force: bool, json: bool, quiet: bool) -> None:
+    """Refuse, before anything is made, what could not be written or printed afterwards."""
+    if json and quiet:
+        raise InputError("--json prints and --quiet does not: give one of them")
+    if out.exists() and not force:
+        raise InputError(f"{out} exists: --force replaces it")
+    if not out.parent.is_dir():
+        raise InputError(f"{out}: there is no folder {out.parent}")
+    if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise InputError(f"{out}: cannot be written: see the permissions of its folder")
+
+
+def _keep(profile: JobProfile, out: Path, json: bool, quiet: bool) -> int:
+    """Write a profile, say what is in it, and return the exit code."""
+    from paracosm.profiling.jobs.file import save_job_profile
+    from paracosm.profiling.jobs.summary import summarize_profile
+
+    save_job_profile(profile, out)
+    summary = {"file": out, **summarize_profile(profile)}
+    interrupted = profile.provenance.get("ended") == "interrupted"
+    if json:
+        status = "interrupted" if interrupted else "done"
+        typer.echo(to_json({"status": status, **summary}), nl=False)
+    elif not quiet:
+        _show(summary, interrupted)
+    return 1 if interrupted else 0
+
+
+def _show(summary: dict[str, Any], interrupted: bool) -> None:
+    say = printer()
+    low, high = map(format_duration, summary["step_seconds_p10_p90"])
+    steps, servers = (_counted(summary[key], key[:-1]) for key in ("steps", "servers"))
+    say(f"{steps} of {summary['ops']:,} ops, 1 worker, {servers}")
+    say(f"step: {format_duration(summary['step_seconds'])} ({low} to {high})")
+    rows = []
+    for name, count in summary["ops_of"].items():
+        share = summary["utilisation"][name]
+        size = {"downlink": "bytes_down", "uplink": "bytes_up"}.get(name)
+        carried = "" if size is None else format_size(summary[size])
+        rows.append((name, f"{count:,}", carried, "" if share is None else f"{share:.0%}"))
+    say(grid([("", ">ops", ">size", ">busy"), *rows]))
+    if summary["bandwidth"] is not None:
+        say(f"link: {format_bandwidth(summary['bandwidth'])}")
+    for reason, count in summary["dropped"].items():
+        say(f"left out: {_counted(count, 'step')}: {reason}", style="red")
+    if missing := summary["provenance"].get("transfers_not_traced"):
+        say(f"transfers of which a step lacks the times: {missing:,} (it has their bytes)")
+    for place, ahead in summary["provenance"].get("clocks_ahead", {}).items():
+        what = f"{format_duration(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
+        say(f"the clock of {place} was {what} of the worker's: corrected")
+    if summary["provenance"].get("ended") == "by itself":
+        say("The script ended before there were more.")
+    if interrupted:
+        say("Interrupted: these are the steps that were profiled until then.")
+    say(str(summary["file"]))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

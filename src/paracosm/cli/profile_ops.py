@@ -33,15 +33,16 @@ from paracosm.cli.capture_flags import (
 from paracosm.cli.display import grid, printer, progress_bar
 from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.graph import PHASES
+from paracosm.graphs.graph import PHASES, Graph
+from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
-    from paracosm.profiling.model import ModelProfile
+    from paracosm.profiling.profiler import ModelProfile
 
-__all__ = ["ops"]
+__all__ = ["in_short", "ops", "say_the_end"]
 
 SHOWN = 10  # op types, refused ops
 
@@ -80,8 +81,7 @@ def ops(
     """
     from paracosm.graphs.capture import CaptureOptions, capture
     from paracosm.profiling.database import ProfileDatabase
-    from paracosm.profiling.model import ops_to_profile, profile_model
-    from paracosm.profiling.profile import Settings
+    from paracosm.profiling.profiler import Settings, ops_to_profile, profile_model
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
@@ -143,7 +143,11 @@ def _caches(text: str) -> tuple[str, ...]:
 def _summary(done: ModelProfile) -> dict[str, Any]:
     """Return what was measured, and what the ops add up to."""
     measured, graph = done.profile, done.graph
-    sums = {cache: _sum(done, cache) for cache in sorted({t.cache for t in measured.timings})}
+    caches = sorted({t.cache for t in measured.timings}) or ["cold"]
+    durations = {cache: _durations(done, cache) for cache in caches}
+    first = durations[caches[0]]
+    if not measured.timings:
+        durations = {}
     real = done.iteration
     return {
         "status": "interrupted" if measured.interrupted else "done",
@@ -157,10 +161,10 @@ def _summary(done: ModelProfile) -> dict[str, Any]:
         "iteration_time": None if real is None else real.time.mean,
         "iteration_spread": None if real is None else _quantiles(done.samples),
         "iterations": len(done.samples),
-        "sum_of_ops": {cache: time for cache, (time, _) in sums.items()},
-        "untimed_nodes": {cache: missing for cache, (_, missing) in sums.items()},
-        "by_phase": _by_phase(done),
-        "by_op": _by_op(done),
+        "sum_of_ops": {cache: float(np.nansum(each)) for cache, each in durations.items()},
+        "untimed_nodes": {cache: int(np.isnan(t).sum()) for cache, t in durations.items()},
+        "by_phase": _by_phase(graph, first),
+        "by_op": _by_op(graph, first),
     }
 
 
@@ -178,35 +182,24 @@ def _durations(done: ModelProfile, cache: str) -> np.ndarray:
     return np.array([known.get(op, np.nan) for op in done.graph.ops])[done.graph.op]
 
 
-def _sum(done: ModelProfile, cache: str) -> tuple[float, int]:
-    durations = _durations(done, cache)
-    return float(np.nansum(durations)), int(np.isnan(durations).sum())
-
-
-def _first_cache(done: ModelProfile) -> str:
-    return min((t.cache for t in done.profile.timings), default="cold")
-
-
-def _by_phase(done: ModelProfile) -> dict[str, float]:
-    durations = np.nan_to_num(_durations(done, _first_cache(done)))
-    sums = np.bincount(done.graph.phase, durations, minlength=len(PHASES))
+def _by_phase(graph: Graph, durations: np.ndarray) -> dict[str, float]:
+    sums = np.bincount(graph.phase, np.nan_to_num(durations), minlength=len(PHASES))
     return {name: float(time) for name, time in zip(PHASES, sums, strict=True) if time > 0}
 
 
-def _by_op(done: ModelProfile) -> dict[str, dict[str, float]]:
+def _by_op(graph: Graph, durations: np.ndarray) -> dict[str, dict[str, float]]:
     """Return time and number of nodes by op type, the most expensive first."""
     found: dict[str, dict[str, float]] = {}
-    for code, time in zip(done.graph.op, _durations(done, _first_cache(done)), strict=True):
-        entry = found.setdefault(done.graph.ops[code].name, {"nodes": 0, "time": 0.0})
+    for code, time in zip(graph.op, np.nan_to_num(durations).tolist(), strict=True):
+        entry = found.setdefault(graph.ops[code].name, {"nodes": 0, "time": 0.0})
         entry["nodes"] += 1
-        entry["time"] += float(np.nan_to_num(time))
+        entry["time"] += time
     return dict(sorted(found.items(), key=lambda item: -item[1]["time"]))
 
 
 def _show(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> None:
     say = printer()
-    here, measured = done.profile.environment, done.profile
-    say(f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}")
+    say(in_short(done.profile.environment))
     say(f"{summary['nodes']:,} nodes, {summary['distinct_ops']:,} distinct ops, {_sharp(summary)}")
     if (probe := summary["probe"]) is not None:
         spread = probe["p90"] / probe["p10"]
@@ -215,21 +208,27 @@ def _show(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> None:
     for line in _sums(summary):
         say(line)
     whole = sum(entry["time"] for entry in summary["by_op"].values()) or 1.0
-    rows = (
-        (
-            name,
-            f"{entry['nodes']:,}",
-            format_duration(entry["time"]),
-            f"{entry['time'] / whole:.1%}",
-        )
-        for name, entry in islice(summary["by_op"].items(), SHOWN)
-    )
-    say(grid([("op", ">nodes", ">time", ">share"), *rows]))
-    for op, why in islice(summary["refused"].items(), SHOWN):
+    rows = [("op", ">nodes", ">time", ">share")]
+    for name, entry in islice(summary["by_op"].items(), SHOWN):
+        time, share = entry["time"], entry["time"] / whole
+        rows.append((name, f"{entry['nodes']:,}", format_duration(time), f"{share:.1%}"))
+    say(grid(rows))
+    say_the_end(summary, db)
+
+
+def in_short(here: Environment) -> str:
+    """Return the first line of what was profiled: where."""
+    return f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}"
+
+
+def say_the_end(summary: Mapping[str, Any], db: Path) -> None:
+    """Print which ops were refused, and where the others are."""
+    say, refused = printer(), summary["refused"]
+    for op, why in islice(refused.items(), SHOWN):
         say(f"not timed: {op[:100]}: {why[:200]}", style="red")
-    if len(measured.refused) > SHOWN:
-        say(f"and {len(measured.refused) - SHOWN} more (--json lists them)", style="red")
-    if measured.interrupted:
+    if len(refused) > SHOWN:
+        say(f"and {len(refused) - SHOWN} more (--json lists them)", style="red")
+    if summary["status"] == "interrupted":
         say("Interrupted: what was measured until then is in the database.")
     say(str(db))
 

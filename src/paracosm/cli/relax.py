@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from paracosm.cli.carry_out import carry_out
 from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, StudyFile, with_fields_of
+from paracosm.cli.run_verb import run_verb
 from paracosm.relaxation.config import RelaxConfig
 
 __all__ = ["relax"]
@@ -28,4 +28,4 @@ def relax(
     Example: paracosm relax --problem laplace2d:20 --method jacobi --processors 20
     --time "normal(10, 3)" --tolerance 1e-6 --out runs/jacobi20
     """
-    return carry_out("relax", study, arguments, seed, out, force, jobs, json, quiet)
+    return run_verb("relax", study, arguments, seed, out, force, jobs, json, quiet)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from paracosm.cli.display import progress_bar
 from paracosm.errors import InputError
-from paracosm.study.plain import to_json
+from paracosm.results import to_json
 
 if TYPE_CHECKING:
     from paracosm.relaxation.problems import Problem

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from paracosm.errors import InputError
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder, read_sweep
 
 __all__ = ["report"]
 
@@ -57,12 +57,7 @@ def _expand(path: Path) -> list[Path]:
     """Return the runs of a sweep's folder, in its order; any other folder stands for itself."""
     if not (path / "sweep.json").is_file():
         return [path]
-    import json
-
-    try:
-        rows = json.loads((path / "sweep.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise InputError(f"{path / 'sweep.json'}: cannot be read") from None
-    if not rows:
+    points = read_sweep(path)
+    if not points:
         raise InputError(f"{path}: no run of this sweep is finished yet")
-    return [path / row["point"] for row in rows]
+    return [path / row["point"] for row in points]

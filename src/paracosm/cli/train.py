@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.carry_out import carry_out
 from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, StudyFile, with_fields_of
+from paracosm.cli.run_verb import run_verb
 from paracosm.training import TrainConfig
 
 __all__ = ["train"]
@@ -31,4 +31,4 @@ def train(
     Example: paracosm train --algorithm asgd --workers 16 --latency 1ms --bandwidth 10Gbit/s
     --updates 500 --out runs/asgd16
     """
-    return carry_out("train", study, arguments, seed, out, force, jobs, json, quiet, log)
+    return run_verb("train", study, arguments, seed, out, force, jobs, json, quiet, log)

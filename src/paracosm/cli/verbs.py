@@ -17,7 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["VERBS", "Program", "Verb"]
+__all__ = ["VERBS", "Program", "Verb", "parameters_of"]
 
 VERBS: Mapping[str, str] = {
     "train": "paracosm.cli.train",
@@ -27,19 +27,19 @@ VERBS: Mapping[str, str] = {
     "profile ops": "paracosm.cli.profile_ops",
     "profile grid": "paracosm.cli.profile_grid",
     "profile job": "paracosm.cli.profile_job",
-    "profile import": "paracosm.cli.profile_import",
+    "profile import": "paracosm.cli.profile_job",
     "predict": "paracosm.cli.predict",
     "replay": "paracosm.cli.replay",
     "graph capture": "paracosm.cli.graph_capture",
     "graph show": "paracosm.cli.graph_show",
     "graph export": "paracosm.cli.graph_export",
     "graph import": "paracosm.cli.graph_import",
-    "db show": "paracosm.cli.db_show",
-    "db merge": "paracosm.cli.db_merge",
-    "db export": "paracosm.cli.db_export",
+    "db show": "paracosm.cli.db",
+    "db merge": "paracosm.cli.db",
+    "db export": "paracosm.cli.db",
     "measure link": "paracosm.cli.measure_link",
     "calibrate": "paracosm.cli.calibrate",
-    "calibrate serve": "paracosm.cli.calibrate_serve",
+    "calibrate serve": "paracosm.cli.calibrate_proxy",
     "calibrate proxy": "paracosm.cli.calibrate_proxy",
     "emulate": "paracosm.cli.emulate",
     "emulate serve": "paracosm.cli.emulate_serve",
@@ -73,6 +73,11 @@ def _command(verb: str) -> Any:
     app = typer.Typer(add_completion=False, context_settings=SETTINGS)
     app.command(verb, cls=getattr(module, "COMMAND", Verb))(function)
     return typer.main.get_command(app)
+
+
+def parameters_of(verb: str) -> dict[str, list[str]]:
+    """Return the options of a verb by name, each with its flags, the one that switches off last."""
+    return {str(each.name): [*each.opts, *each.secondary_opts] for each in _command(verb).params}
 
 
 def _function(verb: str) -> str:

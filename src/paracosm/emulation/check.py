@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from paracosm.emulation.beside import predicted_time
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
-from paracosm.emulation.what_if import with_world
 from paracosm.errors import InputError
+from paracosm.results import EmulationSummary
 
 __all__ = ["check_emulation"]
 
@@ -29,14 +30,39 @@ def check_emulation(config: EmulateConfig) -> None:
         communication_of(each)
         peers_of(each, each.rank[0], 0)
     if config.plan is not None:
-        _check_plan(config.plan, with_world(config).world)
+        from paracosm.emulation.wire.payloads import load_payloads
+
+        if not config.plan.is_file():
+            raise InputError(f"{config.plan}: no such plan: a backend run writes plan.npz")
+        load_payloads(config.plan, config.world)
     if config.beside is not None:
         predicted_time(config.beside)
 
 
-def _check_plan(plan: Path, world: int) -> None:
-    from paracosm.emulation.wire.payloads import load_payloads
+def predicted_time(folder: Path) -> float:
+    """Return the iteration time in the summary of a run folder, in seconds.
 
-    if not plan.is_file():
-        raise InputError(f"{plan}: no such plan: a backend run writes plan.npz")
-    load_payloads(plan, world)
+    Raises:
+        InputError: it is not the folder of a finished run, or the run has no iteration time.
+    """
+    try:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(f"{folder}: not the folder of a finished run") from None
+    found = summary.get("iteration_time")
+    if isinstance(found, dict):
+        found = found.get("median")
+    if not isinstance(found, int | float) or not found > 0:
+        raise InputError(f"{folder}: its summary has no iteration_time to show beside")
+    return float(found)
+
+
+def compare_with(folder: Path, predicted: float, summary: EmulationSummary) -> dict[str, Any]:
+    """Return the predicted iteration time, in seconds, and the emulated one over it."""
+    time = summary.iteration_time
+    emulated = None if time is None else time.median
+    return {
+        "run": str(folder),
+        "iteration_time": predicted,
+        "ratio": None if emulated is None else emulated / predicted,
+    }

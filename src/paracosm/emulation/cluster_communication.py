@@ -11,9 +11,7 @@ from paracosm.cluster import Cluster, Link
 from paracosm.cluster.collectives import collective_times
 from paracosm.cluster.link import Hierarchical, Topology
 from paracosm.emulation.cost import FREE, IN, OUT, Cost
-from paracosm.emulation.known_groups import KnownGroups
-
-__all__ = ["ClusterCommunication"]
+from paracosm.emulation.group_cache import GroupCache
 
 # Kinds whose time depends on who the root is: it comes first among the workers.
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -30,10 +28,6 @@ class ClusterCommunication:
     message needs it for `Link.occupancy`, and is there `Link.propagation` later. A rank has one
     link, "nic"; in a hierarchical cluster "inner" within its machine and "outer" to others. A
     message needs one direction of it, or both where the link is half duplex.
-
-    Args:
-        cluster: the links.
-        algorithms: by kind of collective; those that it does not name take the cheapest.
     """
 
     is_measured = False
@@ -42,7 +36,7 @@ class ClusterCommunication:
         self.cluster = cluster
         self.algorithms = algorithms
         latencies = _latencies(cluster)
-        self._groups = KnownGroups(
+        self._groups = GroupCache(
             lambda members: _Group(cluster, latencies, algorithms, members, self.message)
         )
 
@@ -50,18 +44,11 @@ class ClusterCommunication:
         """Return what a collective costs, in a microsecond where it was asked for before.
 
         A message from anybody (peer -1) comes from the next rank of the group.
-
-        Raises:
-            InputError: nothing joins two ranks that would exchange messages.
         """
         return self._groups.of(members).cost(kind, size, rank, peer)
 
     def message(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return what a message costs on the link of `rank`, one of its ends.
-
-        Raises:
-            InputError: nothing joins the two ranks.
-        """
+        """Return what a message costs on the link of `rank`, one of its ends."""
         cluster = self.cluster
         link = cluster.link(cluster.workers[source], cluster.workers[target])
         busy, after = link.occupancy(size), link.propagation(size)
@@ -103,7 +90,8 @@ class _Group:
         if len(self.members) < 2:
             return FREE
         if kind in ("send", "recv"):
-            other = self._next(rank) if peer < 0 else peer
+            following = self.members[(self.members.index(rank) + 1) % len(self.members)]
+            other = following if peer < 0 else peer
             return self.message(*((rank, other) if kind == "send" else (other, rank)), size, rank)
         time_of, latency_of = min(self._ways(kind, peer), key=lambda way: way[0](size))
         fixed = latency_of(0)
@@ -124,9 +112,6 @@ class _Group:
                 latencies = collective_times(self.latencies, workers, kind, algorithm)
             self.ways[kind, first] = [(whole[name], latencies[name]) for name in whole]
         return self.ways[kind, first]
-
-    def _next(self, rank: int) -> int:
-        return self.members[(self.members.index(rank) + 1) % len(self.members)]
 
     @cached_property
     def _port(self) -> str:

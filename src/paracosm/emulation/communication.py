@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Protocol
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-from paracosm.cluster import Cluster
-from paracosm.cluster.changes import Change, apply_changes
+from paracosm.cluster.changes import Change
 from paracosm.cluster.collectives import COLLECTIVES as WITH_ALGORITHMS
 from paracosm.cluster.collectives import algorithms_of
 from paracosm.emulation.cluster_communication import ClusterCommunication
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.cost import FREE, Communication, Cost
-from paracosm.emulation.user_communication import UserCommunication
-from paracosm.emulation.what_if import changes_of, with_world
+from paracosm.emulation.cost import FREE, IN, OUT, Cost
 from paracosm.errors import InputError, unknown
-from paracosm.factory import is_reference
-
-__all__ = ["ChangedCommunication", "NoCommunication", "changed_cluster", "communication_of"]
+from paracosm.factory import is_reference, named_function, one_line
+from paracosm.units import parse_duration
 
 _NAMES = ("cluster", "none", "measured")
 
 
-def communication_of(config: EmulateConfig) -> ChangedCommunication:
+def communication_of(config: EmulateConfig) -> Communication:
     """Return the communication model of a job, with the changes of its what-ifs.
 
     `config.communication` names it; by default it is that of the links where links are given, else
@@ -35,14 +32,13 @@ def communication_of(config: EmulateConfig) -> ChangedCommunication:
             the ranks; an algorithm or a what-if that is unknown or has no effect; a function of the
             user's that cannot be found or called.
     """
-    config = with_world(config)
-    collectives = changes_of(config, "collectives")
+    changes = config.changes("collectives")
     name = _name(config)
     model: _Model
     if name == "cluster":
-        model = _of_links(config, collectives)
+        model = _of_links(config, changes)
     else:
-        _refuse(config, name, collectives)
+        _refuse_without_links(config, name, changes)
         model = (
             UserCommunication.of(name, config.world)
             if is_reference(name)
@@ -50,7 +46,7 @@ def communication_of(config: EmulateConfig) -> ChangedCommunication:
         )
     delays: dict[str, float] = {}
     factors: dict[str, float] = {}
-    for each in collectives:
+    for each in changes:
         if each.what != "time":
             continue
         if config.mode == "wire" and each.factor != 1:
@@ -62,21 +58,11 @@ def communication_of(config: EmulateConfig) -> ChangedCommunication:
         for kind in each.kinds:
             delays[kind] = delays.get(kind, 0.0) + each.added
             factors[kind] = factors.get(kind, 1.0) * each.factor
-    return ChangedCommunication(model, MappingProxyType(delays), MappingProxyType(factors))
-
-
-def changed_cluster(config: EmulateConfig) -> Cluster | None:
-    """Return the cluster whose worker i is rank i, after the changes of links; None for none.
-
-    Raises:
-        InputError: it cannot be read, or a change does not fit it.
-    """
-    cluster = with_world(config).resolve_cluster()
-    return None if cluster is None else apply_changes(cluster, changes_of(config, "link"))
+    return Communication(model, delays, factors)
 
 
 class _Model(Protocol):
-    """A communication model without changes."""
+    """A communication model without changes: the plug-in of the paper's section 2.1."""
 
     @property
     def is_measured(self) -> bool: ...
@@ -93,27 +79,19 @@ class NoCommunication:
     is_measured: bool = False
 
     def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
-        """Return nothing."""
         return FREE
 
     def message(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return nothing."""
         return FREE
 
 
 @dataclass(frozen=True)
-class ChangedCommunication(Communication):
-    """A communication model, and what what-ifs make of its collectives.
-
-    Attributes:
-        model: without the changes.
-        delays: seconds by which collectives of a kind take longer.
-        factors: how many times as long they take without that.
-    """
+class Communication:
+    """How long communication takes: a model, and what what-ifs make of its collectives."""
 
     model: _Model
-    delays: Mapping[str, float] = field(default_factory=dict)
-    factors: Mapping[str, float] = field(default_factory=dict)
+    delays: Mapping[str, float]  # seconds by which collectives of a kind take longer
+    factors: Mapping[str, float]  # how many times as long they take without that
 
     @property
     def is_measured(self) -> bool:
@@ -121,9 +99,16 @@ class ChangedCommunication(Communication):
         return self.model.is_measured
 
     def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
-        """Return the model's cost times the factor plus the delay of its kind; see the protocol.
+        """Return what a collective costs as `rank` sees it.
 
         A group of one member has nothing to communicate, and no delay.
+
+        Args:
+            kind: one of `records.COLLECTIVES`.
+            members: global ranks of the group, in its order.
+            size: bytes, as `records.Collective.size` counts them.
+            rank: global rank of the real rank.
+            peer: global rank of the root or the other end; -1 where there is none.
 
         Raises:
             InputError: nothing joins ranks that have to exchange messages; a function of the user's
@@ -139,21 +124,16 @@ class ChangedCommunication(Communication):
         return replace(cost, fixed=fixed, busy=cost.busy * factor, after=cost.after * factor)
 
     def message(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return the model's cost of one message, without changes; see the protocol."""
+        """Return what one message between global ranks costs, unchanged, on the link of `rank`."""
         return self.model.message(source, target, size, rank)
 
     def added(self, kind: str) -> float:
-        """Return the seconds that are added to collectives of a kind."""
+        """Return the seconds that are added to collectives of a kind (within `cost`)."""
         return self.delays.get(kind, 0.0)
 
 
 def _name(config: EmulateConfig) -> str:
-    """Return the name of the model that the job asks for, or has by default."""
-    name = config.communication
-    if name is None:
-        if config.has_links:
-            return "cluster"
-        return "measured" if config.mode == "wire" else "none"
+    name = config.communication_model
     if name == "cluster" and not config.has_links:
         raise InputError(
             "communication: cluster needs links: --cluster FILE, or --bandwidth and --latency"
@@ -170,7 +150,7 @@ def _name(config: EmulateConfig) -> str:
 
 def _of_links(config: EmulateConfig, changes: Sequence[Change]) -> ClusterCommunication:
     """Return the model of the cluster file or of the link flags, checked for the whole world."""
-    cluster = changed_cluster(config)
+    cluster = config.resolve_cluster()
     assert cluster is not None  # `_name` has seen to it
     if config.mode == "wire" and any(link.duplex == "half" for link in cluster.links):
         raise InputError(
@@ -215,15 +195,97 @@ def _algorithms(name: str) -> dict[str, str]:
     return found
 
 
-def _refuse(config: EmulateConfig, name: str, changes: Sequence[Change]) -> None:
-    """Refuse what has no effect without links."""
+def _refuse_without_links(config: EmulateConfig, name: str, changes: Sequence[Change]) -> None:
     if config.communication is None:
         reason = "there are no links: add --bandwidth and --latency, or --cluster FILE"
     else:
         reason = f"communication is {name}, not that of links"
     if config.algorithm != "auto":
         raise InputError(f"algorithm has no effect: {reason}")
-    for each in (*changes_of(config, "link"), *changes):
+    for each in (*config.changes("link"), *changes):
         times_nothing = each.factor != 1 and not is_reference(name)
         if each.subject in ("link", "links") or each.what == "algorithm" or times_nothing:
             raise each.error(f"has no effect: {reason}")
+
+
+_OFFERED = ("kind", "members", "size", "rank", "peer")
+
+
+@dataclass(frozen=True)
+class UserCommunication:
+    """Communication takes what a function says.
+
+    The function gets those of kind, members, size, rank and peer that it has parameters for, by
+    name, as `Communication.cost` gets them. It returns seconds, for which the rank's link is busy,
+    or a `Cost`. It is asked for every collective, so that it may draw from a distribution; a
+    message between two ranks is a "send".
+    """
+
+    reference: str
+    function: Callable[..., Any]
+    names: tuple[str, ...]
+    is_measured = False
+
+    @classmethod
+    def of(cls, reference: str, world: int) -> UserCommunication:
+        """Return the model of a function, `package.module:function` or `file.py:function`.
+
+        It is called once to try it with a world of so many ranks.
+
+        Raises:
+            InputError: it cannot be found, has other parameters, fails, or returns no time.
+        """
+        function = named_function("communication", reference)
+        model = cls(reference, function, _names(reference, function))
+        if world > 1:
+            model.cost("all_reduce", tuple(range(world)), 1, 0, -1)
+        return model
+
+    def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
+        offered = {"kind": kind, "members": members, "size": size, "rank": rank, "peer": peer}
+        try:
+            found = self.function(**{name: offered[name] for name in self.names})
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f'communication "{self.reference}" failed for {kind} of {size} bytes: '
+                f"{one_line(error)}"
+            ) from error
+        cost = found if isinstance(found, Cost) else Cost(0.0, self._seconds(found, kind), "nic")
+        for seconds in (cost.fixed, cost.busy, cost.after):
+            self._seconds(seconds, kind)
+        return cost
+
+    def message(self, source: int, target: int, size: int, rank: int) -> Cost:
+        cost = self.cost("send", (source, target), size, source, target)
+        way = OUT if rank == source else IN
+        return replace(cost, link=cost.link.removesuffix(OUT).removesuffix(IN) + way)
+
+    def _seconds(self, value: Any, kind: str) -> float:
+        try:
+            seconds = parse_duration(value)
+            if not math.isfinite(seconds):
+                raise InputError(f"a time is finite, not {seconds}")
+        except InputError as error:
+            text = f'communication "{self.reference}" returned no time for {kind}: {error}'
+            raise InputError(text) from None
+        return seconds
+
+
+def _names(reference: str, function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the offered arguments that the function has parameters for."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some callables written in C have none
+        return _OFFERED
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
+    names = tuple(name for name in _OFFERED if takes_all or name in signature.parameters)
+    try:
+        signature.bind(**dict.fromkeys(names))
+    except TypeError:
+        raise InputError(
+            f'communication "{reference}" has the parameters {signature}; it is called with any '
+            f"of {', '.join(_OFFERED)}, by name"
+        ) from None
+    return names

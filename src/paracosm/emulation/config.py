@@ -2,32 +2,88 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
     PlainValidator,
+    TypeAdapter,
     model_validator,
 )
 
 from paracosm.cluster import Cluster
+from paracosm.cluster.changes import Change, apply_changes, refuse_changes
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Hierarchical, Sharing
 from paracosm.emulation.delays import Delays, parse_delays
-from paracosm.emulation.random_delay import RandomDelay, parse_random_delay, parse_skew
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
+from paracosm.timing import Distribution, parse_distribution
+from paracosm.units import parse_number
 
-__all__ = ["MOST_RANKS", "EmulateConfig"]
+__all__ = [
+    "VARIABLE",
+    "EmulateConfig",
+    "RandomDelay",
+    "Setting",
+    "parse_random_delay",
+]
 
-MOST_RANKS = 65_536
-"""Ranks of one job; the real gloo has a socket for each."""
+
+_MOST_RANKS = 65_536  # of one job; the real gloo has a socket for each
+
+
+@dataclass(frozen=True)
+class RandomDelay:
+    """Seconds by which a rank is later; by which it is earlier where `sign` is -1."""
+
+    text: str
+    distribution: Distribution
+    sign: int = 1
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_random_delay(text: str) -> RandomDelay:
+    """Return the delay that `text` describes: "50us", "lognormal(10ms, 0.5)".
+
+    Raises:
+        InputError: it cannot be read; a number without a unit; a recording, which has an order of
+            its own and not a draw for each rank.
+    """
+    if _is_plain(text):
+        raise InputError(f'"{text}" has no unit: write a duration as {text}ms')
+    distribution = parse_distribution(text)
+    try:
+        distribution.from_uniform(np.array([0.5]))
+    except TypeError:
+        raise InputError(
+            f'"{text}" is replayed in order, not drawn from: use empirical(...)'
+        ) from None
+    return RandomDelay(text, distribution)
+
+
+def _is_plain(text: str) -> bool:
+    try:
+        return parse_number(text) != 0
+    except InputError:
+        return False
+
+
+def _parse_skew(text: str) -> RandomDelay:
+    """Read a delay, which may be "-50us"."""
+    sign = -1 if text.strip().startswith("-") else 1
+    return replace(parse_random_delay(text.strip().removeprefix("-")), text=text, sign=sign)
 
 
 def _ranks(value: Any) -> Any:
@@ -44,15 +100,13 @@ def _ranks(value: Any) -> Any:
 
 def _read(parse: Callable[[str], Any]) -> PlainValidator:
     """Read a text, of which "none" is nothing."""
-    return PlainValidator(
-        lambda value: (
-            value
-            if value is not None and not isinstance(value, str | int | float)
-            else None
-            if value in (None, "none")
-            else parse(str(value))
-        )
-    )
+
+    def read(value: Any) -> Any:
+        if value in (None, "none"):
+            return None
+        return parse(str(value)) if isinstance(value, str | int | float) else value
+
+    return PlainValidator(read)
 
 
 _AS_TEXT = PlainSerializer(lambda value: None if value is None else str(value))
@@ -60,6 +114,12 @@ _AS_TEXT = PlainSerializer(lambda value: None if value is None else str(value))
 
 def _parse_jitter(text: str) -> RandomDelay | str:
     return text if text == "measured" else parse_random_delay(text)
+
+
+_CHANGEABLE = (
+    "how fast emulated workers compute, how late they come (worker 5: +10 ms), how many there are, "
+    "links and collectives"
+)
 
 
 class EmulateConfig(ClusterFields):
@@ -93,7 +153,7 @@ class EmulateConfig(ClusterFields):
     algorithm: str = Field(
         "auto", description="of collectives: ring, tree, hierarchical, ... (the cheapest)"
     )
-    skew: Annotated[RandomDelay | None, _read(parse_skew), _AS_TEXT] = Field(
+    skew: Annotated[RandomDelay | None, _read(_parse_skew), _AS_TEXT] = Field(
         None, description="how much later than the real rank each peer comes: 50us, a distribution"
     )
     compute_jitter: Annotated[
@@ -144,6 +204,20 @@ class EmulateConfig(ClusterFields):
         return self.cluster is not None or flags
 
     @property
+    def communication_model(self) -> str:
+        """The communication model that is asked for, or taken by default."""
+        if self.communication is not None:
+            return self.communication
+        if self.has_links:
+            return "cluster"
+        return "measured" if self.mode == "wire" else "none"
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether the real rank's own links get the modelled speed, in mode wire."""
+        return self.has_links if self.pace is None else self.pace
+
+    @property
     def shared(self) -> Sharing:
         """How what is under way at one time shares the rank's links."""
         file = self.cluster_in_file
@@ -151,22 +225,22 @@ class EmulateConfig(ClusterFields):
 
     @property
     def world(self) -> int:
-        """How many ranks the job has.
+        """How many ranks the job has, after a change of that.
 
         Raises:
             InputError: nobody says how many, too many, or the real rank is not one of them.
         """
-        world = self.world_size
+        change = self._change_of_world
+        world = self.world_size if change is None else int(str(change.value))
         if world is None:
-            if self.cluster is None:
+            if self.cluster_in_file is None:
                 raise InputError("missing number of ranks: add --world-size 16")
-            assert self.cluster_in_file is not None
             world = len(self.cluster_in_file.workers)
-        if world > MOST_RANKS:
-            raise InputError(f"world_size: {MOST_RANKS:,} at most, not {world:,}")
+        if world > _MOST_RANKS:
+            raise self._world_error(f"world_size: {_MOST_RANKS:,} at most, not {world:,}")
         for rank in self.rank:
             if not 0 <= rank < world:
-                raise InputError(
+                raise self._world_error(
                     f"rank: a world of {world:,} has ranks 0 to {world - 1:,}, not {rank}"
                 )
         return world
@@ -182,21 +256,53 @@ class EmulateConfig(ClusterFields):
         return 1
 
     def resolve_cluster(self) -> Cluster | None:
-        """Return the cluster whose worker i is rank i, without changes; None where none is given.
+        """Return the cluster whose worker i is rank i, after changes of links; None for none.
 
         Raises:
-            InputError: it cannot be read, has servers, or fewer workers than the world ranks.
+            InputError: it cannot be read, has servers, or fewer workers than the world ranks; a
+                change does not fit it.
         """
         if not self.has_links:
             return None
         cluster = self.cluster_of(self.world, 0)
         if cluster.servers:
             raise InputError("cluster: servers: an emulated job has ranks only, leave servers out")
-        return first_workers(cluster, self.world)
+        try:
+            cluster = first_workers(cluster, self.world)
+        except InputError as error:
+            raise self._world_error(str(error)) from None
+        return apply_changes(cluster, self.changes("link"))
+
+    def changes(self, subject: str) -> list[Change]:
+        """Return the changes of "link" (one or all), "collectives" or "workers".
+
+        Raises:
+            InputError: a change that no emulated job can make.
+        """
+        can = {"workers": ("compute", "late", "count"), "servers": ()}
+        impossible = [
+            each for each in self.what_if if each.what not in can.get(each.subject, (each.what,))
+        ]
+        refuse_changes(impossible, "emulate", _CHANGEABLE)
+        for each in self.what_if:
+            if each.subject == "collectives" and not isinstance(each.added, str) and each.added < 0:
+                raise each.error("emulate cannot take a delay away; write 2x faster, or none")
+        return [each for each in self.what_if if each.subject.startswith(subject)]
 
     def without_effect(self) -> set[str]:
         """Return the fields that make no difference, whatever their values, to such a run."""
         return set().union(*self._idle().values())
+
+    @property
+    def _change_of_world(self) -> Change | None:
+        found = [each for each in self.what_if if each.what == "count"]
+        if len(found) > 1:
+            raise found[1].error("another number of workers is asked for already")
+        return found[0] if found else None
+
+    def _world_error(self, reason: str) -> InputError:
+        change = self._change_of_world
+        return InputError(reason) if change is None else change.error(reason)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -229,3 +335,45 @@ class EmulateConfig(ClusterFields):
                 flags.remove("sharing")
             idle["there are no links: add --bandwidth and --latency, or --cluster FILE"] = flags
         return idle
+
+
+VARIABLE = "PARACOSM_EMULATION"  # environment variable that holds a `Setting`
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a process of an emulated job is told when it starts, through its environment."""
+
+    config: EmulateConfig
+    seed: int  # of everything that is random
+    rank: int  # of this process; -1 for the emulator
+    records: Path  # file that it writes its records to
+    plan: Path | None = None  # file to write the plan to, in backend mode; None for no plan
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that tell this, and a real rank who it is, as torchrun does.
+
+        LOCAL_RANK, by which scripts choose their device, counts the real ranks: this machine may
+        have no other devices.
+        """
+        exclude = {"config": self.config.without_effect()}
+        told = {VARIABLE: TypeAdapter(Setting).dump_json(self, exclude=exclude).decode()}
+        if self.rank < 0:
+            return told
+        local, world = self.config.ranks_per_machine, self.config.world
+        numbers = {
+            "RANK": self.rank,
+            "WORLD_SIZE": world,
+            "LOCAL_RANK": self.config.rank.index(self.rank),
+            "LOCAL_WORLD_SIZE": local,
+            "GROUP_RANK": self.rank // local,
+            "GROUP_WORLD_SIZE": -(-world // local),
+            "ROLE_RANK": self.rank,
+            "ROLE_WORLD_SIZE": world,
+        }
+        return told | {name: str(number) for name, number in numbers.items()}
+
+    @classmethod
+    def from_environment(cls) -> Setting:
+        """Return the setting of this process."""
+        return TypeAdapter(cls).validate_json(os.environ[VARIABLE])

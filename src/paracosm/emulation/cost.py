@@ -1,12 +1,10 @@
-"""What a communication model says of one collective."""
+"""What a communication model says of one collective: also for a model of your own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-__all__ = ["FREE", "IN", "OUT", "Communication", "Cost", "directions"]
+__all__ = ["FREE", "IN", "OUT", "Cost", "directions"]
 
 OUT, IN = " out", " in"
 """What the name of a link ends with where one of its two directions is meant."""
@@ -43,24 +41,3 @@ def directions(link: str) -> tuple[str, ...]:
     if not link:
         return ()
     return (link,) if link.endswith((OUT, IN)) else (link + OUT, link + IN)
-
-
-class Communication(Protocol):
-    """How long communication takes: the plug-in of the paper's section 2.1."""
-
-    def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
-        """Return what a collective costs as `rank` sees it.
-
-        Args:
-            kind: one of `records.COLLECTIVES`.
-            members: global ranks of the group, in its order.
-            size: bytes, as `records.Collective.size` counts them.
-            rank: global rank of the real rank.
-            peer: global rank of the root or the other end; -1 where there is none.
-        """
-
-    def message(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return what one message between two global ranks costs, on the link of one of them."""
-
-    def added(self, kind: str) -> float:
-        """Return the seconds that what-ifs add to every collective of a kind (within `cost`)."""

@@ -9,20 +9,17 @@ worker cannot hide.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from paracosm.emulation.broken_line import fit_broken_line, fit_line, line_suffices
-from paracosm.emulation.exposure import Floats
-from paracosm.emulation.iterations import error_of_median
 from paracosm.emulation.records import COLLECTIVES
 from paracosm.errors import InputError, unknown
+from paracosm.results import EmulationSummary
+from paracosm.timeline.analysis import Floats
 from paracosm.units import format_duration, parse_duration, parse_number
-
-__all__ = ["Delays", "Knee", "find_knee", "parse_delays", "summarise_delays"]
 
 FEWEST_DELAYS = 3
 FEWEST_FOR_KNEE = 5  # a line with a knee has four numbers of its own
@@ -38,16 +35,10 @@ _EXAMPLE = 'write "all_reduce 0ms..8ms/9" for nine delays from 0 ms to 8 ms'
 
 @dataclass(frozen=True)
 class Delays:
-    """Delays to try one after the other.
+    """Delays to try one after the other."""
 
-    Attributes:
-        kind: of the collectives that are delayed, one of `COLLECTIVES`.
-        delays: rising, seconds; the first is 0, the unchanged job.
-        text: as it was written.
-    """
-
-    kind: str
-    delays: tuple[float, ...]
+    kind: str  # of the collectives that are delayed, one of `COLLECTIVES`
+    delays: tuple[float, ...]  # rising, seconds; the first is 0, the unchanged job
     text: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -56,26 +47,16 @@ class Delays:
 
 @dataclass(frozen=True)
 class Knee:
-    """Up to which delay it hides under computing.
+    """Up to which delay it hides under computing."""
 
-    Attributes:
-        knee: that delay, seconds; None where the iteration time grows alike over all delays.
-        low, high: the knee's 90 % interval; None without a knee.
-        slope: seconds per iteration and second of delay, beyond the knee; without one, everywhere.
-        slope_error: its standard error.
-        flat_slope: the same below the knee; None without a knee.
-        base: iteration time without any delay, as fitted, seconds.
-        reason: why there is no knee; empty where there is one.
-    """
-
-    knee: float | None
-    low: float | None
+    knee: float | None  # that delay, seconds; None where all delays cost alike
+    low: float | None  # the knee's 90 % interval; None without a knee
     high: float | None
-    slope: float
-    slope_error: float
-    flat_slope: float | None
-    base: float
-    reason: str = ""
+    slope: float  # seconds per iteration and second of delay, beyond the knee if any
+    slope_error: float  # its standard error
+    flat_slope: float | None  # the same below the knee; None without a knee
+    base: float  # iteration time without any delay, as fitted, seconds
+    reason: str = ""  # why there is no knee; empty where there is one
 
 
 def parse_delays(text: str) -> Delays:
@@ -109,68 +90,35 @@ def parse_delays(text: str) -> Delays:
     return Delays(found["kind"], delays if first == 0 else (0.0, *delays), text)
 
 
-def find_knee(delays: Sequence[float], iteration_times: Sequence[Floats]) -> Knee:
-    """Return the knee of iteration time against added delay.
-
-    Args:
-        delays: rising, seconds.
-        iteration_times: the measured iterations of each, one or more, seconds.
-
-    Raises:
-        InputError: fewer than 3 delays have iteration times.
-    """
-    pairs = zip(delays, iteration_times, strict=True)
-    known = [(delay, np.asarray(times)) for delay, times in pairs if len(times)]
-    medians = np.array([float(np.median(times)) for _, times in known])
-    errors = np.array([error_of_median(times) for _, times in known])
-    return _knee(np.array([delay for delay, _ in known]), medians, errors)
-
-
 def summarise_delays(
-    kind: str, delays: Sequence[float], summaries: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return what runs with different delays came to: `delays`, a list, and `knee`.
-
-    Args:
-        kind: of the delayed collectives.
-        delays: rising, seconds.
-        summaries: of one run for each, as `summary.summarise` returns them.
-    """
-    listed = [
+    kind: str, delays: Sequence[float], summaries: Sequence[EmulationSummary]
+) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
+    """Return what runs with different delays came to, a list, and the knee."""
+    listed: list[Mapping[str, Any]] = [
         {
             "delay": delay,
-            "status": summary["status"],
-            "iteration_time": summary["iteration_time"],
-            "breakdown": summary["breakdown"],
+            "status": summary.status,
+            "iteration_time": summary.iteration_time,
+            "breakdown": summary.breakdown,
         }
         for delay, summary in zip(delays, summaries, strict=True)
     ]
     known = [(each["delay"], each["iteration_time"]) for each in listed if each["iteration_time"]]
     if len(known) < FEWEST_DELAYS:
         reason = f"only {len(known)} of {len(listed)} runs have iteration times"
-        return {"delays": listed, "knee": {"kind": kind, "knee": None, "reason": reason}}
-    knee = _knee(
+        return listed, {"kind": kind, "knee": None, "reason": reason}
+    knee = find_knee(
         np.array([delay for delay, _ in known]),
         np.array([time["median"] for _, time in known]),
         np.array([time["error"] for _, time in known]),
     )
-    counts = [_count(summary, kind) for summary in summaries if summary["iteration_time"]]
+    counts = [_count(summary, kind) for summary in summaries if summary.iteration_time]
     per_iteration = float(np.median(counts))
-    return {
-        "delays": listed,
-        "knee": {
-            "kind": kind,
-            "knee": knee.knee,
-            "low": knee.low,
-            "high": knee.high,
-            "slope": knee.slope,
-            "slope_error": knee.slope_error,
-            "flat_slope": knee.flat_slope,
-            "base": knee.base,
-            "per_iteration": per_iteration,
-            "reason": knee.reason,
-            "sentence": _sentence(kind, knee, per_iteration),
-        },
+    return listed, {
+        "kind": kind,
+        **asdict(knee),
+        "per_iteration": per_iteration,
+        "sentence": _sentence(kind, knee, per_iteration),
     }
 
 
@@ -185,25 +133,30 @@ def _delay(text: str, whole: str) -> float:
     return seconds
 
 
-def _count(summary: Mapping[str, Any], kind: str) -> float:
-    return float(summary["collectives"].get(kind, {}).get("per_iteration", {}).get("count", 0.0))
+def _count(summary: EmulationSummary, kind: str) -> float:
+    return float(summary.collectives.get(kind, {}).get("per_iteration", {}).get("count", 0.0))
 
 
-def _knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
-    """Return the knee from the median of each delay and its standard error, shapes (n,)."""
-    if len(delays) < FEWEST_DELAYS:
-        raise InputError(f"delays: {FEWEST_DELAYS} with iteration times are needed at least")
+def find_knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
+    """Return the knee of iteration time against added delay, from three delays or more.
+
+    Args:
+        delays: rising, shape (n,), seconds.
+        medians, errors: of the iteration times with each, and their standard errors, shape (n,).
+    """
     errors = np.maximum(errors, LEAST_ERROR * medians)
     # A delay that happened to scatter little is not to decide everything.
     errors = np.maximum(errors, 0.5 * np.median(errors))
     if len(delays) < FEWEST_FOR_KNEE:
         return _straight(delays, medians, errors, f"{len(delays)} delays are too few for a knee")
-    fit = fit_broken_line(delays, medians, errors)
+    fit = fit_piecewise_linear(delays, medians, errors)
     if line_suffices(fit, delays, medians, errors):
         return _straight(delays, medians, errors, "")
     scale = _scale(fit.chi_squared, len(delays) - 4)
     shifts = np.random.default_rng(SEED).standard_normal((DRAWS, len(delays)))
-    drawn = [fit_broken_line(delays, medians + scale * errors * each, errors) for each in shifts]
+    drawn = [
+        fit_piecewise_linear(delays, medians + scale * errors * each, errors) for each in shifts
+    ]
     low, high = np.quantile([each.knee for each in drawn], [0.05, 0.95]).tolist()
     return Knee(
         fit.knee,
@@ -217,7 +170,6 @@ def _knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
 
 
 def _straight(delays: Floats, medians: Floats, errors: Floats, reason: str) -> Knee:
-    """Return the line without a knee; a `reason` of its own goes before what the line says."""
     base, slope, error, chi_squared = fit_line(delays, medians, errors)
     error *= _scale(chi_squared, len(delays) - 2)
     alike = f"all delays up to {format_duration(float(delays[-1]))}"
@@ -256,3 +208,80 @@ def _sentence(kind: str, knee: Knee, per_iteration: float) -> str:
 
 def _digits(value: float) -> float:
     return float(f"{value:.3g}")
+
+
+LEVEL = 0.05  # chance of seeing a knee where there is none
+LEAST_CHI_SQUARED = 0.1  # per degree of freedom: what is left of a fit is never less
+
+
+@dataclass(frozen=True)
+class PiecewiseLinear:
+    """A line with a knee."""
+
+    knee: float  # where it is
+    base: float  # y at x = 0
+    before: float  # the slopes
+    after: float
+    chi_squared: float  # the squares of what is left of the points, in units of their errors
+
+
+def fit_piecewise_linear(x: Floats, y: Floats, errors: Floats) -> PiecewiseLinear:
+    """Return the line with a knee that is nearest to five or more points, all of shape (n,).
+
+    At least two points lie on either side of the knee, or on it. `x` rises.
+    """
+    return min(_candidates(x, y, errors), key=lambda fit: fit.chi_squared)
+
+
+def fit_line(x: Floats, y: Floats, errors: Floats) -> tuple[float, float, float, float]:
+    """Return base, slope, the slope's standard error and chi squared of the best straight line."""
+    (base, slope), chi_squared = _solved([np.ones_like(x), x], y, errors)
+    weight = errors**-2.0
+    middle = (weight * x).sum() / weight.sum()
+    error = (weight * (x - middle) ** 2).sum() ** -0.5
+    return base, slope, float(error), chi_squared
+
+
+def line_suffices(fit: PiecewiseLinear, x: Floats, y: Floats, errors: Floats) -> bool:
+    """Whether a straight line is as good, or the knee bends down.
+
+    The F test of two numbers more (slope and knee): the chance that points of a straight line gain
+    so much is (chi_2 / chi_1)^(d / 2) with d = n - 4 degrees of freedom left, for each of the n - 3
+    places that the knee was sought at (Bonferroni).
+    """
+    if fit.after <= fit.before:
+        return True
+    *_, straight = fit_line(x, y, errors)
+    free = len(x) - 4
+    least = LEAST_CHI_SQUARED * free
+    ratio = max(fit.chi_squared, least) / max(straight, least)
+    return bool((len(x) - 3) * ratio ** (free / 2) > LEVEL)
+
+
+def _candidates(x: Floats, y: Floats, errors: Floats) -> Iterator[PiecewiseLinear]:
+    """Yield the best lines with the knee at or between any two points.
+
+    Between two neighbouring points the best knee is where the best lines through the points on
+    either side meet, if they meet there; else it is one of the two. So one of these has the least
+    squares.
+    """
+    one = np.ones_like(x)
+    for knee in x[1:-1].tolist():
+        (base, before, bend), left = _solved([one, x, np.maximum(x - knee, 0.0)], y, errors)
+        yield PiecewiseLinear(knee, base, before, before + bend, left)
+    for place in range(2, len(x) - 1):
+        low, high = slice(None, place), slice(place, None)
+        (base, before), left = _solved([one[low], x[low]], y[low], errors[low])
+        (other, after), right = _solved([one[high], x[high]], y[high], errors[high])
+        if before != after:
+            knee = (base - other) / (after - before)
+            if x[place - 1] < knee < x[place]:
+                yield PiecewiseLinear(knee, base, before, after, left + right)
+
+
+def _solved(columns: list[Floats], y: Floats, errors: Floats) -> tuple[list[float], float]:
+    """Return the weights of columns whose sum is nearest to `y`, and chi squared."""
+    matrix = np.column_stack(columns)
+    weights = np.linalg.lstsq(matrix / errors[:, None], y / errors, rcond=None)[0]
+    left = (matrix @ weights - y) / errors
+    return weights.tolist(), float(left @ left)

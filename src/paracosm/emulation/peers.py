@@ -2,52 +2,65 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.draws import Draws
-from paracosm.emulation.jitter import DrawnJitter, Jitter, MeasuredJitter
-from paracosm.emulation.known_groups import KnownGroups
-from paracosm.emulation.random_delay import RandomDelay
-from paracosm.emulation.what_if import stragglers_of, with_world
+from paracosm.cluster.changes import Change
+from paracosm.emulation.config import EmulateConfig, RandomDelay, parse_random_delay
+from paracosm.emulation.group_cache import GroupCache
 from paracosm.errors import InputError
+from paracosm.rng import EmulationStream, sequence
 from paracosm.timing import Constant, Distribution
-
-__all__ = ["Peers", "peers_of"]
+from paracosm.timing.distribution import inside
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_SKEW, _JITTER, _LATE = range(3)  # sources of random numbers
 _MOST_AT_A_TIME = 64  # collectives in flight
 
 
 def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
-    """Return when the emulated ranks of a job come, as the real rank `rank` sees it.
-
-    Raises:
-        InputError: a change that names no emulated rank; a speed of a real rank's node.
-    """
-    config = with_world(config)
+    """Return when the emulated ranks of a job come, as the real rank `rank` sees it."""
     world = config.world
-    jitter: Jitter | None = None
+    jitter: DrawnJitter | MeasuredJitter | None = None
     if config.compute_jitter == "measured":
-        jitter = MeasuredJitter(Draws(seed, (_JITTER,)), world)
+        jitter = MeasuredJitter(RankRng(seed, (EmulationStream.JITTER,)), world)
     elif config.compute_jitter is not None:
         drawn = config.compute_jitter.distribution
-        jitter = DrawnJitter(drawn, Draws(seed, (_JITTER,)), world)
+        jitter = DrawnJitter(drawn, RankRng(seed, (EmulationStream.JITTER,)), world)
     real = {rank, *config.rank}
     factors = _time_factors(config)
     late = []
-    for each in stragglers_of(config):
-        factors[each.ranks.start : each.ranks.stop] *= each.factor
-        if each.late is not None:
-            late.append((each.ranks, each.late.distribution))
+    for each in config.changes("workers"):
+        if each.what == "count":
+            continue
+        ranks = _emulated_ranks(config, each)
+        if each.what == "compute":
+            factors[ranks.start : ranks.stop] *= each.factor
+            continue
+        text = each.added if isinstance(each.added, str) else f"{each.added!r}s"
+        try:
+            late.append((ranks, parse_random_delay(text).distribution))
+        except InputError as error:
+            raise each.error(str(error)) from None
     return Peers(world, real, seed, config.skew, jitter, factors, late)
+
+
+def _emulated_ranks(config: EmulateConfig, change: Change) -> range:
+    ranks = change.numbers(config.world)
+    for rank in config.rank:
+        if rank in ranks:
+            raise change.error(
+                f"rank {rank} is real, it computes as fast as this machine does; only emulated "
+                "ranks can be made stragglers"
+            )
+    return ranks
 
 
 def _time_factors(config: EmulateConfig) -> Array:
@@ -67,13 +80,7 @@ def _time_factors(config: EmulateConfig) -> Array:
 
 @dataclass(frozen=True)
 class _Collective:
-    """What is the same for all members of one collective.
-
-    Attributes:
-        number: counts them.
-        computed: seconds for which the real rank computed before it asked.
-        jitter: seconds by which each rank is later for that; None for none.
-    """
+    """What is the same for all members of one collective."""
 
     number: int
     computed: float
@@ -93,41 +100,32 @@ class Peers:
     - skew, once for each collective.
 
     Calls with the same `asked` are about one collective. A straggler that shares no process group
-    with the real rank has no effect: who waits for it is not followed.
-
-    Args:
-        world: ranks of the job.
-        real: those that are not emulated.
-        seed: of all that is drawn; the same calls in the same order get the same draws, and a
-            rank's draws do not depend on the size of the world.
-        skew: None for none.
-        jitter: None for none.
-        factors: by rank, how many times as long it computes as the real rank.
-        late: ranks that are later by a draw, once in an iteration; they add up.
+    with the real rank has no effect: who waits for it is not followed. The same calls in the same
+    order get the same draws, and a rank's draws do not depend on the size of the world.
     """
 
     def __init__(
         self,
-        world: int,
-        real: set[int],
+        world: int,  # ranks of the job
+        real: set[int],  # those that are not emulated
         seed: int,
         skew: RandomDelay | None,
-        jitter: Jitter | None,
-        factors: Array,
-        late: Sequence[tuple[range, Distribution]],
+        jitter: DrawnJitter | MeasuredJitter | None,
+        factors: Array,  # by rank, how many times as long it computes as the real rank
+        late: Sequence[tuple[range, Distribution]],  # a draw once in an iteration; they add up
     ) -> None:
         self._skew = skew
         self._jitter = jitter
-        self._lates = [(*each, Draws(seed, (_LATE, i))) for i, each in enumerate(late)]
+        self._lates = [
+            (*each, RankRng(seed, (EmulationStream.LATE, i))) for i, each in enumerate(late)
+        ]
         self._has_stragglers = bool(late) or bool(np.any(factors != 1))
-        self._emulated = KnownGroups(
+        self._emulated = GroupCache(
             lambda members: np.array([rank for rank in members if rank not in real], np.int64)
         )
-        self._skews = Draws(seed, (_SKEW,))
+        self._skews = RankRng(seed, (EmulationStream.SKEW,))
         self._stretch = self._iteration = self._count = 0
-        self._collectives: dict[
-            float, _Collective
-        ] = {}  # the last ones, by when they were asked for
+        self._collectives: dict[float, _Collective] = {}  # the last, by when they were asked for
         self._together: float | None = None
         self._slower = factors - 1  # seconds for each second that the real rank computes
         self._late = np.zeros(world)
@@ -135,7 +133,7 @@ class Peers:
         self._draw_late()
 
     def resumed(self, now: float) -> None:
-        """Know that a wait of the real rank ended at `now`."""
+        """A wait of the real rank has ended."""
         self._together = now
         self._stretch += 1
         if self._has_stragglers:
@@ -143,7 +141,7 @@ class Peers:
             self._met[:] = False
 
     def iteration_ended(self, now: float) -> None:
-        """Know that an iteration of the real rank ended at `now`."""
+        """An iteration of the real rank has ended."""
         self._iteration += 1
         if self._jitter is not None:
             self._jitter.iteration_ended()
@@ -152,12 +150,7 @@ class Peers:
             self._draw_late()
 
     def last_entry(self, members: Sequence[int], asked: float) -> float:
-        """Return when the last emulated one of `members` comes to a collective.
-
-        Args:
-            members: global ranks of the process group.
-            asked: when the real rank asked for the collective; the peers may come before that.
-        """
+        """Return when the last emulated one of `members` comes to a collective."""
         if self._skew is None and self._jitter is None and not self._has_stragglers:
             return asked
         ranks = self._emulated.of(members)
@@ -183,7 +176,6 @@ class Peers:
         return late
 
     def _begin(self, asked: float) -> _Collective:
-        """Draw what is drawn once for a collective."""
         if self._together is None:
             self._together = asked
         computed = max(asked - self._together, 0.0)
@@ -200,8 +192,96 @@ class Peers:
         return skew.sign * self._skews.of(skew.distribution, collective, ranks)
 
     def _draw_late(self) -> None:
-        """Draw how late each straggler is in this iteration."""
         self._late[:] = 0.0
-        for ranks, distribution, draws in self._lates:
+        for ranks, distribution, rng in self._lates:
             numbers = np.arange(ranks.start, ranks.stop)
-            self._late[numbers] += draws.of(distribution, self._iteration, numbers)
+            self._late[numbers] += rng.of(distribution, self._iteration, numbers)
+
+
+_LEAST, _MOST = 2, 32  # iterations that a measured jitter draws from
+
+
+class DrawnJitter:
+    """Each rank computes longer than the real one by a draw of `distribution`."""
+
+    def __init__(self, distribution: Distribution, rng: RankRng, world: int) -> None:
+        self._distribution = distribution
+        self._rng = rng
+        self._ranks = np.arange(world)
+        self._stretch = -1
+        self._late: Array | None = None
+
+    def late(self, stretch: int, computed: float) -> Array | None:
+        """Return the seconds by rank, drawn once for each wait of the real rank."""
+        if stretch != self._stretch:
+            self._late = self._rng.of(self._distribution, stretch, self._ranks)
+            self._stretch = stretch
+        return self._late
+
+    def iteration_ended(self) -> None:
+        """All iterations are alike."""
+
+
+class MeasuredJitter:
+    """Each rank computes a stretch as the real one did in one of its last iterations.
+
+    The real rank's own deviation from its typical time is no part of that: where it is itself late,
+    the others are not. Collectives are recognised by their place in the iteration. Which iteration
+    a rank follows is drawn once for each stretch. The first one, which warms up, counts for
+    nothing; until two others are known nobody is late.
+    """
+
+    def __init__(self, rng: RankRng, world: int) -> None:
+        self._rng = rng
+        self._world = world
+        self._stretch = -1
+        self._uniform = np.empty(0)
+        self._past: list[deque[float]] = []  # by place in the iteration
+        self._computed: list[float] | None = None  # in this iteration; None in the first
+
+    def late(self, stretch: int, computed: float) -> Array | None:
+        """Return the seconds by rank, which may be negative; None while nothing is known."""
+        if self._computed is None:
+            return None
+        place = len(self._computed)
+        self._computed.append(computed)
+        if place >= len(self._past) or len(self._past[place]) < _LEAST:
+            return None
+        if stretch != self._stretch:
+            self._uniform = self._rng.uniform(stretch, self._world)
+            self._stretch = stretch
+        past = np.array(self._past[place])
+        return np.asarray(past[(self._uniform * len(past)).astype(np.intp)] - computed)
+
+    def iteration_ended(self) -> None:
+        for place, computed in enumerate(self._computed or ()):
+            if place == len(self._past):
+                self._past.append(deque(maxlen=_MOST))
+            self._past[place].append(computed)
+        self._computed = []
+
+
+@dataclass(frozen=True)
+class RankRng:
+    """A source of one uniform number for each rank on each occasion.
+
+    The generator is counter-based (Philox; Salmon et al., "Parallel random numbers: as easy as 1,
+    2, 3", 2011), so that an occasion needs no other one to have been drawn, and a rank's number is
+    its place in the sequence of the occasion.
+    """
+
+    seed: int
+    source: tuple[int, ...]  # what the numbers are for: two sources share none
+
+    def uniform(self, occasion: int, ranks: int) -> Array:
+        """Return numbers in (0, 1) for ranks 0 to `ranks` - 1."""
+        philox = np.random.Philox(counter=[0, occasion, 0, 0], key=self._key)
+        return inside(np.random.Generator(philox).random(ranks))
+
+    def of(self, distribution: Distribution, occasion: int, ranks: Ints) -> Array:
+        """Return a draw of `distribution` for each of the `ranks`."""
+        return distribution.from_uniform(self.uniform(occasion, int(ranks.max()) + 1)[ranks])
+
+    @cached_property
+    def _key(self) -> npt.NDArray[Any]:
+        return sequence(self.seed, *self.source).generate_state(2, np.uint64)

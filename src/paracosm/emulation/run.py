@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import replace
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from paracosm.cluster.changes import parse_change
-from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.delays import Delays, summarise_delays
-from paracosm.emulation.launch import PLAN, Ended, run_job
-from paracosm.emulation.metrics import Metrics, Sink
-from paracosm.emulation.records import Record
-from paracosm.emulation.result import EmulationResult, result_of
-from paracosm.emulation.what_if import with_world
-
-__all__ = ["run_emulation"]
-
-Progress = Callable[[int, float | None], None]
-Announce = Callable[[str], None]
+from paracosm.emulation.records import Record, RecordReader
+from paracosm.emulation.result import EmulationResult, Metrics, Sink, result_of
+from paracosm.emulation.wire.connection import allow_open_files
+from paracosm.errors import InputError, require
+from paracosm.rng import generator
 
 
 def run_emulation(
-    config: EmulateConfig,
-    seed: int = 0,
-    metrics: Sink | None = None,
-    progress: Progress | None = None,
-    announce: Announce | None = None,
+    config: EmulateConfig,  # what is emulated
+    seed: int = 0,  # of all that is random about the emulated ranks
+    metrics: Sink | None = None,  # gets iteration times as they are made
+    progress: Callable[[int, float | None], None] | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> EmulationResult:
     """Run the script as the real ranks of the job, and return what came of it.
 
     Args:
-        config: what is emulated.
-        seed: of all that is random about the emulated ranks.
-        metrics: gets iteration times as they are made.
         progress: is told how many iterations have ended.
         announce: is told what is real and what is assumed before the script starts.
 
@@ -47,38 +44,29 @@ def run_emulation(
         InputError: PyTorch is missing; the port is in use.
     """
     heard = Metrics(metrics, progress)
-    if not config.what_if:
-        if announce is not None:
-            announce(_expectation(config))
-        return _run(config, seed, heard)
-    unchanged = config.model_copy(update={"what_if": (), "delays": None})
-    changed = with_world(config)
+    before: EmulationResult | None = None
     if announce is not None:
-        announce(f"{_expectation(changed)}; first the unchanged job runs, then the changed one")
-    before, ended = _run_once(unchanged, seed, Metrics(None, progress))
-    if ended.exit_code or ended.interrupted:
-        return before
-    after = _run(changed, seed, heard)
-    return replace(after, summary=after.summary | _compared(config, before, after))
-
-
-def _run(config: EmulateConfig, seed: int, heard: Metrics) -> EmulationResult:
+        changed = "; first the unchanged job runs, then the changed one" if config.what_if else ""
+        announce(_expectation(config) + changed)
+    if config.what_if:
+        unchanged = config.model_copy(update={"what_if": (), "delays": None})
+        before, ended = _run_once(unchanged, seed, Metrics(None, progress))
+        if ended.exit_code or ended.interrupted:
+            return before
     if config.delays is not None:
-        return _run_delays(config, config.delays, seed, heard)
-    return _run_once(config, seed, heard)[0]
-
-
-def _compared(
-    config: EmulateConfig, before: EmulationResult, after: EmulationResult
-) -> dict[str, Any]:
-    """Return what was changed, the summary without that, and what it makes of an iteration."""
-    times = [each.summary["iteration_time"] for each in (before, after)]
-    known = all(times) and times[0]["median"] > 0
-    return {
-        "what_if": list(map(str, config.what_if)),
-        "unchanged": before.summary,
-        "ratio": times[1]["median"] / times[0]["median"] if known else None,
-    }
+        after = _run_delays(config, config.delays, seed, heard)
+    else:
+        after, _ = _run_once(config, seed, heard)
+    if before is None:
+        return after
+    old, new = before.summary.iteration_time, after.summary.iteration_time
+    summary = replace(
+        after.summary,
+        what_if=list(map(str, config.what_if)),
+        unchanged=before.summary,
+        ratio=None if old is None or new is None or not old.median else new.median / old.median,
+    )
+    return replace(after, summary=summary)
 
 
 def _run_delays(
@@ -90,7 +78,7 @@ def _run_delays(
     slope. The result is that of no delay, with what was found; or of the run that failed.
     """
     results: dict[float, EmulationResult] = {}
-    order = np.random.default_rng(np.random.SeedSequence(seed)).permutation(len(delays.delays))
+    order = generator(seed).permutation(len(delays.delays))
     for place in order.tolist():
         delay = delays.delays[place]
         added = (parse_change(f"{delays.kind}: +{delay!r} s"),) if delay else ()
@@ -102,12 +90,11 @@ def _run_delays(
     else:
         shown = results[0.0]
     done = tuple(sorted(results))
-    found = summarise_delays(delays.kind, done, [results[delay].summary for delay in done])
-    return replace(shown, summary=shown.summary | found)
+    listed, knee = summarise_delays(delays.kind, done, [results[delay].summary for delay in done])
+    return replace(shown, summary=replace(shown.summary, delays=listed, knee=knee))
 
 
 def _run_once(config: EmulateConfig, seed: int, heard: Metrics) -> tuple[EmulationResult, Ended]:
-    """Run the script once; what it left in the scratch folder is read before that is removed."""
     with tempfile.TemporaryDirectory(prefix="paracosm-emulate-") as name:
         records: list[Record] = []
 
@@ -122,8 +109,11 @@ def _run_once(config: EmulateConfig, seed: int, heard: Metrics) -> tuple[Emulati
         written = Path(name) / PLAN
         if written.is_file():
             plan = written.read_bytes()
-            files = {**result.files, PLAN: lambda path: _write(plan, path)}
-            result = replace(result, files=files)
+
+            def save(path: Path) -> None:
+                path.write_bytes(plan)
+
+            result = replace(result, files={**result.files, PLAN: save})
         return result, ended
 
 
@@ -146,5 +136,189 @@ def _expectation(config: EmulateConfig) -> str:
     return f"{real}, the others are emulated; collectives take modelled time"
 
 
-def _write(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
+PLAN = "plan.npz"  # the file of a backend run that says what the real rank communicated
+_STEP = 0.1  # seconds between two looks
+_GRACE = 5.0  # seconds in which a process that was asked to end may do so
+_GRACE_ALONE = 30.0  # seconds in which a rank without its peers may notice and end
+_EMULATOR = "emulator"
+_PYTHON = (sys.executable, "-P", "-m")  # modules in the current folder are not to hide others
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended."""
+
+    exit_code: int  # of the first rank that failed, else 0; -N where signal N killed it
+    emulator: int | None  # exit code of the emulator; None in backend mode
+    interrupted: bool
+
+
+@dataclass
+class _Job:
+    ranks: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    emulator: subprocess.Popen[bytes] | None = None
+    readers: list[RecordReader] = field(default_factory=list)
+
+    def news(self) -> list[Record]:
+        return [record for reader in self.readers for record in reader.more()]
+
+
+def run_job(
+    config: EmulateConfig, seed: int, folder: Path, heard: Callable[[list[Record]], None]
+) -> Ended:
+    """Run the script as the real ranks of the job until they end.
+
+    Ctrl-C is passed on to the script, and so is SIGTERM or SIGHUP to this process; what has been
+    recorded until then is heard. `folder` is for records, and in backend mode the plan.
+    """
+    require("torch", "torch", "emulation")
+    port = _free_port(config.port)
+    job = _Job()
+    interrupted = False
+    failed = 0
+    try:
+        if config.mode == "wire":
+            allow_open_files(config.world)  # gloo has a socket for each peer
+            job.emulator = _start_emulator(config, seed, folder, port, job)
+        for rank in config.rank:
+            job.ranks[rank] = _start_rank(config, seed, rank, folder, port, job)
+        try:
+            with _ended_by_signals():
+                failed = _watch(job, heard)
+        except KeyboardInterrupt:
+            interrupted = True
+            _interrupt(job)
+        emulator = _end_emulator(job)
+    finally:
+        for process in (*job.ranks.values(), job.emulator):
+            if process is not None:
+                process.kill()
+                process.wait()
+    heard(job.news())
+    return Ended(failed or _failed(job), emulator, interrupted)
+
+
+def _start_rank(
+    config: EmulateConfig, seed: int, rank: int, folder: Path, port: int, job: _Job
+) -> subprocess.Popen[bytes]:
+    records = folder / f"rank{rank}.records"
+    job.readers.append(RecordReader(records))
+    plan = folder / PLAN if config.mode == "backend" else None
+    command = ["paracosm.emulation.rank.main", str(config.script), *config.arguments]
+    out = subprocess.DEVNULL if config.output == "none" else None
+    if config.output == "stderr":
+        out = sys.stderr.fileno()
+    sys.stdout.flush()
+    return _start(command, Setting(config, seed, rank, records, plan), port, out)
+
+
+def _start_emulator(
+    config: EmulateConfig, seed: int, folder: Path, port: int, job: _Job
+) -> subprocess.Popen[bytes]:
+    records = folder / f"{_EMULATOR}.records"
+    job.readers.append(RecordReader(records))
+    told = Setting(config, seed, -1, records)
+    return _start(["paracosm.emulation.wire.main"], told, port, None)
+
+
+def _start(module: list[str], told: Setting, port: int, out: int | None) -> subprocess.Popen[bytes]:
+    """Start a process in a process group of its own, so that Ctrl-C is ours to pass on.
+
+    It has no standard input: what reads from a terminal in the background would be stopped.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return subprocess.Popen(
+        [*_PYTHON, *module],
+        env=inherited | address | told.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        process_group=0,
+    )
+
+
+# They speak to processes that the user starts.
+_NOT_INHERITED = ("PARACOSM_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE")
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP do what Ctrl-C does, but where they are ignored or handled."""
+    ours = []
+    if threading.current_thread() is threading.main_thread():
+        candidates = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+        ours = [each for each in candidates if signal.getsignal(each) is signal.SIG_DFL]
+    for each in ours:
+        signal.signal(each, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for each in ours:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def _watch(job: _Job, heard: Callable[[list[Record]], None]) -> int:
+    """Hear records until every rank has ended, or one has failed and the others do not.
+
+    Ranks whose emulator has failed mostly get an error of gloo's; those that wait for connections
+    would wait for half an hour.
+
+    Returns:
+        The exit code of the rank that failed first; 0 where none has.
+    """
+    failed = 0
+    until: float | None = None
+    while any(process.poll() is None for process in job.ranks.values()):
+        time.sleep(_STEP)
+        heard(job.news())
+        failed = failed or _failed(job)
+        if until is None and failed:
+            until = time.monotonic() + _GRACE
+        elif until is None and job.emulator is not None and job.emulator.poll():
+            until = time.monotonic() + _GRACE_ALONE
+        if until is not None and time.monotonic() > until:
+            break
+    return failed
+
+
+def _failed(job: _Job) -> int:
+    return next((code for each in job.ranks.values() if (code := each.poll())), 0)
+
+
+def _interrupt(job: _Job) -> None:
+    """Pass Ctrl-C on to the script, and end it if it does not end itself."""
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        for process in job.ranks.values():
+            if process.poll() is None:
+                process.send_signal(sign)
+        deadline = time.monotonic() + _GRACE
+        with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+            for process in job.ranks.values():
+                process.wait(max(0.0, deadline - time.monotonic()))
+            return
+
+
+def _end_emulator(job: _Job) -> int | None:
+    """Let the emulator write what it has, and return its exit code."""
+    if job.emulator is None:
+        return None
+    # Another Ctrl-C shortens the wait, and costs nothing of what was recorded.
+    with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+        # It notices by itself that the last real rank has gone.
+        return job.emulator.wait(1.0)
+    job.emulator.terminate()
+    with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+        job.emulator.wait(_GRACE)
+    return job.emulator.poll()
+
+
+def _free_port(asked: int | None) -> int:
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", asked or 0))
+        except OSError as error:
+            raise InputError(
+                f"port {asked}: {error.strerror}; leave --port out for a free one"
+            ) from None
+        return int(trial.getsockname()[1])

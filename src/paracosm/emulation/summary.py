@@ -8,13 +8,20 @@ from typing import Any
 import numpy as np
 
 from paracosm.cluster.description import describe_cluster
-from paracosm.emulation.by_rank import RankRecords, by_rank, spans_of
-from paracosm.emulation.communication import changed_cluster
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.exposure import Floats, parts_between
-from paracosm.emulation.iterations import Iterations, measured_iterations, spread
-from paracosm.emulation.origins import origins
+from paracosm.emulation.provenance import origins
+from paracosm.emulation.rank_records import (
+    Iterations,
+    RankRecords,
+    by_rank,
+    measured_iterations,
+    spans_of,
+    spread,
+)
 from paracosm.emulation.records import COLLECTIVES, Collective, Exchange, Note, Record
+from paracosm.results import EmulationSummary
+from paracosm.results.summaries import IterationTimes
+from paracosm.timeline.analysis import Floats, parts_between
 
 __all__ = ["summarise"]
 
@@ -23,8 +30,8 @@ MEGABYTE = 1e6
 
 def summarise(
     config: EmulateConfig, records: Sequence[Record], exit_code: int | None
-) -> dict[str, Any]:
-    """Return the summary of a run, made of what JSON holds.
+) -> EmulationSummary:
+    """Return the summary of a run.
 
     Seconds and bytes throughout. Where several ranks are real, the numbers at the top are those
     of the slowest one, and `ranks` has those of each.
@@ -39,33 +46,31 @@ def summarise(
     top = max(range(len(found)), key=lambda place: _slowness(numbers[place]))
     notes = _notes(records)
     seconds = max(each.last for each in found) - min(each.first for each in found)
-    summary = {
-        "status": _status(notes, exit_code),
-        "exit_code": exit_code,
-        "world_size": config.world,
-        "mode": config.mode,
-        "rank": list(config.rank),
-        **numbers[top],
-        "modelled": origins(config),
-        "notes": notes,
-        "virtual_time": max(seconds, 0.0),
-        "wall_time": max(seconds, 0.0),
-    }
+    cluster = None
     if config.has_links and config.communication in (None, "cluster"):
-        cluster = changed_cluster(config)
-        assert cluster is not None
-        summary["cluster"] = describe_cluster(cluster)
-    if config.mode == "backend":
-        summary["lateness"] = _lateness(found[top])
-    else:
-        summary["emulator"] = _emulator(records)
-    if len(found) > 1:
-        summary["slowest_rank"] = found[top].rank
-        summary["ranks"] = [
-            {"rank": each.rank, **_of_each_rank(own)}
-            for each, own in zip(found, numbers, strict=True)
-        ]
-    return summary
+        cluster = config.resolve_cluster()
+    several = len(found) > 1
+    ranks = [
+        {"rank": each.rank, **_of_each_rank(own)} for each, own in zip(found, numbers, strict=True)
+    ]
+    backend = config.mode == "backend"
+    return EmulationSummary(
+        status=_status(notes, exit_code),
+        exit_code=exit_code,
+        world_size=config.world,
+        mode=config.mode,
+        rank=list(config.rank),
+        **numbers[top],
+        modelled=origins(config),
+        notes=notes,
+        virtual_time=max(seconds, 0.0),
+        wall_time=max(seconds, 0.0),
+        cluster=None if cluster is None else describe_cluster(cluster),
+        lateness=_lateness(found[top]) if backend else None,
+        emulator=None if backend else _emulator(records),
+        slowest_rank=found[top].rank if several else None,
+        ranks=ranks if several else None,
+    )
 
 
 def _numbers(own: RankRecords) -> dict[str, Any]:
@@ -76,8 +81,8 @@ def _numbers(own: RankRecords) -> dict[str, Any]:
     kinds = [kind for kind in COLLECTIVES if any(each.kind == kind for each in own.collectives)]
     return {
         "iterations": len(own.iterations),
-        "iteration_time": spread(iterations.time) if known else None,
-        **({} if known else {"no_iteration_time": _why_none(own)}),
+        "iteration_time": IterationTimes(**spread(iterations.time)) if known else None,
+        "no_iteration_time": None if known else _why_none(own),
         "typical_iteration": iterations.typical if known else None,
         "breakdown": breakdown,
         "utilisation": {
@@ -103,7 +108,7 @@ def _of_each_rank(numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 def _slowness(numbers: Mapping[str, Any]) -> float:
     time = numbers["iteration_time"]
-    return -1.0 if time is None else time["median"]
+    return -1.0 if time is None else float(time.median)
 
 
 def _why_none(own: RankRecords) -> str:
@@ -170,7 +175,7 @@ def _sums(
     begin: Floats, end: Floats, spans: Floats, sizes: Floats, waits: Floats
 ) -> dict[str, float]:
     """Return the means over stretches of time; collectives count where they were asked for."""
-    asked = spans[:, 0]  # in order
+    asked = spans[:, 0]
     first, last = np.searchsorted(asked, begin, "right"), np.searchsorted(asked, end, "right")
     reached = np.concatenate([[0.0], np.cumsum(sizes)])
     parts = parts_between(begin, end, spans, waits)

@@ -7,18 +7,15 @@ collectives last from when the worker took them up until they were done. Time 0 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
 
-from paracosm.emulation.by_rank import RankRecords, by_rank
-from paracosm.emulation.exposure import Floats, union
+from paracosm.emulation.rank_records import RankRecords, by_rank
 from paracosm.emulation.records import Collective, Record
-from paracosm.timeline import Timeline
+from paracosm.timeline import Labels, Timeline, union
+from paracosm.timeline.analysis import Floats
 from paracosm.units import format_size
-
-__all__ = ["timeline_of"]
 
 
 def timeline_of(records: Sequence[Record]) -> Timeline:
@@ -34,35 +31,31 @@ def timeline_of(records: Sequence[Record]) -> Timeline:
 
 def _add(timeline: Timeline, own: RankRecords, start: float) -> None:
     node = f"rank{own.rank}"
-    waits = union(own.waits)
-    for name, begin, end in _computing(own, waits):
-        timeline.span(node, "compute", name, begin - start, end - start)
+    since, until = union(*own.waits.T)
+    names, begin, end = _computing(own, since, until)
+    timeline.extend(node, "compute", names, begin - start, end - start, where=end > begin)
     results = sorted(own.collectives, key=lambda each: each.done)
-    done = [each.done for each in results]
-    for begin, end in waits.tolist():
-        last = bisect_right(done, end) - 1
-        # What came last in a wait is what it was for; a message may still be on its way.
-        what = _name(results[last]) if last >= 0 and done[last] >= begin else "collective"
-        timeline.span(node, "wait", f"wait for {what}", begin - start, end - start)
+    done = np.array([each.done for each in results])
+    # What came last in a wait is what it was for; a message may still be on its way.
+    words = [*(f"wait for {_name(each)}" for each in results), "wait for collective"]
+    last = np.searchsorted(done, until, side="right") - 1
+    known = (last >= 0) & (done[last] >= since) if len(done) else np.zeros(len(last), dtype=bool)
+    what = Labels(np.where(known, last, len(results)), words)
+    timeline.extend(node, "wait", what, since - start, until - start)
     for each in own.collectives:
         resource = f"comm {each.group} {each.worker}"
         timeline.span(node, resource, _name(each), each.begun - start, each.done - start)
 
 
-def _computing(own: RankRecords, waits: Floats) -> list[tuple[str, float, float]]:
-    """Return name, begin and end of the stretches between waits, cut where iterations end."""
-    ends = [each.end for each in own.iterations]
-    names = [f"iteration {each.number}" for each in own.iterations]
+def _computing(own: RankRecords, since: Floats, until: Floats) -> tuple[Labels, Floats, Floats]:
+    """Return names, begins and ends of the stretches between waits, cut where iterations end."""
+    ends = np.array([each.end for each in own.iterations])
     # As many waits have begun as have ended: it is none that this end of an iteration lies in.
-    begun, ended = (np.searchsorted(each, ends) for each in waits.T)
-    cuts = np.array(ends)[begun == ended]
-    begin = np.sort(np.concatenate([[own.first], waits[:, 1], cuts]))
-    end = np.sort(np.concatenate([waits[:, 0], cuts, [own.last]]))
-    return [
-        (names[place] if (place := bisect_right(ends, since)) < len(names) else "end", since, until)
-        for since, until in zip(begin.tolist(), end.tolist(), strict=True)
-        if until > since
-    ]
+    cuts = ends[np.searchsorted(since, ends) == np.searchsorted(until, ends)]
+    begin = np.sort(np.concatenate([[own.first], until, cuts]))
+    end = np.sort(np.concatenate([since, cuts, [own.last]]))
+    words = [*(f"iteration {each.number}" for each in own.iterations), "end"]
+    return Labels(np.searchsorted(ends, begin, side="right"), words), begin, end
 
 
 def _name(collective: Collective) -> str:

@@ -160,7 +160,9 @@ class Simulator(TransferScheduler):
             self._ready.append((walker._begin_walking(), None))
 
     def _generator(self, *key: int) -> np.random.Generator:
-        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+        from paracosm.rng import generator  # NumPy is loaded when something is drawn
+
+        return generator(self.seed, *key)
 
     # How long it runs
 
@@ -590,7 +592,7 @@ class Observer:
 
     def __init__(self, sim: Simulator, timeline: Timeline | None, log: bool) -> None:
         self._sim = sim
-        self._spans: list[Any] = [] if timeline is None else timeline.spans
+        self._append = timeline.append if timeline is not None else lambda span: None
         self._log = log
         # What goes on now, by who does it: node, resource, name, begin.
         self._waits: dict[Walker, tuple[str, float]] = {}
@@ -679,7 +681,7 @@ class Observer:
 
     def _span(self, node: str, resource: str, name: str, began: float, flow: int = -1) -> None:
         if began < self._sim.now:
-            self._spans.append((node, resource, name, began, self._sim.now, flow))
+            self._append((node, resource, name, began, self._sim.now, flow))
 
     def _line(self, name: str, what: str) -> None:
         print(f"{self._sim.now:12.6f}  {name}  {what}")
@@ -700,7 +702,7 @@ class Recording:
         self.durations.setdefault(worker, []).append(duration)
 
     def save(self, path: str | Path) -> None:
-        """Write it to a JSON file; `paracosm.timing.recording` describes it."""
+        """Write it to a JSON file; `paracosm.timing.parse` describes it."""
         save_recording(path, self.durations)
 
     @classmethod

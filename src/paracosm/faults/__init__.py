@@ -1,25 +1,41 @@
 """What goes wrong while a computation runs, and how checkpoints repair it."""
 
-from paracosm.faults.bits import BitFlip, ExponentFlip, SignFlip
-from paracosm.faults.checkpoint import CheckpointPolicy, advice, parse_checkpoint
-from paracosm.faults.detection import DetectionScore, score
-from paracosm.faults.fault import Fault, check_fault, fault_times, mean_time_between_faults
-from paracosm.faults.intervals import daly_interval, young_interval
-from paracosm.faults.model import DataFault, FaultModel, ProcessorFault
-from paracosm.faults.monitor import blocks_to_restore, exceeds
-from paracosm.faults.parse import parse_fault, parse_faults
-from paracosm.faults.perturbation import UniformPerturbation
-from paracosm.faults.processor import Stale, Stop
-from paracosm.faults.shuffle import Shuffle
-from paracosm.faults.when import At, AtRandom, Every, When
-from paracosm.faults.where import (
+from paracosm.faults.checkpoint import (
+    CheckpointPolicy,
+    DetectionScore,
+    advice,
+    daly_interval,
+    parse_checkpoint,
+    score,
+    young_interval,
+)
+from paracosm.faults.fault import (
+    At,
+    AtRandom,
     Count,
+    Every,
+    Fault,
     OnProcessor,
     Rows,
     Share,
     Where,
+    check_fault,
     choose_components,
     choose_processor,
+    fault_times,
+    mean_time_between_faults,
+    parse_fault,
+    parse_faults,
+)
+from paracosm.faults.models import (
+    BitFlip,
+    DataFault,
+    ExponentFlip,
+    Shuffle,
+    SignFlip,
+    Stale,
+    Stop,
+    UniformPerturbation,
 )
 
 __all__ = [
@@ -33,9 +49,7 @@ __all__ = [
     "Every",
     "ExponentFlip",
     "Fault",
-    "FaultModel",
     "OnProcessor",
-    "ProcessorFault",
     "Rows",
     "Share",
     "Shuffle",
@@ -43,15 +57,12 @@ __all__ = [
     "Stale",
     "Stop",
     "UniformPerturbation",
-    "When",
     "Where",
     "advice",
-    "blocks_to_restore",
     "check_fault",
     "choose_components",
     "choose_processor",
     "daly_interval",
-    "exceeds",
     "fault_times",
     "mean_time_between_faults",
     "parse_checkpoint",

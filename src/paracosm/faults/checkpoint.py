@@ -1,17 +1,14 @@
-"""Checkpoint policies: when to save x, what to distrust, and what to put back."""
+"""Checkpoint policies: when to save x, what to distrust, what to put back, and what they found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from math import inf
+from math import inf, sqrt
 from typing import Any, Literal, get_args
 
 from paracosm.errors import InputError, unknown
-from paracosm.faults.intervals import daly_interval, young_interval
 from paracosm.timing.distribution import DURATION, NUMBER, Parameter
-
-__all__ = ["CheckpointPolicy", "Monitor", "Scope", "advice", "parse_checkpoint"]
 
 Scope = Literal["all", "block"]
 Monitor = Literal["residual", "component"]
@@ -35,8 +32,7 @@ class CheckpointPolicy:
     Jacobi update is about to make. This is in the manner of the component-wise technique of Anzt,
     Dongarra and Quintana-Orti ("Tuning Stationary Iterative Solvers for Fault Resilience", ScalA
     2015; "Fine-grained Bit-Flip Protection for Relaxation Methods", J. Comp. Science, 2016), who
-    reject single updates; here it is a block that is judged, and rolled back. `blocks_to_restore`
-    says it exactly.
+    reject single updates; here it is a block that is judged, and rolled back.
 
     Args:
         alpha: the growth of the residual that is put down to a fault; above 0 and finite. It must
@@ -82,6 +78,46 @@ class CheckpointPolicy:
         )
 
 
+def young_interval(cost: float, mtbf: float) -> float:
+    """Return sqrt(2 c M) seconds.
+
+    Source: Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9),
+    1974.
+
+    Args:
+        cost: c, the seconds that one checkpoint takes.
+        mtbf: M, the mean time between failures, in seconds.
+
+    Raises:
+        InputError: a negative or infinite cost, or a time between failures that is not above 0.
+    """
+    _check(cost, mtbf)
+    return sqrt(2 * cost * mtbf)
+
+
+def daly_interval(cost: float, mtbf: float) -> float:
+    """Return sqrt(2 c M) [1 + sqrt(c / 2M) / 3 + (c / 2M) / 9] - c seconds; M where c >= 2M.
+
+    Source: Daly, "A Higher Order Estimate of the Optimum Checkpoint Interval for Restart Dumps",
+    Future Generation Computer Systems 22, 2006. The arguments are those of `young_interval`.
+
+    Raises:
+        InputError: as `young_interval`.
+    """
+    _check(cost, mtbf)
+    if cost >= 2 * mtbf:
+        return mtbf
+    ratio = cost / (2 * mtbf)
+    return sqrt(2 * cost * mtbf) * (1 + sqrt(ratio) / 3 + ratio / 9) - cost
+
+
+def _check(cost: float, mtbf: float) -> None:
+    if not 0 <= cost < inf:
+        raise InputError(f"the cost of a checkpoint must be finite and 0 or more, not {cost}")
+    if not 0 < mtbf < inf:
+        raise InputError(f"the mean time between faults must be above 0 and finite, not {mtbf}")
+
+
 _WORD = Parameter(lambda value: str(value).strip(), str)
 _PARAMETERS: dict[str, Parameter] = {
     "alpha": NUMBER,
@@ -90,11 +126,9 @@ _PARAMETERS: dict[str, Parameter] = {
     "monitor": _WORD,
     "cost": DURATION,
     "restore": DURATION,
+    "mtbf": DURATION,
 }
-_INTERVALS: dict[str, Callable[[float, float], float]] = {
-    "young": young_interval,
-    "daly": daly_interval,
-}
+_INTERVALS = {"young": young_interval, "daly": daly_interval}
 _USAGE = 'write "alpha=2, omega=10"'
 
 
@@ -175,13 +209,75 @@ def _suggested(name: str, written: Mapping[str, Any], mtbf: float | None) -> flo
 
 
 def _read(name: str, value: Any) -> Any:
-    if name == "mtbf":
-        parameter = DURATION
-    elif name in _PARAMETERS:
-        parameter = _PARAMETERS[name]
-    else:
-        raise unknown("key of a checkpoint", str(name), [*_PARAMETERS, "mtbf"])
+    if name not in _PARAMETERS:
+        raise unknown("key of a checkpoint", str(name), _PARAMETERS)
     try:
-        return parameter.parse(value)
+        return _PARAMETERS[name].parse(value)
     except InputError as error:
         raise InputError(f"checkpoint: {name}: {error}") from None
+
+
+@dataclass(frozen=True)
+class DetectionScore:
+    """Faults and rollbacks held against each other.
+
+    Args:
+        detected: faults that a rollback followed within the window.
+        undetected: the other faults.
+        false_alarms: rollbacks that followed no fault.
+        repeats: further rollbacks for a fault detected already (only where they are told apart).
+        detection_rate: detected / faults; None without faults.
+        false_alarm_rate: false alarms / rollbacks; None without rollbacks.
+    """
+
+    detected: int
+    undetected: int
+    false_alarms: int
+    repeats: int
+    detection_rate: float | None
+    false_alarm_rate: float | None
+
+
+def score(
+    fault_times: Sequence[float],
+    rollback_times: Sequence[float],
+    window: float,
+    *,
+    allow_repeats: bool = False,
+) -> DetectionScore:
+    """Match each rollback, in time order, to the latest unmatched fault within `window` before it.
+
+    Args:
+        fault_times, rollback_times: seconds of virtual time, in any order.
+        window: seconds; 0 or more. A fault at the very instant of the rollback counts.
+        allow_repeats: a rollback with none but matched faults in its window is a repeat, not a
+            false alarm. Where blocks roll back one by one, a fault that struck several needs this.
+
+    Raises:
+        InputError: a window that is negative or NaN.
+    """
+    if not window >= 0:
+        raise InputError(f"the window of a detection must be 0 or more, not {window}")
+    unmatched = sorted(fault_times)
+    matched: list[float] = []
+    repeats = 0
+    for rollback in sorted(rollback_times):
+        if (fault := _latest(unmatched, rollback, window)) is not None:
+            unmatched.remove(fault)
+            matched.append(fault)
+        elif allow_repeats and _latest(sorted(matched), rollback, window) is not None:
+            repeats += 1
+    false_alarms = len(rollback_times) - len(matched) - repeats
+    return DetectionScore(
+        detected=len(matched),
+        undetected=len(unmatched),
+        false_alarms=false_alarms,
+        repeats=repeats,
+        detection_rate=len(matched) / len(fault_times) if len(fault_times) else None,
+        false_alarm_rate=false_alarms / len(rollback_times) if len(rollback_times) else None,
+    )
+
+
+def _latest(ascending: list[float], rollback: float, window: float) -> float | None:
+    fitting = (time for time in reversed(ascending) if 0 <= rollback - time <= window)
+    return next(fitting, None)

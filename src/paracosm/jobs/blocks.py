@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.jobs.columns import Codebook, ColumnWriter
-from paracosm.jobs.program import Program
-
-__all__ = ["HERE", "Block", "BlockWriter", "Place", "ProgramOfBlocks", "last_on"]
+from paracosm.jobs.job import Program
+from paracosm.jobs.writer import Codebook, ColumnWriter
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -100,11 +98,7 @@ class BlockWriter:
         role: str | None = None,
         size: int = 0,
     ) -> int:
-        """Take down one task and return its row; the arguments are those of `Program`.
-
-        Raises:
-            InputError: a kind or step that is unknown, a role that is missing or has no effect.
-        """
+        """Take down one task and return its row; the arguments are those of `Program`."""
         row = self._columns.add(name, lane, duration, step=step, kind=kind, role=role, size=size)
         self._after.extend((self._anchors.code(anchor), at) for anchor, at in after)
         self._offsets.append(len(self._after))

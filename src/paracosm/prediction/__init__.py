@@ -1,10 +1,9 @@
 """From a graph, a profile database and a cluster to iteration time, throughput and memory."""
 
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.durations import SOURCES, OpDurations, constant
+from paracosm.prediction.durations import SOURCES, constant, find_durations
 from paracosm.prediction.environment import choose_environment
 from paracosm.prediction.jobs.prediction import JobPrediction, predict_job
-from paracosm.prediction.lookup import find_durations
 from paracosm.prediction.predict import predict
 from paracosm.prediction.prediction import Contribution, Prediction
 from paracosm.prediction.run import run_prediction
@@ -13,7 +12,6 @@ __all__ = [
     "SOURCES",
     "Contribution",
     "JobPrediction",
-    "OpDurations",
     "PredictConfig",
     "Prediction",
     "choose_environment",

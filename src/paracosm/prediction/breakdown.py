@@ -1,19 +1,18 @@
-"""Where the time of an iteration goes: sums over nodes."""
+"""Where the time of an iteration goes: sums over nodes, a sentence, a timeline."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs import PHASES, RESOURCES, Graph
-from paracosm.graphs.op import shapes_of
+from paracosm.graphs.graph import shapes_of
 from paracosm.prediction.durations import SOURCES
-from paracosm.prediction.prediction import Contribution
+from paracosm.prediction.prediction import Contribution, Prediction
 from paracosm.simulation import Schedule
-
-__all__ = ["busy_lanes", "by_op", "by_phase", "by_place", "coverage", "largest"]
+from paracosm.timeline import Labels, Timeline, largest_share
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int32]
@@ -88,3 +87,70 @@ def _summed(names: Sequence[str], codes: Codes, duration: Floats) -> dict[str, f
     for code in np.unique(codes).tolist():
         found[names[code]] = found.get(names[code], 0.0) + sums[code]
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+WAITS = 0.1  # share of the iteration from which on waiting is worth the sentence
+NOTHING = "Nothing takes any time."
+LAUNCHING = (
+    "Launching: the device is idle {share:.0%} of the iteration, because the host issues ops more "
+    "slowly than it computes"
+)
+
+
+def bottleneck(
+    iteration_time: float, lanes: Mapping[str, float], ops: Mapping[str, float], asynchronous: bool
+) -> str:
+    """Return what decides the iteration's time.
+
+    Args:
+        iteration_time: seconds.
+        lanes: seconds that each lane is busy.
+        ops: seconds by op name, the largest first.
+        asynchronous: whether the host runs ahead of the device.
+    """
+    if not iteration_time > 0 or not ops:
+        return NOTHING
+    working = "compute" if asynchronous and "compute" in lanes else "host"
+    idle = 1 - lanes[working] / iteration_time
+    longest, _ = largest_share(lanes, iteration_time)
+    if idle > WAITS and longest not in (working, "host"):
+        limit = f"{_LANES[longest]}: the device waits {idle:.0%} of the iteration; "
+    elif idle > WAITS and working == "compute":
+        limit = f"{LAUNCHING.format(share=idle)}; "
+    else:
+        limit = "Computing: "
+    return f"{limit}{longest_op(ops)}."
+
+
+_LANES = {"communication": "Communication", "memory": "Copies"}
+
+
+def longest_op(ops: Mapping[str, float]) -> str:
+    """Return what part of the ops' time the first of them takes; `ops` are seconds by name."""
+    name, time = next(iter(ops.items()))
+    return f"{name} takes {time / sum(ops.values()):.0%} of the ops' time"
+
+
+def timeline_of(prediction: Prediction) -> Timeline:
+    """Return the spans of every node, named by its op, and the memory as a counter.
+
+    What the host carries out is on the lane "host"; on a synchronous device, whose host computes,
+    on "compute". What the host issues is on both its lane and that of the resource.
+    """
+    graph, schedule = prediction.graph, prediction.schedule
+    names = [op.name for op in graph.ops]
+    words = [*names, *(f"launch {name}" for name in names)]
+    launched = ~schedule.on_host & (schedule.issued > schedule.issue)[~schedule.on_host].any()
+    # Of each node the launch, then the op.
+    host = np.full_like(graph.resource, RESOURCES.index("host"))
+    timeline = Timeline()
+    timeline.extend(
+        "device",
+        Labels(np.column_stack([host, graph.resource]), RESOURCES),
+        Labels(np.add.outer(graph.op, [len(names), 0]), words),
+        np.column_stack([schedule.issue, schedule.begin]),
+        np.column_stack([schedule.issued, schedule.end]),
+        where=np.column_stack([launched, np.ones_like(launched)]),
+    )
+    timeline.extend_counters("device", "memory", schedule.begin, prediction.memory)
+    return timeline

@@ -13,12 +13,13 @@ from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.prediction.fields import CAPTURE, PredictFields
 from paracosm.prediction.jobs.shown_ranks import check_ranks
+from paracosm.prediction.parameter_servers.config import load_profile
+from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.profiling.jobs import JobProfile
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.jobs.strategies import Strategy
-    from paracosm.prediction.parameter_servers.settings import Settings
-    from paracosm.profiling.jobs import JobProfile
 
 __all__ = ["PredictConfig"]
 
@@ -74,15 +75,8 @@ class PredictConfig(PredictFields):
         return super().without_effect() | ({"db"} if self.is_timed else set())
 
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
-        """Return what the capture of the model on `device` is asked for.
-
-        Args:
-            device: "cpu" or "cuda".
-            tensor: ranks that split each layer between them.
-
-        Raises:
-            InputError: an option that it does not take.
-        """
+        """Return what the capture of the model on "cpu" or "cuda" is asked for, by one of `tensor`
+        ranks."""
         from paracosm.graphs.capture import CaptureOptions
 
         asked = {name: getattr(self, name) for name in ("model", *sorted(CAPTURE))}
@@ -126,7 +120,6 @@ class PredictConfig(PredictFields):
 
     @cached_property
     def of_collectives(self) -> tuple[Change, ...]:
-        """Those of `what_if` that are about collectives and messages between workers."""
         return tuple(change for change in self.what_if if change.subject == "collectives")
 
     def _with(self, **values: Any) -> PredictConfig:
@@ -135,11 +128,7 @@ class PredictConfig(PredictFields):
 
     @cached_property
     def jobs(self) -> list[tuple[int, Strategy]]:
-        """Return the numbers of workers that are asked for, each with its strategy.
-
-        Raises:
-            InputError: the strategy cannot be read, or does not fit a number of workers.
-        """
+        """The numbers of workers that are asked for, each with its strategy."""
         from paracosm.prediction.jobs.strategies_by_workers import strategies_by_workers
 
         workers, held = self.workers, None
@@ -159,7 +148,6 @@ class PredictConfig(PredictFields):
 
     @cached_property
     def _largest(self) -> Cluster:
-        """The changed cluster of the largest number of workers."""
         workers, strategy = self.jobs[-1]
         for what, number in (("workers", workers), ("servers", strategy.servers)):
             if number > MOST_NODES:
@@ -174,11 +162,7 @@ class PredictConfig(PredictFields):
 
     @cached_property
     def profiled_workers(self) -> tuple[int, ...]:
-        """The numbers of workers that a profile is to predict.
-
-        Raises:
-            InputError: nothing says how many.
-        """
+        """The numbers of workers that a profile is to predict."""
         if self.workers is not None:
             return self.workers
         if self.cluster_in_file is None:
@@ -187,41 +171,24 @@ class PredictConfig(PredictFields):
 
     @cached_property
     def job_profile(self) -> JobProfile:
-        """The profile, with its batch if that is given.
-
-        Raises:
-            InputError: it cannot be read, or has another batch.
-        """
-        from paracosm.prediction.parameter_servers.asked import asked_profile
-
-        return asked_profile(self)
+        """The profile, with its batch if that is given."""
+        assert self.profile is not None
+        return load_profile(self.profile, self.batch if "batch" in self.model_fields_set else None)
 
     @cached_property
     def profile_cluster(self) -> Cluster:
-        """The changed cluster that a profiled job is predicted on, with all workers asked for.
-
-        Raises:
-            InputError: as `resolve_cluster`.
-        """
-        from paracosm.prediction.parameter_servers.asked import asked_bandwidth
-
+        """The changed cluster of a profiled job, with all workers asked for."""
         workers = self.profiled_workers[-1]
         if self.cluster_in_file is not None:
             cluster = first_workers(self.cluster_in_file, workers)
         else:
-            link = replace(self.link, bandwidth=asked_bandwidth(self, self.job_profile))
+            bandwidth = self.resolve_bandwidth(self.bandwidth, self.job_profile)
+            link = replace(self.link, bandwidth=bandwidth)
             cluster = star(workers, self.servers or self.job_profile.servers, link)
         return self.changed(cluster)
 
     @cached_property
     def settings(self) -> Settings:
-        """What is imagined of the profiled job.
-
-        Raises:
-            InputError: files that cannot be read, a bandwidth that nobody knows, a cluster or an
-                option that does not fit the profile.
-        """
-        from paracosm.prediction.parameter_servers.asked import asked_settings
-
-        _ = self.job_profile
-        return asked_settings(self, self.profile_cluster)
+        """The settings that a profiled job is simulated with."""
+        _ = self.job_profile  # what is wrong with it comes first
+        return self.resolve_settings(self.profile_cluster, self.profiled_workers)

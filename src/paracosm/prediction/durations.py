@@ -1,70 +1,282 @@
-"""How long every distinct op of a graph takes, and how that is known."""
+"""How long every distinct op of a graph takes, and how that is known.
+
+Measured ops are looked up. The rest is estimated from the others of their type; a *new op*, one
+whose type nobody timed, is profiled on the spot where the timings are this machine's, as Huang et
+al. do (section 2), and added to the database; elsewhere it is estimated from its flops and bytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from paracosm.graphs import Graph
+from paracosm.errors import InputError
+from paracosm.graphs import RESOURCES, Graph, Op
+from paracosm.graphs.graph import shapes_of
+from paracosm.profiling.environment import Environment
+from paracosm.profiling.samples import OpTiming, at_one_speed
 
 if TYPE_CHECKING:
     from paracosm.profiling.estimators import Estimate
 
-__all__ = ["SOURCES", "OpDurations", "constant", "from_estimates"]
 
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int32]
+__all__ = ["SOURCES", "Found", "constant", "find_durations"]
+
 
 SOURCES = ("exact", "interpolated", "estimated", "unknown", "recorded", "none")
 """Measured as it is; between measured ones; from a model fitted on others of its type; from its
 flops and bytes alone, no op of its type was measured; written in the graph; nothing known."""
 
 
-@dataclass(frozen=True, eq=False)
-class OpDurations:
-    """Durations of the ops of a graph, one entry for each of `graph.ops`.
+def constant(graph: Graph, seconds: float) -> list[Estimate]:
+    """Return the same duration for every op, for totals that can be computed by hand."""
+    from paracosm.profiling.estimators import Estimate
+
+    return [Estimate(seconds, seconds, seconds, "exact", "constant")] * len(graph.ops)
+
+
+NewOps = Literal["profile", "estimate", "refuse"]
+
+BUDGET = 2.0  # seconds of profiling for each new op, all in all; every op is visited once anyway
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a database says of a graph's ops.
 
     Attributes:
-        value: seconds; NaN where nothing is known.
-        low, high: the interval in which the duration is thought to lie, seconds.
-        source: indices into `SOURCES`.
-        method: how each was found, "median of 12 samples".
+        durations: of each of its ops; None where nothing is known.
+        profiled: how many ops were profiled now.
+        refused: why an op could not be profiled, by its name.
+        launch: seconds of the shortest timing of a compute op in a row: on an asynchronous device,
+            what it takes to issue one; None where there is none.
+        probe: seconds of the speed probe in the median; 0 where nobody probed.
+        common: its relative spread: half of what lies between p10 and p90.
+        baselines: seconds of an iteration by "roofline" and "sum of warm timings", as far as known.
     """
 
-    value: Floats
-    low: Floats
-    high: Floats
-    source: Codes
-    method: tuple[str, ...]
+    durations: Sequence[Estimate | None]
+    profiled: int
+    refused: dict[str, str]
+    launch: float | None
+    probe: float
+    common: float
+    baselines: dict[str, float]
 
 
-def constant(graph: Graph, seconds: float) -> OpDurations:
-    """Return the same duration for every op, for totals that can be computed by hand."""
-    values = np.full(len(graph.ops), seconds)
-    exact = np.zeros(len(graph.ops), dtype=np.int32)
-    return OpDurations(values, values, values, exact, ("constant",) * len(graph.ops))
+def find_durations(
+    graph: Graph,
+    path: Path,
+    environment: Environment,
+    *,
+    cache: str = "cold",
+    new_ops: NewOps = "estimate",
+    exact: bool = False,
+    estimator: str | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Found:
+    """Return the duration of each op of a graph in one environment of a database.
 
+    Args:
+        graph: whose ops; those that only communicate, or have a duration in the graph, are not
+            looked for.
+        path: the database; it is written to only where something is profiled.
+        environment: which of its environments.
+        cache: "cold" or "warm".
+        new_ops: what becomes of ops whose type has no timings.
+        exact: profile every op without a timing of its own.
+        estimator: which estimator; None for what cross-validation chooses for each type.
+        seed: of what is profiled and fitted.
+        progress: called while ops are profiled, with how many are done and how many there are.
 
-def from_estimates(estimates: Sequence[Estimate | None]) -> OpDurations:
-    """Return durations from what estimators gave for each op, None where they gave nothing."""
-    nothing = float("nan")
-    rows = [
-        (nothing, nothing, nothing) if each is None else (each.duration, each.low, each.high)
-        for each in estimates
-    ]
-    value, low, high = np.array(rows, dtype=np.float64).reshape(-1, 3).T.copy()
-    codes = {source: code for code, source in enumerate(SOURCES)}
-    return OpDurations(
-        value=value,
-        low=np.minimum(low, value),
-        high=np.maximum(high, value),
-        source=np.array(
-            [codes["none"] if each is None else codes[each.source] for each in estimates],
-            dtype=np.int32,
-        ),
-        method=tuple("" if each is None else each.method for each in estimates),
+    Raises:
+        InputError: the database cannot be used, or a new op is to be refused.
+    """
+    from paracosm.profiling.database import ProfileDatabase
+
+    needed, of_host = _needed(graph), _host_only(graph)
+    with ProfileDatabase.open(path, readonly=True) as database:
+        timings = database.timings(environment, cache=cache)
+    if not timings and new_ops != "profile" and not exact:
+        other = "warm" if cache == "cold" else "cold"
+        raise InputError(
+            f"{path}: all timings of {environment.hardware} are with {other} data: --cache {other}"
+        )
+    known = {_key(timing.op) for timing in timings}
+    types = {timing.op.name for timing in timings}
+    missing = [op for op in needed if _key(op) not in known]
+    new = [op for op in missing if op.name not in types]
+    refusable = [op for op in new if op not in of_host]
+    if new_ops == "refuse" and refusable:
+        raise InputError(
+            f"{path}: no timing of {_names(refusable)}: --new-ops profile times them here, "
+            "--new-ops estimate goes by flops and bytes"
+        )
+    to_profile = missing if exact else new if new_ops == "profile" else []
+    profiled, refused = _profile(to_profile, path, environment, seed, progress)
+    with ProfileDatabase.open(path, readonly=True) as database:
+        if to_profile:
+            timings = database.timings(environment, cache=cache)
+        warm = database.timings(environment, cache="warm")
+    probe, common = _probed(timings)
+    timings, warm = at_one_speed(timings, probe), at_one_speed(warm, probe)
+    return Found(
+        durations=_estimates(graph, timings, estimator, seed),
+        profiled=profiled,
+        refused=refused,
+        launch=_launch(warm),
+        probe=probe,
+        common=common,
+        baselines=_baselines(graph, timings, warm),
     )
+
+
+def _estimates(
+    graph: Graph, timings: Sequence[OpTiming], estimator: str | None, seed: int
+) -> list[Estimate | None]:
+    """Return what is known of each op; None where there is nothing to go by, or it is not needed.
+
+    An op of the host that nobody timed, nor any of its type, is not estimated: it moves nothing.
+    Nor is one that works on nobody knows what.
+    """
+    types = {timing.op.name for timing in timings}
+    of_host = _host_only(graph)
+    needed = set(_needed(graph))
+    keys = {_key(op): op for op in needed}
+    found = _looked_up([timing for timing in timings if _key(timing.op) in keys], keys)
+    rest = [
+        op
+        for op in needed
+        if op not in found and (op.name in types if op in of_host else _has_work(op, types))
+    ]
+    if rest:
+        from paracosm.profiling.estimators import fit_estimators
+
+        wanted = {op.name for op in rest}
+        estimators = fit_estimators(timings, only=wanted, method=estimator, seed=seed)
+        found |= {op: estimators.estimate(op) for op in rest}
+    return [found.get(op) for op in graph.ops]
+
+
+def _looked_up(
+    timings: Sequence[OpTiming], ops: Mapping[tuple[str, str], Op]
+) -> dict[Op, Estimate]:
+    from paracosm.profiling.estimators.timed import pool
+
+    if not timings:
+        return {}
+    exact, _ = pool(timings)
+    rows = exact.rows()
+    return {op: exact.estimate(rows[key]) for key, op in ops.items() if key in rows}
+
+
+def _needed(graph: Graph) -> list[Op]:
+    """The ops that need a duration and do not only communicate."""
+    rows = np.isnan(graph.duration) & (graph.resource != RESOURCES.index("communication"))
+    return [graph.ops[code] for code in np.unique(graph.op[rows]).tolist()]
+
+
+def _host_only(graph: Graph) -> set[Op]:
+    """The ops all of whose nodes are the host's alone."""
+    elsewhere = set(np.unique(graph.op[graph.resource != RESOURCES.index("host")]).tolist())
+    return {op for code, op in enumerate(graph.ops) if code not in elsewhere}
+
+
+def _profile(
+    ops: Sequence[Op],
+    path: Path,
+    environment: Environment,
+    seed: int,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[int, dict[str, str]]:
+    """Time ops here and add them to the database; return how many, and why others could not be."""
+    if not ops:
+        return 0, {}
+    from paracosm.profiling import Settings
+    from paracosm.profiling.pinned_process import profile_into
+
+    settings = Settings(
+        device=environment.device,
+        threads=max(environment.threads, 1),
+        budget=BUDGET * len(ops),
+        seed=seed,
+    )
+    refused = profile_into(path, ops, settings, environment, "new op", progress)
+    return len(ops) - len(refused), refused
+
+
+def _launch(warm: Sequence[OpTiming]) -> float | None:
+    """Return the shortest time of an op that moves memory, which a view does not.
+
+    In a row, short ops take as long as the host takes to issue them; one with cold data is issued
+    while the device is busy, and says nothing of that.
+    """
+    return min((each.duration for each in warm if each.op.bytes_written > 0), default=None)
+
+
+def _probed(timings: Sequence[OpTiming]) -> tuple[float, float]:
+    """Return the median of the speed probe, and half of what lies between p10 and p90 over it."""
+    probes = [timing.probe for timing in timings if timing.probe > 0]
+    if not probes:
+        return 0.0, 0.0
+    low, middle, high = np.percentile(probes, (10, 50, 90))
+    return float(middle), float((high - low) / (2 * middle))
+
+
+def _baselines(
+    graph: Graph, timings: Sequence[OpTiming], warm: Sequence[OpTiming]
+) -> dict[str, float]:
+    from paracosm.profiling.database import pool
+
+    found: dict[str, float] = {}
+    if (time := roofline_time(graph, timings)) is not None:
+        found["roofline"] = time
+    known = pool(warm)
+    times = [known[_key(op)].duration if _key(op) in known else math.nan for op in graph.ops]
+    total = float(np.array(times)[graph.op].sum()) if len(graph) else math.nan
+    if math.isfinite(total):
+        found["sum of warm timings"] = total
+    return found
+
+
+def _has_work(op: Op, types: Collection[str]) -> bool:
+    if op.flops or op.bytes_read or op.bytes_written:
+        return True
+    return op.name in types and bool(shapes_of(op.arguments))
+
+
+def _key(op: Op) -> tuple[str, str]:
+    return op.name, op.arguments
+
+
+def _names(ops: Sequence[Op]) -> str:
+    names = list(dict.fromkeys(op.name for op in ops))
+    more = f" and {len(names) - 3} more op types" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def roofline_time(graph: Graph, timings: Iterable[OpTiming]) -> float | None:
+    """Return the seconds of an iteration by the roofline alone; None where no rates are known.
+
+    A node takes max(flops / F, bytes / B) (Williams, Waterman, Patterson: Roofline, 2009), with F
+    and B the highest rates of any op in `timings`.
+    """
+    best_flops = best_bytes = 0.0
+    for timing in timings:
+        seconds = timing.duration
+        if seconds > 0:
+            moved = timing.op.bytes_read + timing.op.bytes_written
+            best_flops = max(best_flops, timing.op.flops / seconds)
+            best_bytes = max(best_bytes, moved / seconds)
+    if best_flops == 0 or best_bytes == 0:
+        return None
+    times = np.maximum(
+        graph.flops / best_flops, (graph.bytes_read + graph.bytes_written) / best_bytes
+    )
+    return float(times[graph.resource == RESOURCES.index("compute")].sum())

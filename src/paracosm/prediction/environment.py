@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from paracosm.errors import InputError
 from paracosm.profiling.environment import Environment
-
-__all__ = ["choose_environment"]
 
 
 def choose_environment(
@@ -33,8 +32,9 @@ def choose_environment(
         raise InputError(f"{where}: holds no timings of ops: paracosm profile ops adds some")
     environments = [environment for environment, _ in held]
     if wanted is None:
-        if here is not None and here in environments:
-            return here
+        alike = [] if here is None else [e for e in environments if _is_alike(e, here)]
+        if alike:
+            return here if here in alike else alike[0]
         raise InputError(
             f"{where}: holds no timings of this machine, but of {_listed(environments, here)}: "
             f'--hardware "{_short(environments[0])}" predicts for that one'
@@ -53,6 +53,11 @@ def choose_environment(
             'apart, as in --hardware "H100, threads 1"'
         )
     return fitting[0]
+
+
+def _is_alike(environment: Environment, here: Environment) -> bool:
+    """Whether it is this machine's, however memory was handed out."""
+    return replace(environment, allocator=here.allocator) == here
 
 
 def _text(environment: Environment) -> str:

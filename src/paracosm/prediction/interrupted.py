@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from paracosm.prediction.replica import Progress
 
-__all__ = ["until_interrupted"]
-
 Case = TypeVar("Case")
 Found = TypeVar("Found")
 
@@ -18,13 +16,7 @@ def until_interrupted(
 ) -> list[Found]:
     """Return the predictions of the cases, or of those that were done when Ctrl-C came.
 
-    Args:
-        cases: what to predict.
-        predicted: predicts one.
-        progress: called with how many are done.
-
-    Raises:
-        KeyboardInterrupt: it came before the first was done.
+    `progress` is called with how many are done. Where not even the first is, the interrupt goes on.
     """
     found: list[Found] = []
     try:

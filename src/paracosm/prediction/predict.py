@@ -1,24 +1,42 @@
-"""The time of one iteration of a graph, from the durations of its ops."""
+"""The time of one iteration of a graph, from the durations of its ops, and its interval.
+
+Three kinds of error, each treated as what it is:
+
+- Of an op that was measured: the error of its mean. Its nodes share it; those of different ops
+  are independent.
+- Of ops that were estimated: an estimator that is wrong about one convolution is wrong about the
+  others in the same direction. All estimated ops of one type move together, types independently.
+- Of the machine: a core that is slower than when the profile was made is so for all ops. The
+  spread of the speed probe says by how much; all ops move together.
+
+Each part is moved to its upper end alone, the graph is replayed, and what the iteration gains by it
+is that part's contribution, so that ops which the host hides contribute nothing. Independent
+contributions add as squares. The same downwards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph
-from paracosm.graphs.memory import memory_curve
+from paracosm.graphs.summary import memory_curve
 from paracosm.prediction import breakdown
-from paracosm.prediction.bottleneck import bottleneck
-from paracosm.prediction.durations import SOURCES, OpDurations
-from paracosm.prediction.interval import iteration_interval
+from paracosm.prediction.breakdown import bottleneck
+from paracosm.prediction.durations import SOURCES
 from paracosm.prediction.prediction import Prediction
 from paracosm.simulation import replay
 
-__all__ = ["predict"]
+__all__ = ["iteration_interval", "predict"]
+
+
+if TYPE_CHECKING:
+    from paracosm.profiling.estimators import Estimate
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int32]
@@ -29,7 +47,7 @@ MEASURED = tuple(SOURCES.index(source) for source in ("exact", "recorded", "none
 
 def predict(
     graph: Graph,
-    durations: OpDurations,
+    durations: Sequence[Estimate | None],
     *,
     asynchronous: bool = False,
     launch: float = 0.0,
@@ -41,7 +59,7 @@ def predict(
 
     Args:
         graph: what runs. A duration that stands in it holds, whatever `durations` says of its op.
-        durations: of each of `graph.ops`.
+        durations: of each of `graph.ops`; None where nothing is known.
         asynchronous: whether the host runs ahead of the device (a GPU).
         launch: seconds that the host spends on issuing an op of an asynchronous device, and on an
             op of its own that nobody timed.
@@ -85,15 +103,16 @@ def predict(
 
 
 def _of_nodes(
-    graph: Graph, durations: OpDurations, launch: float, free_communication: bool
+    graph: Graph, durations: Sequence[Estimate | None], launch: float, free_communication: bool
 ) -> tuple[Floats, Floats, Floats, Codes]:
-    """Return duration, low, high and source of every node."""
-    if len(durations.value) != len(graph.ops):
-        raise InputError(
-            f"{len(durations.value)} durations for a graph of {len(graph.ops)} distinct ops"
-        )
-    value, low, high = (part[graph.op] for part in (durations.value, durations.low, durations.high))
-    source = durations.source[graph.op]
+    if len(durations) != len(graph.ops):
+        raise InputError(f"{len(durations)} durations for a graph of {len(graph.ops)} distinct ops")
+    nothing = (math.nan, math.nan, math.nan)
+    rows = [nothing if each is None else (each.duration, each.low, each.high) for each in durations]
+    value, low, high = np.array(rows, dtype=np.float64).reshape(-1, 3)[graph.op].T.copy()
+    low, high = np.minimum(low, value), np.maximum(high, value)
+    codes = [NONE if each is None else SOURCES.index(each.source) for each in durations]
+    source = np.array(codes, dtype=np.int32)[graph.op]
     known = np.isfinite(graph.duration)
     for part in (value, low, high):
         part[known] = graph.duration[known]
@@ -169,7 +188,8 @@ def _untimed(graph: Graph, source: Codes) -> tuple[str, ...]:
 
 
 def _parts(graph: Graph, source: Codes) -> Codes:
-    """Return the part of every node: its op where that was measured, else all of its type."""
+    """Return the part that errs together of every node: its op where measured, else all of its
+    type."""
     types = {name: len(graph.ops) + i for i, name in enumerate({op.name: 0 for op in graph.ops})}
     of_type = np.array([types[op.name] for op in graph.ops], dtype=np.int32)
     return np.where(np.isin(source, MEASURED), graph.op, of_type[graph.op]).astype(np.int32)
@@ -178,3 +198,31 @@ def _parts(graph: Graph, source: Codes) -> Codes:
 def _examples(graph: Graph) -> int | None:
     examples = graph.provenance.get("examples")
     return examples if isinstance(examples, int) and examples > 0 else None
+
+
+def iteration_interval(
+    duration: Floats,
+    low: Floats,
+    high: Floats,
+    part: Codes,
+    common: float,
+    makespan: Callable[[Floats], float],
+) -> tuple[float, float]:
+    """Return the seconds between which the iteration is thought to take.
+
+    Args:
+        duration: n seconds.
+        low, high: n seconds, the intervals of the nodes.
+        part: n numbers: nodes of one number err together.
+        common: relative error that all nodes share.
+        makespan: replays durations and returns the time of the iteration.
+    """
+    base = makespan(duration)
+    ends = []
+    for end, factor in ((low, 1 - common), (high, 1 + common)):
+        moved = np.unique(part[end != duration])
+        gains = [makespan(np.where(part == each, end, duration)) - base for each in moved]
+        if common > 0:
+            gains.append(makespan(duration * max(factor, 0.0)) - base)
+        ends.append(math.sqrt(sum(gain * gain for gain in gains)))
+    return max(base - ends[0], 0.0), base + ends[1]

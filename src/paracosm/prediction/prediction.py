@@ -11,8 +11,6 @@ import numpy.typing as npt
 from paracosm.graphs import Graph
 from paracosm.simulation import Schedule
 
-__all__ = ["Contribution", "Prediction"]
-
 
 @dataclass(frozen=True, slots=True)
 class Contribution:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paracosm.errors import InputError, MissingExtraError, require
 from paracosm.graphs import Graph, fingerprint, load_graph
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.durations import from_estimates
+from paracosm.prediction.durations import Found, find_durations
 from paracosm.prediction.environment import choose_environment
-from paracosm.prediction.lookup import Found, find_durations
+from paracosm.profiling.allocator import command_allocator, own_allocator
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming
 from paracosm.units import format_duration
-
-__all__ = ["TimedReplica", "find_replica", "measured_iteration"]
 
 Progress = Callable[[int, float | None], None]
 Announce = Callable[[str], None]
@@ -29,11 +27,9 @@ class TimedReplica:
     """A graph, and how long its ops take.
 
     Attributes:
-        graph: what one replica runs.
         captured_for: type of device that it was captured for.
         environment: whose timings they are; None where they are the graph's own.
         here: this machine's environment; None where another is meant and nobody can say.
-        found: durations of its ops, and what is known besides.
         asynchronous: whether the host runs ahead of the device (a GPU).
         launch: seconds that the host spends on issuing an op.
         launch_origin: how that is known; empty on a CPU.
@@ -84,7 +80,6 @@ def find_replica(
     """Return the replica that a configuration asks for.
 
     Args:
-        config: which computation, from whose timings.
         seed: of what is profiled and fitted.
         progress: called while new ops are profiled, with how many are done.
         announce: told what is worth knowing.
@@ -108,6 +103,8 @@ def find_replica(
         raise InputError(
             f"cluster: device {device}: {error}: --hardware says whose timings to take instead"
         ) from None
+    if here is not None and environment == replace(here, allocator=own_allocator()):
+        here = environment  # of this process, if not of the commands
     differences = _differences(here, environment)
     if differences:
         say(f"Timings of {environment}: {differences}.")
@@ -136,11 +133,11 @@ def measured_iteration(config: PredictConfig, replica: TimedReplica) -> Iteratio
 
 
 def _recorded(config: PredictConfig) -> TimedReplica:
-    """Return the replica of a graph that has all durations, where no database is at hand."""
+    """The replica of a graph that has all durations, where no database is at hand."""
     graph = load_graph(config.graph or "")
     device = str(graph.provenance.get("device", "cpu"))
     asynchronous = device != "cpu"
-    found = Found(from_estimates([None] * len(graph.ops)), 0, {}, None, 0.0, 0.0, {})
+    found = Found([None] * len(graph.ops), 0, {}, None, 0.0, 0.0, {})
     launch, whence = _launch(config, found, asynchronous)
     return TimedReplica(
         graph, device, None, None, found, asynchronous, launch, whence, _split(graph)
@@ -148,11 +145,15 @@ def _recorded(config: PredictConfig) -> TimedReplica:
 
 
 def _here(config: PredictConfig, hardware: str | None) -> Environment | None:
-    """Return this machine's environment; None where another is meant and nobody can say."""
-    from paracosm.profiling.here import environment_here
+    """This machine's environment; None where another is meant and nobody can say.
+
+    It is that of the commands: how malloc happens to work in the caller's process says nothing
+    about timings that are looked up.
+    """
+    from paracosm.profiling.this_machine import environment_here
 
     try:
-        return environment_here(config.device, config.threads)
+        return environment_here(config.device, config.threads, allocator=command_allocator())
     except (InputError, MissingExtraError):
         if hardware is None:
             raise
@@ -170,7 +171,6 @@ def _environment(
 
 
 def _differences(here: Environment | None, environment: Environment) -> str:
-    """Say how the environment of the timings differs from this machine's."""
     if here is None or here.hardware != environment.hardware:
         return "not this machine"
     differences = here.differences(environment)
@@ -203,7 +203,6 @@ def _graph(
 
 
 def _split(graph: Graph) -> int:
-    """Return how many ranks split the layers of a graph between them."""
     if graph.provenance.get("parallel") != "tensor":
         return 1
     return int(graph.provenance.get("ranks", 1))
@@ -250,7 +249,6 @@ def _launch(config: PredictConfig, found: Found, asynchronous: bool) -> tuple[fl
 
 
 def _origins(config: PredictConfig, coverage: Mapping[str, float], launch: str) -> dict[str, str]:
-    """Say how the durations were obtained."""
     names = {
         "exact": f"measured, data {config.cache}",
         "interpolated": "interpolated between measured ones",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from paracosm.prediction.breakdown import timeline_of
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.predict import predict
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
 from paracosm.prediction.summary import summarise
-from paracosm.prediction.timeline_of import timeline_of
+from paracosm.results import Summary
 from paracosm.timeline import Timeline
 
 __all__ = ["PredictionRun", "run_prediction"]
@@ -24,7 +24,7 @@ class PredictionRun:
         timeline: the spans of every node; None for op latencies, which are many models.
     """
 
-    summary: dict[str, Any]
+    summary: Summary
     timeline: Timeline | None
 
 
@@ -47,7 +47,7 @@ def run_prediction(
         MissingExtraError: PyTorch is needed and not installed.
     """
     if config.op_latencies is not None:
-        from paracosm.prediction.op_latencies.summary import summarise_folder
+        from paracosm.prediction.op_latencies import summarise_folder
 
         return PredictionRun(summarise_folder(config.op_latencies), None)
     if config.profile is not None:
@@ -69,6 +69,6 @@ def run_prediction(
         baselines=replica.found.baselines,
     )
     measured = measured_iteration(config, replica)
-    summary = summarise(prediction, measured, replica.found.probe)
-    summary |= {"batch": prediction.examples} | replica.facts(config, prediction.coverage)
+    facts = replica.facts(config, prediction.coverage)
+    summary = summarise(prediction, measured, replica.found.probe, facts)
     return PredictionRun(summary, timeline_of(prediction))

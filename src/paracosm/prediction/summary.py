@@ -13,49 +13,81 @@ from paracosm.graphs import PHASES
 from paracosm.prediction.durations import SOURCES
 from paracosm.prediction.prediction import Prediction
 from paracosm.profiling.samples import IterationTiming
+from paracosm.results import Interval, IterationSummary, ThroughputRow
+from paracosm.results.summaries import Measured
 
-__all__ = ["summarise"]
+__all__ = ["interval", "of_graph", "of_ops", "per_step", "summarise"]
 
 PLACES = 30  # of the model that a summary lists
 
 
 def summarise(
-    prediction: Prediction, measured: IterationTiming | None, probe: float = 0.0
-) -> dict[str, Any]:
-    """Return the summary of a prediction: plain numbers, strings, lists and mappings.
+    prediction: Prediction, measured: IterationTiming | None, probe: float, facts: Mapping[str, Any]
+) -> IterationSummary:
+    """Return the summary of a prediction.
 
     Args:
         prediction: what is said.
         measured: the same iteration as it was measured, where it was.
         probe: seconds of the speed probe beside the timings of the ops; 0 where nobody probed.
+        facts: where the durations come from, as `TimedReplica.facts` says.
     """
-    throughput = prediction.examples_per_second
+    return IterationSummary(
+        status="done",
+        **of_graph(prediction),
+        **facts,
+        iteration_time=prediction.iteration_time,
+        interval=interval(prediction.interval),
+        examples=prediction.examples,
+        examples_per_second=prediction.examples_per_second,
+        throughput=[
+            ThroughputRow(
+                workers=1,
+                steps_per_second=per_step(prediction.examples_per_second, prediction.examples),
+                examples_per_second=prediction.examples_per_second,
+                bottleneck=prediction.bottleneck,
+            )
+        ],
+        breakdown={**of_ops(prediction), "lane": dict(prediction.lanes)},
+        phases=_phases(prediction),
+        peak_memory=prediction.peak_memory,
+        bottleneck=prediction.bottleneck,
+        measured=None if measured is None else _compared(prediction, measured, probe),
+    )
+
+
+def of_graph(prediction: Prediction) -> dict[str, Any]:
+    """Return what is said of the graph of one replica, whatever the cluster."""
     return {
-        "status": "done",
-        "iteration_time": prediction.iteration_time,
-        "interval": dict(zip(("low", "high"), prediction.interval, strict=True)),
-        "examples": prediction.examples,
-        "examples_per_second": throughput,
-        "throughput": {} if throughput is None else {"1": throughput},
-        "breakdown": {
-            "phase": dict(prediction.by_phase),
-            "op": dict(prediction.by_op),
-            "place": dict(islice(prediction.by_place.items(), PLACES)),
-            "lane": dict(prediction.lanes),
-        },
-        "phases": _phases(prediction),
-        "peak_memory": prediction.peak_memory,
+        "batch": prediction.examples,
         "resident": dict(prediction.graph.resident),
-        "bottleneck": prediction.bottleneck,
         "coverage": dict(prediction.coverage),
         "estimated_ops": _estimated(prediction),
         "baselines": dict(prediction.baselines),
-        "measured": None if measured is None else _compared(prediction, measured, probe),
         "largest": [asdict(each) for each in prediction.largest],
         "nodes": len(prediction.graph),
         "distinct_ops": len(prediction.graph.ops),
         "untimed": list(prediction.untimed),
     }
+
+
+def of_ops(prediction: Prediction) -> dict[str, dict[str, float]]:
+    """Return the seconds of phases, ops and places of the model."""
+    return {
+        "phase": dict(prediction.by_phase),
+        "op": dict(prediction.by_op),
+        "place": dict(islice(prediction.by_place.items(), PLACES)),
+    }
+
+
+def interval(bounds: tuple[float, float]) -> Interval:
+    """Return an interval of seconds as summaries have it."""
+    return Interval(low=bounds[0], high=bounds[1])
+
+
+def per_step(examples: float | None, batch: int | None) -> float | None:
+    """Return the steps of a rate of examples, None where either is not known."""
+    return None if examples is None or not batch else examples / batch
 
 
 def _estimated(prediction: Prediction) -> int:
@@ -77,20 +109,20 @@ def _phases(prediction: Prediction) -> dict[str, dict[str, float]]:
     return found
 
 
-def _compared(prediction: Prediction, measured: IterationTiming, probe: float) -> Mapping[str, Any]:
+def _compared(prediction: Prediction, measured: IterationTiming, probe: float) -> Measured:
     time = measured.time
     probed = probe > 0 and measured.probe > 0
     slower = measured.probe / probe - 1 if probed else None
     then = prediction.iteration_time * (1 + (slower or 0.0))
-    return {
-        "iteration_time": measured.duration,
-        "p10": time.p10,
-        "p90": time.p90,
-        "samples": time.count,
-        "error": prediction.iteration_time / measured.duration - 1,
-        "slower": slower,
-        "error_at_its_speed": then / measured.duration - 1 if probed else None,
-        "baseline_errors": {
+    return Measured(
+        iteration_time=measured.duration,
+        p10=time.p10,
+        p90=time.p90,
+        samples=time.count,
+        error=prediction.iteration_time / measured.duration - 1,
+        slower=slower,
+        error_at_its_speed=then / measured.duration - 1 if probed else None,
+        baseline_errors={
             name: seconds / measured.duration - 1 for name, seconds in prediction.baselines.items()
         },
-    }
+    )

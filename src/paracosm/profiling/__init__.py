@@ -2,10 +2,9 @@
 
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.here import environment_here
-from paracosm.profiling.model import ModelProfile, profile_model
-from paracosm.profiling.profile import Profile, Settings, profile
+from paracosm.profiling.profiler import ModelProfile, Profile, Settings, profile, profile_model
 from paracosm.profiling.samples import IterationTiming, LinkTiming, OpTiming, Spread
+from paracosm.profiling.this_machine import environment_here
 
 __all__ = [
     "Environment",

@@ -17,7 +17,16 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["DEFAULT", "KEPT", "PINNED", "keep_memory", "pinned_environ", "restart_pinned"]
+__all__ = [
+    "DEFAULT",
+    "KEPT",
+    "PINNED",
+    "command_allocator",
+    "keep_memory",
+    "own_allocator",
+    "pinned_environ",
+    "restart_pinned",
+]
 
 PINNED, KEPT, DEFAULT = "malloc pinned", "malloc kept", "malloc default"
 
@@ -42,6 +51,16 @@ def keep_memory() -> str:
     if not all(mallopt(ctypes.c_int(option), ctypes.c_int(value)) for option, value in wanted):
         return DEFAULT
     return PINNED if _started_pinned() else KEPT
+
+
+def own_allocator() -> str:
+    """Return the allocator with which this process would time ops, and change nothing."""
+    return (PINNED if _started_pinned() else KEPT) if _is_glibc() else DEFAULT
+
+
+def command_allocator() -> str:
+    """Return the allocator with which the commands time ops on this machine."""
+    return PINNED if _is_glibc() else DEFAULT
 
 
 def pinned_environ(environ: Mapping[str, str]) -> dict[str, str]:

@@ -7,16 +7,20 @@ import json
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from paracosm.errors import InputError
 
-__all__ = ["Processes", "WorkerError"]
+__all__ = ["Answer", "Processes", "WorkerError", "answering", "free_ports", "loopback"]
+
 
 _GRACE = 1.0  # seconds in which the process that died first is told from those that then complain
 
@@ -28,43 +32,40 @@ class WorkerError(RuntimeError):
 class Processes:
     """Python processes, each running one module, that get orders and answer, a line of JSON each.
 
-    An answer with an `error` is a failure, and one with `refused` is an `InputError`.
+    An answer with an `error` is a failure, and one with `refused` is an `InputError`. As a context
+    manager it ends all of them, whatever happens in the block.
+
+    Attributes:
+        folder: gets what process i prints, in "i.txt"; it is there until the end of the block.
     """
 
     def __init__(self, module: str, timeout: float) -> None:
-        """Start none yet.
-
-        Args:
-            module: whose main program they run; its argument is a JSON object.
-            timeout: seconds for any one answer.
-        """
-        self._module = module
-        self._timeout = timeout
+        """Start none yet; `timeout` is seconds for any one answer."""
+        self._module, self._timeout = module, timeout
         self._workers: list[subprocess.Popen[bytes]] = []
         self._names: list[str] = []
-        self._said: list[Path] = []
         self._heard: list[bytes] = []
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="paracosm-")
+        self.folder = Path(self._folder.name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        self._folder.cleanup()
 
     def start(
         self,
         name: str,
         setup: Mapping[str, Any],
-        said: Path,
         *,
         inherited: Sequence[int] = (),
         prefix: Sequence[str] = (),
     ) -> None:
-        """Start one more; what it prints goes to the file `said`.
-
-        Args:
-            name: what errors call it.
-            setup: its argument.
-            said: a file.
-            inherited: descriptors that it is given.
-            prefix: a command that runs it as the rest of its own command line, and becomes it.
-        """
+        """Start one more."""
         command = [*prefix, sys.executable, "-m", self._module, json.dumps(setup)]
-        with said.open("wb") as errors:
+        with self._said(len(self._workers)).open("wb") as errors:
             worker = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -76,7 +77,6 @@ class Processes:
             )
         self._workers.append(worker)
         self._names.append(name)
-        self._said.append(said)
         self._heard.append(b"")
 
     @property
@@ -98,15 +98,6 @@ class Processes:
         """Return one answer of each process, or of those that are numbered.
 
         The others may not fail meanwhile.
-
-        Args:
-            what: they were asked for, in words.
-            of: numbers of processes.
-            seconds: that it takes in any case.
-
-        Raises:
-            WorkerError: a process died, failed, or did not answer in time.
-            InputError: one was given what cannot be used.
         """
         deadline = time.monotonic() + seconds + self._timeout
         awaited = range(len(self._workers)) if of is None else of
@@ -139,6 +130,10 @@ class Processes:
             _pipe(worker.stdout).close()
             with contextlib.suppress(BrokenPipeError):
                 _pipe(worker.stdin).close()
+        self._workers.clear()
+
+    def _said(self, number: int) -> Path:
+        return self.folder / f"{number}.txt"
 
     def _hear(self, number: int) -> None:
         """Read what there is from a process, and fail if it did."""
@@ -168,14 +163,12 @@ class Processes:
         deadline = time.monotonic() + _GRACE
         while time.monotonic() < deadline:
             for each, worker in enumerate(self._workers):
-                if (code := worker.poll()) not in (None, 0):
-                    return f"{self._names[each]} {_ending(code or 0)}{self._last_words(each)}"
+                if code := worker.poll():
+                    said = self._said(each).read_text(errors="replace").strip().splitlines()
+                    last_words = f": {said[-1].strip()}" if said else ""
+                    return f"{self._names[each]} {_ending(code)}{last_words}"
             time.sleep(0.02)
         return f"{self._names[number]}: {reason}"
-
-    def _last_words(self, number: int) -> str:
-        lines = self._said[number].read_text(errors="replace").strip().splitlines()
-        return f": {lines[-1].strip()}" if lines else ""
 
 
 def _ending(code: int) -> str:
@@ -187,3 +180,38 @@ def _ending(code: int) -> str:
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     assert pipe is not None
     return pipe
+
+
+Answer = Callable[..., None]
+"""Writes its keywords, a line of JSON; also from several threads."""
+
+
+def answering() -> Answer:
+    """Return what writes an answer to what has been standard output until now.
+
+    What libraries and scripts print goes to standard error from here on: it must not get between.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def answer(**content: object) -> None:
+        answers.write(json.dumps(content) + "\n")
+        answers.flush()
+
+    return answer
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different TCP ports of loopback that were free just now.
+
+    For servers of TensorFlow, which do not say which one they took.
+    """
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def loopback() -> str:
+    """Return the name of the interface that gloo and NCCL take for processes of one machine."""
+    names = [name for _, name in socket.if_nameindex()]
+    return next((name for name in names if name.startswith("lo")), names[0])

@@ -5,14 +5,27 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import numpy as np
 
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment
 
-__all__ = ["CACHES", "IterationTiming", "LinkTiming", "OpTiming", "Spread", "spread_of", "typical"]
+__all__ = [
+    "CACHES",
+    "IterationTiming",
+    "LinkTiming",
+    "OpTiming",
+    "Spread",
+    "at_one_speed",
+    "now",
+    "spread_of",
+    "typical",
+    "usual_probe",
+]
+
 
 OUTLIER = 3.0  # times the median
 
@@ -23,6 +36,11 @@ row, as Huang et al. (section 3) measure."""
 
 def _new() -> str:
     return uuid.uuid4().hex
+
+
+def now() -> str:
+    """Return the ISO date and time, UTC, that timings are marked with."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +87,18 @@ def typical(samples: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class OpTiming:
-    """How long an op takes.
+    """How long an op takes."""
 
-    Attributes:
-        op: which, with its flops and bytes.
-        environment: where.
-        cache: one of `CACHES`.
-        time: of one call.
-        probe: seconds that a fixed piece of work took, in the median, while this was measured: what
-            the core was worth then. 0 where nobody probed.
-        source: who measured: "model resnet50", "grid paper", "grid model-like", "new op".
-        measured_at: ISO date and time, UTC.
-        key: of this set of samples, so that merging it twice does not double it.
-    """
-
-    op: Op
-    environment: Environment
-    cache: str
-    time: Spread
+    op: Op  # which, with its flops and bytes
+    environment: Environment  # where
+    cache: str  # one of `CACHES`
+    time: Spread  # of one call
+    # Seconds that a fixed piece of work took, in the median, while this was measured: what the core
+    # was worth then. 0 where nobody probed.
     probe: float = 0.0
-    source: str = ""
-    measured_at: str = ""
+    source: str = ""  # who measured: "model resnet50", "grid paper", "grid model-like", "new op"
+    measured_at: str = ""  # ISO date and time, UTC
+    # Of this set of samples, so that merging it twice does not double it
     key: str = field(default_factory=_new)
 
     @property
@@ -104,20 +113,13 @@ class OpTiming:
 
 @dataclass(frozen=True, slots=True)
 class LinkTiming:
-    """How long a transfer or a collective takes.
+    """How long a transfer or a collective takes."""
 
-    Attributes:
-        kind: "host copy", "host to device", "device to host", "device to device", "all_reduce", ...
-        scenario: which of several ways ("uni-direct", "bi-direct", "gloo 2 processes").
-        size: bytes of the message; of one rank's buffer in a collective.
-        ranks: how many took part.
-        environment, time, source, measured_at, key: as in `OpTiming`.
-    """
-
-    kind: str
-    scenario: str
-    size: int
+    kind: str  # as `links` has them: "host copy", "host to device", "all_reduce", ...
+    scenario: str  # which of several ways ("uni-direct", "bi-direct", "gloo 2 processes")
+    size: int  # bytes of the message; of one rank's buffer in a collective
     ranks: int
+    # environment, time, source, measured_at, key: as in `OpTiming`
     environment: Environment
     time: Spread
     source: str = ""
@@ -132,16 +134,11 @@ class LinkTiming:
 
 @dataclass(frozen=True, slots=True)
 class IterationTiming:
-    """How long whole training iterations took, measured between the passes of a profile.
+    """How long whole training iterations took, measured between the passes of a profile."""
 
-    Attributes:
-        fingerprint: of the graph: equal ops in equal order (`graphs.fingerprint`).
-        model: what a person calls it, "resnet50, batch 64, 3x32x32".
-        environment, time, probe, source, measured_at, key: as in `OpTiming`.
-    """
-
-    fingerprint: str
-    model: str
+    fingerprint: str  # of the graph: equal ops in equal order (`graphs.fingerprint`)
+    model: str  # what a person calls it, "resnet50, batch 64, 3x32x32"
+    # environment, time, probe, source, measured_at, key: as in `OpTiming`
     environment: Environment
     time: Spread
     probe: float = 0.0
@@ -153,3 +150,34 @@ class IterationTiming:
     def duration(self) -> float:
         """Seconds of an iteration: the mean, as for ops."""
         return self.time.mean
+
+
+def usual_probe(timings: Sequence[OpTiming]) -> float:
+    """Return the median of the timings' speed probes in seconds; 0 where nobody probed."""
+    probes = [timing.probe for timing in timings if timing.probe > 0]
+    return float(np.median(probes)) if probes else 0.0
+
+
+def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> list[OpTiming]:
+    """Return timings as they would be on a machine whose speed probe takes `probe` seconds."""
+    probe = usual_probe(timings) if probe is None else probe
+    if probe <= 0:
+        return list(timings)
+    return [
+        timing
+        if timing.probe <= 0 or timing.probe == probe
+        else replace(timing, time=_scaled(timing.time, probe / timing.probe), probe=probe)
+        for timing in timings
+    ]
+
+
+def _scaled(time: Spread, factor: float) -> Spread:
+    return Spread(
+        count=time.count,
+        mean=time.mean * factor,
+        variance=time.variance * factor**2,
+        minimum=time.minimum * factor,
+        p10=time.p10 * factor,
+        median=time.median * factor,
+        p90=time.p90 * factor,
+    )

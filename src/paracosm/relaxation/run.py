@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from paracosm.relaxation.result import RelaxationResult
 from paracosm.relaxation.solve import solve
 from paracosm.relaxation.spec import RunSpec, spec_of
 from paracosm.relaxation.summary import summarise
+from paracosm.results import RelaxationSummary
 from paracosm.timeline import Timeline
 
 __all__ = ["MetricSink", "RelaxationRun", "run_relaxation"]
@@ -41,7 +42,7 @@ class RelaxationRun:
         result: all of it; None if the run was only checked.
     """
 
-    summary: dict[str, Any]
+    summary: RelaxationSummary
     timeline: Timeline | None
     metrics: MetricSink | None
     result: RelaxationResult
@@ -71,10 +72,11 @@ def run_relaxation(
         plain = config.model_copy(update={"what_if": (), "timeline": 0})
         unchanged = run_relaxation(plain, seed, progress=progress).summary
     run = _run(spec_of(config, seed), metrics, progress, announce)
-    if unchanged is not None:
-        run.summary["what_if"] = [str(change) for change in config.what_if]
-        run.summary["unchanged"] = {key: unchanged[key] for key in _COMPARED}
-    return run
+    if unchanged is None:
+        return run
+    changes = [str(change) for change in config.what_if]
+    compared = {key: unchanged[key] for key in _COMPARED}
+    return replace(run, summary=replace(run.summary, what_if=changes, unchanged=compared))
 
 
 _COMPARED = ("status", "virtual_time", "sweeps", "relaxations", "residual")

@@ -26,10 +26,9 @@ from paracosm.relaxation.kernel.tree import rebuild, set_key
 from paracosm.relaxation.methods import BlockJacobi, method_gain
 from paracosm.relaxation.residual import compute_residual, norm, set_largest
 from paracosm.relaxation.state import Run, begin_update, schedule_update
+from paracosm.rng import RelaxationStream, generator
 
 __all__ = ["schedule_faults"]
-
-FAULTS = 4  # purpose of random streams
 
 
 def schedule_faults(run: Run) -> None:
@@ -56,7 +55,7 @@ def schedule_faults(run: Run) -> None:
             )
         if fault.target == "A" and spec.config.matrix_free:
             raise InputError(f'fault "{fault}": a stencil has no matrix to strike')
-        rng = np.random.default_rng(np.random.SeedSequence(spec.seed, spawn_key=(FAULTS, index)))
+        rng = generator(spec.seed, RelaxationStream.FAULTS, index)
         _schedule_next(run, fault, rng, fault_times(fault, spec.horizon, rng))
 
 

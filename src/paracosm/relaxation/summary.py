@@ -20,6 +20,7 @@ from paracosm.faults import (
 from paracosm.relaxation.definition import definition_1
 from paracosm.relaxation.result import RelaxationResult
 from paracosm.relaxation.spec import RunSpec
+from paracosm.results import RelaxationSummary, summaries
 
 if TYPE_CHECKING:
     from paracosm.relaxation.spectrum import SpectralRadius
@@ -29,80 +30,69 @@ __all__ = ["summarise"]
 
 def summarise(
     spec: RunSpec, result: RelaxationResult, radius: SpectralRadius | None
-) -> dict[str, Any]:
-    """Return the summary of a run: plain numbers, strings, lists and mappings."""
+) -> RelaxationSummary:
     problem, config = spec.problem, spec.config
-    summary: dict[str, Any] = {
-        "problem": problem.name,
-        "method": "user" if spec.method is None else str(spec.method),
-        "read": "copy" if spec.reads_after_copy else spec.read,
-        "synchronous": spec.barrier is not None,
-        "pattern": "; ".join(pattern.name for _, pattern in spec.patterns),
-        "memory": "shared" if spec.cluster is None else "distributed",
-        "processors": spec.processors,
-        "unknowns": problem.n,
-        "nonzeros": int(problem.A.nnz),
-        "status": result.status,
-        "reason": result.reason,
-        "residual": result.residual,
-        "initial_residual": result.initial_residual,
-        "norm": "2" if config.norm == 2 else "inf",
-        "tolerance": _number(result.tolerance),
-        "error": _number(result.error),
-        "relaxations": result.relaxations,
-        "updates": int(result.updates.sum()),
-        "sweeps": result.relaxations / problem.n,
-        "virtual_time": result.virtual_time,
-        "wall_time": result.wall_time,
-        "spectral_radius": None if radius is None else _radius(radius),
-        "staleness": _staleness(result),
-        "definition": asdict(definition_1(spec, result)),
-        "updates_per_processor": {
+    clustered, policy = spec.cluster is not None, config.checkpoint
+    return RelaxationSummary(
+        status=result.status,
+        problem=problem.name,
+        method="user" if spec.method is None else str(spec.method),
+        read="copy" if spec.reads_after_copy else spec.read,
+        synchronous=spec.barrier is not None,
+        pattern="; ".join(pattern.name for _, pattern in spec.patterns),
+        memory="distributed" if clustered else "shared",
+        processors=spec.processors,
+        unknowns=problem.n,
+        nonzeros=int(problem.A.nnz),
+        reason=result.reason,
+        residual=result.residual,
+        initial_residual=result.initial_residual,
+        norm="2" if config.norm == 2 else "inf",
+        tolerance=_number(result.tolerance),
+        error=_number(result.error),
+        relaxations=result.relaxations,
+        updates=int(result.updates.sum()),
+        sweeps=result.relaxations / problem.n,
+        virtual_time=result.virtual_time,
+        wall_time=result.wall_time,
+        spectral_radius=None if radius is None else _radius(radius),
+        staleness=_staleness(result),
+        definition=asdict(definition_1(spec, result)),
+        updates_per_processor={
             "least": int(result.updates.min()),
             "median": float(np.median(result.updates)),
             "most": int(result.updates.max()),
         },
-        "detection": {
-            "by": str(spec.config.detect),
+        detection={
+            "by": str(config.detect),
             "false_detections": result.false_detections,
         },
-        "durations": _durations(spec),
-    }
-    if spec.cluster is not None:
-        summary["messages"] = {"count": result.messages, "bytes": result.bytes_sent}
-        summary["cluster"] = describe_cluster(spec.cluster)
-    if spec.config.fault:
-        summary["faults"] = _faults(spec, result)
-    if spec.config.checkpoint is not None:
-        summary["checkpoints"] = _checkpoints(spec, spec.config.checkpoint, result)
-    if result.status == "diverged":
-        summary["growth_rate"] = _number(result.growth_rate)
-    return summary
+        durations=_durations(spec),
+        messages={"count": result.messages, "bytes": result.bytes_sent} if clustered else None,
+        cluster=None if spec.cluster is None else describe_cluster(spec.cluster),
+        faults=_faults(spec, result) if config.fault else None,
+        checkpoints=None if policy is None else _checkpoints(spec, policy, result),
+        growth_rate=_number(result.growth_rate) if result.status == "diverged" else None,
+    )
 
 
 def _number(value: float) -> float | None:
     return value if isfinite(value) else None
 
 
-def _radius(radius: SpectralRadius) -> dict[str, Any]:
-    return {
-        "value": radius.value,
-        "lower": radius.lower,
-        "upper": radius.upper,
-        "sentence": radius.sentence,
-    }
+def _radius(radius: SpectralRadius) -> summaries.SpectralRadius:
+    return summaries.SpectralRadius(
+        value=radius.value, lower=radius.lower, upper=radius.upper, sentence=radius.sentence
+    )
 
 
-def _staleness(result: RelaxationResult) -> dict[str, Any]:
+def _staleness(result: RelaxationResult) -> summaries.Staleness:
     staleness = result.staleness
     used = np.flatnonzero(staleness.counts)
     counts = staleness.counts[: used[-1] + 1].tolist() if used.size else []
-    return {
-        "mean": staleness.mean,
-        "max": staleness.most,
-        "width": staleness.width,
-        "counts": counts,
-    }
+    return summaries.Staleness(
+        mean=staleness.mean, max=staleness.most, width=staleness.width, counts=counts
+    )
 
 
 def _durations(spec: RunSpec) -> dict[str, str]:

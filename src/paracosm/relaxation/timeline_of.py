@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from paracosm.relaxation.result import RelaxationResult
 from paracosm.relaxation.spec import RunSpec
-from paracosm.timeline import Timeline
-
-__all__ = ["timeline_of"]
+from paracosm.timeline import Labels, Timeline
 
 
 def timeline_of(spec: RunSpec, result: RelaxationResult) -> Timeline | None:
@@ -18,21 +18,29 @@ def timeline_of(spec: RunSpec, result: RelaxationResult) -> Timeline | None:
     spans = result.spans
     if spans.processor.size == 0:
         return None
+    # When the processor's update before this one ended; its own begin for the first one.
+    order = np.argsort(spans.processor, kind="stable")
+    again = np.diff(spans.processor[order], prepend=-1) == 0
+    before = spans.begin.copy()
+    before[order[again]] = spans.end[order[np.flatnonzero(again) - 1]]
+    if spec.times.phases == 3:
+        names = ["barrier", "copy", "compute", "update"]
+        ends = [spans.begin, spans.copied, spans.computed, spans.end]
+    else:
+        names, ends = ["barrier", "relax"], [spans.begin, spans.end]
+    shown = np.ones((len(before), len(ends)), dtype=bool)
+    shown[:, 0] = (before < spans.begin) & (spec.barrier is not None)
+    kinds = np.arange(len(ends))
     timeline = Timeline()
-    add = timeline.spans.append
-    phased = spec.times.phases == 3
-    names = [f"processor{who}" for who in range(spec.processors)] + ["residual"]
-    columns = (spans.processor, spans.begin, spans.copied, spans.computed, spans.end)
-    latest: dict[int, float] = {}
-    for who, begin, copied, computed, end in zip(*(c.tolist() for c in columns), strict=True):
-        node = names[who]
-        if spec.barrier is not None and who in latest and latest[who] < begin:
-            add((node, "wait", "barrier", latest[who], begin, -1))
-        latest[who] = end
-        if phased:
-            add((node, "compute", "copy", begin, copied, -1))
-            add((node, "compute", "compute", copied, computed, -1))
-            add((node, "compute", "update", computed, end, -1))
-        else:
-            add((node, "compute", "relax", begin, end, -1))
+    timeline.extend(
+        Labels(
+            spans.processor[:, None],
+            [*(f"processor{who}" for who in range(spec.processors)), "residual"],
+        ),
+        Labels(np.minimum(kinds, 1), ["wait", "compute"]),
+        Labels(kinds, names),
+        np.column_stack([before, *ends[:-1]]),
+        np.column_stack(ends),
+        where=shown,
+    )
     return timeline

@@ -6,6 +6,7 @@ can be switched on and off in its chart.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,8 +26,12 @@ __all__ = [
     "Floats",
     "Level",
     "Mark",
+    "Section",
     "Symbol",
     "color_of",
+    "shown_sections",
+    "size_unit",
+    "time_unit",
 ]
 
 Floats = NDArray[np.float64]
@@ -177,3 +182,33 @@ class Chart:
         for mark in self.marks:
             found.setdefault(mark.series, mark)
         return found
+
+
+@dataclass(frozen=True)
+class Section:
+    """Charts that belong together, one or more, under a heading."""
+
+    title: str
+    charts: tuple[Chart, ...]
+
+
+def shown_sections(parts: Iterable[tuple[str, Iterable[Chart | None]]]) -> list[Section]:
+    """Return the sections that have a chart, of those for which there is no data None."""
+    found = ((title, tuple(filter(None, charts))) for title, charts in parts)
+    return [Section(title, charts) for title, charts in found if charts]
+
+
+def time_unit(longest: float) -> tuple[float, str]:
+    """Return the factor and the name of the unit that suits times up to `longest` seconds."""
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
+        if longest * factor >= 1:
+            return factor, unit
+    return (1.0, "s") if longest <= 0 else (1e9, "ns")
+
+
+def size_unit(largest: float) -> tuple[float, str]:
+    """Return the factor and the name of the unit that suits sizes up to `largest` bytes."""
+    for power, unit in ((12, "TB"), (9, "GB"), (6, "MB"), (3, "kB")):
+        if largest >= 10**power:
+            return 10.0**-power, unit
+    return 1.0, "B"

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart, Dots, Mark
+from paracosm.report.chart import Axis, Boxes, Chart, Dots, Mark, size_unit, time_unit
 from paracosm.report.run import Run
-from paracosm.report.size_unit import size_unit
-from paracosm.report.time_axis import time_unit
 from paracosm.units import format_duration, format_size
 
 __all__ = ["compared"]

@@ -7,17 +7,15 @@ from itertools import islice
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart
+from paracosm.report.chart import Axis, Boxes, Chart, Section, shown_sections, time_unit
 from paracosm.report.emulate_delays import delay_chart
 from paracosm.report.emulate_iterations import (
     compared_iterations,
     iteration_parts,
     iteration_times,
 )
-from paracosm.report.emulate_timeline import iteration_timeline
 from paracosm.report.run import Run
-from paracosm.report.section import Section
-from paracosm.report.time_axis import time_unit
+from paracosm.report.timeline_charts import iteration_timeline
 from paracosm.units import format_duration
 
 __all__ = ["sections"]
@@ -35,11 +33,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
         ("Added delay", [delay_chart(runs)]),
         ("A typical iteration", list(islice(filter(None, timelines), TIMELINES))),
     ]
-    return [
-        Section(title, charts)
-        for title, all_charts in parts
-        if (charts := tuple(chart for chart in all_charts if chart is not None))
-    ]
+    return shown_sections(parts)
 
 
 def _collectives(runs: Sequence[Run]) -> Chart | None:

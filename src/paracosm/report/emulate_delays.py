@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats, Mark
+from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats, Mark, time_unit
 from paracosm.report.run import Run
-from paracosm.report.time_axis import time_unit
 from paracosm.units import format_duration
 
 __all__ = ["delay_chart"]

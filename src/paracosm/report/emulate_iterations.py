@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart, Curve, Dots, Floats, Level, Mark
+from paracosm.report.chart import Axis, Boxes, Chart, Curve, Dots, Floats, Level, Mark, time_unit
 from paracosm.report.part_bars import part_bars
 from paracosm.report.run import Run
 from paracosm.report.thinning import extremes
-from paracosm.report.time_axis import time_unit
 from paracosm.units import format_duration
 
 __all__ = ["compared_iterations", "iteration_parts", "iteration_times"]

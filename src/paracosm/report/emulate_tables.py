@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paracosm.report.table import Table
+from paracosm.report.view import Table
+from paracosm.results import EmulationSummary
 from paracosm.units import format_duration, format_size
 
 __all__ = ["emulate_tables"]
@@ -13,23 +14,23 @@ __all__ = ["emulate_tables"]
 ROWS = 16  # groups or ranks in a table
 
 
-def emulate_tables(summary: Mapping[str, Any]) -> list[Table]:
+def emulate_tables(summary: EmulationSummary) -> list[Table]:
     """Return every table that the summary has rows for."""
     found = [
         _collectives(summary),
         _changes(summary),
-        _delays(summary.get("delays") or ()),
-        _ranks(summary.get("ranks") or ()),
-        _groups(summary.get("groups") or ()),
+        _delays(summary.delays or ()),
+        _ranks(summary.ranks or ()),
+        _groups(summary.groups or ()),
     ]
     return [table for table in found if table.rows]
 
 
-def _collectives(summary: Mapping[str, Any]) -> Table:
+def _collectives(summary: EmulationSummary) -> Table:
     """Return a row for each kind, per iteration where there are iterations; one for all kinds."""
-    kinds = dict(summary.get("collectives") or {})
+    kinds = dict(summary.collectives or {})
     if len(kinds) > 1:
-        kinds["all"] = summary["all_collectives"]
+        kinds["all"] = summary.all_collectives
     per_iteration = any(each["per_iteration"] for each in kinds.values())
     rows = []
     for kind, whole in kinds.items():
@@ -70,16 +71,16 @@ def _delays(delays: Sequence[Mapping[str, Any]]) -> Table:
     return Table("Added delay", header, tuple(rows))
 
 
-def _changes(summary: Mapping[str, Any]) -> Table:
+def _changes(summary: EmulationSummary) -> Table:
     """Return where an iteration goes with the changes and without them."""
     header = ("what if", "iteration", "10 %", "90 %", "computing", "exposed")
-    runs = {"unchanged": summary.get("unchanged"), "; ".join(summary.get("what_if") or ()): summary}
+    runs = {"unchanged": summary.unchanged, "; ".join(summary.what_if or ()): summary}
     rows = []
     for what, run in runs.items():
-        if not run or not what or not run.get("iteration_time"):
+        if run is None or not what or run.iteration_time is None:
             continue
-        parts = run["breakdown"]
-        seconds = [run["iteration_time"][key] for key in ("median", "p10", "p90")]
+        parts, time = run.breakdown or {}, run.iteration_time
+        seconds = [time.median, time.p10, time.p90]
         seconds += [parts["compute"], parts["exposed_communication"]]
         rows.append((what, *map(format_duration, seconds)))
     return Table("With and without the changes", header, tuple(rows) if len(rows) > 1 else ())

@@ -10,28 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paracosm.report.emulate import sections
 from paracosm.report.emulate_tables import emulate_tables
-from paracosm.report.figure import Ending, Figure, cluster_text, figure
-from paracosm.report.table import Table
+from paracosm.report.view import Figure, View, cluster_text, figure
+from paracosm.results import EmulationSummary
 from paracosm.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from paracosm.study.series import Series
+    from paracosm.studies import Series
 
 NOTES = 8  # of a run that has many
 
 
-def _iteration_time(summary: Mapping[str, Any]) -> str | None:
-    time = summary.get("iteration_time")
+def _iteration_time(summary: EmulationSummary) -> str | None:
+    time = summary.iteration_time
     if not time:
         return None
-    spread = f"{format_duration(time['p10'])} to {format_duration(time['p90'])}"
-    return f"{format_duration(time['median'])} ({spread})"
+    spread = f"{format_duration(time.p10)} to {format_duration(time.p90)}"
+    return f"{format_duration(time.median)} ({spread})"
 
 
-def _part(summary: Mapping[str, Any], part: str) -> str | None:
+def _part(summary: EmulationSummary, part: str) -> str | None:
     """Return the seconds of a part of an iteration, and its share."""
-    breakdown = summary.get("breakdown")
+    breakdown = summary.breakdown
     if not breakdown:
         return None
     parts = ("compute", "exposed_communication", "waiting")
@@ -39,42 +40,43 @@ def _part(summary: Mapping[str, Any], part: str) -> str | None:
     return f"{format_duration(breakdown[part])} ({breakdown[part] / whole:.1%})"
 
 
-def _handling(summary: Mapping[str, Any]) -> str | None:
+def _handling(summary: EmulationSummary) -> str | None:
     """Return what passes in waits after the results: DDP copies them into gradients, for one."""
-    breakdown = summary.get("breakdown")
+    breakdown = summary.breakdown
     return _part(summary, "waiting") if breakdown and breakdown["waiting"] > 0 else None
 
 
-def _hidden(summary: Mapping[str, Any]) -> str | None:
-    found = (summary.get("all_collectives") or {}).get("per_iteration")
+def _hidden(summary: EmulationSummary) -> str | None:
+    found = (summary.all_collectives or {}).get("per_iteration")
     if not found or not found["time"]:
         return None
     return f"{format_duration(found['hidden'])} ({found['hidden'] / found['time']:.1%} of it)"
 
 
-def _knee(summary: Mapping[str, Any]) -> str | None:
-    knee = summary.get("knee")
+def _knee(summary: EmulationSummary) -> str | None:
+    knee = summary.knee
     if not knee:
         return None
     return "none" if knee["knee"] is None else format_duration(float(f"{knee['knee']:.3g}"))
 
 
-def _predicted(summary: Mapping[str, Any]) -> str | None:
-    time, beside = summary.get("iteration_time"), summary.get("beside")
+def _predicted(summary: EmulationSummary) -> str | None:
+    time, beside = summary.iteration_time, summary.beside
     if not time or not beside or beside.get("iteration_time") is None:
         return None
     predicted = beside["iteration_time"]
-    return f"{format_duration(predicted)} ({predicted / time['median'] - 1:+.1%})"
+    return f"{format_duration(predicted)} ({predicted / time.median - 1:+.1%})"
 
 
-def _unchanged(summary: Mapping[str, Any]) -> str | None:
+def _unchanged(summary: EmulationSummary) -> str | None:
     """Return the iteration time without the changes, and what these make of it."""
-    text, ratio = _iteration_time(summary.get("unchanged") or {}), summary.get("ratio")
+    text = None if summary.unchanged is None else _iteration_time(summary.unchanged)
+    ratio = summary.ratio
     return text if text is None or ratio is None else f"{text}; {ratio:.3f} times with the changes"
 
 
-def _cpu(summary: Mapping[str, Any]) -> str | None:
-    cpu = (summary.get("utilisation") or {}).get("cpu")
+def _cpu(summary: EmulationSummary) -> str | None:
+    cpu = (summary.utilisation or {}).get("cpu")
     return None if cpu is None else f"{cpu:.0%}"
 
 
@@ -96,7 +98,7 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-def subject(known: Mapping[str, Any]) -> str | None:
+def _subject(known: Mapping[str, Any]) -> str | None:
     """Say which rank is real, and how it is made to believe in the others."""
     world, rank, mode = known.get("world_size"), known.get("rank"), known.get("mode")
     if world is None or rank is None or mode is None:
@@ -106,7 +108,7 @@ def subject(known: Mapping[str, Any]) -> str | None:
     return f"rank{several} {', '.join(map(str, ranks))} of {world:,}, mode {mode}"
 
 
-def name(known: Mapping[str, Any]) -> str | None:
+def _name(known: Mapping[str, Any]) -> str | None:
     """Name the run by script, world and what is otherwise than it is."""
     if (script := known.get("script")) is None:
         return None
@@ -117,7 +119,7 @@ def name(known: Mapping[str, Any]) -> str | None:
     return ", ".join([*parts, *([changes] if isinstance(changes, str) else changes)])
 
 
-def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
+def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     """Return what the metrics of an unfinished run say."""
     times = series("iteration_time")
     if not len(times):
@@ -133,9 +135,9 @@ def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     return found
 
 
-def _failed(summary: Mapping[str, Any]) -> str:
-    said = [note["text"] for note in summary.get("notes") or () if note["grave"]]
-    code = summary.get("exit_code")
+def _failed(summary: EmulationSummary) -> str:
+    said = [note["text"] for note in summary.notes or () if note["grave"]]
+    code = summary.exit_code
     if code is not None and code < 0:
         known = {int(each): each.name for each in signal.Signals}
         said.append(f"the script was killed by {known.get(-code, f'signal {-code}')}")
@@ -144,33 +146,20 @@ def _failed(summary: Mapping[str, Any]) -> str:
     return f"The run failed: {'; '.join(said) or 'nobody said why'}."
 
 
-ENDINGS: Mapping[str, Ending] = {"failed": _failed}
-
-
-def origins(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Say what was measured, modelled and assumed."""
-    return dict(summary.get("modelled") or {})
-
-
-def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Return what else is worth a line: what a delay costs, who came late, what was noted."""
+def _remarks(summary: EmulationSummary) -> dict[str, str]:
+    """Return what a delay costs, who came late, what was noted."""
     lines = {
-        "iteration time": summary.get("no_iteration_time") or "",
-        "measured": _measured(summary.get("iteration_time") or {}),
-        "waiting for others": _late_peers(summary.get("breakdown") or {}),
-        "added delay": _added_delay(summary.get("knee") or {}),
-        "cluster": cluster_text(summary.get("cluster") or {}),
-        "prediction": str((summary.get("beside") or {}).get("run") or ""),
-        "lateness": _lateness(summary.get("lateness") or {}),
-        "emulator": _emulator(summary.get("emulator") or {}),
+        "iteration time": summary.no_iteration_time or "",
+        "measured": _measured(summary.iteration_time or {}),
+        "waiting for others": _late_peers(summary.breakdown or {}),
+        "added delay": _added_delay(summary.knee or {}),
+        "cluster": cluster_text(summary.cluster or {}),
+        "prediction": str((summary.beside or {}).get("run") or ""),
+        "lateness": _lateness(summary.lateness or {}),
+        "emulator": _emulator(summary.emulator or {}),
         **_notes(summary),
     }
     return {what: line for what, line in lines.items() if line}
-
-
-def tables(summary: Mapping[str, Any]) -> list[Table]:
-    """Return the collectives by kind, and groups, ranks and delays where there are several."""
-    return emulate_tables(summary)
 
 
 def _measured(time: Mapping[str, Any]) -> str:
@@ -214,9 +203,9 @@ def _emulator(cost: Mapping[str, Any]) -> str:
     )
 
 
-def _notes(summary: Mapping[str, Any]) -> dict[str, str]:
+def _notes(summary: EmulationSummary) -> dict[str, str]:
     """Return the notes that `_failed` does not say, one to a line."""
-    notes = [note for note in summary.get("notes") or () if not note["grave"]]
+    notes = [note for note in summary.notes or () if not note["grave"]]
     several = len({note["rank"] for note in notes}) > 1
     lines = {
         f"note {number}" if len(notes) > 1 else "note": (
@@ -231,3 +220,16 @@ def _notes(summary: Mapping[str, Any]) -> dict[str, str]:
 
 def _who(rank: int) -> str:
     return "emulator" if rank < 0 else f"rank {rank}"
+
+
+VIEW = View(
+    figures=FIGURES,
+    sections=sections,
+    subject=_subject,
+    name=_name,
+    so_far=_so_far,
+    origins=lambda summary: dict(summary.modelled or {}),
+    remarks=_remarks,
+    tables=emulate_tables,
+    endings={"failed": _failed},
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,17 +25,17 @@ from paracosm.report.chart import (
     Mark,
     color_of,
 )
-from paracosm.report.kinds import sections
-from paracosm.report.run import described
+from paracosm.report.kinds import described, view_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.typing import RcKeyType
 
-    from paracosm.study.run_folder import RunFolder
+    from paracosm.studies import RunFolder
 
-__all__ = ["write_images"]
+
+__all__ = ["picture", "write_images"]
 
 FORMATS = ("png", "svg")
 PLAIN = (0.001, 1e6)  # between them a logarithmic axis has 1,000 in place of a power of ten
@@ -70,25 +71,33 @@ def write_images(
     """
     if image_format not in FORMATS:
         raise unknown("image format", image_format, FORMATS)
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     shown = described(runs)
     written = []
-    for chart in (chart for section in sections(shown) for chart in section.charts):
-        with mpl.rc_context(STYLE):
-            size = (9.6 if chart.wide else 6.4, max(3.6, chart.height / 90))
-            figure = Figure(figsize=size, layout="constrained")
-            FigureCanvasAgg(figure)
-            draw(chart, [run.name for run in shown], figure)
-            path = folder / f"{chart.name}.{image_format}"
-            metadata = {"Date": None} if image_format == "svg" else None
-            figure.savefig(path, format=image_format, dpi=200, metadata=metadata)
+    sections = view_of(shown[0].numbers).sections(shown)
+    for chart in (chart for section in sections for chart in section.charts):
+        path = folder / f"{chart.name}.{image_format}"
+        path.write_bytes(picture(chart, [run.name for run in shown], image_format))
         written.append(path)
     return written
+
+
+def picture(chart: Chart, names: Sequence[str], image_format: str = "png") -> bytes:
+    """Return one chart of the runs with these names as the content of an image file."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    stream = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        size = (9.6 if chart.wide else 6.4, max(3.6, chart.height / 90))
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(chart, names, figure)
+        metadata = {"Date": None} if image_format == "svg" else None
+        figure.savefig(stream, format=image_format, dpi=200, metadata=metadata)
+    return stream.getvalue()
 
 
 def draw(chart: Chart, names: Sequence[str], figure: Figure) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from paracosm.report.kinds import view_of
 from paracosm.report.run import Run
 from paracosm.units import format_duration
 
@@ -20,7 +21,7 @@ def key_numbers(runs: Sequence[Run]) -> dict[str, list[str]]:
     A label that no run has a number for is left out.
     """
     table: dict[str, list[str]] = {}
-    for label, write in runs[0].words.FIGURES.items():
+    for label, write in view_of(runs[0].numbers).figures.items():
         texts = [write(run.numbers) for run in runs]
         if any(text is not None for text in texts):
             table[label] = [text or "" for text in texts]

@@ -17,12 +17,11 @@ from paracosm.report.chart import (
     Dots,
     Level,
     Mark,
+    Section,
     color_of,
 )
 from paracosm.report.run import Run
-from paracosm.report.section import Section
-from paracosm.report.table import Table
-from paracosm.report.words import SUCCESSES
+from paracosm.report.view import SUCCESSES, Table
 
 __all__ = [
     "comparison",

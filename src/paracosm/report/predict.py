@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart, Curve, Dots, Floats
+from paracosm.report.chart import (
+    Axis,
+    Boxes,
+    Chart,
+    Curve,
+    Dots,
+    Floats,
+    Section,
+    shown_sections,
+    size_unit,
+    time_unit,
+)
 from paracosm.report.compared_predictions import compared
-from paracosm.report.rank_charts import rank_bars, rank_timeline
 from paracosm.report.run import Run
 from paracosm.report.scaling_charts import scaling_charts
-from paracosm.report.section import Section
-from paracosm.report.size_unit import size_unit
 from paracosm.report.thinning import extremes
 from paracosm.report.throughput_charts import first_steps_chart, throughput_charts
-from paracosm.report.time_axis import time_unit
+from paracosm.report.timeline_charts import rank_bars, rank_timeline
+from paracosm.results import JobSummary, OpLatenciesSummary
+from paracosm.timeline import Spans
 from paracosm.units import format_duration
 
 __all__ = ["sections"]
-
-Span = tuple[str, str, str, float, float, int]
 
 TIMELINES = 3  # of several runs, the first ones show their timeline
 ROWS = 15  # of a chart of bars
@@ -51,11 +58,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
         ("The first steps", _first(runs, first_steps_chart)),
         ("Prediction against measurement", [_errors(runs)]),
     ]
-    return [
-        Section(title, charts)
-        for title, all_charts in parts
-        if (charts := tuple(chart for chart in all_charts if chart is not None))
-    ]
+    return shown_sections(parts)
 
 
 def _bars(runs: Sequence[Run], what: str) -> Chart | None:
@@ -76,6 +79,7 @@ def _bars(runs: Sequence[Run], what: str) -> Chart | None:
         if run.index in times
     ]
     left_out = len(order) - len(names)
+    of_job = isinstance(runs[0].numbers, JobSummary)
     return Chart(
         name=f"time_by_{what}",
         title={
@@ -88,7 +92,7 @@ def _bars(runs: Sequence[Run], what: str) -> Chart | None:
         marks=tuple(marks),
         caption=" ".join(
             [
-                *(["Of one replica, each op once."] if runs[0].numbers.get("scaling") else []),
+                *(["Of one replica, each op once."] if of_job else []),
                 *([f"{left_out} more are not shown."] if left_out else []),
             ]
         ),
@@ -160,18 +164,19 @@ def _timeline(run: Run, of_several: bool) -> Chart | None:
     """Return every span of the iteration by lane, coloured by phase."""
     if run.timeline is None or not run.numbers.get("phases"):
         return None
-    spans = [span for span in run.timeline.spans if span[1] in LANES and span[4] > span[3]]
-    if not spans:
+    spans = run.timeline.spans
+    spans = spans[spans.resource.isin(*LANES) & (spans.end > spans.begin)]
+    if not len(spans):
         return None
     left_out = len(spans) - SPANS
-    spans = sorted(spans, key=lambda span: span[3] - span[4])[:SPANS]
-    lanes = [lane for lane in LANES if any(span[1] == lane for span in spans)]
-    factor, unit = time_unit(max(span[4] for span in spans))
-    phase_of = _phase_of(run.numbers["phases"])
+    spans = spans[np.argsort(spans.begin - spans.end, kind="stable")[:SPANS]]
+    lanes = [lane for lane in LANES if lane in spans.resource.distinct()]
+    factor, unit = time_unit(float(spans.end.max()))
+    phases = np.array(_phases_of(spans, run.numbers["phases"]))
     marks = [
-        _boxes(chosen, phase, color, lanes, factor)
+        _boxes(spans[phases == phase], phase, color, lanes, factor)
         for color, phase in enumerate(PHASES)
-        if (chosen := [span for span in spans if phase_of(span) == phase])
+        if phase in phases
     ]
     return Chart(
         name=f"iteration_{run.index + 1}" if of_several else "iteration",
@@ -185,26 +190,20 @@ def _timeline(run: Run, of_several: bool) -> Chart | None:
     )
 
 
-def _phase_of(phases: Mapping[str, Mapping[str, float]]) -> Callable[[Span], str]:
-    """Return a function that finds a span's phase: the last one that begins before it does."""
+def _phases_of(spans: Spans, phases: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return each span's phase: the last one that begins before it does."""
     order = sorted(phases, key=lambda phase: phases[phase]["begin"])
-
-    def phase_of(span: Span) -> str:
-        begun = [phase for phase in order if phases[phase]["begin"] <= span[3]]
-        return begun[-1] if begun else order[0]
-
-    return phase_of
+    begins = [phases[phase]["begin"] for phase in order]
+    places = np.searchsorted(begins, spans.begin, side="right") - 1
+    return [order[max(place, 0)] for place in places.tolist()]
 
 
-def _boxes(
-    spans: Sequence[Span], phase: str, color: int, lanes: Sequence[str], factor: float
-) -> Boxes:
-    begin, end = (np.array([span[place] for span in spans]) for place in (3, 4))
+def _boxes(spans: Spans, phase: str, color: int, lanes: Sequence[str], factor: float) -> Boxes:
     return Boxes(
-        begin=begin * factor,
-        end=end * factor,
-        row=np.array([float(lanes.index(span[1])) for span in spans]),
-        labels=tuple(f"{span[2]}: {format_duration(span[4] - span[3])}" for span in spans),
+        begin=spans.begin * factor,
+        end=spans.end * factor,
+        row=np.array([float(lanes.index(resource)) for resource in spans.resource.tolist()]),
+        labels=tuple(f"{span.name}: {format_duration(span.end - span.begin)}" for span in spans),
         height=0.6,
         color=color,
         series=phase,
@@ -231,21 +230,20 @@ def _memory(runs: Sequence[Run]) -> Chart | None:
         x=Axis(f"time ({unit})"),
         y=Axis(f"memory ({size})"),
         marks=tuple(marks),
-        caption="Of the rank that holds most." if runs[0].numbers.get("scaling") else "",
+        caption="Of the rank that holds most." if isinstance(runs[0].numbers, JobSummary) else "",
         wide=True,
     )
 
 
 def _held(run: Run) -> tuple[Floats, Floats]:
     """Return times and bytes of the rank that holds most; empty where nobody knows of memory."""
-    counters = run.timeline.counters if run.timeline is not None else []
-    held_by = [each for each in counters if each[1] == "memory"]
-    if run.numbers.get("peak_memory") is None:
-        held_by = []
-    fullest = max(held_by, key=lambda each: each[3], default=("",))[0]
-    points = [(time, value) for node, _, time, value in held_by if node == fullest]
-    times, held = np.array(points, dtype=np.float64).reshape(-1, 2).T
-    return times, held
+    if run.timeline is None or run.numbers.get("peak_memory") is None:
+        return np.empty(0), np.empty(0)
+    counters = run.timeline.counters
+    held = counters[counters.name.isin("memory")]
+    if len(held):
+        held = held[held.node.codes == held.node.codes[held.value.argmax()]]
+    return held.time, held.value
 
 
 def _errors(runs: Sequence[Run]) -> Chart | None:
@@ -253,7 +251,8 @@ def _errors(runs: Sequence[Run]) -> Chart | None:
     marks: list[Dots] = []
     rows: list[str] = []
     for run in runs:
-        comparisons: list[Mapping[str, Any]] = run.numbers.get("comparisons") or []
+        found = run.numbers
+        comparisons = found.comparisons if isinstance(found, OpLatenciesSummary) else []
         names = [f"{each['device']}/{each['model']}" for each in comparisons]
         rows += [each for each in names if each not in rows]
         for key, series, symbol in (

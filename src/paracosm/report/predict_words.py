@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from paracosm.report.figure import Ending, Figure, cluster_text, figure
 from paracosm.report.job_tables import job_tables
-from paracosm.report.table import Table
+from paracosm.report.predict import sections
 from paracosm.report.throughput_words import (
     THROUGHPUT_FIGURES,
-    is_throughput,
     throughput_name,
     throughput_remarks,
     throughput_tables,
 )
+from paracosm.report.view import Figure, Table, View, cluster_text, figure
+from paracosm.results import (
+    IterationSummary,
+    JobSummary,
+    OpLatenciesSummary,
+    Summary,
+    ThroughputSummary,
+)
+from paracosm.results.summaries import Measured, OneReplica
 from paracosm.units import format_duration, format_size
-
-if TYPE_CHECKING:
-    from paracosm.study.series import Series
 
 ROWS = 10  # of a table of ops or places
 MOST = 0.5  # of the time, estimated, is worth a word
-ENDINGS: Mapping[str, Ending] = {
-    "interrupted": lambda summary: (
-        "The run was interrupted before its end. This is what it had predicted, up to "
-        f"{summary['workers']:,} workers."
-    ),
-}
 
 
 def _interval(summary: Mapping[str, Any]) -> str | None:
@@ -104,13 +102,13 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-def subject(known: Mapping[str, Any]) -> str | None:
+def _subject(known: Mapping[str, Any]) -> str | None:
     """Say what the iteration is predicted from."""
     where = known.get("environment")
     return None if where is None else str(where)
 
 
-def name(known: Mapping[str, Any]) -> str | None:
+def _name(known: Mapping[str, Any]) -> str | None:
     """Name the run by model and batch."""
     if (folder := known.get("op_latencies")) is not None:
         return f"op latencies of {PurePath(str(folder)).name}"
@@ -124,59 +122,85 @@ def name(known: Mapping[str, Any]) -> str | None:
     return ", ".join(part for part in parts if part)
 
 
-def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
-    """Return nothing: a prediction has no metrics on its way."""
-    return {}
-
-
-def origins(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Say how each kind of duration was obtained."""
-    return dict(summary.get("durations") or {})
-
-
-def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Return what else is worth a line: the bottleneck, other methods, what was not timed."""
-    lines = {
-        "what if": "; ".join(summary.get("what_if") or ()),
-        "bottleneck": summary.get("bottleneck") or "",
-        "unchanged bottleneck": (summary.get("unchanged") or {}).get("bottleneck") or "",
-        "cluster": cluster_text(summary.get("cluster") or {}),
-        "memory": " ".join((summary.get("misfits") or ())[1:3]),
-        "one replica": _replica(summary),
-        "baselines": "" if is_throughput(summary) else _baselines(summary),
-        "machine": _machine(summary.get("measured") or {}),
-        "to measure": _to_measure(summary),
-        "timings of": _environment(summary),
-        "devices": "" if "op_latencies" in summary else _devices_known(summary.get("devices")),
-        "captured for": _captured(summary),
-        "profiled now": _profiled(summary),
-        "not timed": _untimed(summary.get("untimed") or ()),
-        "left out": _left_out(summary.get("left_out") or {}),
-        **throughput_remarks(summary),
-    }
+def _remarks(summary: Summary) -> dict[str, str]:
+    """Return the bottleneck, other methods, what was not timed."""
+    match summary:
+        case OpLatenciesSummary():
+            mean = summary.baselines["sum of durations"]
+            lines = {
+                "baselines": f"sum of latencies {mean:.1%} mean error",
+                "left out": _left_out(summary.left_out),
+            }
+        case ThroughputSummary():
+            lines = {
+                **_of_cluster(summary),
+                **throughput_remarks(summary),
+            }
+        case JobSummary():
+            lines = {
+                **_of_cluster(summary),
+                "memory": " ".join(summary.misfits[1:3]),
+                "one replica": _replica(summary.replica),
+                "baselines": _baselines(summary, summary.replica.iteration_time),
+                "devices": "; ".join(
+                    f"{device}: {origin}" for device, origin in summary.devices.items()
+                ),
+                **_of_timings(summary),
+            }
+        case IterationSummary():
+            lines = {
+                "bottleneck": summary.bottleneck,
+                "baselines": _baselines(summary, summary.iteration_time),
+                "machine": _machine(summary.measured),
+                **_of_timings(summary),
+            }
+        case _:
+            lines = {}
     return {what: line for what, line in lines.items() if line}
 
 
-def tables(summary: Mapping[str, Any]) -> list[Table]:
+def _of_cluster(summary: JobSummary | ThroughputSummary) -> dict[str, str]:
+    return {
+        "what if": "; ".join(summary.what_if or ()),
+        "bottleneck": summary.bottleneck,
+        "unchanged bottleneck": (summary.unchanged or {}).get("bottleneck") or "",
+        "cluster": cluster_text(summary.cluster or {}),
+    }
+
+
+def _of_timings(summary: IterationSummary | JobSummary) -> dict[str, str]:
+    return {
+        "to measure": _to_measure(summary),
+        "timings of": _environment(summary),
+        "captured for": _captured(summary),
+        "profiled now": _profiled(summary),
+        "not timed": _untimed(summary.untimed or ()),
+    }
+
+
+def _tables(summary: Summary) -> list[Table]:
     """Return the time by rank, phase, op type and place; of op latencies, every model."""
-    if summary.get("comparisons"):
-        of_each = (
-            _comparisons(device, summary["comparisons"]) for device in summary.get("devices") or {}
-        )
-        return [_devices(summary), *of_each, *_several_gpus(summary)]
-    breakdown = summary.get("breakdown") or {}
+    match summary:
+        case OpLatenciesSummary():
+            of_each = (_comparisons(device, summary.comparisons) for device in summary.devices)
+            return [_devices(summary), *of_each]
+        case ThroughputSummary():
+            return throughput_tables(summary)
+        case JobSummary():
+            return job_tables(summary) + _breakdown(summary, ", one replica")
+        case IterationSummary():
+            return _breakdown(summary, "")
+    return []
+
+
+def _breakdown(summary: IterationSummary | JobSummary, of_what: str) -> list[Table]:
     titles = {"phase": "Time by phase", "op": "Time by op type", "place": "Time by place"}
-    if summary.get("scaling"):
-        titles = {what: f"{title}, one replica" for what, title in titles.items()}
-    return (
-        throughput_tables(summary)
-        + job_tables(summary)
-        + [
-            _times(title, what, breakdown[what])
-            for what, title in titles.items()
-            if len(breakdown.get(what) or ()) > 0
-        ]
-    )
+    breakdown = summary.breakdown or {}
+    return [
+        _times(f"{title}{of_what}", what, breakdown[what])
+        for what, title in titles.items()
+        if len(breakdown.get(what) or ()) > 0
+    ]
 
 
 def _times(title: str, what: str, times: Mapping[str, float]) -> Table:
@@ -193,35 +217,17 @@ def _times(title: str, what: str, times: Mapping[str, float]) -> Table:
     return Table(title, (what, "time", "share"), tuple(rows))
 
 
-def _devices(summary: Mapping[str, Any]) -> Table:
+def _devices(summary: OpLatenciesSummary) -> Table:
     rows = [
         (device, errors["mean_error"], errors["baselines"]["sum of durations"])
-        for device, errors in summary["devices"].items()
+        for device, errors in summary.devices.items()
     ]
-    rows.append(("all", summary["mean_error"], summary["baselines"]["sum of durations"]))
+    rows.append(("all", summary.mean_error, summary.baselines["sum of durations"]))
     return Table(
         "Mean absolute error",
         ("device", "replay", "sum of latencies"),
         tuple((device, f"{error:.1%}", f"{serial:.1%}") for device, error, serial in rows),
     )
-
-
-def _several_gpus(summary: Mapping[str, Any]) -> list[Table]:
-    """Return the runs of a folder of op latencies on several GPUs, if it has any."""
-    runs = (summary.get("several_gpus") or {}).get("comparisons") or ()
-    rows = tuple(
-        (
-            f"{each['workers']} x {each['device']}",
-            each["model"],
-            format_duration(each["measured"]),
-            format_duration(each["predicted"]),
-            _signed(each["error"]),
-            _signed(each["serial_error"]),
-        )
-        for each in runs
-    )
-    header = ("devices", "run", "measured", "predicted", "error", "sum of latencies")
-    return [Table("Several devices", header, rows)] if rows else []
 
 
 def _comparisons(device: str, comparisons: Sequence[Mapping[str, Any]]) -> Table:
@@ -240,81 +246,64 @@ def _comparisons(device: str, comparisons: Sequence[Mapping[str, Any]]) -> Table
     return Table(device, header, tuple(rows))
 
 
-def _baselines(summary: Mapping[str, Any]) -> str:
-    if summary.get("comparisons"):
-        return f"sum of latencies {summary['baselines']['sum of durations']:.1%} mean error"
-    errors = (summary.get("measured") or {}).get("baseline_errors") or {}
+def _baselines(summary: IterationSummary | JobSummary, time: float) -> str:
+    errors = {} if summary.measured is None else summary.measured.baseline_errors
     return ", ".join(
         f"{name} {format_duration(seconds)}" + (f" ({_signed(errors[name])})" if errors else "")
-        for name, seconds in (summary.get("baselines") or {}).items()
-        if not _same(seconds, (summary.get("replica") or summary).get("iteration_time"))
+        for name, seconds in (summary.baselines or {}).items()
+        # On a CPU ops simply add up: such a baseline is the prediction itself.
+        if not math.isclose(seconds, time)
     )
 
 
-def _replica(summary: Mapping[str, Any]) -> str:
+def _replica(replica: OneReplica) -> str:
     """Return how one replica does without others, of a job on a cluster."""
-    replica = summary.get("replica") or {}
-    if not replica:
-        return ""
-    time, rate = format_duration(replica["iteration_time"]), replica["examples_per_second"]
-    if replica.get("split", 1) > 1:
-        return f"{time} of computing on each of the {replica['split']} devices that split it"
-    measured = replica.get("measured")
+    time, rate = format_duration(replica.iteration_time), replica.examples_per_second
+    if (replica.split or 1) > 1:
+        return f"{time} of computing on each of the {replica.split} devices that split it"
     return (
         f"{time} on one device"
-        + ("" if measured is None else f" (measured: {format_duration(measured)})")
+        + ("" if replica.measured is None else f" (measured: {format_duration(replica.measured)})")
         + ("" if rate is None else f", {_rate(rate)} examples/s")
     )
 
 
-def _devices_known(origins: Any) -> str:
-    """Return how the speeds of the devices of a cluster are known."""
-    if not isinstance(origins, Mapping):
-        return ""
-    return "; ".join(f"{device}: {origin}" for device, origin in origins.items())
-
-
-def _machine(measured: Mapping[str, Any]) -> str:
+def _machine(measured: Measured | None) -> str:
     """Return how much slower the machine was when the iteration was measured."""
-    slower = measured.get("slower")
-    if slower is None or abs(slower) < 0.005:
+    slower = None if measured is None else measured.slower
+    if measured is None or slower is None or abs(slower) < 0.005:
         return ""
-    error = measured.get("error_at_its_speed")
+    error = measured.error_at_its_speed
     at_it = "" if error is None else f": at that speed the prediction is {_signed(error)} off"
     return f"{_signed(slower)} time for the same work when the iteration was measured{at_it}"
 
 
-def _to_measure(summary: Mapping[str, Any]) -> str:
+def _to_measure(summary: IterationSummary | JobSummary) -> str:
     """Say how to know better, where most of the time is estimated for this very machine."""
-    coverage, count = summary.get("coverage") or {}, summary.get("estimated_ops") or 0
+    coverage, count = summary.coverage or {}, summary.estimated_ops or 0
     guessed = sum(coverage.get(source, 0.0) for source in ("interpolated", "estimated", "unknown"))
-    here = summary.get("differences") == ""
-    if not here or not count or guessed <= MOST or summary.get("not_profiled"):
+    here = summary.differences == ""
+    if not here or not count or guessed <= MOST or summary.not_profiled:
         return ""
     return f"{count:,} ops, {guessed:.0%} of the time: --exact times them here, on this machine"
 
 
-def _same(seconds: float, time: float | None) -> bool:
-    """Whether a baseline is the prediction itself: on a CPU ops simply add up."""
-    return time is not None and math.isclose(seconds, time)
+def _environment(summary: IterationSummary | JobSummary) -> str:
+    differences = f" ({summary.differences})" if summary.differences else ""
+    return f"{summary.environment or ''}{differences}"
 
 
-def _environment(summary: Mapping[str, Any]) -> str:
-    differences = summary.get("differences")
-    return f"{summary.get('environment') or ''}" + (f" ({differences})" if differences else "")
-
-
-def _captured(summary: Mapping[str, Any]) -> str:
+def _captured(summary: IterationSummary | JobSummary) -> str:
     """Return what the graph was captured for, where the timings are of another kind of device."""
-    device = summary.get("captured_for")
-    if device is None or device == summary.get("device"):
+    device = summary.captured_for
+    if device is None or device == summary.device:
         return ""
     return f"{device}: some ops of the device that was timed may be others"
 
 
-def _profiled(summary: Mapping[str, Any]) -> str:
-    refused = summary.get("not_profiled") or {}
-    count = summary.get("profiled") or 0
+def _profiled(summary: IterationSummary | JobSummary) -> str:
+    refused = summary.not_profiled or {}
+    count = summary.profiled or 0
     parts = [f"{count:,} ops, added to the database"] if count else []
     parts += [f"not {op}: {reason}" for op, reason in islice(refused.items(), 3)]
     return "; ".join(parts)
@@ -344,3 +333,19 @@ def _share(share: float) -> str:
 
 def _signed(error: float) -> str:
     return f"{error:+.1%}"
+
+
+VIEW = View(
+    figures=FIGURES,
+    sections=sections,
+    subject=_subject,
+    name=_name,
+    remarks=_remarks,
+    tables=_tables,
+    endings={
+        "interrupted": lambda summary: (
+            "The run was interrupted before its end. This is what it had predicted, up to "
+            f"{summary.workers:,} workers."
+        )
+    },
+)

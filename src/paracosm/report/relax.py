@@ -7,16 +7,15 @@ from itertools import islice
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats
+from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats, Section, shown_sections
 from paracosm.report.lanes import PHASES, lane_of, node_group
 from paracosm.report.residual_chart import residual_chart
 from paracosm.report.run import Run
-from paracosm.report.section import Section
 from paracosm.report.staleness_chart import Histogram, staleness_chart
 from paracosm.report.thinning import extremes, histogram
-from paracosm.report.timeline_chart import timeline_chart
+from paracosm.report.timeline_charts import timeline_chart
 from paracosm.report.utilisation_chart import Shares, utilisation_chart
-from paracosm.timeline import Timeline, utilisation
+from paracosm.timeline import Labels, Timeline, utilisation
 
 __all__ = ["sections"]
 
@@ -34,11 +33,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
         ("Where the time went", [busy]),
         ("First updates", list(islice(filter(None, timelines), TIMELINES))),
     ]
-    return [
-        Section(title, charts)
-        for title, all_charts in parts
-        if (charts := tuple(chart for chart in all_charts if chart is not None))
-    ]
+    return shown_sections(parts)
 
 
 def _updates(runs: Sequence[Run]) -> Chart | None:
@@ -110,14 +105,16 @@ def _shares(run: Run) -> Shares:
     """Return the share of its time that each processor spent in each phase, from the timeline."""
     if run.timeline is None:
         return {}
-    phased = Timeline()
-    phased.spans = [
-        (node, lane_of(resource, name, PHASES), name, begin, end, flow)
-        for node, resource, name, begin, end, flow in run.timeline.spans
+    spans, phased = run.timeline.spans, Timeline()
+    lanes = [
+        lane_of(resource, name, PHASES)
+        for resource, name in zip(spans.resource.tolist(), spans.name.tolist(), strict=True)
     ]
+    words = list(dict.fromkeys(lanes))
+    resource = Labels(np.array([words.index(lane) for lane in lanes]), words)
+    phased.extend(spans.node, resource, spans.name, spans.begin, spans.end)
     # A timeline may stop before the run does. What began before its last span began is all there.
-    begin = max(span[3] for span in phased.spans)
-    end = max(span[4] for span in phased.spans)
+    begin, end = float(spans.begin.max()), float(spans.end.max())
     until = min(float(run.numbers.get("virtual_time") or end), begin or end)
     return utilisation(phased, until) if until > 0 else {}
 

@@ -8,17 +8,18 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from paracosm.cluster.description import link_in_words
-from paracosm.report.figure import Ending, Figure, figure
-from paracosm.report.table import Table
+from paracosm.report.relax import sections
+from paracosm.report.view import Figure, View, figure
+from paracosm.results import RelaxationSummary
 from paracosm.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from paracosm.study.series import Series
+    from paracosm.studies import Series
 
 
 def _staleness(which: str) -> Figure:
-    def write(summary: Mapping[str, Any]) -> str | None:
-        value = (summary.get("staleness") or {}).get(which)
+    def write(summary: RelaxationSummary) -> str | None:
+        value = summary.staleness and summary.staleness.get(which)
         return None if value is None else f"{value:.3g}" if which == "mean" else f"{value:,}"
 
     return write
@@ -40,13 +41,13 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-def subject(known: Mapping[str, Any]) -> str | None:
+def _subject(known: Mapping[str, Any]) -> str | None:
     """Name the system that is solved."""
     matrix, problem = known.get("matrix"), known.get("problem")
     return PurePath(str(matrix)).name if matrix is not None else problem
 
 
-def name(known: Mapping[str, Any]) -> str | None:
+def _name(known: Mapping[str, Any]) -> str | None:
     """Name the run by method and processors."""
     method, processors = known.get("method"), known.get("processors")
     if method is None:
@@ -57,7 +58,7 @@ def name(known: Mapping[str, Any]) -> str | None:
     return f"{what}, {processors} processor{'' if processors == 1 else 's'}"
 
 
-def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
+def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     """Return what the metrics of an unfinished run say."""
     found: dict[str, Any] = {}
     if len(residual := series("residual")):
@@ -70,59 +71,46 @@ def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     return found
 
 
-def _diverged(summary: Mapping[str, Any]) -> str:
-    residual, initial = summary.get("residual"), summary.get("initial_residual")
+def _diverged(summary: RelaxationSummary) -> str:
+    residual, initial = summary.residual, summary.initial_residual
     finite = residual is not None and math.isfinite(residual)
     reached = f"reached {residual:.3g}" if finite else "was no finite number any more"
     began = "" if initial is None else f" from {initial:.3g}"
-    rate = summary.get("growth_rate")
+    rate = summary.growth_rate
     grew = "" if rate is None or rate <= 1 else f", growing by the factor {rate:.4g} a sweep"
     return f"The iteration diverged: the residual{began} {reached}{grew}."
 
 
-def _stopped(summary: Mapping[str, Any]) -> str:
-    reason = summary.get("reason") or "the run reached its limit before it converged"
-    residual, tolerance = summary.get("residual"), summary.get("tolerance")
+def _stopped(summary: RelaxationSummary) -> str:
+    reason = summary.reason or "the run reached its limit before it converged"
+    residual, tolerance = summary.residual, summary.tolerance
     known = residual is not None and tolerance is not None
     where = f": the residual is {residual:.3g}, the tolerance {tolerance:.3g}" if known else ""
     return f"{reason[0].upper()}{reason[1:].rstrip('.')}{where}."
 
 
-ENDINGS: Mapping[str, Ending] = {"diverged": _diverged, "stopped": _stopped}
-
-
-def origins(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Say how each kind of duration was obtained."""
-    return dict(summary.get("durations") or {})
-
-
-def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Return what else is worth a line: what theory says, how the end was noticed, faults."""
+def _remarks(summary: RelaxationSummary) -> dict[str, str]:
+    """Return what theory says, how the end was noticed, and what became of faults."""
     lines = {
         "what if": _what_if(summary),
-        "network": _network(summary.get("cluster") or {}),
+        "network": _network(summary.cluster or {}),
         "tolerance": _tolerance(summary),
-        "spectral radius": _sentence(summary.get("spectral_radius")),
-        "Definition 1": _sentence(summary.get("definition")),
-        "detection": _detection(summary.get("detection") or {}),
-        "messages": _messages(summary.get("messages") or {}),
-        "faults": _faults(summary.get("faults") or {}),
-        "checkpoints": _checkpoints(summary.get("checkpoints") or {}),
+        "spectral radius": _sentence(summary.spectral_radius),
+        "Definition 1": _sentence(summary.definition),
+        "detection": _detection(summary.detection or {}),
+        "messages": _messages(summary.messages or {}),
+        "faults": _faults(summary.faults or {}),
+        "checkpoints": _checkpoints(summary.checkpoints or {}),
     }
     return {what: line for what, line in lines.items() if line}
 
 
-def tables(summary: Mapping[str, Any]) -> list[Table]:
-    """Return none."""
-    return []
-
-
-def _what_if(summary: Mapping[str, Any]) -> str:
-    unchanged = summary.get("unchanged")
+def _what_if(summary: RelaxationSummary) -> str:
+    unchanged = summary.unchanged
     if not unchanged:
         return ""
-    changes = "; ".join(summary["what_if"])
-    before, after = unchanged["virtual_time"], summary["virtual_time"]
+    changes = "; ".join(summary.what_if or ())
+    before, after = unchanged["virtual_time"], summary.virtual_time
     ratio = f", {after / before:.3g} times as long" if before > 0 else ""
     return (
         f"{changes}: {format_duration(after)}{ratio}; unchanged {format_duration(before)} "
@@ -138,8 +126,8 @@ def _network(cluster: Mapping[str, Any]) -> str:
     return f"{cluster['topology']} of {cluster['workers']}: {link_in_words(cluster['links'])}{rest}"
 
 
-def _tolerance(summary: Mapping[str, Any]) -> str:
-    tolerance, norm = summary.get("tolerance"), summary.get("norm")
+def _tolerance(summary: RelaxationSummary) -> str:
+    tolerance, norm = summary.tolerance, summary.norm
     if tolerance is None:
         return ""
     return f"{tolerance:.3g}" if norm is None else f"{tolerance:.3g}, norm: {norm}"
@@ -188,3 +176,14 @@ def _checkpoints(checkpoints: Mapping[str, Any]) -> str:
         parts.append(f"suggested interval {', '.join(suggested)}")
     advice = checkpoints.get("advice")
     return ", ".join(parts) + (f". {advice}" if advice else "")
+
+
+VIEW = View(
+    figures=FIGURES,
+    sections=sections,
+    subject=_subject,
+    name=_name,
+    so_far=_so_far,
+    remarks=_remarks,
+    endings={"diverged": _diverged, "stopped": _stopped},
+)

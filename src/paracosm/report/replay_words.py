@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from paracosm.report.figure import Ending, Figure, figure
-from paracosm.report.table import Table
+from paracosm.report.view import Figure, Table, View, figure
+from paracosm.results import ReplaySummary
+from paracosm.results.summaries import Scenario
 from paracosm.units import format_duration
-
-if TYPE_CHECKING:
-    from paracosm.study.series import Series
 
 RANKS = 16  # of a table: the summary has them all
 PARTS = {
@@ -20,14 +18,13 @@ PARTS = {
     "host": "host",
     "data_loading": "data loading",
 }
-ENDINGS: Mapping[str, Ending] = {}
 
 
-def _replayed(summary: Mapping[str, Any]) -> str | None:
-    replayed = summary.get("replayed") or {}
-    if "iteration_time" not in replayed:
+def _replayed(summary: ReplaySummary) -> str | None:
+    replayed = summary.replayed
+    if replayed is None:
         return None
-    return f"{format_duration(replayed['iteration_time'])} ({replayed['error']:+.2%})"
+    return f"{format_duration(replayed.iteration_time)} ({replayed.error:+.2%})"
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -39,82 +36,64 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-def subject(known: Mapping[str, Any]) -> str | None:
+def _subject(known: Mapping[str, Any]) -> str | None:
     """Say what was asked."""
     return "; ".join(known.get("what_if") or ()) or None
 
 
-def name(known: Mapping[str, Any]) -> str | None:
-    """Return nothing: the folder's name is the run's."""
-    return None
-
-
-def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
-    """Return nothing: a replay has no metrics on its way."""
-    return {}
-
-
-def origins(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Say where each kind of duration comes from."""
-    return dict(summary.get("durations") or {})
-
-
-def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
+def _remarks(summary: ReplaySummary) -> dict[str, str]:
     """Return what limits the job, who holds it up, and what was done to the traces."""
-    if not summary.get("replayed"):
+    if summary.replayed is None:
         return {}
     last = _last(summary)
-    moved = summary.get("clocks_moved") or {}
     lines = {
-        "bottleneck": summary["replayed"]["bottleneck"],
-        "straggler": _straggler(summary["replayed"]["straggler"]),
-        "then": "" if last is summary["replayed"] else last["bottleneck"],
+        "bottleneck": summary.replayed.bottleneck,
+        "straggler": _straggler(summary.replayed.straggler),
+        "then": "" if last is summary.replayed else last.bottleneck,
         "clocks": "; ".join(
             f"that of rank {rank} set by {format_duration(abs(seconds))}"
-            for rank, seconds in moved.items()
+            for rank, seconds in (summary.clocks_moved or {}).items()
         ),
     }
     return {what: line for what, line in lines.items() if line}
 
 
-def tables(summary: Mapping[str, Any]) -> list[Table]:
+def _tables(summary: ReplaySummary) -> list[Table]:
     """Return the iteration times of all what-ifs, and the parts of each rank's in the last one."""
-    if not summary.get("replayed"):
+    if summary.replayed is None:
         return []
-    replayed, last = summary["replayed"], _last(summary)
+    replayed, last = summary.replayed, _last(summary)
     rows = [
-        ("as traced", format_duration(summary["iteration_time"]), ""),
-        ("replayed", format_duration(replayed["iteration_time"]), f"{replayed['error']:+.2%}"),
-        *(_changed(replayed, each, each["what_if"]) for each in summary["what_ifs"]),
+        ("as traced", format_duration(summary.iteration_time), ""),
+        ("replayed", format_duration(replayed.iteration_time), f"{replayed.error:+.2%}"),
+        *(_changed(replayed, each, each.what_if) for each in summary.what_ifs),
     ]
-    if summary["together"] is not None:
-        rows.append(_changed(replayed, summary["together"], "all together"))
-    ranks = list(last["breakdown"].items())
+    if summary.together is not None:
+        rows.append(_changed(replayed, summary.together, "all together"))
+    ranks = list(last.breakdown.items())
     parts = [
         (f"rank {rank}", *(format_duration(times[part]) for part in PARTS))
         for rank, times in ranks[:RANKS]
     ]
     if len(ranks) > RANKS:
         parts.append((f"{len(ranks) - RANKS} more", *("" for _ in PARTS)))
-    title = "all together" if last is summary["together"] else last["what_if"]
+    title = "all together" if last is summary.together else last.what_if
     return [
         Table("What if", ("what if", "iteration", "change"), tuple(rows)),
         Table(f"Ranks, {title}", ("rank", *PARTS.values()), tuple(parts)),
     ]
 
 
-def _last(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+def _last(summary: ReplaySummary) -> Scenario:
     """Return what came of the most changes."""
-    scenarios = [summary["replayed"], *summary["what_ifs"], summary["together"]]
-    last: Mapping[str, Any] = next(each for each in reversed(scenarios) if each is not None)
+    last = summary.together or [summary.replayed, *summary.what_ifs][-1]
+    assert last is not None
     return last
 
 
-def _changed(
-    replayed: Mapping[str, Any], scenario: Mapping[str, Any], what: str
-) -> tuple[str, str, str]:
+def _changed(replayed: Scenario, scenario: Scenario, what: str) -> tuple[str, str, str]:
     """Return a row: a what-if beside the replay of the unchanged job."""
-    time, before = scenario["iteration_time"], replayed["iteration_time"]
+    time, before = scenario.iteration_time, replayed.iteration_time
     return what, format_duration(time), f"{time / before - 1:+.1%}" if before else ""
 
 
@@ -125,3 +104,6 @@ def _straggler(late: Mapping[str, Any] | None) -> str:
         f"Rank {late['rank']} comes last to {late['last']} of {late['collectives']} collectives, "
         f"{format_duration(late['lateness'])} after the others on the average."
     )
+
+
+VIEW = View(figures=FIGURES, subject=_subject, remarks=_remarks, tables=_tables)

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats, Level, Symbol
+from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats, Level, Symbol, time_unit
 from paracosm.report.run import Run
 from paracosm.report.thinning import extremes
-from paracosm.report.time_axis import time_unit
 
 if TYPE_CHECKING:
-    from paracosm.study.series import Series
+    from paracosm.studies import Series
 
 __all__ = ["residual_chart"]
 

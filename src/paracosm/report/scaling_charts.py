@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Chart, Curve, Dots, Mark
+from paracosm.report.chart import Axis, Chart, Curve, Dots, Mark, time_unit
+from paracosm.report.job_tables import ideal_examples
 from paracosm.report.part_bars import part_bars
 from paracosm.report.run import Run
-from paracosm.report.time_axis import time_unit
+from paracosm.results import JobSummary, ThroughputRow
 from paracosm.units import format_duration
 
 __all__ = ["scaling_charts"]
@@ -18,7 +18,7 @@ __all__ = ["scaling_charts"]
 WIDE = 16  # times as many workers: from there on axes are logarithmic
 ROWS = 24  # of a chart of bars
 
-Row = Mapping[str, Any]
+Row = ThroughputRow
 Value = Callable[[Row], float | None]
 
 
@@ -27,27 +27,27 @@ def scaling_charts(runs: Sequence[Run]) -> list[Chart | None]:
 
     The numbers may be those of one run, or one run may have each of them.
     """
-    rows = {run: found for run in runs if (found := run.numbers.get("scaling"))}
-    numbers = sorted({row["workers"] for each in rows.values() for row in each})
+    rows = {run: run.numbers.throughput for run in runs if isinstance(run.numbers, JobSummary)}
+    numbers = sorted({row.workers for each in rows.values() for row in each})
     if len(numbers) < 2:
         return []
     log = numbers[-1] >= WIDE * numbers[0]
     x = Axis("workers", log=log, switch="workers")
-    longest = max(row["iteration_time"] for each in rows.values() for row in each)
+    longest = max(row.iteration_time or 0.0 for each in rows.values() for row in each)
     factor, unit = time_unit(longest)
-    best = max(row["efficiency"] or 0.0 for each in rows.values() for row in each)
+    best = max(row.efficiency or 0.0 for each in rows.values() for row in each)
     return [
         _throughput(rows, x, log),
         _chart(
             *("efficiency", "Efficiency", rows, x),
             Axis("throughput / ideal", percent=True, limits=(0.0, 1.05 * max(1.0, best))),
-            lambda row: row["efficiency"],
+            lambda row: row.efficiency,
             "{:.1%}".format,
         ),
         _chart(
             *("time_by_workers", "Iteration time", rows, x),
             Axis(f"time ({unit})", limits=(0.0, 1.05 * longest * factor)),
-            lambda row: row["iteration_time"] * factor,
+            lambda row: (row.iteration_time or 0.0) * factor,
             lambda value: format_duration(value / factor),
         ),
         _chart(
@@ -61,19 +61,15 @@ def scaling_charts(runs: Sequence[Run]) -> list[Chart | None]:
 
 
 def _throughput(rows: Mapping[Run, Sequence[Row]], x: Axis, log: bool) -> Chart | None:
-    def ideal(row: Row) -> float | None:
-        value: float | None = row["ideal"]
-        return value
-
     chart = _chart(
         *("scaling", "Throughput", rows, x),
         Axis("examples/s", log=log, switch="examples/s"),
-        lambda row: row["examples_per_second"],
+        lambda row: row.examples_per_second,
         "{:,.1f} examples/s".format,
     )
     if chart is None:
         return None
-    marks = [_curve(run, each, ideal, "ideal", faint=True) for run, each in rows.items()]
+    marks = [_curve(run, each, ideal_examples, "ideal", faint=True) for run, each in rows.items()]
     return Chart(
         chart.name,
         chart.title,
@@ -109,7 +105,7 @@ def _chart(
 def _curve(
     run: Run, rows: Sequence[Row], value: Value, series: str, faint: bool = False
 ) -> Curve | None:
-    points = [(row["workers"], found) for row in rows if (found := value(row)) is not None]
+    points = [(row.workers, found) for row in rows if (found := value(row)) is not None]
     if not points:
         return None
     workers, values = np.array(points, dtype=np.float64).T
@@ -117,8 +113,7 @@ def _curve(
 
 
 def _exposed(row: Row) -> float:
-    exposed: float = row["breakdown"]["exposed_communication"] / row["iteration_time"]
-    return exposed
+    return (row.breakdown or {})["exposed_communication"] / (row.iteration_time or 1.0)
 
 
 def _parts(rows: Sequence[Row]) -> Chart:
@@ -127,6 +122,6 @@ def _parts(rows: Sequence[Row]) -> Chart:
     shown = [rows[place] for place in kept]
     return part_bars(
         *("parts_by_workers", "An iteration of a worker, in the mean", "workers"),
-        [f"{row['workers']:,}" for row in shown],
-        [row["breakdown"] for row in shown],
+        [f"{row.workers:,}" for row in shown],
+        [row.breakdown or {} for row in shown],
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from paracosm.report.chart import Area, Axis, Chart, Curve, Dots, Floats, Level, Mark, Symbol
-from paracosm.report.rank_charts import lane_timeline
 from paracosm.report.run import Run
 from paracosm.report.throughput_words import MODELS, RESOURCES
+from paracosm.report.timeline_charts import lane_timeline
+from paracosm.results import ThroughputRow, ThroughputSummary
 
 __all__ = ["first_steps_chart", "throughput_charts"]
 
@@ -18,8 +18,8 @@ WIDE = 32  # times as many workers: from there on axes are logarithmic
 
 ROOM = 2.0  # times the highest throughput, that an ideal line may take
 
-Row = Mapping[str, Any]
-Rows = dict[int, Row]
+Row = ThroughputRow
+Rows = Mapping[int, Row]
 
 LANES: Mapping[str, tuple[int, int]] = {
     "downlink": (0, 0),
@@ -51,30 +51,28 @@ def throughput_charts(runs: Sequence[Run]) -> list[Chart | None]:
 
 def first_steps_chart(run: Run, of_several: bool) -> Chart | None:
     """Return what each worker does in its first steps: one line for each resource."""
-    if run.numbers.get("steps_per_second") is None:
+    if not isinstance(run.numbers, ThroughputSummary):
         return None
     return lane_timeline(run, of_several, LANES, lambda lane: lane.split()[0])
 
 
 def _rows(run: Run) -> Rows:
-    if run.numbers.get("steps_per_second") is None:
+    if not isinstance(run.numbers, ThroughputSummary):
         return {}
-    return {int(workers): row for workers, row in run.numbers["throughput"].items()}
+    return {row.workers: row for row in run.numbers.throughput}
 
 
 def _throughput(rows: Mapping[Run, Rows], x: Axis, log: bool) -> Chart:
     alone = len(rows) == 1
     highest = max(
-        row["steps_per_second"] + (row["spread"] or 0.0)
-        for each in rows.values()
-        for row in each.values()
+        _steps(row) + (row.spread or 0.0) for each in rows.values() for row in each.values()
     )
     marks: list[Mark] = []
     for run, each in rows.items():
         marks += _ideal(run, each, ROOM * highest)
         marks += _band(run, each)
-        marks += _curve(run, each, lambda row: row["steps_per_second"], "throughput")
-        marks += _dots(run, each, lambda row: row["steps_per_second"], "throughput", _said)
+        marks += _curve(run, each, _steps, "throughput")
+        marks += _dots(run, each, _steps, "throughput", _said)
         marks += _after_start(run, each)
         if alone:
             marks += _models(run, each)
@@ -99,13 +97,13 @@ def _throughput(rows: Mapping[Run, Rows], x: Axis, log: bool) -> Chart:
 
 
 def _efficiency(rows: Mapping[Run, Rows], x: Axis) -> Chart:
-    best = max(row["efficiency"] for each in rows.values() for row in each.values())
+    best = max(row.efficiency or 0.0 for each in rows.values() for row in each.values())
     marks: list[Mark] = []
     for run, each in rows.items():
-        marks += _curve(run, each, lambda row: row["efficiency"], "efficiency")
+        marks += _curve(run, each, _efficiency_of, "efficiency")
         marks += _dots(
-            *(run, each, lambda row: row["efficiency"], "efficiency"),
-            lambda workers, row: f"{workers:,} workers: {row['efficiency']:.1%}",
+            *(run, each, _efficiency_of, "efficiency"),
+            lambda workers, row: f"{workers:,} workers: {row.efficiency:.1%}",
         )
     return Chart(
         name="efficiency",
@@ -144,8 +142,7 @@ def _by_resource(run: Run, rows: Rows, key: str, write: str) -> tuple[Mark, ...]
     for color, resource in enumerate(RESOURCES):
 
         def value(row: Row, resource: str = resource) -> float:
-            found: float = row[key][resource]
-            return found
+            return float(row[key][resource])
 
         marks += _curve(run, rows, value, resource, color=color)
         labels = tuple(
@@ -161,11 +158,10 @@ def _models(run: Run, rows: Rows) -> list[Mark]:
     """Return what coarse models say."""
     marks: list[Mark] = []
     for color, (key, name) in enumerate(MODELS.items(), start=1):
-        model = run.numbers["baselines"][key]
-        found = {number: model[str(number)] for number in rows}
-        x, y = _points(found, lambda row: row["steps_per_second"])
+        found = {row.workers: row for row in run.numbers["baselines"][key] if row.workers in rows}
+        x, y = _points(found, _steps)
         labels = tuple(
-            f"{number:,} workers, {name}: {row['steps_per_second']:.4g} steps/s"
+            f"{number:,} workers, {name}: {row.steps_per_second:.4g} steps/s"
             for number, row in found.items()
         )
         marks.append(Curve(x, y, run.index, name, True, color))
@@ -175,19 +171,20 @@ def _models(run: Run, rows: Rows) -> list[Mark]:
 
 def _ideal(run: Run, rows: Rows, most: float) -> list[Mark]:
     """Return the ideal line up to a height beyond which it would flatten all others."""
-    x, y = _points(rows, lambda row: row["ideal"])
+    x, y = _points(rows, lambda row: row.ideal or 0.0)
     return [Curve(x, np.where(y <= most, y, np.nan), run.index, "ideal", True)]
 
 
 def _after_start(run: Run, rows: Rows) -> list[Mark]:
-    known = {number: row for number, row in rows.items() if row["after_start"] is not None}
+    known = {number: row for number, row in rows.items() if row.after_start is not None}
     if not known:
         return []
-    x, y = _points(known, lambda row: row["after_start"]["steps_per_second"])
+    x, y = _points(known, lambda row: row["after_start"].steps_per_second)
     labels = tuple(
-        f"{number:,} workers, the first {row['measure']:.4g} s: "
-        f"{row['after_start']['steps_per_second']:.4g} ± {row['after_start']['spread']:.2g} steps/s"
+        f"{number:,} workers, the first {row.measure:.4g} s: "
+        f"{row.after_start.steps_per_second:.4g} ± {row.after_start.spread:.2g} steps/s"
         for number, row in known.items()
+        if row.after_start is not None
     )
     return [Dots(x, y, labels, run.index, "after the start", "diamond")]
 
@@ -196,25 +193,33 @@ def _saturation(run: Run, rows: Rows) -> list[Mark]:
     found = run.numbers["saturation"]
     if found is None:
         return []
-    level = rows[found["workers"]]["steps_per_second"]
-    label = f"saturates at {found['workers']:,} workers: {found['because']}"
-    return [Level(level, float(found["workers"]), float(max(rows)), label, "saturation")]
+    label = f"saturates at {found.workers:,} workers: {found.because}"
+    ends = float(found.workers), float(max(rows))
+    return [Level(_steps(rows[found.workers]), *ends, label, "saturation")]
 
 
 def _band(run: Run, rows: Rows) -> list[Mark]:
-    known = {number: row for number, row in rows.items() if row["spread"] is not None}
+    known = {number: row for number, row in rows.items() if row.spread is not None}
     if len(known) < 2:
         return []
-    x, low = _points(known, lambda row: row["steps_per_second"] - row["spread"])
-    _, high = _points(known, lambda row: row["steps_per_second"] + row["spread"])
+    x, low = _points(known, lambda row: _steps(row) - (row.spread or 0.0))
+    _, high = _points(known, lambda row: _steps(row) + (row.spread or 0.0))
     labels = tuple(_said(number, row) for number, row in known.items())
     outline = np.concatenate([x, x[::-1]]), np.concatenate([low, high[::-1]])
     return [Area(*outline, labels + labels[::-1], run.index, "spread")]
 
 
 def _said(workers: int, row: Row) -> str:
-    spread = "" if row["spread"] is None else f" ± {row['spread']:.2g}"
-    return f"{workers:,} workers: {row['steps_per_second']:.4g}{spread} steps/s"
+    spread = "" if row.spread is None else f" ± {row.spread:.2g}"
+    return f"{workers:,} workers: {row.steps_per_second:.4g}{spread} steps/s"
+
+
+def _steps(row: Row) -> float:
+    return row.steps_per_second or 0.0
+
+
+def _efficiency_of(row: Row) -> float:
+    return row.efficiency or 0.0
 
 
 def _curve(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from paracosm.report.figure import Figure, figure
-from paracosm.report.table import Table
+from paracosm.report.view import Figure, Table, figure
+from paracosm.results import Summary, ThroughputRow, ThroughputSummary
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 __all__ = [
     "MODELS",
     "RESOURCES",
     "THROUGHPUT_FIGURES",
-    "is_throughput",
     "throughput_name",
     "throughput_remarks",
     "throughput_tables",
@@ -30,27 +29,22 @@ MODELS: Mapping[str, str] = {
 """Coarse models that stand beside the prediction, by their names in the summary."""
 
 
-def is_throughput(summary: Mapping[str, Any]) -> bool:
-    """Return whether a summary is of a prediction from a job profile."""
-    return summary.get("steps_per_second") is not None
-
-
-def _spread(summary: Mapping[str, Any]) -> str | None:
-    spread = summary.get("spread")
+def _spread(summary: Summary) -> str | None:
+    spread = summary.spread if isinstance(summary, ThroughputSummary) else None
     return None if spread is None else f"± {spread:.2g} steps/s"
 
 
-def _saturation(summary: Mapping[str, Any]) -> str | None:
-    if not is_throughput(summary) or len(summary["throughput"]) < 2:
+def _saturation(summary: Summary) -> str | None:
+    if not isinstance(summary, ThroughputSummary) or len(summary.throughput) < 2:
         return None
-    found = summary["saturation"]
-    return "not yet" if found is None else f"{found['workers']:,} workers ({found['because']})"
+    found = summary.saturation
+    return "not yet" if found is None else f"{found.workers:,} workers ({found.because})"
 
 
 def _of_profile(key: str, form: str) -> Figure:
     """Return a figure that only a prediction from a job profile has."""
     write = figure(key, form.format)
-    return lambda summary: write(summary) if is_throughput(summary) else None
+    return lambda summary: write(summary) if isinstance(summary, ThroughputSummary) else None
 
 
 THROUGHPUT_FIGURES: Mapping[str, Figure] = {
@@ -72,49 +66,46 @@ def throughput_name(known: Mapping[str, Any]) -> str | None:
     return f"{name}, {workers:,} workers" if isinstance(workers, int) else name
 
 
-def throughput_remarks(summary: Mapping[str, Any]) -> dict[str, str]:
+def throughput_remarks(summary: ThroughputSummary) -> dict[str, str]:
     """Return what was assumed, what the profile is, and what coarse models say."""
-    if not is_throughput(summary):
-        return {}
     return {
         "coarse models": _models(summary),
-        "imagined": _imagined(summary["imagined"]),
-        "profiled": _profiled(summary["job_profile"]),
+        "imagined": _imagined(summary.imagined),
+        "profiled": _profiled(summary.job_profile),
     }
 
 
-def throughput_tables(summary: Mapping[str, Any]) -> list[Table]:
+def throughput_tables(summary: ThroughputSummary) -> list[Table]:
     """Return throughput beside coarse models, and what limits it, by number of workers."""
-    if not is_throughput(summary):
-        return []
-    return [_throughput(summary), _limits(summary["throughput"])]
+    return [_throughput(summary), _limits(summary.throughput)]
 
 
-def _throughput(summary: Mapping[str, Any]) -> Table:
-    rows = summary["throughput"]
-    examples = any(row["examples_per_second"] is not None for row in rows.values())
-    started = any(row["after_start"] is not None for row in rows.values())
+def _throughput(summary: ThroughputSummary) -> Table:
+    rows = summary.throughput
+    examples = any(row.examples_per_second is not None for row in rows)
+    started = any(row.after_start is not None for row in rows)
     header = (
         *("workers", "steps/s", "spread"),
         *(["examples/s"] if examples else []),
         *(["after start", "its spread"] if started else []),
         *("efficiency", "bottleneck", *(name for key, name in MODELS.items() if key in SHOWN)),
     )
+    models = [{each.workers: each for each in summary.baselines[key]} for key in SHOWN]
     return Table(
         "Throughput",
         header,
         tuple(
             (
-                f"{int(workers):,}",
-                _rate(row["steps_per_second"]),
-                "" if row["spread"] is None else f"{row['spread']:.2g}",
-                *([_optional(row["examples_per_second"])] if examples else []),
+                f"{row.workers:,}",
+                _rate(row.steps_per_second),
+                "" if row.spread is None else f"{row.spread:.2g}",
+                *([_rate(row.examples_per_second)] if examples else []),
                 *(_after_start(row) if started else []),
-                f"{row['efficiency']:.1%}",
-                row["bottleneck"],
-                *(_rate(summary["baselines"][key][workers]["steps_per_second"]) for key in SHOWN),
+                f"{row.efficiency:.1%}",
+                str(row.bottleneck),
+                *(_rate(model[row.workers].steps_per_second) for model in models),
             )
-            for workers, row in rows.items()
+            for row in rows
         ),
     )
 
@@ -122,28 +113,22 @@ def _throughput(summary: Mapping[str, Any]) -> Table:
 SHOWN = ("lin", "cynthia")  # coarse models in the table
 
 
-def _limits(rows: Mapping[str, Mapping[str, Any]]) -> Table:
+def _limits(rows: Sequence[ThroughputRow]) -> Table:
     """Return how busy resources are, and what they would bring if they were twice as fast."""
     return Table(
         "Busy / if twice as fast",
         ("workers", *RESOURCES),
         tuple(
-            (
-                f"{int(workers):,}",
-                *(
-                    f"{row['utilisation'][name]:.0%} / {row['if_twice_as_fast'][name]:+.0%}"
-                    for name in RESOURCES
-                ),
-            )
-            for workers, row in rows.items()
+            (f"{row.workers:,}", *(f"{busy[name]:.0%} / {gains[name]:+.0%}" for name in RESOURCES))
+            for row in rows
+            for busy, gains in [(row.utilisation or {}, row.if_twice_as_fast or {})]
         ),
     )
 
 
-def _models(summary: Mapping[str, Any]) -> str:
-    workers = str(summary["workers"])
+def _models(summary: ThroughputSummary) -> str:
     return ", ".join(
-        f"{name} {_rate(summary['baselines'][key][workers]['steps_per_second'])} steps/s"
+        f"{name} {_rate(summary.baselines[key][-1].steps_per_second)} steps/s"
         for key, name in MODELS.items()
     )
 
@@ -179,14 +164,10 @@ def _profiled(found: Mapping[str, Any]) -> str:
     return f"{steps}; left out: {dropped}" if dropped else steps
 
 
-def _after_start(row: Mapping[str, Any]) -> list[str]:
-    after = row["after_start"]
-    return [_rate(after["steps_per_second"]), f"{after['spread']:.2g}"] if after else ["", ""]
+def _after_start(row: ThroughputRow) -> list[str]:
+    after = row.after_start
+    return [_rate(after.steps_per_second), f"{after.spread:.2g}"] if after else ["", ""]
 
 
-def _optional(value: float | None) -> str:
-    return "" if value is None else _rate(value)
-
-
-def _rate(rate: float) -> str:
-    return f"{rate:,.1f}" if rate >= 1000 else f"{rate:.4g}"
+def _rate(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.1f}" if rate >= 1000 else f"{rate:.4g}"

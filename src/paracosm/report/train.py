@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats
+from paracosm.report.chart import (
+    Axis,
+    Chart,
+    Curve,
+    Dots,
+    Floats,
+    Section,
+    shown_sections,
+    time_unit,
+)
 from paracosm.report.run import Run
-from paracosm.report.section import Section
 from paracosm.report.staleness_chart import staleness_chart
 from paracosm.report.thinning import extremes, histogram
-from paracosm.report.time_axis import time_unit
-from paracosm.report.timeline_chart import timeline_chart
+from paracosm.report.timeline_charts import timeline_chart
 from paracosm.report.utilisation_chart import utilisation_chart
 
 if TYPE_CHECKING:
-    from paracosm.study.series import Series
+    from paracosm.studies import Series
 
 __all__ = ["sections"]
 
@@ -42,11 +49,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
         ("Where the time went", [utilisation_chart(runs)]),
         ("First rounds", list(islice(filter(None, timelines), TIMELINES))),
     ]
-    return [
-        Section(title, charts)
-        for title, all_charts in parts
-        if (charts := tuple(chart for chart in all_charts if chart is not None))
-    ]
+    return shown_sections(parts)
 
 
 def _loss(runs: Sequence[Run], against: str) -> Chart | None:

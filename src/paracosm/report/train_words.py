@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paracosm.report.figure import Ending, Figure, figure
-from paracosm.report.table import Table
+from paracosm.report.train import sections
+from paracosm.report.view import Figure, View, figure
+from paracosm.results import TrainingSummary
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
-    from paracosm.study.series import Series
+    from paracosm.studies import Series
 
 
-def _unchanged(summary: Mapping[str, Any]) -> str | None:
+def _unchanged(summary: TrainingSummary) -> str | None:
     """Say what came of the run without the changes."""
-    before = summary.get("unchanged")
-    if not isinstance(before, Mapping):
+    before = summary.unchanged
+    if before is None:
         return None
     shown = ("Virtual time", "Examples/s", "Mean staleness", "Last test accuracy")
     figures = ((label.lower(), FIGURES[label](before)) for label in shown)
@@ -38,13 +39,13 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-def subject(known: Mapping[str, Any]) -> str | None:
+def _subject(known: Mapping[str, Any]) -> str | None:
     """Say what is trained."""
     model, data = known.get("model"), known.get("data")
     return None if model is None or data is None else f"{model} on {data}"
 
 
-def name(known: Mapping[str, Any]) -> str | None:
+def _name(known: Mapping[str, Any]) -> str | None:
     """Name the run by algorithm and workers."""
     what, workers = known.get("algorithm"), known.get("workers")
     if what is None or workers is None:
@@ -52,7 +53,7 @@ def name(known: Mapping[str, Any]) -> str | None:
     return f"{what}, {workers} worker{'' if workers == 1 else 's'}"
 
 
-def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
+def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     """Return what the metrics of an unfinished run say."""
     found: dict[str, Any] = {}
     newest = [known for metric in ("staleness", "loss") if len(known := series(metric))]
@@ -68,10 +69,9 @@ def so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     return found
 
 
-def _diverged(summary: Mapping[str, Any]) -> str:
-    """Say which gradient made the loss explode."""
-    divergence = summary.get("divergence")
-    if not isinstance(divergence, Mapping):
+def _diverged(summary: TrainingSummary) -> str:
+    divergence = summary.divergence
+    if divergence is None:
         return "The loss exploded."
     loss = divergence.get("loss")
     finite = loss is not None and math.isfinite(loss)
@@ -82,21 +82,22 @@ def _diverged(summary: Mapping[str, Any]) -> str:
     )
 
 
-ENDINGS: Mapping[str, Ending] = {"diverged": _diverged}
+def _origins(summary: TrainingSummary) -> dict[str, str]:
+    lookahead = {"lookahead": summary.lookahead} if summary.lookahead else {}
+    return {**(summary.durations or {}), **lookahead}
 
 
-def origins(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Say how each kind of duration, and the gradients, were obtained."""
-    lookahead = summary.get("lookahead")
-    return {**(summary.get("durations") or {}), **({"lookahead": lookahead} if lookahead else {})}
+def _remarks(summary: TrainingSummary) -> dict[str, str]:
+    return {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
 
 
-def remarks(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Say what was changed."""
-    changes = summary.get("what_if")
-    return {"what if": "; ".join(changes)} if changes else {}
-
-
-def tables(summary: Mapping[str, Any]) -> list[Table]:
-    """Return none."""
-    return []
+VIEW = View(
+    figures=FIGURES,
+    sections=sections,
+    subject=_subject,
+    name=_name,
+    so_far=_so_far,
+    origins=_origins,
+    remarks=_remarks,
+    endings={"diverged": _diverged},
+)

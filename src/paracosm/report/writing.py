@@ -12,12 +12,12 @@ import yaml
 from paracosm.report import markup
 from paracosm.report.figures import plotly_figure
 from paracosm.report.key_numbers import key_numbers
-from paracosm.report.kinds import sections
+from paracosm.report.kinds import described, view_of
 from paracosm.report.page import page
-from paracosm.report.run import Run, described
+from paracosm.report.run import Run
 
 if TYPE_CHECKING:
-    from paracosm.study.run_folder import RunFolder
+    from paracosm.studies import RunFolder
 
 __all__ = ["write_report"]
 
@@ -32,7 +32,7 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
         InputError: no run is given, a run's files are damaged, or the runs are of different kinds.
     """
     shown = described(runs)
-    parts = sections(shown)
+    parts = view_of(shown[0].numbers).sections(shown)
     names = [run.name for run in shown]
     charts = [chart for part in parts for chart in part.charts]
     numbers = key_numbers(shown)
@@ -55,11 +55,9 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
 
 def _subtitle(runs: Sequence[Run]) -> str:
     """Say what was run, as far as all runs have it in common."""
-    pairs = [
-        ({"kind": run.folder.kind, **run.folder.study, **_asked(run), **run.numbers}, run)
-        for run in runs
-    ]
-    parts = [(each["kind"], run.words.subject(each), each.get("seed")) for each, run in pairs]
+    pairs = [({**run.folder.study, **_asked(run), **_found(run)}, run) for run in runs]
+    view = view_of(runs[0].numbers)
+    parts = [(run.folder.kind, view.subject(each), each.get("seed")) for each, run in pairs]
     words = []
     for text, values in zip(("{}", "{}", "seed {}"), zip(*parts, strict=True), strict=True):
         if values[0] is not None and len(set(values)) == 1:
@@ -69,14 +67,19 @@ def _subtitle(runs: Sequence[Run]) -> str:
     return " · ".join(words)
 
 
+def _found(run: Run) -> dict[str, Any]:
+    return {key: value for key, value in run.numbers.items() if value is not None}
+
+
 def _details(runs: Sequence[Run]) -> str:
     """Return what there is to read: remarks, where numbers come from, what was asked for."""
     studies = [{**run.folder.study, **_asked(run)} for run in runs]
     for run, study in zip(runs, studies, strict=True):
         study.pop(run.folder.kind or "", None)
-    remarks = [run.words.remarks(run.folder.summary or {}) for run in runs]
-    origins = [run.words.origins(run.folder.summary or {}) for run in runs]
-    tables = runs[0].words.tables(runs[0].folder.summary or {}) if len(runs) == 1 else []
+    view = view_of(runs[0].numbers)
+    remarks = [view_of(run.numbers).remarks(run.numbers) for run in runs]
+    origins = [view.origins(run.numbers) for run in runs]
+    tables = view.tables(runs[0].numbers) if len(runs) == 1 else []
     blocks = {
         "Breakdown": "".join(map(markup.text_table, tables)),
         "Remarks": markup.comparison(remarks, runs) if any(remarks) else "",
@@ -95,7 +98,8 @@ def _environment(run: Run) -> dict[str, Any]:
     environment = dict(run.folder.environment)
     versions = environment.pop("versions", {})
     # Every run has its own seed and start: the one is in the configuration, the other says little.
-    kept = {key: value for key, value in environment.items() if key not in ("seed", "started")}
+    left_out = ("format", "seed", "started")
+    kept = {key: value for key, value in environment.items() if key not in left_out}
     return {**(versions if isinstance(versions, Mapping) else {}), **kept}
 
 

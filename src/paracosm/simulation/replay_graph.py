@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from paracosm.compiled import compiled_whole
 from paracosm.errors import InputError
-from paracosm.graphs.graph import RESOURCES, Graph
-from paracosm.graphs.host import host_nodes, waiting_nodes
+from paracosm.graphs.graph import RESOURCES, Graph, host_nodes, waiting_nodes
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,16 +12,15 @@ import numpy.typing as npt
 from paracosm.compiled import compiled
 from paracosm.errors import InputError
 from paracosm.jobs import KINDS, Job
-from paracosm.jobs.expand import expand, first_rows, task_label
-from paracosm.jobs.matching import check_job
-from paracosm.jobs.picoseconds import PICOSECOND, picoseconds
+from paracosm.jobs.check import check_job
+from paracosm.jobs.expand import PICOSECOND, expand, first_rows, picoseconds, task_label
+from paracosm.rng import SimulationStream, stream_keys
 from paracosm.simulation.events import replay_tasks
 from paracosm.simulation.folding import fold_ranks, unfolded
 from paracosm.simulation.job_schedule import JobSchedule
 from paracosm.simulation.static import play_static, schedule_of
 from paracosm.simulation.straggler_penalty import store_order, with_straggler_penalty
-from paracosm.timing.compiled_normal import normal_quantile
-from paracosm.timing.compiled_streams import stream_keys, uniform
+from paracosm.timing.compiled import normal_quantile, uniform
 
 
 def replay_job(
@@ -77,7 +76,6 @@ def _by_events(job: Job, duration_cv: float, seed: int) -> JobSchedule:
 Ints = npt.NDArray[np.int64]
 
 TASK = KINDS.index("task")
-PURPOSE = 20  # of the random streams, among those of a seed
 
 
 def drawn_durations(job: Job, duration_cv: float, seed: int) -> Ints:
@@ -89,7 +87,7 @@ def drawn_durations(job: Job, duration_cv: float, seed: int) -> Ints:
     """
     _check_duration_cv(duration_cv, seed)
     sigma = math.sqrt(math.log1p(duration_cv**2))
-    keys = stream_keys(seed, PURPOSE, job.ranks)
+    keys = stream_keys(seed, SimulationStream.TASKS, job.ranks)
     known: dict[tuple[int, float], Ints] = {}
     columns = []
     for rank, key in enumerate(keys):

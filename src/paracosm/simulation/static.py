@@ -16,7 +16,7 @@ import numpy.typing as npt
 from paracosm.compiled import compiled
 from paracosm.errors import InputError
 from paracosm.jobs import KINDS, Job
-from paracosm.jobs.picoseconds import PICOSECOND, picoseconds
+from paracosm.jobs.expand import PICOSECOND, picoseconds
 from paracosm.simulation.folding import (
     Folding,
     JoinedChains,

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from paracosm.compiled import compiled
 from paracosm.jobs import KINDS
-from paracosm.jobs.picoseconds import PICOSECOND
+from paracosm.jobs.expand import PICOSECOND
 from paracosm.simulation.folding import offsets_of
 from paracosm.simulation.static import Played, chain_sums
 

@@ -1,18 +1,40 @@
-"""Who did what, when: spans and counters in virtual time, for Perfetto and for summaries."""
+"""Who did what, when: spans and counters in virtual time, their analysis, and Perfetto's files."""
 
-from paracosm.timeline.check import check
-from paracosm.timeline.summary import busy_time, covered, overlap, utilisation
-from paracosm.timeline.timeline import Counter, Span, Timeline
-from paracosm.timeline.trace import write_trace
+from paracosm.timeline.analysis import (
+    Parts,
+    breakdown,
+    busy_time,
+    check,
+    covered,
+    covered_before,
+    exposed_of_each,
+    largest_share,
+    overlap,
+    parts_between,
+    union,
+    utilisation,
+)
+from paracosm.timeline.perfetto import write_trace
+from paracosm.timeline.timeline import Counter, Counters, Labels, Span, Spans, Timeline
 
 __all__ = [
     "Counter",
+    "Counters",
+    "Labels",
+    "Parts",
     "Span",
+    "Spans",
     "Timeline",
+    "breakdown",
     "busy_time",
     "check",
     "covered",
+    "covered_before",
+    "exposed_of_each",
+    "largest_share",
     "overlap",
+    "parts_between",
+    "union",
     "utilisation",
     "write_trace",
 ]

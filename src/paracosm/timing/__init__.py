@@ -1,22 +1,22 @@
 """How long things take: distributions of durations, and recordings of measured ones."""
 
-from paracosm.timing.composed import Scaled, Slowdown
-from paracosm.timing.distribution import Distribution
+from paracosm.timing.density import cumulative, density
+from paracosm.timing.distribution import Distribution, Scaled, Slowdown
 from paracosm.timing.families import (
     Constant,
+    Empirical,
     Exponential,
     Gamma,
+    KernelDensity,
+    LogKernelDensity,
     Lognormal,
     Normal,
+    Recorded,
     Uniform,
     Weibull,
 )
-from paracosm.timing.fit import fit, fit_kernel_density
-from paracosm.timing.fit_choice import Fit, best_fit, compare_fits
-from paracosm.timing.fit_density import cumulative, density
-from paracosm.timing.parse import parse_distribution
-from paracosm.timing.recording import load_recording, save_recording
-from paracosm.timing.samples import Empirical, KernelDensity, LogKernelDensity, Recorded
+from paracosm.timing.fit import Fit, best_fit, compare_fits, fit, fit_kernel_density
+from paracosm.timing.parse import load_recording, parse_distribution, save_recording
 
 __all__ = [
     "Constant",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from math import inf
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 
 from paracosm.errors import InputError
 from paracosm.units import format_duration, format_number, parse_duration, parse_number
+
+__all__ = ["Scaled", "Slowdown"]
+
 
 Array = NDArray[np.float64]
 
@@ -57,6 +60,7 @@ class Distribution(ABC):
     """
 
     name: ClassVar[str]
+    in_order: ClassVar[bool] = False  # draws are a recording's, one after the other
     parameters: ClassVar[dict[str, Parameter]]
 
     @abstractmethod
@@ -98,8 +102,6 @@ class Distribution(ABC):
 
     def scaled(self, speed: float) -> Distribution:
         """Return the durations on a node of the relative `speed`: divided by it."""
-        from paracosm.timing.composed import Scaled
-
         return self if speed == 1 else Scaled(self, speed)
 
     def __str__(self) -> str:
@@ -118,3 +120,67 @@ class Distribution(ABC):
             raise InputError(f"{self.name}: {parameter} must be finite and {rule}, not {value}")
         if value > most:
             raise InputError(f"{self.name}: {parameter} must be at most {most:g}, not {value}")
+
+
+DISTRIBUTION = Parameter(lambda value: value, str)  # `parse_distribution` reads it
+
+
+@dataclass(frozen=True)
+class Scaled(Distribution):
+    """The durations of `base` on a node of relative `speed`: divided by it.
+
+    A straggler, a node that is always slow, is a node of speed below 1.
+    """
+
+    base: Distribution
+    speed: float
+    name: ClassVar[str] = "scaled"
+    parameters: ClassVar[dict[str, Parameter]] = {"base": DISTRIBUTION, "speed": NUMBER}
+
+    def __post_init__(self) -> None:
+        self._check("speed", self.speed, positive=True)
+
+    def from_uniform(self, uniform: Array) -> Array:
+        return self.base.from_uniform(uniform) / self.speed
+
+    def draws(self, rng: np.random.Generator) -> Iterator[float]:
+        """Yield the draws of `base`, divided: a recording keeps its place."""
+        speed = self.speed
+        return (draw / speed for draw in self.base.draws(rng))
+
+    def mean(self) -> float:
+        return self.base.mean() / self.speed
+
+
+@dataclass(frozen=True)
+class Slowdown(Distribution):
+    """The durations of `base`, each `factor` times as long with the given `probability`."""
+
+    base: Distribution
+    factor: float
+    probability: float
+    name: ClassVar[str] = "slowdown"
+    parameters: ClassVar[dict[str, Parameter]] = {
+        "base": DISTRIBUTION,
+        "factor": NUMBER,
+        "probability": NUMBER,
+    }
+
+    def __post_init__(self) -> None:
+        self._check("factor", self.factor)
+        self._check("probability", self.probability, most=1.0)
+        base = self.base
+        while isinstance(base, Scaled):
+            base = base.base
+        if base.in_order:
+            raise InputError("slowdown: a recording is replayed as it is; use empirical(...)")
+
+    def from_uniform(self, uniform: Array) -> Array:
+        # One uniform number decides both: which side of `probability` it falls on, and where there.
+        p = self.probability
+        slow = uniform < p
+        rescaled = np.where(slow, uniform, uniform - p) / np.where(slow, p, 1 - p)
+        return self.base.from_uniform(inside(rescaled)) * np.where(slow, self.factor, 1.0)
+
+    def mean(self) -> float:
+        return self.base.mean() * (1 + self.probability * (self.factor - 1))

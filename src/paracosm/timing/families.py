@@ -4,43 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import repeat
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import cycle, islice, repeat
+from typing import Any, ClassVar, cast, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paracosm.errors import InputError
-from paracosm.timing.distribution import DURATION, NUMBER, Array, Distribution, Parameter
-
-__all__ = [
-    "LARGEST_SIGMA",
-    "Constant",
-    "Exponential",
-    "Gamma",
-    "Lognormal",
-    "Normal",
-    "Uniform",
-    "Weibull",
-    "truncated_normal",
-    "truncated_normal_mean",
-]
+from paracosm.timing.distribution import (
+    DURATION,
+    FLAG,
+    NUMBER,
+    Array,
+    Distribution,
+    Parameter,
+    inside,
+)
 
 # Of a logarithm. Beyond, means overflow; long before, one draw in six is 20,000 times the median.
 LARGEST_SIGMA = 10.0
 _LEAST_WEIBULL_SHAPE = 0.01  # for the same reason
 
 
+class _Family(Distribution):
+    """A parametric family, whose parameters are all finite and 0 or more."""
+
+    def __post_init__(self) -> None:
+        for parameter, field in zip(self.parameters, fields(cast(Any, self)), strict=True):
+            self._check(parameter, getattr(self, field.name))
+
+
 @dataclass(frozen=True)
-class Constant(Distribution):
+class Constant(_Family):
     """Always `value`: the twin that lets a test compute the answer by hand."""
 
     value: float
     name: ClassVar[str] = "constant"
     parameters: ClassVar[dict[str, Parameter]] = {"value": DURATION}
-
-    def __post_init__(self) -> None:
-        self._check("value", self.value)
 
     def from_uniform(self, uniform: Array) -> Array:
         return np.full_like(uniform, self.value)
@@ -54,7 +56,7 @@ class Constant(Distribution):
 
 
 @dataclass(frozen=True)
-class Uniform(Distribution):
+class Uniform(_Family):
     """Equally likely anywhere from `low` to `high`."""
 
     low: float
@@ -63,8 +65,7 @@ class Uniform(Distribution):
     parameters: ClassVar[dict[str, Parameter]] = {"low": DURATION, "high": DURATION}
 
     def __post_init__(self) -> None:
-        self._check("low", self.low)
-        self._check("high", self.high)
+        super().__post_init__()
         if self.high < self.low:
             raise InputError(f"uniform: high must be at least low ({self.low}), not {self.high}")
 
@@ -76,7 +77,7 @@ class Uniform(Distribution):
 
 
 @dataclass(frozen=True)
-class Normal(Distribution):
+class Normal(_Family):
     """A normal of mean `mu` and standard deviation `sd`, truncated at 0.
 
     `mu` and `sd` are those before truncation, which raises the mean; `mean()` says to how much.
@@ -87,10 +88,6 @@ class Normal(Distribution):
     name: ClassVar[str] = "normal"
     parameters: ClassVar[dict[str, Parameter]] = {"mean": DURATION, "sd": DURATION}
 
-    def __post_init__(self) -> None:
-        self._check("mean", self.mu)
-        self._check("sd", self.sd)
-
     def from_uniform(self, uniform: Array) -> Array:
         return truncated_normal(uniform, self.mu, self.sd)
 
@@ -99,7 +96,7 @@ class Normal(Distribution):
 
 
 @dataclass(frozen=True)
-class Lognormal(Distribution):
+class Lognormal(_Family):
     """`median * exp(sigma * Z)`, Z standard normal: a small `sigma` is the relative spread."""
 
     median: float
@@ -108,7 +105,7 @@ class Lognormal(Distribution):
     parameters: ClassVar[dict[str, Parameter]] = {"median": DURATION, "sigma": NUMBER}
 
     def __post_init__(self) -> None:
-        self._check("median", self.median)
+        super().__post_init__()
         self._check("sigma", self.sigma, most=LARGEST_SIGMA)
 
     def from_uniform(self, uniform: Array) -> Array:
@@ -121,15 +118,12 @@ class Lognormal(Distribution):
 
 
 @dataclass(frozen=True)
-class Exponential(Distribution):
+class Exponential(_Family):
     """Memoryless, of mean `mu`."""
 
     mu: float
     name: ClassVar[str] = "exponential"
     parameters: ClassVar[dict[str, Parameter]] = {"mean": DURATION}
-
-    def __post_init__(self) -> None:
-        self._check("mean", self.mu)
 
     def from_uniform(self, uniform: Array) -> Array:
         return -self.mu * np.log1p(-uniform)
@@ -139,7 +133,7 @@ class Exponential(Distribution):
 
 
 @dataclass(frozen=True)
-class Gamma(Distribution):
+class Gamma(_Family):
     """Gamma of mean `mu`: `shape` exponential stages in a row; relative spread 1/sqrt(shape)."""
 
     mu: float
@@ -148,7 +142,7 @@ class Gamma(Distribution):
     parameters: ClassVar[dict[str, Parameter]] = {"mean": DURATION, "shape": NUMBER}
 
     def __post_init__(self) -> None:
-        self._check("mean", self.mu)
+        super().__post_init__()
         self._check("shape", self.shape, positive=True)
 
     def from_uniform(self, uniform: Array) -> Array:
@@ -161,7 +155,7 @@ class Gamma(Distribution):
 
 
 @dataclass(frozen=True)
-class Weibull(Distribution):
+class Weibull(_Family):
     """Weibull of mean `mu`: a heavy tail for `shape` < 1, exponential at 1, a light one above."""
 
     mu: float
@@ -170,8 +164,7 @@ class Weibull(Distribution):
     parameters: ClassVar[dict[str, Parameter]] = {"mean": DURATION, "shape": NUMBER}
 
     def __post_init__(self) -> None:
-        self._check("mean", self.mu)
-        self._check("shape", self.shape)
+        super().__post_init__()
         if self.shape < _LEAST_WEIBULL_SHAPE:
             raise InputError(f"weibull: shape must be at least 0.01, not {self.shape}")
 
@@ -211,3 +204,172 @@ def truncated_normal_mean(mu: float | Array, sd: float) -> Array:
     z = center / sd
     density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
     return np.asarray(center + sd * density / ndtr(z))
+
+
+@dataclass(frozen=True)
+class SampleDistribution(Distribution):
+    """What the classes below have in common: their `samples`, in seconds.
+
+    They are written as `name(20ms, 21ms, ...)`, followed by the options that were given. A string
+    may name a file instead, `name(file.json)`; it is read when the string is parsed.
+    """
+
+    samples: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.samples:
+            raise InputError(f"{self.name}: at least one duration is needed")
+        for sample in self.samples:
+            self._check("every duration", sample)
+
+    def mean(self) -> float:
+        return math.fsum(self.samples) / len(self.samples)
+
+    def __str__(self) -> str:
+        arguments = [DURATION.format(sample) for sample in self.samples]
+        for key, kind in self.parameters.items():
+            if value := getattr(self, key):  # not None or False, which say nothing
+                arguments.append(f"{key}={kind.format(value)}")
+        return f"{self.name}({', '.join(arguments)})"
+
+    @cached_property
+    def _array(self) -> Array:
+        return np.asarray(self.samples)
+
+
+@dataclass(frozen=True)
+class Empirical(SampleDistribution):
+    """One of the `samples`, each equally likely."""
+
+    name: ClassVar[str] = "empirical"
+    parameters: ClassVar[dict[str, Parameter]] = {}
+
+    def from_uniform(self, uniform: Array) -> Array:
+        index, _ = _split(uniform, len(self.samples))
+        return self._array[index]
+
+
+@dataclass(frozen=True)
+class KernelDensity(SampleDistribution):
+    """One of the `samples` plus Gaussian noise, truncated at 0: a smooth density through them all.
+
+    `bandwidth` is the standard deviation of the noise, in seconds; by default `robust_bandwidth`.
+    """
+
+    bandwidth: float | None = None
+    name: ClassVar[str] = "kernel_density"
+    parameters: ClassVar[dict[str, Parameter]] = {"bandwidth": DURATION}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bandwidth is not None:
+            self._check("bandwidth", self.bandwidth, positive=True)
+
+    def from_uniform(self, uniform: Array) -> Array:
+        index, rest = _split(uniform, len(self.samples))
+        return truncated_normal(rest, self._array[index], self._width)
+
+    def mean(self) -> float:
+        return math.fsum(truncated_normal_mean(self._array, self._width)) / len(self.samples)
+
+    @cached_property
+    def _width(self) -> float:
+        return robust_bandwidth(self._array) if self.bandwidth is None else self.bandwidth
+
+
+@dataclass(frozen=True)
+class LogKernelDensity(SampleDistribution):
+    """One of the `samples` times `exp(bandwidth * Z)`: the kernel density for long tails.
+
+    It is Gaussian on the logarithms, so always positive; `bandwidth` is close to a relative spread,
+    by default the `robust_bandwidth` of the logarithms.
+    """
+
+    bandwidth: float | None = None
+    name: ClassVar[str] = "log_kernel_density"
+    parameters: ClassVar[dict[str, Parameter]] = {"bandwidth": NUMBER}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.samples) == 0:
+            raise InputError(f"{self.name}: a duration of 0 has no logarithm; use kernel_density")
+        if self.bandwidth is not None:
+            self._check("bandwidth", self.bandwidth, positive=True, most=LARGEST_SIGMA)
+
+    def from_uniform(self, uniform: Array) -> Array:
+        from scipy.special import ndtri
+
+        index, rest = _split(uniform, len(self.samples))
+        return np.asarray(self._array[index] * np.exp(self._width * ndtri(rest)))
+
+    def mean(self) -> float:
+        return super().mean() * math.exp(self._width**2 / 2)
+
+    @cached_property
+    def _width(self) -> float:
+        if self.bandwidth is not None:
+            return self.bandwidth
+        return robust_bandwidth(np.log(self._array))
+
+
+def robust_bandwidth(values: Array) -> float:
+    """Return `0.9 * 1.4826 * MAD * n^(-1/5)`, Silverman's rule with a spread that ignores tails.
+
+    Source: Silverman, "Density Estimation for Statistics and Data Analysis", 1986, eq. 3.31. Its
+    standard deviation is blown up by a long tail, and the density smeared; the median absolute
+    deviation (MAD) is not. The result is 0, no smoothing, where over half of the values are equal.
+    """
+    deviation = float(np.median(np.abs(values - np.median(values))))
+    return 0.9 * 1.4826 * deviation / math.pow(len(values), 0.2)
+
+
+def _split(uniform: Array, count: int) -> tuple[NDArray[np.intp], Array]:
+    """Return an index below `count` and a fresh uniform number, both from one `uniform`."""
+    scaled = uniform * count
+    index = np.minimum(scaled.astype(np.intp), count - 1)
+    return index, inside(scaled - index)
+
+
+@dataclass(frozen=True)
+class Recorded(SampleDistribution):
+    """The `samples` themselves, in order; then an error, or with `cycle` the first one again.
+
+    A replay has a place, so it is read through `sampler`: each sampler starts at the beginning.
+    """
+
+    cycle: bool = False
+    name: ClassVar[str] = "recorded"
+    in_order: ClassVar[bool] = True
+    parameters: ClassVar[dict[str, Parameter]] = {"cycle": FLAG}
+
+    @overload
+    def sample(self, rng: np.random.Generator) -> float: ...
+    @overload
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> Array: ...
+
+    def sample(
+        self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None
+    ) -> float | Array:
+        """Return the first values of the recording, in the shape `size`.
+
+        Raises:
+            TypeError: no `size`: single draws in order come from `sampler`.
+            InputError: the recording has fewer values, and does not cycle.
+        """
+        if size is None:
+            raise TypeError("a recording has a place: take single draws from sampler(rng)")
+        count = int(np.prod(size))
+        return np.fromiter(islice(self.draws(rng), count), float, count).reshape(size)
+
+    def draws(self, rng: np.random.Generator) -> Iterator[float]:
+        """Yield the recording from its beginning; `rng` is not used."""
+        if self.cycle:
+            yield from cycle(self.samples)
+        yield from self.samples
+        raise InputError(
+            f"the recording is exhausted after {len(self.samples)} durations; "
+            "record a longer run, or let it start again with cycle=true"
+        )
+
+    def from_uniform(self, uniform: Array) -> Array:
+        raise TypeError("a recording has a place: take its draws from sampler(rng)")

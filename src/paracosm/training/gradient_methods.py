@@ -26,6 +26,7 @@ from torch.nn import functional
 from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.models import DataSet, Model
+from paracosm.rng import integer_seed
 from paracosm.training.parameters import ParameterLayout
 
 
@@ -113,9 +114,8 @@ class Stepper:
     @contextmanager
     def _stream(self, number: int) -> Iterator[None]:
         """Draw PyTorch's random numbers from the stream of one request."""
-        words = np.random.SeedSequence((self._seed, number)).generate_state(1)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(words[0]))
+            torch.manual_seed(integer_seed((self._seed, number)))
             yield
 
 

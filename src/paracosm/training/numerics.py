@@ -8,10 +8,10 @@ import numpy as np
 
 from paracosm.errors import require
 from paracosm.models import Optimizer, load_data
+from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.shards import BatchSampler, make_shards
 from paracosm.training.store import Numerics, Pending, Rule
-from paracosm.training.streams import Stream, generator, torch_seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ class _Computing(Numerics):
         data, most = self._data, config.evaluate_examples
         self._training = _evenly(most, data.train_x, data.train_y)
         self._test = _evenly(most, data.test_x, data.test_y)
-        drawn = torch_seed(seed, Stream.MODEL)
+        drawn = integer_seed(seed, TrainingStream.MODEL)
         self._model = build_model(config.model, self._data, drawn, config.batch)
         self._layout = ParameterLayout.of(self._model.module, servers)
         self.parts = self._layout.slices
@@ -56,9 +56,11 @@ class _Computing(Numerics):
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
         self.sizes = sizes
         targets = self._data.train_y.numpy()
-        shards = make_shards(targets, workers, config.shards, generator(seed, Stream.SHARDS))
+        shards = make_shards(
+            targets, workers, config.shards, generator(seed, TrainingStream.SHARDS)
+        )
         self._samplers = [
-            BatchSampler(shard, config.batch, generator(seed, Stream.BATCHES, worker))
+            BatchSampler(shard, config.batch, generator(seed, TrainingStream.BATCHES, worker))
             for worker, shard in enumerate(shards)
         ]
         self._gradients = make_gradients(
@@ -67,7 +69,7 @@ class _Computing(Numerics):
             self._data,
             mode="off" if config.compute == MEASURED else config.lookahead,
             workers_hint=workers,
-            seed=torch_seed(seed, Stream.DROPOUT),
+            seed=integer_seed(seed, TrainingStream.DROPOUT),
             batch=config.batch,
         )
         config.optimizer.try_out(config.lr)

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 from paracosm.cluster import Cluster, ring_all_reduce
 from paracosm.engine import Barrier, Simulator, Transfer, Worker
+from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant, Distribution
 from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
-from paracosm.training.streams import Stream, generator
 
 Combine = Callable[[Sequence[Contribution]], None]
 Topology = Literal["server", "all-reduce", "peers", "local"]
@@ -73,7 +73,7 @@ class Team:
         if self._compute is None:
             return None
         speed = self._cluster.node(self.workers[worker]).speed
-        stream = generator(self.seed, Stream.COMPUTE, worker)
+        stream = generator(self.seed, TrainingStream.COMPUTE, worker)
         return self._compute.scaled(speed).draws(stream)
 
     def update_sampler(self, server: int) -> Callable[[], float] | None:
@@ -81,7 +81,7 @@ class Team:
         if self._update_time == Constant(0.0):
             return None
         speed = self._cluster.node(self.servers[server]).speed
-        stream = generator(self.seed, Stream.SERVER, server)
+        stream = generator(self.seed, TrainingStream.SERVER, server)
         return self._update_time.scaled(speed).sampler(stream)
 
     async def all_reduce(
@@ -162,7 +162,7 @@ class TrainingWorker(Worker):
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
         self._rule: Rule | None = None
         self._durations = team.compute_times(index)
-        self._choice = generator(team.seed, Stream.NEIGHBOURS, index)
+        self._choice = generator(team.seed, TrainingStream.NEIGHBOURS, index)
         self._examples = 0
         self._last: Gradient
 

@@ -13,6 +13,7 @@ from typing import Any
 from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_cluster, describe_link, link_in_words
 from paracosm.engine import Recording, Simulator
+from paracosm.results import ThroughputRow, TrainingSummary
 from paracosm.simulation.schedule import BusyTimes, Rule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
@@ -37,7 +38,7 @@ class TrainingResult:
         parameters: the flat vector that the run ended with (of length zero in timing-only mode).
     """
 
-    summary: dict[str, Any]
+    summary: TrainingSummary
     recording: Recording | None
     timeline: Timeline | None
     metrics: MetricSink
@@ -76,15 +77,13 @@ def train(
     metrics = Metrics() if metrics is None else metrics
     result = _train(config, seed, config.changed(cluster), metrics, progress, log)
     if config.what_if:
-        changed = result.summary
-        changed = {**changed, "what_if": [str(each) for each in config.what_if], "unchanged": None}
-        if changed["status"] != "interrupted":
+        changed = replace(result.summary, what_if=[str(each) for each in config.what_if])
+        if changed.status != "interrupted":
             # With a timeline, if the changed run has one: engine and generated schedule differ by
             # rounding, which can decide who comes first at a full port.
-            unchanged = _train(config, seed, cluster, Metrics(), None, False).summary
-            changed["unchanged"] = unchanged
-            if unchanged["status"] == "interrupted":
-                changed["status"] = "interrupted"
+            before = _train(config, seed, cluster, Metrics(), None, False).summary
+            status = before.status if before.status == "interrupted" else changed.status
+            changed = replace(changed, unchanged=before, status=status)
         result = replace(result, summary=changed)
     return result
 
@@ -234,33 +233,38 @@ def _ended_by_interrupt(sim: Simulator) -> Iterator[list[bool]]:
 
 def _summary(
     config: TrainConfig, seed: int, cluster: Cluster, job: Job, end: float, status: str
-) -> dict[str, Any]:
-    numerics = job.numerics
-    divergence = job.divergence
-    return {
-        "algorithm": str(config.algorithm),
-        "workers": len(cluster.workers),
-        "servers": len(job.servers) if job.topology == "server" else 0,
-        "topology": job.topology,
-        "cluster": describe_cluster(cluster),
-        "model": config.model,
-        "data": config.data,
-        "seed": seed,
-        "status": status,
-        "updates": job.updates,
-        "examples": job.examples,
-        "dropped": job.dropped,
-        "final_loss": job.final.get("loss"),
-        "final_test_loss": job.final.get("test_loss"),
-        "final_accuracy": job.final.get("accuracy"),
-        "mean_staleness": job.staleness_total / job.contributions if job.contributions else None,
-        "virtual_time": end,
-        "examples_per_second": job.examples / job.end if job.end else None,
-        "wall_time": job.wall_time,
-        "lookahead": numerics.describe(),
-        "durations": _durations(config, cluster, job),
-        "divergence": None if divergence is None else asdict(divergence),
-    }
+) -> TrainingSummary:
+    rate = job.examples / job.end if job.end else None
+    row = ThroughputRow(
+        workers=len(cluster.workers),
+        steps_per_second=job.contributions / job.end if job.end else None,
+        examples_per_second=rate,
+    )
+    return TrainingSummary(
+        status=status,
+        algorithm=str(config.algorithm),
+        workers=len(cluster.workers),
+        servers=len(job.servers) if job.topology == "server" else 0,
+        topology=job.topology,
+        cluster=describe_cluster(cluster),
+        model=config.model,
+        data=config.data,
+        seed=seed,
+        updates=job.updates,
+        examples=job.examples,
+        dropped=job.dropped,
+        final_loss=job.final.get("loss"),
+        final_test_loss=job.final.get("test_loss"),
+        final_accuracy=job.final.get("accuracy"),
+        mean_staleness=job.staleness_total / job.contributions if job.contributions else None,
+        virtual_time=end,
+        examples_per_second=rate,
+        throughput=[row],
+        wall_time=job.wall_time,
+        lookahead=job.numerics.describe(),
+        durations=_durations(config, cluster, job),
+        divergence=None if job.divergence is None else asdict(job.divergence),
+    )
 
 
 def _durations(config: TrainConfig, cluster: Cluster, job: Job) -> dict[str, str]:

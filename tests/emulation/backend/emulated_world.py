@@ -14,12 +14,13 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.backend.group import register
+from paracosm.emulation.backend.install import replace_object_collectives
 from paracosm.emulation.backend.runtime import Runtime
-from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.cost import FREE, Cost
 from paracosm.emulation.peers import peers_of
+from paracosm.emulation.rank.observe import Waits
 from paracosm.emulation.records import Record, RecordReader, RecordWriter
-from paracosm.emulation.setting import Setting
 
 
 @dataclass
@@ -77,13 +78,16 @@ def world_of(
     file = folder / "records"
     setting = Setting(config, 0, rank, file)
     communication = Given()
-    runtime = Runtime(setting, RecordWriter(file), communication, peers_of(config, rank, 0))
+    recorder, peers = RecordWriter(file), peers_of(config, rank, 0)
+    waits = Waits(recorder, rank, peers.resumed)
+    runtime = Runtime(setting, recorder, communication, peers, None, waits.add)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("broadcast_object_list", "scatter_object_list", "recv_object_list"):
             for module in (dist, c10d):
                 patch.setattr(module, name, getattr(c10d, name))
         runtime.asked_backend = asked
         register(runtime)
+        replace_object_collectives(runtime)
         dist.init_process_group("paracosm", store=dist.HashStore(), rank=rank, world_size=size)
         try:
             yield World(runtime, communication, file)

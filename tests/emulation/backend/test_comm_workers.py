@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paracosm.emulation.backend.member import Member
+from paracosm.emulation.backend.runtime import Member
 
 
 @pytest.mark.parametrize(

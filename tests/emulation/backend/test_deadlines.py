@@ -9,9 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from paracosm.emulation.backend.completion import Completion
-from paracosm.emulation.backend.filling import Filling
-from paracosm.emulation.backend.sleep import Sleeper
+from paracosm.emulation.backend.threads import Completion, Filling, Sleeper
 
 LEAD = 20e-3  # seconds: more than a future ever takes to wake a thread
 PATIENCE = 20.0

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 from rank_processes import SCRIPTS, Ran, start
 
-from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.rank.identity import identity
+from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.records import RecordReader
-from paracosm.emulation.setting import VARIABLE, Setting
 
 
 @pytest.fixture
@@ -28,10 +26,9 @@ def run_rank(tmp_path: Path) -> Callable[..., Ran]:
         rank = config.rank[0]
         records = tmp_path / "rank.records"
         told = {
-            **identity(config, rank),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": "0" if config.world == 1 else "1",
-            VARIABLE: Setting(config, 0, rank, records, tmp_path / "plan.npz").to_text(),
+            **Setting(config, 0, rank, records, tmp_path / "plan.npz").environment(),
         }
         module = ["-m", "paracosm.emulation.rank.main"]
         done = start([sys.executable, *interpreter, *module, name, *arguments], **told)

@@ -13,7 +13,7 @@ import pytest
 from rank_processes import SCRIPTS, environment, start
 
 from paracosm import autoload
-from paracosm.emulation.rank.identity import identity
+from paracosm.emulation.config import VARIABLE, Setting
 from paracosm.emulation.rank.launched import asked_by
 from paracosm.errors import InputError
 
@@ -65,7 +65,9 @@ def test_every_field_may_be_a_variable() -> None:
     changes = ["all_reduce: +2 ms", "worker 5: compute 1.5x slower"]
     assert list(map(str, asked.config.what_if)) == changes
     assert (asked.seed, asked.out) == (7, None)
-    assert identity(asked.config, 9) == {
+    told = Setting(asked.config, asked.seed, 9, Path("rank9.records")).environment()
+    assert told.pop(VARIABLE)
+    assert told == {
         "RANK": "9",
         "WORLD_SIZE": "64",
         "LOCAL_RANK": "0",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rank_processes import Ran, start
 
-from paracosm.emulation.rank.script import load_script
+from paracosm.emulation.rank.main import load_script
 from paracosm.emulation.records import Note
 from paracosm.errors import InputError
 

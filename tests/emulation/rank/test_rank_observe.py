@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rank_processes import Ran
 
-from paracosm.emulation.rank.signals import Signals
-from paracosm.emulation.rank.waits import Waits
+from paracosm.emulation.rank.observe import Waits
+from paracosm.emulation.rank.prepare import Signals
 from paracosm.emulation.records import Iteration, RecordReader, RecordWriter, Wait
 
 Run = Callable[..., Ran]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from paracosm.emulation.backend.plan import PlanWriter
-from paracosm.emulation.wire.pair import WireGroup
+from paracosm.emulation.wire.connection import WireGroup
 from paracosm.emulation.wire.payloads import Payloads, load_payloads
 from paracosm.errors import InputError
 

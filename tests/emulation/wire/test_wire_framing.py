@@ -21,8 +21,10 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.cost import Cost
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.records import Collective, Note, Record
+from paracosm.emulation.wire.connection import Loop, Pair, WireGroup
 from paracosm.emulation.wire.emulator import Emulator
-from paracosm.emulation.wire.framing import (
+from paracosm.emulation.wire.payloads import Payloads, load_payloads
+from paracosm.emulation.wire.protocol import (
     DATA,
     RECV_READY,
     SEND_READY,
@@ -33,10 +35,7 @@ from paracosm.emulation.wire.framing import (
     read_header,
     tag_of,
 )
-from paracosm.emulation.wire.loop import Loop
-from paracosm.emulation.wire.pair import Pair, WireGroup
-from paracosm.emulation.wire.payloads import Payloads, load_payloads
-from paracosm.emulation.wire.schedules.segments import layout_of, messages_of
+from paracosm.emulation.wire.segments import layout_of, messages_of
 
 
 def slot(kind: int, tag: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paracosm.emulation.wire.measured_link import MeasuredLink
+from paracosm.emulation.wire.links import MeasuredLink
 
 
 def test_latency_and_bandwidth_of_a_link_with_stragglers() -> None:

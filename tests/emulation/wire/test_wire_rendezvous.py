@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from paracosm.emulation.records import Note
-from paracosm.emulation.wire import version
-from paracosm.emulation.wire.open_files import allow_open_files
-from paracosm.emulation.wire.pair import Pair
-from paracosm.emulation.wire.rendezvous import Rendezvous
-from paracosm.emulation.wire.store_client import StoreClient
+from paracosm.emulation.wire.connection import Pair, allow_open_files
+from paracosm.emulation.wire.rendezvous import Rendezvous, check_version
+from paracosm.emulation.wire.store import StoreClient
 from paracosm.errors import InputError
 
 TIMEOUT = 60.0
@@ -298,9 +296,9 @@ def test_too_many_connections_are_said() -> None:
 
 def test_a_version_that_nobody_tried_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: "2.13.1+cpu")
-    assert version.check_version() is None
+    assert check_version() is None
     monkeypatch.setattr("importlib.metadata.version", lambda name: "3.130.0")
-    warning = version.check_version()
+    warning = check_version()
     assert warning is not None
     assert not warning.grave
     assert "PyTorch 3.130.0: mode wire is tested with 2.13" in warning.text

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from paracosm.emulation.wire.store_client import StoreClient, StoreError
+from paracosm.emulation.wire.store import StoreClient, StoreError
 
 TIMEOUT = 20.0
 
@@ -32,7 +32,7 @@ def served() -> Iterator[tuple[str, int]]:
         from datetime import timedelta
         from torch.distributed import TCPStore
 
-        from paracosm.emulation.wire.host_store import host_store
+        from paracosm.emulation.wire.store import host_store
 
         store = host_store("127.0.0.1", {port})
         store.set("theirs", "of PyTorch")

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.emulation.wire.gloo_address import AddressError, emulated_address, read_address
-from paracosm.emulation.wire.membership import Membership
-from paracosm.emulation.wire.store_keys import (
+from paracosm.emulation.wire.protocol import AddressError, emulated_address, read_address
+from paracosm.emulation.wire.rendezvous import Membership
+from paracosm.emulation.wire.store import (
+    AgentError,
     address_key,
+    answer_agents,
     find_address,
     group_name,
     is_default,
     is_device_group,
+    is_role_key,
 )
-from paracosm.emulation.wire.torchelastic import AgentError, answer_agents, is_role_key
 
 # What rank 0 of 4 wrote on a machine called "vm": the tail of the sockaddr_storage is not cleared.
 WRITTEN = bytes.fromhex(

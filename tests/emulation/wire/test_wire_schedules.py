@@ -10,11 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paracosm.emulation.wire.schedules.barrier import Barrier
-from paracosm.emulation.wire.schedules.broadcast import Broadcast, root_of
-from paracosm.emulation.wire.schedules.direct import Direct
-from paracosm.emulation.wire.schedules.ring import Ring
-from paracosm.emulation.wire.schedules.schedule import Members
+from paracosm.emulation.wire.schedules import Barrier, Broadcast, Direct, Members, Ring, root_of
 
 
 @dataclass(frozen=True)

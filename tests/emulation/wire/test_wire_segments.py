@@ -5,9 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paracosm.emulation.wire.learning import Learning, Remembered, Standing
-from paracosm.emulation.wire.schedules.segments import (
+from paracosm.emulation.wire.segments import (
     Layout,
+    Learning,
+    Remembered,
+    Standing,
     candidates,
     layout_of,
     layout_of_segments,

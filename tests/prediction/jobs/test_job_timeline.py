@@ -9,15 +9,15 @@ import pytest
 from hand_made_jobs import MS, data_parallel, two_stages
 
 from paracosm.errors import InputError
+from paracosm.prediction.jobs.rank_times import job_timeline
 from paracosm.prediction.jobs.shown_ranks import MOST, parse_ranks, shown_ranks
-from paracosm.prediction.jobs.timeline import job_timeline
 from paracosm.simulation import replay_job
-from paracosm.timeline.trace import write_trace
+from paracosm.timeline.perfetto import write_trace
 
 
 def test_waiting_and_the_operation_are_two_spans() -> None:
     schedule = replay_job(data_parallel(10, 3, (1.0, 0.5)))
-    spans = job_timeline(schedule, (0, 1)).spans
+    spans = list(job_timeline(schedule, (0, 1)).spans)
     assert [(each[0], each[1], each[2]) for each in spans] == [
         ("worker0", "compute", "step"),
         ("worker0", "communication", "wait: all-reduce"),

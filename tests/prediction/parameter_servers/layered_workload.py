@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
-from paracosm.profiling.jobs.dependencies import dependencies_of, dependents_of
+from paracosm.profiling.jobs.job_profile import dependencies_of, dependents_of
 from paracosm.simulation.system import Workload
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from paracosm.cluster import Link, star
-from paracosm.prediction.parameter_servers.cluster_ports import ports_of
-from paracosm.prediction.parameter_servers.imagined import ImaginedJob, imagined_job
-from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.settings import Settings, ports_of
+from paracosm.prediction.parameter_servers.target import TargetJob, target_job
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 
 BANDWIDTH = 1000.0  # bytes/s
@@ -61,8 +60,8 @@ def two_parameters(sizes: tuple[int, int] = (600, 400)) -> JobProfile:
 
 def job_of(
     profile: JobProfile, workers: int = 4, servers: int = 1, latency: float = 0.0, **habits: Any
-) -> ImaginedJob:
+) -> TargetJob:
     """Return the job on alike workers and servers, 200 steps each, streams sent as a whole."""
     cluster = star(workers, servers, Link(BANDWIDTH, latency))
     settings = Settings(ports_of(cluster), **({"steps": 200} | habits))
-    return imagined_job(profile, settings, seed=0)
+    return target_job(profile, settings, seed=0)

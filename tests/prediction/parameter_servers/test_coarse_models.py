@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiled_jobs import BANDWIDTH, job_of, serial_profile, two_parameters
 
-from paracosm.prediction.parameter_servers.cynthia import cynthia
-from paracosm.prediction.parameter_servers.lin import lin
-from paracosm.prediction.parameter_servers.mean_value_analysis import mean_value_analysis
-from paracosm.prediction.parameter_servers.phases import Phases, phases_of
+from paracosm.prediction.parameter_servers.coarse_models import (
+    Phases,
+    cynthia,
+    lin,
+    mean_value_analysis,
+    phases_of,
+)
 
 PHASES = Phases(
     downlink=1.0, worker=2.0, uplink=1.0, server=1.0, rest=0.0, computing=2.0,

@@ -14,7 +14,7 @@ from small_workloads import Op, once, workload_of
 from steps_reference import simulate_literally
 
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.stream_ends import (
+from paracosm.prediction.parameter_servers.stream_fit import (
     StreamModel,
     Streams,
     downlink_streams,

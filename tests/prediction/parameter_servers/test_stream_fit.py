@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.stream_ends import (
+from paracosm.prediction.parameter_servers.stream_fit import (
     StreamModel,
+    calibration_of,
     downlink_streams,
+    fit_streams,
     stream_ends,
 )
-from paracosm.prediction.parameter_servers.stream_fit import calibration_of, fit_streams
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 
 MB = 1_000_000

@@ -9,18 +9,22 @@ import numpy as np
 import pytest
 from profiled_jobs import job_of, serial_profile, two_parameters
 
-from paracosm.prediction.parameter_servers.alone import rates_alone
-from paracosm.prediction.parameter_servers.background import Background
-from paracosm.prediction.parameter_servers.saturation import saturates_at
-from paracosm.prediction.parameter_servers.sensitivity import limiting, sensitivity
-from paracosm.prediction.parameter_servers.throughput import predict_throughput
-from paracosm.prediction.parameter_servers.timeline import first_steps
-from paracosm.prediction.parameter_servers.windows import (
+from paracosm.prediction.parameter_servers.settings import Background
+from paracosm.prediction.parameter_servers.steady import (
     rate_after_start,
     rates_in_period,
     rates_of_windows,
     steady_period,
+    steady_state,
 )
+from paracosm.prediction.parameter_servers.throughput import (
+    limiting,
+    predict_throughput,
+    saturates_at,
+    sensitivity,
+    single_worker_rates,
+)
+from paracosm.prediction.parameter_servers.timeline import first_steps
 
 PROFILE = serial_profile()
 
@@ -49,10 +53,20 @@ def test_the_steady_state_does_not_depend_on_a_common_start() -> None:
     assert predict_throughput(job_of(PROFILE), 2, 0) != predict_throughput(job_of(PROFILE), 2, 1)
 
 
+@pytest.mark.parametrize("habits", [{}, {"share_sigma": 0.5}])
+def test_the_standard_error_is_how_far_other_seeds_are_off(habits: dict[str, Any]) -> None:
+    """What stands behind the sign ± of a throughput, against sixty simulations of the same job."""
+    job = job_of(PROFILE, workers=2, **habits)
+    found = [steady_state(job, 2, seed, steps=200) for seed in range(60)]
+    scatter = np.std([each.steps_per_second for each in found], ddof=1)
+    claimed = np.sqrt(np.mean([each.error**2 for each in found]))
+    assert scatter == pytest.approx(claimed, rel=0.25)
+
+
 def test_uneven_shares_bring_workers_out_of_step() -> None:
     habits = {"start": "together", "measure": 200.0}
     even = predict_throughput(job_of(PROFILE, **habits), 4, 0).after_start
-    uneven = predict_throughput(job_of(PROFILE, uneven=0.5, **habits), 4, 0).after_start
+    uneven = predict_throughput(job_of(PROFILE, share_sigma=0.5, **habits), 4, 0).after_start
     assert even is not None
     assert uneven is not None
     assert even.steps_per_second == pytest.approx(4 / 11)
@@ -157,7 +171,7 @@ def test_no_number_of_workers_is_above_the_bound_of_the_link() -> None:
         job = job_of(PROFILE, workers=workers, steps=100)
         assert predict_throughput(job, workers, 0).steps_per_second <= 1 + 1e-9
     # Where some get next to nothing of the link for a while, rates of workers differ widely.
-    uneven = predict_throughput(job_of(PROFILE, workers=40, uneven=2.5), 40, 0)
+    uneven = predict_throughput(job_of(PROFILE, workers=40, share_sigma=2.5), 40, 0)
     assert 0.8 < uneven.steps_per_second < 1.02
 
 
@@ -174,7 +188,7 @@ def test_a_measurement_after_a_start_has_steps_of_each_worker() -> None:
 def test_each_worker_alone_at_its_own_speed() -> None:
     job = job_of(PROFILE, workers=3)
     ports = replace(job.settings.ports, speed=np.array([1.0, 0.5, 1.0]))
-    alone = rates_alone(replace(job, settings=replace(job.settings, ports=ports)), 0)
+    alone = single_worker_rates(replace(job, settings=replace(job.settings, ports=ports)), 0)
     assert alone == pytest.approx([1 / 5, 1 / 7, 1 / 5], rel=1e-9)
 
 
@@ -249,7 +263,7 @@ def test_the_steady_period_ends_with_the_first_worker() -> None:
 
 
 def test_the_trace_has_a_lane_for_each_resource_of_a_worker() -> None:
-    spans = first_steps(job_of(PROFILE), 2, 0).spans
+    spans = list(first_steps(job_of(PROFILE), 2, 0).spans)
     first = [span[1:5] for span in spans if span[0] == "worker0"][:4]
     assert first == [
         ("downlink", "pull", 0.0, pytest.approx(2.0)),
@@ -262,7 +276,7 @@ def test_the_trace_has_a_lane_for_each_resource_of_a_worker() -> None:
 
 
 def test_lanes_of_several_servers_have_numbers() -> None:
-    spans = first_steps(job_of(two_parameters(), servers=2), 1, 0).spans
+    spans = list(first_steps(job_of(two_parameters(), servers=2), 1, 0).spans)
     lanes = {name: lane for _, lane, name, *_ in spans}
     expected = {"pull0": "downlink 0", "pull1": "downlink 1", "compute": "compute"}
     expected |= {"rate": "uplink 0", "push0": "uplink 0", "push1": "uplink 1"}
@@ -270,7 +284,7 @@ def test_lanes_of_several_servers_have_numbers() -> None:
 
 
 def test_a_stream_in_two_turns_is_two_spans() -> None:
-    spans = first_steps(job_of(two_parameters(), window=500.0), 1, 0).spans
+    spans = list(first_steps(job_of(two_parameters(), window=500.0), 1, 0).spans)
     pulls = [(span[2], span[3], span[4]) for span in spans if span[1] == "downlink"][:3]
     expected = [("pull0", 0.0, 0.5), ("pull1", 0.5, 0.9), ("pull0", 0.9, 1.0)]
     assert pulls == [(name, *map(pytest.approx, times)) for name, *times in expected]

@@ -15,7 +15,7 @@ from profiled_jobs import serial_profile, two_parameters
 from paracosm.cli import main
 from paracosm.prediction.parameter_servers import run as throughput_run
 from paracosm.profiling.jobs.file import save_job_profile
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 from paracosm.timeline import check
 
 Capture = pytest.CaptureFixture[str]
@@ -47,24 +47,25 @@ def summary_of(capsys: Capture, *flags: str) -> dict[str, Any]:
 def test_throughput_by_workers_and_coarse_models(profile: str, capsys: Capture) -> None:
     summary = summary_of(capsys, profile, "--workers", "1..3", "--measure", "35s", *LINK)
     assert summary["status"] == "done"
-    assert list(summary["throughput"]) == ["1", "2", "3"]
-    for workers, row in summary["throughput"].items():
-        number = int(workers)
+    rows = summary["throughput"]
+    assert [row["workers"] for row in rows] == [1, 2, 3]
+    for row in rows:
+        number = row["workers"]
         # No less than in lock-step, no more than with the link for oneself.
         assert number / (2 * number + 3) - 1e-9 <= row["steps_per_second"] <= number / 5 + 1e-9
         assert row["examples_per_second"] == pytest.approx(32 * row["steps_per_second"])
         assert row["ideal"] == pytest.approx(number / 5)
         assert row["bottleneck"] in row["if_twice_as_fast"]
-    one = summary["throughput"]["1"]
+    one = rows[0]
     assert one["steps_per_second"] == pytest.approx(1 / 5)
     assert one["spread"] == pytest.approx(0, abs=1e-9)
     assert one["standard_error"] == pytest.approx(0, abs=1e-9)
     assert one["bottleneck"] == "worker"
     lin, cynthia = (summary["baselines"][name] for name in ("lin", "cynthia"))
-    assert lin["2"]["steps_per_second"] == pytest.approx(2 / 5.6)
-    assert lin["2"]["examples_per_second"] == pytest.approx(64 / 5.6)
-    assert cynthia["3"]["steps_per_second"] == pytest.approx(3 / 4.4)
-    assert summary["steps_per_second"] == summary["throughput"]["3"]["steps_per_second"]
+    assert lin[1]["steps_per_second"] == pytest.approx(2 / 5.6)
+    assert lin[1]["examples_per_second"] == pytest.approx(64 / 5.6)
+    assert cynthia[2]["steps_per_second"] == pytest.approx(3 / 4.4)
+    assert summary["steps_per_second"] == rows[-1]["steps_per_second"]
     assert summary["saturation"] is None
     assert summary["bottleneck"].startswith("Throughput grows up to the largest number of workers")
 
@@ -77,7 +78,7 @@ def test_where_it_saturates_and_why(tmp_path: Path, capsys: Capture) -> None:
     saturation = summary["saturation"]
     assert saturation["because"] == "downlink"
     assert saturation["workers"] in (4, 8)
-    assert summary["throughput"]["32"]["steps_per_second"] == pytest.approx(1.0, rel=0.05)
+    assert summary["throughput"][-1]["steps_per_second"] == pytest.approx(1.0, rel=0.05)
     assert summary["bottleneck"].startswith(
         f"Saturates at {saturation['workers']} workers: the downlink of the servers"
     )
@@ -95,8 +96,7 @@ def test_a_profile_knows_its_own_bandwidth(tmp_path: Path, capsys: Capture) -> N
 def test_a_node_says_bandwidth_parsing_and_window(
     profile: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    from paracosm.profiling.nodes.calibration import NodeCalibration
-    from paracosm.profiling.nodes.file import save_calibration
+    from paracosm.profiling.nodes.calibration import NodeCalibration, save_calibration
 
     known = {"bandwidth_out": 1000.0, "bandwidth_in": 2000.0, "alpha": 1e-4, "beta": 0.2}
     save_calibration(NodeCalibration(**known, window=700.0), tmp_path / "node.yaml")
@@ -116,8 +116,7 @@ def test_a_node_says_bandwidth_parsing_and_window(
 def test_a_node_that_only_knows_loopback_says_nothing_about_links(
     profile: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    from paracosm.profiling.nodes.calibration import Found, NodeCalibration
-    from paracosm.profiling.nodes.file import save_calibration
+    from paracosm.profiling.nodes.calibration import Found, NodeCalibration, save_calibration
 
     def saved(loopback: bool, uneven: float) -> list[str]:
         found = Found("measured", "by hand", "2020-04-20T00:00:00+00:00", loopback=loopback)
@@ -147,7 +146,7 @@ def test_a_node_that_only_knows_loopback_says_nothing_about_links(
 
 def test_more_servers_divide_the_parameters(divisible: str, capsys: Capture) -> None:
     summary = summary_of(capsys, divisible, "--workers", "4", "--servers", "2", *LINK)
-    row = summary["throughput"]["4"]
+    (row,) = summary["throughput"]
     held = row["utilisation_by_server"]["downlink"]
     assert held[0] / held[1] == pytest.approx(600 / 400)
     alone = summary_of(capsys, divisible, "--workers", "4", *LINK)
@@ -179,7 +178,7 @@ def test_a_cluster_file_with_a_slower_worker(profile: str, tmp_path: Path, capsy
     path.write_text(yaml.safe_dump(said))
     summary = summary_of(capsys, profile, "--cluster", str(path))
     assert summary["workers"] == 2
-    assert summary["throughput"]["2"]["ideal"] == pytest.approx(1 / 5 + 1 / 7)
+    assert summary["throughput"][-1]["ideal"] == pytest.approx(1 / 5 + 1 / 7)
     flags = ["--workers", "2", "--what-if", "worker 1: compute 2x slower", *LINK]
     changed = summary_of(capsys, profile, *flags)
     assert changed["throughput"] == summary["throughput"]
@@ -223,7 +222,8 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
     assert "up to 2 workers" in capsys.readouterr().out
     summary = RunFolder.open(tmp_path / "run").summary
     assert summary is not None
-    assert (summary["status"], list(summary["throughput"])) == ("interrupted", ["1", "2"])
+    assert summary["status"] == "interrupted"
+    assert [row["workers"] for row in summary["throughput"]] == [1, 2]
 
 
 @pytest.mark.parametrize(

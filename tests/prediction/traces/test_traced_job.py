@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from hand_made import Event, all_reduce, kernel, launch, step, two_ranks, write
+from meetings import Meeting, meetings_of, transfer_by_others
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
 from paracosm.prediction.traces import TracedJob, read_job
 from paracosm.prediction.traces.changed import changed
-from paracosm.prediction.traces.meetings import Meeting, meetings_of, transfer_by_others
 from paracosm.prediction.traces.outcome import Outcome, outcome_of, replayed, traced_times
 from paracosm.timeline.kineto import read_kineto
 

@@ -21,7 +21,7 @@ from paracosm.prediction.traces import (
 )
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
-from paracosm.prediction.traces.piece import WORK
+from paracosm.prediction.traces.traced import WORK
 from paracosm.timeline.kineto import read_kineto
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"

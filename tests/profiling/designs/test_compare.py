@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling import estimators
-from paracosm.profiling.designs import DesignError, compare_designs, write_errors
+from paracosm.profiling.designs.compare import DesignError, compare_designs, write_errors
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, spread_of
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.profiling.jobs.dependencies import dependencies_of, dependents_of, in_order
+from paracosm.profiling.jobs.job_profile import dependencies_of, dependents_of, in_order
 
 
 @st.composite

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.profiling.jobs.smallest_first import smallest_first
+from paracosm.profiling.jobs.job_profile import smallest_first
 
 
 def test_each_parameter_goes_to_the_server_that_holds_least() -> None:

@@ -15,9 +15,7 @@ from traced_steps import WORKER, Op, graph, op, plain_step, receive, run_metadat
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, RESOURCES, UPLINK, JobProfile
-from paracosm.profiling.jobs.tensorflow.clocks import clock_offset
-from paracosm.profiling.jobs.tensorflow.read import read_steps
-from paracosm.profiling.jobs.tensorflow.unnamed import match_by_time
+from paracosm.profiling.jobs.tensorflow.read import clock_offset, match_by_time, read_steps
 
 DATA = Path(__file__).parents[2] / "data" / "tensorflow_job"
 PERIOD = 3000.0  # microseconds from step to step

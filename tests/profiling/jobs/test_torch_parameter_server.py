@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from paracosm.errors import InputError
-from paracosm.graphs.capture.load import load_workload
+from paracosm.graphs.capture.step import load_workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, check_job_profile
 from paracosm.profiling.jobs.pytorch import (
     Job,
@@ -29,7 +29,7 @@ from paracosm.profiling.jobs.pytorch import (
     parameter_server_job,
     profile_module,
 )
-from paracosm.profiling.jobs.pytorch.setup import Setup
+from paracosm.profiling.jobs.pytorch.options import Setup
 from paracosm.profiling.processes import WorkerError
 
 TINY = """
@@ -232,19 +232,7 @@ def test_a_failing_model_ends_all_processes_with_its_own_message(options: JobOpt
 
 def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path) -> None:
     """It waits for others that never come; its input ends when the one that it serves does."""
-    setup = Setup(
-        role="worker",
-        index=0,
-        servers=1,
-        workers=1,
-        capture=asdict(options.capture()),
-        rate=0.1,
-        waiting=None,
-        threads=1,
-        seed=0,
-        interface=None,
-        store=str(tmp_path / "store"),
-    )
+    setup = Setup(options, rank=1, workers=1, interface=None, store=str(tmp_path / "store"))
     module = "paracosm.profiling.jobs.pytorch.process"
     command = [sys.executable, "-m", module, json.dumps(asdict(setup))]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -272,7 +260,7 @@ def test_a_measurement_that_fails_says_of_what_it_was(
         asked.append(workers)
         yield Dying()
 
-    monkeypatch.setattr("paracosm.profiling.jobs.pytorch.profile.parameter_server_job", job)
+    monkeypatch.setattr("paracosm.profiling.jobs.pytorch.job.parameter_server_job", job)
     with pytest.raises(InputError, match=r"tiny.*:make with 2 workers: worker 1 was ended by SIG"):
         measure_throughput(options, 2, 1.0, 0.5)
     assert asked == [2, (2, 1.0, 0.5)]

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from paracosm.models import Workload
-from paracosm.profiling.jobs.pytorch.segments import Segment, find_segments
-from paracosm.profiling.jobs.pytorch.worker import Worker
+from paracosm.profiling.jobs.pytorch.worker import Segment, Worker, find_segments
 
 
 def segments_of(module: nn.Module, *inputs: Tensor) -> list[Segment]:

@@ -15,27 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes import (
+from paracosm.profiling.nodes.calibration import calibration_of_shares
+from paracosm.profiling.nodes.goodput import (
     Shares,
     ShareSettings,
-    calibration_of_shares,
-    connected,
-    connected_here,
     correlation,
     counted,
-    listen,
     measure_shares,
-    serve_one,
     unevenness,
 )
+from paracosm.profiling.nodes.peer import connected, connected_here, listen, serve_one
 
 QUICK = ShareSettings(connections=3, interval=0.05, intervals=4)
 MB = 1_000_000
-PING, SEND_ALL, INTERVAL, JOIN = 1, 7, 9, 10
+PING, SEND, INTERVAL, JOIN = 1, 2, 7, 8
 
 
 def order(kind: int, number: float) -> bytes:
-    return struct.pack(">4sBBHd", b"PCLK", 2, kind, 0, number)
+    return struct.pack(">4sBBHd", b"PCLK", 3, kind, 0, number)
 
 
 def drawn(sigma: float, follows: float, shape: tuple[int, int]) -> list[list[int]]:
@@ -154,7 +151,7 @@ def served(timeout: float) -> Iterator[tuple[tuple[str, int], list[str]]]:
 def test_a_client_that_asks_for_too_much_or_does_not_come_is_given_up(
     numbers: tuple[float, float, float], why: str
 ) -> None:
-    kinds = (SEND_ALL, INTERVAL, JOIN)
+    kinds = (SEND, INTERVAL, JOIN)
     with (
         served(0.3) as (address, said),
         socket.create_connection(address) as client,
@@ -171,7 +168,7 @@ def test_a_client_that_asks_for_too_much_or_does_not_come_is_given_up(
 def test_who_does_not_know_the_number_does_not_come_in(guess: bytes) -> None:
     with served(2) as (address, said), ExitStack() as kept:
         client = kept.enter_context(socket.create_connection(address))
-        client.sendall(order(SEND_ALL, 1.0) + order(INTERVAL, 0.1) + order(JOIN, 1))
+        client.sendall(order(SEND, 1.0) + order(INTERVAL, 0.1) + order(JOIN, 1))
         _, _, kind, _, _ = struct.unpack(">4sBBHd", client.recv(16))
         assert kind == JOIN
         stranger = kept.enter_context(socket.create_connection(address))

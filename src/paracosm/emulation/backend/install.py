@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d as c10d
 
-from paracosm.emulation.backend.checkpoint_plan import allow_parts
 from paracosm.emulation.backend.group import BACKEND, register
-from paracosm.emulation.backend.local_store import LocalStore
-from paracosm.emulation.backend.pipeline_stage import tell_stages
 from paracosm.emulation.backend.runtime import Runtime
+from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.records import Note
 from paracosm.errors import InputError
-
-__all__ = ["install"]
 
 Made = tuple[Any, Any]
 
@@ -36,12 +34,6 @@ def install(runtime: Runtime) -> None:
     A script may ask for any backend that PyTorch knows ("gloo", "nccl", "cpu:gloo,cuda:nccl", none
     at all) and meet the other ranks anywhere (env://, tcp://, file://, a store of its own).
     `torch.distributed.get_backend` still answers what it asked for.
-
-    Args:
-        runtime: of this process.
-
-    Raises:
-        InputError: this PyTorch lacks what is replaced.
     """
     for name in _HOOKS:
         if not hasattr(c10d, name):
@@ -50,8 +42,9 @@ def install(runtime: Runtime) -> None:
                 "which backend mode replaces: it is tested with PyTorch 2.13"
             )
     register(runtime)
+    replace_object_collectives(runtime)
     rank, world = runtime.setting.rank, runtime.setting.config.world
-    _replace("_new_process_group_helper", _maker(runtime, rank, world))
+    _replace("_new_process_group_helper", _maker(runtime))
     _replace("rendezvous", _rendezvous(rank, world))
     _replace("_store_based_barrier", lambda *ignored, **options: None)
     _replace("split_group", _split_group)
@@ -75,8 +68,8 @@ def _replace(name: str, by: Any) -> None:
             setattr(module, name, by)
 
 
-def _maker(runtime: Runtime, rank: int, world: int) -> Callable[..., Made]:
-    """Return what makes process groups."""
+def _maker(runtime: Runtime) -> Callable[..., Made]:
+    rank, world = runtime.setting.rank, runtime.setting.config.world
     make: Callable[..., Made] = c10d._new_process_group_helper
 
     def made(
@@ -89,13 +82,22 @@ def _maker(runtime: Runtime, rank: int, world: int) -> Callable[..., Made]:
         **options: Any,
     ) -> Made:
         if not _is_known(wanted):
-            return make(
-                group_size, group_rank, members, wanted, store, *arguments, **options
-            )  # PyTorch has the right words for it
+            # PyTorch has the right words for it
+            return make(group_size, group_rank, members, wanted, store, *arguments, **options)
         if not members:
             if wanted == c10d.Backend.MPI:  # whose launcher says who is who
                 group_size, group_rank, store = world, rank, LocalStore()
-            _check_world(group_size, group_rank, world, rank)
+            if group_size != world:
+                raise InputError(
+                    f"the script makes a world of {group_size:,} ranks, but {world:,} are "
+                    f"emulated: world_size should be {group_size:,}, or the script should read "
+                    "WORLD_SIZE"
+                )
+            if group_rank != rank:
+                raise InputError(
+                    f"the script takes itself for rank {group_rank}, but is rank {rank}: it should "
+                    "read RANK"
+                )
         runtime.asked_backend = wanted
         group, prefixed = make(
             group_size, group_rank, members, BACKEND, store, *arguments, **options
@@ -111,18 +113,6 @@ def _maker(runtime: Runtime, rank: int, world: int) -> Callable[..., Made]:
 def _is_known(wanted: str) -> bool:
     names = [part.rpartition(":")[2] for part in str(wanted).lower().split(",")]
     return all(name in c10d.Backend.backend_list for name in names)
-
-
-def _check_world(size: int, own: int, world: int, rank: int) -> None:
-    if size != world:
-        raise InputError(
-            f"the script makes a world of {size:,} ranks, but {world:,} are emulated: "
-            f"world_size should be {size:,}, or the script should read WORLD_SIZE"
-        )
-    if own != rank:
-        raise InputError(
-            f"the script takes itself for rank {own}, but is rank {rank}: it should read RANK"
-        )
 
 
 def _rendezvous(rank: int, world: int) -> Callable[..., Iterator[tuple[Any, int, int]]]:
@@ -164,3 +154,148 @@ def _split_group(
                 group_desc=group_desc,
             )
     return None
+
+
+_broadcast = c10d.broadcast_object_list
+_scatter = c10d.scatter_object_list
+_receive = c10d.recv_object_list
+
+
+def replace_object_collectives(runtime: Runtime) -> None:
+    """Have objects that come from an emulated rank be as if it had what this rank has.
+
+    PyTorch's own functions receive the length of a pickled object before the object, and no
+    emulated rank knows one. Where this rank is the source they do.
+    """
+
+    def broadcast_object_list(
+        object_list: list[Any],
+        src: int | None = None,
+        group: Any = None,
+        device: torch.device | None = None,
+        group_src: int | None = None,
+        **options: Any,
+    ) -> None:
+        _broadcast(object_list, dist.get_rank(), group, device, **options)
+
+    def scatter_object_list(
+        scatter_object_output_list: list[Any],
+        scatter_object_input_list: list[Any] | None = None,
+        src: int | None = None,
+        group: Any = None,
+        group_src: int | None = None,
+    ) -> None:
+        if not scatter_object_input_list:
+            raise runtime.refuse("scatter_object_list from an emulated rank")
+        own = dist.get_rank()
+        _scatter(scatter_object_output_list, scatter_object_input_list, own, group)
+
+    def recv_object_list(
+        object_list: list[Any],
+        src: int | None = None,
+        group: Any = None,
+        device: torch.device | None = None,
+        **options: Any,
+    ) -> int:
+        where = device or c10d._get_object_coll_device(group or dist.group.WORLD)
+        sizes = torch.empty(len(object_list), dtype=torch.long, device=where)
+        if not runtime.sent.has(sizes):
+            raise runtime.refuse("recv_object_list before a send_object_list of as many objects")
+        return _receive(object_list, src, group, device, **options)  # type: ignore[no-any-return]
+
+    for module in (c10d, dist):
+        for function in (broadcast_object_list, scatter_object_list, recv_object_list):
+            setattr(module, function.__name__, function)
+
+
+_PATIENCE = timedelta(seconds=10)
+
+
+class LocalStore(HashStore):
+    """Takes the place of a TCPStore, without a port, and waits for nobody.
+
+    A key that only another rank would set never comes: whoever waits for one gets PyTorch's own
+    error within 10 seconds, whatever the time-out was.
+    """
+
+    def __init__(
+        self,
+        host_name: str = "127.0.0.1",
+        port: int = 0,
+        world_size: int | None = None,
+        *args: Any,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.host, self.port = host_name, port
+        super().set_timeout(_PATIENCE)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        super().set_timeout(min(timeout, _PATIENCE))
+
+
+_WHAT = (
+    "a checkpoint was saved: it holds what the real rank holds of each tensor, under the names of "
+    "all ranks, and cannot be loaded"
+)
+
+
+def allow_parts(warn: Callable[[str], None]) -> None:
+    """Have torch.distributed.checkpoint save what this rank holds, and take it for the whole.
+
+    Every emulated rank says that it holds what the real rank holds, so that parts of a tensor
+    overlap and others are missing: PyTorch would refuse to save that.
+    """
+
+    def change(planner: Any) -> None:
+        if not hasattr(planner, "_validate_global_plan"):
+            return
+        validate = planner._validate_global_plan
+
+        def validated(*arguments: Any, **options: Any) -> Any:
+            found = validate(*arguments, **options)
+            # A list of what is wrong; whether all is well in older versions.
+            if isinstance(found, list):
+                if found:
+                    warn(_WHAT)
+                return []
+            if not found:
+                warn(_WHAT)
+            return True
+
+        planner._validate_global_plan = validated
+
+    on_import("torch.distributed.checkpoint.default_planner", change)
+
+
+_NEEDED = ("_StageForwardMeta", "_StageBackwardMeta", "_derive_grad_metas")
+
+
+def tell_stages() -> None:
+    """Have `PipelineStage` of PyTorch learn shapes from itself instead of from its neighbours.
+
+    The gradients that the next stage sends back look like this stage's outputs. What the previous
+    stage sends is known where the script says so: `PipelineStage(..., input_args=...)`.
+
+    A PyTorch whose stages exchange something else is left as it is.
+    """
+    on_import("torch.distributed.pipelining.stage", _change)
+
+
+def _change(stage: ModuleType) -> None:
+    if not all(hasattr(stage, name) for name in _NEEDED):
+        return
+
+    def told(self: Any, source: int) -> Any:
+        if source > self.stage_index:
+            gradients = stage._derive_grad_metas(self._stage_meta.outputs)
+            return stage._StageBackwardMeta(backward_metas=gradients)
+        if self._user_meta.inputs is None:
+            raise InputError(
+                f"pipeline stage {self.stage_index} would learn the shape of its inputs from "
+                f"stage {source}, whose rank is emulated: PipelineStage(..., input_args=...) tells "
+                "it"
+            )
+        return stage._StageForwardMeta(forward_metas=self._user_meta.inputs)
+
+    stage.PipelineStage._recv_meta = told

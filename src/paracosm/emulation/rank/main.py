@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
+import ctypes
+import importlib.machinery
+import importlib.util
+import os
+import signal
 import sys
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from paracosm.emulation.rank.orphan import end_with_parent
-from paracosm.emulation.setting import Setting
+from paracosm.emulation.config import Setting
 from paracosm.errors import InputError
-
-__all__ = ["main"]
 
 _BAD_INPUT = 2
 
@@ -17,7 +26,6 @@ def main() -> None:
     """Prepare this process as its environment says, run the script, and end as the script ends."""
     end_with_parent()
     from paracosm.emulation.rank.prepare import prepare
-    from paracosm.emulation.rank.script import load_script, run_script, show
 
     try:
         setting = Setting.from_environment()
@@ -30,6 +38,111 @@ def main() -> None:
         show(error)
         sys.exit(1)
     run_script(script, sys.argv[2:])
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script that is ready to run."""
+
+    code: types.CodeType
+    path: str | None  # `sys.path[0]` while it runs; None where the interpreter puts none there
+    argument: str  # `sys.argv[0]`
+    names: dict[str, Any]
+
+
+def load_script(script: str) -> Script:
+    """Compile a script: a file, or "module:NAME" for what `python -m NAME` would run."""
+    is_module = script.startswith("module:")
+    return _module(script.removeprefix("module:")) if is_module else _file(script)
+
+
+def run_script(script: Script, arguments: Sequence[str]) -> None:
+    """Run a script as `__main__`, with `arguments`.
+
+    What it raises is shown without a line of ours and ends the process with the interpreter's exit
+    code, by SystemExit or, after Ctrl-C, by the signal.
+    """
+    module = types.ModuleType("__main__")
+    module.__dict__.update(script.names, __builtins__=builtins)
+    sys.modules["__main__"] = module
+    sys.argv[:] = [script.argument, *arguments]
+    if script.path is not None:
+        _search_first(script.path)
+    try:
+        exec(script.code, module.__dict__)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        show(error)
+        if isinstance(error, KeyboardInterrupt):
+            # The interpreter ends itself by SIGINT when this reaches it; it has been shown already.
+            sys.excepthook = lambda *ignored: None
+            raise
+        raise SystemExit(1) from None
+
+
+def show(error: BaseException) -> None:
+    """Show what a script raised as the interpreter would, without the frames below the script."""
+    own, trace = os.path.dirname(__file__), error.__traceback__
+    while trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == own:
+        trace = trace.tb_next
+    error.__traceback__ = trace
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    sys.excepthook(type(error), error, trace)
+
+
+def _search_first(folder: str) -> None:
+    """Put a folder where the interpreter would, in the place of what it put there for us."""
+    if not sys.flags.safe_path:
+        sys.path[0] = folder
+    elif not os.environ.get("PYTHONSAFEPATH"):  # by a flag, which is ours
+        sys.path.insert(0, folder)
+
+
+def _file(name: str) -> Script:
+    path = os.path.abspath(name)
+    try:
+        source = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{name}: {(error.strerror or str(error)).lower()}") from None
+    code = compile(source, path, "exec", dont_inherit=True)
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    names = {
+        "__file__": path,
+        "__loader__": loader,
+        "__spec__": None,
+        "__package__": None,
+        "__cached__": None,
+    }
+    return Script(code, os.path.dirname(os.path.realpath(path)), name, names)
+
+
+def _module(name: str) -> Script:
+    _search_first(os.getcwd())
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError):
+        spec = None
+    loader: Any = None if spec is None else spec.loader
+    code = None if loader is None else loader.get_code(spec.name if spec else name)
+    if spec is None or code is None:
+        raise InputError(f"module:{name}: no module of that name that can be run")
+    names = {
+        "__file__": spec.origin,
+        "__loader__": loader,
+        "__spec__": spec,
+        "__package__": spec.parent,
+        "__cached__": spec.cached,
+    }
+    return Script(code, None, spec.origin or name, names)
+
+
+def end_with_parent() -> None:
+    """Have Linux send SIGTERM to this process when its parent ends; elsewhere nothing happens."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(1, int(signal.SIGTERM), 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
 if __name__ == "__main__":

@@ -6,41 +6,51 @@ does, wrappers of PyTorch's own functions where it does not.
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import resource
+import sys
+import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-from paracosm.emulation.rank.backward import watch_backward
-from paracosm.emulation.rank.memory import peak_memory
-from paracosm.emulation.rank.waits import Waits
-from paracosm.emulation.records import Iteration, RecordWriter
-
-__all__ = ["observe", "watch_works"]
+from paracosm.emulation.records import Iteration, RecordWriter, Wait
 
 
 def observe(
     recorder: RecordWriter,
     rank: int,
     waits: Waits,
-    on_iteration: Callable[[float], None] | None = None,
+    on_iteration: Callable[[float], None],
 ) -> None:
     """Record iterations, and the waits at the end of DistributedDataParallel's backward passes.
 
     An iteration ends with the step of the optimizer that stepped first. Other waits are recorded by
     the works themselves in backend mode, or with `watch_works`.
-
-    Args:
-        recorder: of this process.
-        rank: the real rank.
-        waits: of the rank.
-        on_iteration: is told the instant at which an iteration ended.
     """
-    register_optimizer_step_post_hook(_Iterations(recorder, rank, on_iteration).stepped)
+    numbers = itertools.count()
+    counted: weakref.ref[Optimizer] | None = None
+
+    def stepped(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        nonlocal counted
+        first = None if counted is None else counted()
+        if first is None:
+            counted = weakref.ref(optimizer)
+        elif first is not optimizer:
+            return
+        end, cpu = time.monotonic(), time.process_time()
+        recorder.append(Iteration(rank, next(numbers), end, cpu, peak_memory()))
+        on_iteration(end)
+
+    register_optimizer_step_post_hook(stepped)
     watch_backward(waits)
 
 
@@ -61,26 +71,137 @@ def watch_works(waits: Waits) -> None:
         setattr(owner, name, waits.watched(getattr(owner, name)))
 
 
-class _Iterations:
-    """Counts the steps of the optimizer that stepped first, as long as there is such a one."""
+def watch_backward(waits: Waits) -> None:
+    """Have each backward pass through a DistributedDataParallel record its wait for all-reduces.
+
+    DDP waits in a callback that it queues with the autograd engine when its last bucket is full.
+    The engine runs callbacks in order. One that is queued before, when the gradient of the module's
+    output arrives, begins the wait; one that this one queues, which is after all others, ends it.
+    """
+    forward: Callable[..., Any] = DistributedDataParallel.forward
+
+    @wraps(forward)
+    def watching(module: DistributedDataParallel, *inputs: Any, **kwargs: Any) -> Any:
+        output = forward(module, *inputs, **kwargs)
+        # Under no_sync a backward pass waits for nothing; traced code takes no hooks.
+        reduces = torch.is_grad_enabled() and module.require_backward_grad_sync
+        if reduces and not torch.compiler.is_compiling():
+            watch = _watcher(waits)
+            for tensor in _tensors(output):
+                if tensor.requires_grad:
+                    tensor.register_hook(watch)  # type: ignore[no-untyped-call]
+        return output
+
+    setattr(DistributedDataParallel, "forward", watching)  # noqa: B010  # not a method to mypy
+
+
+def _watcher(waits: Waits) -> Callable[[torch.Tensor], None]:
+    """Return the hook of the backward passes through the outputs of one forward pass."""
+    seen: int | None = None  # the backward pass that was seen last
+
+    def begin() -> None:
+        since = time.monotonic()
+        _queue(lambda: waits.add(since, time.monotonic()))
+
+    def gradient_arrived(gradient: torch.Tensor) -> None:
+        nonlocal seen
+        task = torch._C._current_graph_task_id()
+        if task != seen:
+            seen = task
+            _queue(begin)
+
+    return gradient_arrived
+
+
+def _queue(callback: Callable[[], None]) -> None:
+    torch.autograd.Variable._execution_engine.queue_callback(callback)
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    """Find the tensors in what a module returns, as deep as DDP itself looks."""
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, (list, tuple)):
+        for each in output:
+            yield from _tensors(each)
+    elif isinstance(output, Mapping):
+        for each in output.values():
+            yield from _tensors(each)
+    elif dataclasses.is_dataclass(output):
+        for field in dataclasses.fields(output):
+            yield from _tensors(getattr(output, field.name))
+
+
+def peak_memory() -> int:
+    """Return the peak in bytes: of the accelerator's allocator where one is used, else resident."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return torch.cuda.max_memory_allocated()
+    return _peak_resident()
+
+
+def _peak_resident() -> int:
+    try:
+        with open("/proc/self/status", "rb") as file:
+            status = file.read()
+        at = status.index(b"VmHWM:")
+        return int(status[at:].split(maxsplit=2)[1]) * 1024
+    except (OSError, ValueError):
+        # On Linux this would count what the process that started us had in memory.
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+class Waits:
+    """Records the waits of one rank.
+
+    A wait within a wait of the same thread is part of it. Whatever waits says so in one of three
+    ways: it is wrapped (`watched`), it calls `begin` and `end`, or it calls `add` afterwards.
+    """
 
     def __init__(
-        self, recorder: RecordWriter, rank: int, on_iteration: Callable[[float], None] | None
+        self, recorder: RecordWriter, rank: int, ended: Callable[[float], None] | None = None
     ) -> None:
         self._recorder = recorder
         self._rank = rank
-        self._on_iteration = on_iteration
-        self._number = 0
-        self._optimizer: weakref.ref[Optimizer] | None = None
+        self._ended = ended
+        self._open = _Open()
 
-    def stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        first = None if self._optimizer is None else self._optimizer()
-        if first is None:
-            self._optimizer = weakref.ref(optimizer)
-        elif first is not optimizer:
-            return
-        end, cpu = time.monotonic(), time.process_time()
-        self._recorder.append(Iteration(self._rank, self._number, end, cpu, peak_memory()))
-        self._number += 1
-        if self._on_iteration is not None:
-            self._on_iteration(end)
+    def begin(self) -> None:
+        """Say that this thread begins to wait."""
+        if self._open.depth == 0:
+            self._open.begin = time.monotonic()
+        self._open.depth += 1
+
+    def end(self) -> None:
+        """Say that it has waited."""
+        self._open.depth -= 1
+        if self._open.depth == 0:
+            self._record(self._open.begin, time.monotonic())
+
+    def add(self, begin: float, end: float) -> None:
+        """Say that this thread has waited, in seconds of `time.monotonic`."""
+        if self._open.depth == 0:
+            self._record(begin, end)
+
+    def watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that does the same and counts all of it as a wait."""
+
+        @wraps(call)
+        def waiting(*args: Any, **kwargs: Any) -> Any:
+            self.begin()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.end()
+
+        return waiting
+
+    def _record(self, begin: float, end: float) -> None:
+        self._recorder.append(Wait(self._rank, begin, end))
+        if self._ended is not None:
+            self._ended(end)
+
+
+class _Open(threading.local):
+    depth = 0
+    begin = 0.0

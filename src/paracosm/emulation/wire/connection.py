@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
+import itertools
+import os
+import resource
 import select
 import socket
+import time
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from paracosm.emulation.wire.framing import (
+from paracosm.emulation.wire.protocol import (
     DATA,
     HEADER,
     RECV_READY,
@@ -18,10 +25,7 @@ from paracosm.emulation.wire.framing import (
     notice,
     read_header,
 )
-from paracosm.emulation.wire.loop import Loop
-from paracosm.emulation.wire.pair import Pair
-
-__all__ = ["Connection", "Kept", "Listener", "Outgoing"]
+from paracosm.errors import InputError
 
 _TURN = 1 << 20  # bytes that one connection moves before the others have their turn
 _SCRATCH = bytearray(_TURN)
@@ -35,80 +39,59 @@ _END = 1 << 14  # bytes at the end of one for which we do not sleep again
 _AWAKE = 200e-6  # seconds for which we do not: these take less, or a real rank to go on
 
 
-class Kept:
-    """Data of a real rank that will be sent back to it.
-
-    Attributes:
-        data: room for all of it.
-        got: bytes that have come.
-        readers: messages that wait for more of it.
-    """
+class Buffer:
+    """Data of a real rank that will be sent back to it."""
 
     __slots__ = ("data", "got", "readers")
 
     def __init__(self, length: int) -> None:
-        self.data = memoryview(bytearray(length))
-        self.got = 0
-        self.readers: list[tuple[Connection, Outgoing]] = []
+        self.data = memoryview(bytearray(length))  # room for all of it
+        self.got = 0  # bytes that have come
+        self.readers: list[tuple[Connection, Outgoing]] = []  # messages that wait for more of it
 
 
 class Outgoing:
-    """A message with data on its way out.
-
-    Attributes:
-        prefix: frames before the data.
-        length: bytes of data.
-        source: the data; None for zeros.
-        allowed: bytes of data that may go by now.
-        slot: of its operation.
-        moved: bytes of prefix and data that have gone.
-    """
+    """A message with data on its way out."""
 
     __slots__ = ("allowed", "length", "moved", "prefix", "slot", "source")
 
     def __init__(self, slot: int, length: int, source: memoryview | None, allowed: int) -> None:
+        # Frames before the data
         self.prefix = notice(SEND_READY, slot, length) + data_header(slot, length)
-        self.length = length
-        self.source = source
-        self.allowed = allowed
-        self.slot = slot
-        self.moved = 0
+        self.length = length  # bytes of data
+        self.source = source  # the data; None for zeros
+        self.allowed = allowed  # bytes of data that may go by now
+        self.slot = slot  # of its operation
+        self.moved = 0  # bytes of prefix and data that have gone
 
 
 class Listener(Protocol):
     """Is told what comes on connections."""
 
-    def on_send_ready(self, connection: Connection, slot: int, length: int) -> None:
-        """The real rank has data for us."""
+    # The real rank has data for us; it waits for data of ours.
+    def on_send_ready(self, connection: Connection, slot: int, length: int) -> None: ...
+    def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None: ...
 
-    def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None:
-        """The real rank waits for data of ours."""
+    # Data begins to come: the listener says where to keep it, None to throw it away; it is here.
+    def on_data(self, connection: Connection, slot: int, length: int) -> Buffer | None: ...
+    def on_received(self, connection: Connection, slot: int, length: int) -> None: ...
 
-    def on_data(self, connection: Connection, slot: int, length: int) -> Kept | None:
-        """Data begins to come; return where to keep it, None to throw it away."""
-
-    def on_received(self, connection: Connection, slot: int, length: int) -> None:
-        """All data of a message is here."""
-
-    def on_sent(self, connection: Connection, message: Outgoing) -> None:
-        """All data of a message has gone."""
-
-    def on_closed(self, connection: Connection, broken: str | None) -> None:
-        """The connection is closed: by the real rank, or since something was broken."""
+    # All data of a message of ours has gone; the connection is closed, since something was broken.
+    def on_sent(self, connection: Connection, message: Outgoing) -> None: ...
+    def on_closed(self, connection: Connection, broken: str | None) -> None: ...
 
 
 class Connection:
     """Reads and writes gloo's messages on the socket of a pair.
 
     Attributes:
-        pair: the connection's two ends.
         sent, received: bytes of data that were moved.
         messages: data messages in both directions.
         announced: by slot, lengths of data that we have asked for and that have not begun.
     """
 
     def __init__(self, pair: Pair, loop: Loop, listener: Listener) -> None:
-        self.pair = pair
+        self.pair = pair  # the connection's two ends
         self.sent = self.received = self.messages = 0
         self.announced: dict[int, deque[int]] = {}
         self._socket = pair.socket
@@ -117,7 +100,7 @@ class Connection:
         self._open = True
         self._head = bytearray()  # a header of which a part has come
         self._slot = self._length = self._left = 0  # of the data that is coming
-        self._kept: Kept | None = None
+        self._buffer: Buffer | None = None
         self._queue: deque[Outgoing | memoryview] = deque()
         self._wants_room = False
         self._is_due = False
@@ -129,20 +112,15 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether messages may still pass."""
         return self._open
 
     def accept(self, slot: int, length: int) -> None:
         """Tell the real rank that we are ready to receive; data that has not begun waits."""
         if not self._open:
             return
-        told = memoryview(notice(RECV_READY, slot, length))
-        place = 0
-        for item in self._queue:
-            if isinstance(item, Outgoing) and not item.moved:
-                break
-            place += 1
-        self._queue.insert(place, told)
+        waiting = (isinstance(each, Outgoing) and not each.moved for each in self._queue)
+        place = next((i for i, waits in enumerate(waiting) if waits), len(self._queue))
+        self._queue.insert(place, memoryview(notice(RECV_READY, slot, length)))
         self.resume()
 
     def expect(self, slot: int, length: int) -> None:
@@ -164,7 +142,6 @@ class Connection:
             self.resume()
 
     def flush(self) -> None:
-        """Write now what can be written."""
         if not self._wants_room:
             self._write()
 
@@ -175,7 +152,6 @@ class Connection:
             self._loop.soon(self._write)
 
     def close(self, broken: str | None = None) -> None:
-        """Close, and tell the listener."""
         if self._open:
             self._open = False
             self._loop.forget(self._socket.fileno())
@@ -230,13 +206,13 @@ class Connection:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
 
     def _read_data(self) -> int:
-        kept, most = self._kept, min(self._left, _TURN)
-        if kept is None:
+        buffer, most = self._buffer, min(self._left, _TURN)
+        if buffer is None:
             # The kernel throws the data away without copying it (tcp(7), MSG_TRUNC).
             count = self._socket.recv_into(_SCRATCH, most, socket.MSG_TRUNC)
         else:
-            count = self._socket.recv_into(kept.data[kept.got :], most)
-            self._grow(kept, count)
+            count = self._socket.recv_into(buffer.data[buffer.got :], most)
+            self._grow(buffer, count)
         self._left -= count
         self.received += count
         if not self._left:
@@ -248,10 +224,10 @@ class Connection:
         while at < len(view) and self._open:
             if self._left:
                 count = min(self._left, len(view) - at)
-                if self._kept is not None:
-                    kept = self._kept
-                    kept.data[kept.got : kept.got + count] = view[at : at + count]
-                    self._grow(kept, count)
+                if self._buffer is not None:
+                    buffer = self._buffer
+                    buffer.data[buffer.got : buffer.got + count] = view[at : at + count]
+                    self._grow(buffer, count)
                 self._left -= count
                 self.received += count
                 at += count
@@ -288,20 +264,20 @@ class Connection:
         if announced != length:
             raise BrokenError(f"expected {announced:,} bytes, as announced, but {length:,} came")
         self._slot, self._length, self._left = slot, length, length
-        self._kept = self._listener.on_data(self, slot, length)
+        self._buffer = self._listener.on_data(self, slot, length)
         if not length:
             self._received()
 
-    def _grow(self, kept: Kept, count: int) -> None:
-        kept.got += count
-        if kept.readers:
-            for connection, message in kept.readers:
-                message.allowed = min(message.length, kept.got)
+    def _grow(self, buffer: Buffer, count: int) -> None:
+        buffer.got += count
+        if buffer.readers:
+            for connection, message in buffer.readers:
+                message.allowed = min(message.length, buffer.got)
                 connection.resume()
-            kept.readers = [one for one in kept.readers if one[1].allowed < one[1].length]
+            buffer.readers = [one for one in buffer.readers if one[1].allowed < one[1].length]
 
     def _received(self) -> None:
-        self._kept = None
+        self._buffer = None
         self.messages += 1
         self._listener.on_received(self, self._slot, self._length)
 
@@ -383,7 +359,6 @@ class Connection:
 
 
 def _piece(item: Outgoing, at: int) -> list[memoryview]:
-    """Return the next data of a message."""
     count = min(item.allowed - at, _TURN)
     if count <= 0:
         return []
@@ -391,3 +366,151 @@ def _piece(item: Outgoing, at: int) -> list[memoryview]:
         return [item.source[at : at + count]]
     whole, rest = divmod(count, len(_ZEROS))
     return [_ZEROS] * whole + ([_ZEROS[:rest]] if rest else [])
+
+
+@dataclass(frozen=True)
+class WireGroup:
+    """A process group of which a real rank is a member."""
+
+    name: str  # its prefix in the store, "default_pg/0//cpu//0"
+    size: int
+    real: tuple[int, ...]  # the members that are real, by their rank in the group
+    members: tuple[int, ...] = ()  # global ranks by rank in the group; empty if unknown
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An open connection after gloo's handshake; its socket does not block."""
+
+    socket: socket.socket  # to the real rank
+    group: WireGroup
+    real: int  # rank in the group of the real end
+    emulated: int  # rank in the group of our end
+
+
+_COARSE = 2e-3  # seconds: epoll counts milliseconds, and rounds up
+_EARLY = 60e-6  # seconds by which the kernel wakes late; the rest is polled
+_LONGEST = 0.5  # seconds
+
+
+class Loop:
+    """Calls back when a descriptor is ready, when an instant has come, or when another thread asks.
+
+    All descriptors that are ready have their turn before any has another.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._ready: dict[int, Callable[[int], None]] = {}
+        self._timers: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = itertools.count()
+        self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._soon: list[Callable[[], None]] = []
+        self._running = True
+        self._awake = 0.0
+        self.watch(self._woken, self._drain)
+
+    def watch(self, descriptor: int, ready: Callable[[int], None]) -> None:
+        """Call `ready(events)` whenever there is something to read."""
+        self._ready[descriptor] = ready
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def writable(self, descriptor: int, wanted: bool) -> None:
+        """Say whether `ready` is to be called for room to write as well."""
+        events = select.EPOLLIN | (select.EPOLLOUT if wanted else 0)
+        self._epoll.modify(descriptor, events)
+
+    def forget(self, descriptor: int) -> None:
+        if self._ready.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    def at(self, instant: float, call: Callable[..., None], *arguments: Any) -> None:
+        """Call once `time.monotonic` has come to an instant."""
+        heapq.heappush(self._timers, (instant, next(self._count), call, arguments))
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call before the next wait, after all that is ready has had its turn."""
+        self._soon.append(call)
+
+    def stay_awake(self, seconds: float) -> None:
+        """Wait without sleeping for a while: something will come, and waking up takes long."""
+        self._awake = time.monotonic() + seconds
+
+    def wake(self) -> None:
+        """Have the loop look around now; any thread may ask."""
+        with contextlib.suppress(OSError):
+            os.eventfd_write(self._woken, 1)
+
+    def stop(self) -> None:
+        """End `run` after what is being called; any thread, or a signal's handler, may ask."""
+        self._running = False
+        self.wake()
+
+    def run(self, around: Callable[[], None]) -> None:
+        """Serve until `stop`; `around` is called after every wake-up."""
+        try:
+            while self._running:
+                for descriptor, events in self._wait():
+                    ready = self._ready.get(descriptor)
+                    if ready is not None:
+                        ready(events)
+                self._call_due()
+                while self._soon:
+                    calls, self._soon = self._soon, []
+                    for call in calls:
+                        call()
+                around()
+        finally:
+            self._epoll.close()
+            os.close(self._woken)
+
+    def _wait(self) -> list[tuple[int, int]]:
+        """Return what is ready, when something is or a timer is due."""
+        now = time.monotonic()
+        while now < self._awake:
+            found = self._epoll.poll(0)
+            if found or (self._timers and self._timers[0][0] <= now):
+                return found
+            now = time.monotonic()
+        return self._epoll.poll(self._patience())
+
+    def _patience(self) -> float:
+        """Return how long epoll may wait; sleep first where it is too coarse for that."""
+        if not self._timers:
+            return _LONGEST
+        until = self._timers[0][0] - time.monotonic()
+        if until > _COARSE:
+            return min(until - _COARSE / 2, _LONGEST)
+        if until > _EARLY:
+            select.select([self._epoll.fileno()], [], [], until - _EARLY)
+        return 0.0
+
+    def _call_due(self) -> None:
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            _, _, call, arguments = heapq.heappop(self._timers)
+            call(*arguments)
+
+    def _drain(self, events: int) -> None:
+        del events
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._woken)
+
+
+_OTHERS = 128  # files that a process opens anyway
+
+
+def allow_open_files(connections: int) -> None:
+    """Raise the limit of open files, of this process and its children, as far as is allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections + _OTHERS
+    most = _ENDLESS if hard == resource.RLIM_INFINITY else hard
+    if most < needed:
+        raise InputError(
+            f"world_size: {connections:,} connections need {needed:,} open files, but {hard:,} are "
+            f"allowed: ulimit -Hn {needed}, or a smaller world"
+        )
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, _ENDLESS), hard))
+
+
+_ENDLESS = 1 << 20

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import errno
+import importlib.metadata
 import ipaddress
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from paracosm.emulation.records import Note
-from paracosm.emulation.wire import store_keys
-from paracosm.emulation.wire.gloo_address import (
+from paracosm.emulation.wire.connection import Pair, WireGroup, allow_open_files
+from paracosm.emulation.wire.protocol import (
     AddressError,
     GlooAddress,
+    connect,
     emulated_address,
+    read_address,
 )
-from paracosm.emulation.wire.handshake import connect
-from paracosm.emulation.wire.host_store import host_store
-from paracosm.emulation.wire.membership import Membership
-from paracosm.emulation.wire.open_files import allow_open_files
-from paracosm.emulation.wire.pair import Pair
-from paracosm.emulation.wire.start_up import StartUp
-from paracosm.emulation.wire.store_client import StoreClient, StoreError
-from paracosm.emulation.wire.torchelastic import AgentError
-from paracosm.emulation.wire.version import check_version
-
-__all__ = ["Rendezvous"]
+from paracosm.emulation.wire.store import (
+    AgentError,
+    StoreClient,
+    StoreError,
+    address_key,
+    answer_agents,
+    find_address,
+    group_name,
+    host_store,
+    is_default,
+    is_device_group,
+    is_role_key,
+)
 
 _QUICK, _IDLE, _SLOWER = 0.001, 0.1, 1.3  # seconds between looks at the store; growth
 _RETRY = 0.05  # seconds between attempts to reach the store
@@ -39,36 +46,19 @@ class Rendezvous:
     A real rank that makes a group writes its address to the store, and waits for those of the other
     members. This writes the addresses of the emulated members, and connects each of them to the
     real rank. Several real ranks connect to each other by themselves.
-
-    Args:
-        world: ranks of the job.
-        real: the ranks that are real.
-        address: host and port of the store, as the real ranks have them in MASTER_ADDR and
-            MASTER_PORT: they reach it there if rank 0 is real; else it is served here.
-        host: where to serve the store if rank 0 is emulated: 127.0.0.1 for this machine alone.
-        put: called with every new connection, from the thread that watches the store.
-        note: called with what the user should know, from there as well.
-        timeout: seconds that one connection, or one answer of the store, may take.
-        groups: members' global ranks by the name of the group in torch.distributed, where somebody
-            knows them.
-        patience: seconds for which the other real ranks may still come to a group that nobody knows
-            the members of, after the first has come.
-
-    Raises:
-        InputError: the port is in use, or the world needs more open files than are allowed.
     """
 
     def __init__(
         self,
-        world: int,
-        real: Sequence[int],
-        address: tuple[str, int],
-        host: str,
-        put: Callable[[Pair], None],
-        note: Callable[[Note], None],
-        timeout: float,
-        groups: Mapping[str, Sequence[int]] | None = None,
-        patience: float = 2.0,
+        world: int,  # ranks of the job
+        real: Sequence[int],  # the ranks that are real
+        address: tuple[str, int],  # of the store: MASTER_ADDR and MASTER_PORT of the real ranks
+        host: str,  # where to serve the store if rank 0 is emulated: 127.0.0.1 for here alone
+        put: Callable[[Pair], None],  # called with connections, from the thread that watches
+        note: Callable[[Note], None],  # called with what the user should know, from there as well
+        timeout: float,  # seconds that one connection, or one answer of the store, may take
+        groups: Mapping[str, Sequence[int]] | None = None,  # global ranks of those that are known
+        patience: float = 2.0,  # seconds for which real ranks may come to a group that is not
     ) -> None:
         allow_open_files((world - len(real)) * len(real))
         self._world, self._real = world, tuple(sorted(real))
@@ -85,7 +75,6 @@ class Rendezvous:
         self._thread = threading.Thread(target=self._run, name="rendezvous", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
         warning = check_version()
         if warning is not None:
             self._note(warning)
@@ -155,38 +144,39 @@ class Rendezvous:
             start_up.look(added)
             for membership in self._groups.values():
                 news = self._serve(client, membership) or news
-            if self._store is not None and self._groups and not start_up.agents_at_work:
+            if self._store is not None and self._groups and not start_up.at_work:
                 self._left.set()
             pause = _QUICK if added or news else min(pause * _SLOWER, _IDLE)
 
     def _read(self, client: StoreClient, added: Sequence[str]) -> bool:
         """Read new addresses, and those that were there before (they change if a group is made
         again in the same store); return whether there is news."""
-        places = [found for key in added if (found := store_keys.find_address(key))]
-        known = [(name, rank) for name, group in self._groups.items() for rank in group.watched()]
-        places += [place for place in known if place not in set(places)]
-        values = client.get([store_keys.address_key(*place) for place in places])
+        places = [found for key in added if (found := find_address(key))]
+        seen = [(name, rank) for name, group in self._groups.items() for rank in group.watched()]
+        places += [place for place in seen if place not in set(places)]
+        values = client.get([address_key(*place) for place in places])
         news = False
         for (name, rank), value in zip(places, values, strict=True):
             if name not in self._groups:
-                self._groups[name] = self._new_membership(name)
+                known = self._known.get(group_name(name), ())
+                members = range(self._world) if is_default(name) else known
+                deadline = time.monotonic() + self._patience
+                self._groups[name] = Membership(name, tuple(members), self._real, deadline)
             news = self._groups[name].learn(rank, value) or news
         return news
 
-    def _new_membership(self, name: str) -> Membership:
-        known = self._known.get(store_keys.group_name(name), ())
-        members = range(self._world) if store_keys.is_default(name) else known
-        return Membership(name, tuple(members), self._real, time.monotonic() + self._patience)
-
     def _members_of(self, name: str) -> tuple[int, int] | None:
         for each in self._groups.values():
-            if store_keys.group_name(each.name) == name and each.size is not None:
+            if group_name(each.name) == name and each.size is not None:
                 return each.size, each.size - len(each.real_members())
         return None
 
     def _serve(self, client: StoreClient, group: Membership) -> bool:
         """Write the addresses of emulated members, and connect them; return whether any were."""
-        awaited = group.awaits()
+        # Real ranks for whose present address there are no connections yet.
+        awaited = [
+            rank for rank, value in group.values.items() if group.connected.get(rank) != value
+        ]
         if not awaited or not group.is_settled(time.monotonic()):
             return False
         size = group.size
@@ -201,16 +191,14 @@ class Rendezvous:
             some = next(iter(group.addresses.values()))
             value = emulated_address(some.family, real[-1] + 1 if some.connections else 0)
             group.written = value
-            client.set(
-                (store_keys.address_key(group.name, rank), value) for rank in sorted(group.served)
-            )
+            client.set((address_key(group.name, rank), value) for rank in sorted(group.served))
         for rank in awaited:
             self._connect(group, rank, size)
         return True
 
     def _connect(self, group: Membership, real: int, size: int) -> None:
         address = group.addresses[real]
-        wire_group = group.wire_group(size)
+        wire_group = WireGroup(group.name, size, group.real_members(), group.members)
         group.connected[real] = group.values[real]
         for emulated in sorted(group.served):
             if self._closed.is_set():
@@ -235,3 +223,148 @@ def _why(error: OSError, group: str, real: int, address: GlooAddress) -> str:
     if ipaddress.ip_address(address.host).is_loopback:
         hint = ": if it is on another machine, set GLOO_SOCKET_IFNAME there"
     return f"cannot connect to rank {real} of group {group} at {where}: {reason}{hint}"
+
+
+@dataclass
+class Membership:
+    """What is known of a group.
+
+    Only the size of a group is in the store, not whose ranks its members have: with one real rank,
+    it is that whose address comes; several are known where the members are (the default group, or
+    told), else those count that come in time.
+    """
+
+    name: str  # prefix of the group in the store
+    members: tuple[int, ...]  # global ranks, in the order of the group; empty where nobody knows
+    real: tuple[int, ...]  # global ranks that are real
+    deadline: float  # instant at which no other real rank is awaited (`time.monotonic`)
+    # What each real rank has written, by rank in the group
+    values: dict[int, bytes] = field(default_factory=dict)
+    addresses: dict[int, GlooAddress] = field(default_factory=dict)  # the same, read
+    served: frozenset[int] = frozenset()  # emulated members, once their addresses are written
+    written: bytes = b""  # that address
+    # For which values emulated members are connected
+    connected: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int | None:
+        """How many members there are; None where nobody knows."""
+        if self.members:
+            return len(self.members)
+        return max((len(each.connections) for each in self.addresses.values()), default=0) or None
+
+    def is_settled(self, now: float) -> bool:
+        """Return whether it is known which members are real, and one of them has come."""
+        if not self.addresses:
+            return False
+        return bool(self.members) or len(self.addresses) == len(self.real) or now > self.deadline
+
+    def real_members(self) -> tuple[int, ...]:
+        if self.members:
+            real = set(self.real)
+            return tuple(i for i, member in enumerate(self.members) if member in real)
+        return tuple(sorted(self.addresses))
+
+    def watched(self) -> list[int]:
+        """Return the ranks in the group whose addresses may change.
+
+        They are the real ones, and all where the real ones are only those that came in time.
+        """
+        guessed = not self.members and len(self.real) > 1
+        return [*self.values, *(sorted(self.served) if guessed else ())]
+
+    def learn(self, rank: int, value: bytes) -> bool:
+        """Take up what is written for a member; return whether that is news."""
+        if rank in self.served:
+            if value != self.written:
+                raise AddressError(
+                    f"a real rank came late to group {self.name} as rank {rank}, which had been "
+                    "taken for emulated: a plan tells who the members are"
+                )
+            return False
+        if self.values.get(rank) == value:
+            return False
+        try:
+            address = read_address(value)
+        except AddressError as problem:
+            if not is_device_group(self.name):
+                return False  # somebody's own numbered keys
+            raise AddressError(
+                f"the address of rank {rank} of group {self.name} is not as gloo of PyTorch 2.13 "
+                f"writes it: {problem}"
+            ) from None
+        self.values[rank], self.addresses[rank] = value, address
+        return True
+
+
+_WORKERS = "init/"
+_BARRIER = re.compile(r".*/store_based_barrier_key:([^:]+)")
+
+
+class StartUp:
+    """Counts the emulated ranks in wherever PyTorch counts ranks.
+
+    These are the workers of the store, which a rank 0 that serves it waits for; the barrier that
+    follows the making of a group if TORCH_DIST_INIT_BARRIER=1; and the agents of torchrun.
+    """
+
+    def __init__(
+        self,
+        client: StoreClient,
+        world: int,
+        real: Sequence[int],
+        members_of: Callable[[str], tuple[int, int] | None],
+    ) -> None:
+        self._client, self._world, self._real = client, world, real
+        self._members_of = members_of
+        self._answered: set[str] = set()
+        self.at_work: set[str] = set()  # agents of torchrun that have come and not yet ended
+        if 0 in real:
+            client.add(_WORKERS, world - len(real))
+
+    def look(self, added: Sequence[str]) -> None:
+        """Answer what is in new keys."""
+        roles = [key for key in added if is_role_key(key)]
+        if roles:
+            self._answer_agents(roles[0])
+        for key in added:
+            self.at_work.discard(key)
+            found = _BARRIER.fullmatch(key)
+            if found is not None:
+                self._enter_barrier(key, found[1])
+
+    def _answer_agents(self, key: str) -> None:
+        answer = answer_agents(self._world, self._real, key, self._client.get([key])[0])
+        if answer.barrier in self._answered:
+            return
+        self._answered.add(answer.barrier)
+        self.at_work.add(answer.barrier.replace("num_members", "last_member"))
+        self._client.set(answer.items)
+        if answer.agents:
+            self._client.add(answer.barrier, answer.agents)
+
+    def _enter_barrier(self, key: str, name: str) -> None:
+        members, emulated = self._world, self._world - len(self._real)
+        if f"/{name}//" in key and name != "0":  # the store of the group itself: only its members
+            known = self._members_of(name)
+            if known is None:
+                return
+            members, emulated = known
+        if self._client.add(key, emulated) == members:
+            self._client.set([(f"{key}:last_worker", b"1")])
+
+
+_TESTED = "2.13"  # the version of PyTorch that speaks the protocol that we do
+
+
+def check_version() -> Note | None:
+    """Return a warning where the installed PyTorch is another one, or there is none."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        text = f"no PyTorch here to compare with: mode wire is tested with {_TESTED}"
+        return Note(-1, False, text)
+    if f"{version}.".startswith(f"{_TESTED}."):
+        return None
+    text = f"PyTorch {version}: mode wire is tested with {_TESTED}, and may not work with it"
+    return Note(-1, False, text)

@@ -26,21 +26,17 @@ import numpy as np
 
 from paracosm.cluster.cluster import Cluster
 from paracosm.errors import InputError
-from paracosm.jobs import Codebook, Job, Program, ProgramWriter
+from paracosm.jobs import Codebook, Communicators, Job, Program, ProgramWriter, write_communicators
 from paracosm.jobs.blocks import ProgramOfBlocks, last_on
-from paracosm.jobs.strategies.backward import backward_block
-from paracosm.jobs.strategies.costs import Costs
-from paracosm.jobs.strategies.forward import FORWARD, forward_block
-from paracosm.jobs.strategies.gradients import Bucket, buckets_of
+from paracosm.jobs.strategies.layers import Bucket, buckets_of
+from paracosm.jobs.strategies.passes import FORWARD, backward_block, forward_block
 from paracosm.jobs.strategies.plan import Plan, plan_of
 from paracosm.jobs.strategies.rank import check_length
-from paracosm.jobs.strategies.replica import Replica
-from paracosm.jobs.strategies.rows import Gathered, RowWriter, merge, places
-from paracosm.jobs.strategies.server_links import ServerLinks, server_links
-from paracosm.jobs.strategies.stage import Books, Stage
+from paracosm.jobs.strategies.rows import Gathered, RowWriter, merge, row_anchors
+from paracosm.jobs.strategies.stage import Books, Costs, Stage
 from paracosm.jobs.strategies.strategy import Strategy
-
-__all__ = ["parameter_server_job"]
+from paracosm.jobs.strategies.work import Replica
+from paracosm.network import Stations
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +59,7 @@ class _Share:
 
 
 def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy) -> Job:
-    """Return the job of workers around servers.
-
-    Raises:
-        InputError: other numbers of workers or servers than the cluster has; no gradients; nothing
-            joins a worker and a server.
-    """
+    """Return the job of workers around servers."""
     servers = len(cluster.servers)
     if servers != strategy.servers:
         raise InputError(
@@ -155,7 +146,7 @@ class _Pushes:
                 f"push {share.number}",
                 lane,
                 0.0,
-                places(there, lane),
+                row_anchors(there, lane),
                 step="communication",
                 kind="send",
                 role=lane,
@@ -272,3 +263,32 @@ def _table(
 
 def _pull_lane(server: int) -> str:
     return f"from server {server}"
+
+
+@dataclass(frozen=True, eq=False)
+class ServerLinks:
+    """Who sends to whom. Servers are the ranks after the workers.
+
+    Attributes:
+        communicators: pairs (worker, server) and (server, worker), each with its connection.
+        push, pull: communicator of every worker and server, either way.
+    """
+
+    communicators: Communicators
+    push: list[list[int]]
+    pull: list[list[int]]
+
+
+def server_links(cluster: Cluster) -> ServerLinks:
+    """Return the messages between all workers and all servers of a cluster."""
+    workers, servers = cluster.workers, cluster.servers
+    network = Stations(cluster)
+    pairs: list[tuple[int, int]] = []
+    push, pull = ([[0] * len(servers) for _ in workers] for _ in range(2))
+    for w, worker in enumerate(workers):
+        for s, server in enumerate(servers):
+            ranks = (w, len(workers) + s)
+            push[w][s] = network.connect(worker, server).number
+            pull[w][s] = network.connect(server, worker).number
+            pairs += [ranks, ranks[::-1]]
+    return ServerLinks(write_communicators(pairs, network), push, pull)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from paracosm.prediction.breakdown import LAUNCHING, NOTHING, WAITS, longest_op
 from paracosm.prediction.jobs.prediction import AlikeRanks, JobPrediction
+from paracosm.timeline import largest_share
 from paracosm.units import format_duration, format_size
-
-__all__ = ["job_bottleneck", "misfits"]
-
-WAITS = 0.1  # share of the iteration from which on waiting is worth the sentence
 
 
 def job_bottleneck(job: JobPrediction, ops: Mapping[str, float]) -> str:
@@ -48,16 +46,12 @@ def misfits(job: JobPrediction) -> list[str]:
 def _time(job: JobPrediction, ops: Mapping[str, float]) -> str:
     parts, whole = job.parts, job.iteration_time
     if not whole > 0 or not ops:
-        return "Nothing takes any time."
+        return NOTHING
     lost = {part: time for part, time in parts.items() if part not in ("compute", "idle")}
-    worst = max(lost, key=lambda part: lost[part])
-    share = lost[worst] / whole
+    worst, share = largest_share(lost, whole)
     if share <= WAITS:
-        name, time = next(iter(ops.items()))
-        return (
-            f"Computing: {parts['compute'] / whole:.0%} of the iteration; {name} takes "
-            f"{time / sum(ops.values()):.0%} of the ops' time."
-        )
+        computing = f"{parts['compute'] / whole:.0%} of the iteration"
+        return f"Computing: {computing}; {longest_op(ops)}."
     if worst == "bubble":
         return f"Pipeline bubble: workers are idle {share:.0%} of the iteration; {_bubble(job)}."
     sentence = _SENTENCES[worst].format(share=share, whom=_whom(job))
@@ -114,8 +108,5 @@ _SENTENCES = {
         "the way."
     ),
     "waiting": "Waiting: workers wait {share:.0%} of the iteration for {whom}.",
-    "launch": (
-        "Launching: the device is idle {share:.0%} of the iteration, because the host issues ops "
-        "more slowly than it computes."
-    ),
+    "launch": f"{LAUNCHING}.",
 }

@@ -9,12 +9,10 @@ from pathlib import Path
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
 from paracosm.graphs import Graph
+from paracosm.prediction.durations import find_durations
 from paracosm.prediction.environment import choose_environment
-from paracosm.prediction.lookup import find_durations
 from paracosm.prediction.predict import predict
 from paracosm.profiling.environment import Environment
-
-__all__ = ["DeviceSpeeds", "device_of", "device_speeds", "unknown_devices", "with_devices"]
 
 
 @dataclass(frozen=True)
@@ -53,13 +51,9 @@ def device_speeds(
     knows nothing of is as fast as the one that was timed, and only the node's own speed counts.
 
     Args:
-        cluster: whose workers.
-        graph: of one replica.
         environment: whose timings are used.
         time: seconds of the ops of the graph with them.
         path: the database.
-        cache: of which timings, "cold" or "warm".
-        seed: of estimators.
 
     Raises:
         InputError: a device may be several environments of the database.
@@ -109,7 +103,6 @@ def with_devices(cluster: Cluster, speeds: DeviceSpeeds) -> Cluster:
 def _environment(
     held: Sequence[tuple[Environment, int]], used: Environment, name: str, path: Path
 ) -> Environment | None:
-    """Return the environment that a device name means; None where the database has none."""
     fits = [each for each, _ in held if name.lower() in f"{each.device}, {each}".lower()]
     if used in fits:
         return used

@@ -13,13 +13,11 @@ from paracosm.cluster.changes import Change
 from paracosm.cluster.link import Link
 from paracosm.jobs import Job
 from paracosm.jobs.strategies import Replica, Strategy, build_job
-from paracosm.prediction.jobs.rank_breakdown import PARTS, rank_breakdown
+from paracosm.prediction.jobs.rank_times import PARTS, rank_breakdown
 from paracosm.prediction.jobs.strategies_by_workers import one_replica
 from paracosm.simulation import JobSchedule, replay_job
 from paracosm.simulation.job_schedule import memory_over_time
 from paracosm.units import format_size
-
-__all__ = ["AlikeRanks", "JobPrediction", "ideal_throughput", "predict_job"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,7 +27,6 @@ class AlikeRanks:
     """Ranks that spend their time alike, and hold as much, but for what a table does not show.
 
     Attributes:
-        ranks: their numbers, ascending.
         label: the name of the first.
         parts: seconds of an iteration by `PARTS`; they add up to the iteration.
         peak_memory: the most bytes that any of them holds at a time; None where nobody knows.
@@ -49,8 +46,6 @@ class JobPrediction:
 
     Attributes:
         workers: their number.
-        strategy: how they share the work.
-        cluster: that they work on.
         schedule: when everything runs; of several iterations where they overlap.
         iteration_time: seconds.
         interval: seconds between which it is thought to lie.
@@ -78,7 +73,6 @@ class JobPrediction:
 
     @property
     def efficiency(self) -> float | None:
-        """Throughput over the ideal one."""
         return self.throughput / self.ideal if self.throughput and self.ideal else None
 
     @property

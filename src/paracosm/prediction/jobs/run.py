@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from paracosm.jobs.strategies import Replica, Strategy, check_changes
 from paracosm.prediction.config import PredictConfig
@@ -14,11 +15,12 @@ from paracosm.prediction.jobs.device_speeds import (
     with_devices,
 )
 from paracosm.prediction.jobs.prediction import JobPrediction, ideal_throughput, predict_job
+from paracosm.prediction.jobs.rank_times import job_timeline
 from paracosm.prediction.jobs.shown_ranks import shown_ranks
 from paracosm.prediction.jobs.summary import OF_JOB, summarise_jobs
-from paracosm.prediction.jobs.timeline import job_timeline
 from paracosm.prediction.predict import predict
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
+from paracosm.results import JobSummary
 from paracosm.timeline import Timeline
 
 __all__ = ["run_on_cluster"]
@@ -29,7 +31,7 @@ def run_on_cluster(
     seed: int,
     progress: Progress | None = None,
     announce: Announce | None = None,
-) -> tuple[dict[str, Any], Timeline]:
+) -> tuple[JobSummary, Timeline]:
     """Predict what a configuration asks for, and return summary and timeline.
 
     The graph is captured, and its durations are found, once for all numbers of workers. The
@@ -110,19 +112,28 @@ def run_on_cluster(
     pairs = until_interrupted(range(len(jobs)), both, done)
     predictions = [pair[0] for pair in pairs]
     complete = len(predictions) == len(jobs)
-    summary: dict[str, Any] = {"status": "done" if complete else "interrupted"}
-    summary |= summarise_jobs(predictions, alone, found.split)
-    if before := [pair[1] for pair in pairs if pair[1] is not None]:
-        summary["what_if"] = list(map(str, config.what_if))
-        said = summarise_jobs(before, alone, found.split)
-        summary["unchanged"] = {key: said[key] for key in OF_JOB}
-    summary |= {"batch": alone.examples, "devices": speeds.origin}
     measured = measured_iteration(config, found)
-    summary["replica"]["measured"] = None if measured is None else measured.duration
-    summary |= found.facts(config, alone.coverage)
+    facts = found.facts(config, alone.coverage)
     if found.split < tensor:
-        summary["durations"]["splitting layers"] = (
+        facts["durations"]["splitting layers"] = (
             f"estimated: each into {tensor} parts, but not embedding, head, loss"
+        )
+
+    def summarised(each: Sequence[JobPrediction]) -> JobSummary:
+        return summarise_jobs(
+            *(each, alone, found.split, facts),
+            devices=speeds.origin,
+            measured=None if measured is None else measured.duration,
+            status="done" if complete else "interrupted",
+        )
+
+    summary = summarised(predictions)
+    if before := [pair[1] for pair in pairs if pair[1] is not None]:
+        unchanged = summarised(before)
+        summary = replace(
+            summary,
+            what_if=list(map(str, config.what_if)),
+            unchanged={key: unchanged[key] for key in OF_JOB},
         )
     last = predictions[-1].schedule
     # The ranks that were wanted are those of the largest number.

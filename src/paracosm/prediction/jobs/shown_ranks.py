@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from paracosm.errors import InputError
 from paracosm.simulation import JobSchedule
 
-__all__ = ["MOST", "check_ranks", "parse_ranks", "shown_ranks"]
-
 MOST = 16
 """Ranks that are shown where nobody chooses: a trace viewer holds some million spans."""
 

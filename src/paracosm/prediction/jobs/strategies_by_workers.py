@@ -10,8 +10,6 @@ from typing import Any
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import Strategy, parse_strategy
 
-__all__ = ["one_replica", "strategies_by_workers"]
-
 ITERATIONS = 8
 """That workers go through where servers do not keep them together, and the text says nothing."""
 

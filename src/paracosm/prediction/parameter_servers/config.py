@@ -1,21 +1,37 @@
-"""What the simulation of a job with parameter servers can be asked for, beside its cluster."""
+"""What the simulation of a job with parameter servers can be asked for, and its settings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
-from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.background import parse_background
+from paracosm.cluster import Cluster
+from paracosm.errors import InputError, unknown
+from paracosm.prediction.parameter_servers.orders import ORDERS
+from paracosm.prediction.parameter_servers.settings import Settings, parse_background, ports_of
+from paracosm.profiling.jobs import JobProfile
+from paracosm.profiling.jobs.file import is_job_profile, load_job_profile
+from paracosm.profiling.jobs.job_profile import without_interrupted
+from paracosm.profiling.nodes.calibration import NodeCalibration, load_calibration
 from paracosm.quantities import Duration, Size
 
-__all__ = ["MOST_UNEVEN", "THROUGHPUT", "ThroughputFields"]
+__all__ = ["THROUGHPUT", "WINDOW", "ThroughputFields", "load_profile"]
+
+WINDOW = 28e6
+"""Bytes of a stream's first turn where nobody measured them: what Li et al. (2020, section 3.2.2)
+found on average."""
 
 MOST_UNEVEN = 3.0
 """Standard deviation of ln(share): at 3 every third flow gets 20 times what is typical, or more, or
 a 20th or less."""
+
+MOST_WORKERS = 10_000
+MOST_STEPS = 20_000_000
 
 
 class ThroughputFields(BaseModel):
@@ -117,6 +133,130 @@ class ThroughputFields(BaseModel):
             idle["only start staggered has one"] = {"stagger"}
         return idle
 
+    def resolve_bandwidth(self, asked: float | None, profile: JobProfile) -> float:
+        """Return the bytes/s of links without a cluster file: asked, of the node, or as profiled.
+
+        Raises:
+            InputError: the node's calibration cannot be read; nothing says how fast links are.
+        """
+        node = self._calibration()
+        on_loopback = node.over_loopback("bandwidth_out") or node.over_loopback("bandwidth_in")
+        if asked is None and node.bandwidth is None and on_loopback:
+            raise InputError(
+                f"link bandwidth not specified: {self.node} has that of loopback, which says "
+                "nothing about links: add --bandwidth 10Gbit/s, or measure it between two hosts "
+                "with paracosm calibrate --peer"
+            )
+        bandwidth = asked or node.bandwidth or profile.bandwidth
+        if bandwidth is None:
+            raise InputError(
+                "link bandwidth not specified: add --bandwidth 10Gbit/s, or measure it between two "
+                "hosts with paracosm calibrate, and give --node"
+            )
+        if not isfinite(bandwidth):
+            raise InputError("bandwidth: throughput is predicted on links of a finite bandwidth")
+        return bandwidth
+
+    def resolve_settings(self, cluster: Cluster, workers: Sequence[int]) -> Settings:
+        """Return the settings of a profiled job on a cluster, for these numbers of workers.
+
+        Raises:
+            InputError: the node's calibration or the order cannot be read; something does not fit
+                the cluster or the numbers of workers.
+        """
+        node = self._calibration()
+        if workers[-1] > MOST_WORKERS:
+            raise InputError(f"workers: of a profile {MOST_WORKERS:,} at most, not {workers[-1]:,}")
+        if self.backup is not None and self.backup >= workers[0]:
+            raise InputError(
+                f"backup: {self.backup} of {workers[0]} workers: a step needs one at least to end"
+            )
+        if self.steps is not None and workers[-1] * self.steps > MOST_STEPS:
+            raise InputError(
+                f"steps: {self.steps:,} of {workers[-1]:,} workers are more than {MOST_STEPS:,} in "
+                "all: take fewer"
+            )
+        if cluster.sharing == "serial":
+            for name in ("background", "uneven"):
+                if getattr(self, name):
+                    raise InputError(
+                        f"{name}: no effect where messages take turns, leave out: sharing is serial"
+                    )
+        window = self.flow_control_window or node.window or WINDOW
+        return Settings(
+            ports=ports_of(cluster),
+            alpha=node.alpha or 0.0,
+            beta=node.beta or 0.0,
+            window=window if self.flow_control else inf,
+            order=_read_order(self.order),
+            cores=self.cores or 0,
+            background=None if self.background is None else parse_background(self.background),
+            share_sigma=0.0 if cluster.sharing == "serial" else self._share_sigma(node),
+            backup=(self.backup or 0) if self.synchronous else None,
+            start=self.start,
+            stagger=self.stagger,
+            measure=self.measure,
+            steps=self.steps,
+            repeats=self.repeats,
+        )
+
+    def _calibration(self) -> NodeCalibration:
+        return NodeCalibration() if self.node is None else load_calibration(self.node)
+
+    def _share_sigma(self, node: NodeCalibration) -> float:
+        """Return what was asked for, or what was measured over a network, or fair queueing."""
+        if self.uneven is not None:
+            return self.uneven
+        if node.uneven is None or node.over_loopback("uneven"):
+            return 0.0
+        if node.uneven > MOST_UNEVEN:
+            raise InputError(
+                f"uneven: {self.node} has {node.uneven:.3g}, which is connections that starve; "
+                f"{MOST_UNEVEN:g} at most is predicted: give --uneven"
+            )
+        return node.uneven
+
 
 THROUGHPUT = frozenset(ThroughputFields.model_fields)
 """The names of the fields."""
+
+
+def load_profile(path: Path, batch: int | None) -> JobProfile:
+    """Return the job profile in a file, with its batch if that is given.
+
+    Raises:
+        InputError: it cannot be read, or says another batch.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    if not is_job_profile(path):
+        raise InputError(
+            f"{path}: no job profile: paracosm profile job, or profile import, writes one"
+        )
+    profile = without_interrupted(load_job_profile(path))
+    if batch is None:
+        return profile
+    if profile.batch not in (None, batch):
+        raise InputError(f"batch: a step of {path} has {profile.batch} examples, not {batch}")
+    return replace(profile, batch=batch)
+
+
+def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
+    """Return the name of an order, or the names of ops in order."""
+    if asked is None:
+        return "scheduled"
+    if not isinstance(asked, str):
+        return asked
+    if asked in ORDERS:
+        return asked
+    path = Path(asked)
+    if not path.is_file():
+        raise InputError(f"order: {unknown('order', asked, ORDERS)} (a file of ops is one, too)")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"order: {path}: cannot be read as text") from None
+    names = [line.strip() for line in lines if line.strip()]
+    if not names:
+        raise InputError(f"order: {path}: empty: write one op a line")
+    return names

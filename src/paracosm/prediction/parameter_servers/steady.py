@@ -9,18 +9,10 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.parameter_servers.imagined import ImaginedJob
-from paracosm.prediction.parameter_servers.streams import worker_streams
-from paracosm.prediction.parameter_servers.windows import (
-    LEADING,
-    rates_in_period,
-    rates_of_windows,
-    steady_period,
-)
+from paracosm.prediction.parameter_servers.target import LEADING, TargetJob
+from paracosm.rng import ServerStream, generator
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import System, Workload
-
-__all__ = ["REPLICAS", "Change", "Steady", "steady_state"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,9 +26,6 @@ MEASURED, OF_EACH = 50, 10
 """Steps of all workers, and of each in the mean, that a measurement has: a minute or so of the jobs
 that were measured, 50 steps in the paper (section 4.1)."""
 
-STARTS = 2
-"""Of the random streams of a seed, those of the moments at which workers begin."""
-
 
 @dataclass(frozen=True)
 class Steady:
@@ -47,7 +36,6 @@ class Steady:
         all_rates: the same, with synchronous steps that came too late, (workers,).
         error: standard error of their sum, steps/s.
         measured: steps/s of all workers in stretches of `seconds`, (stretches,).
-        seconds: length of such a stretch.
     """
 
     rates: Floats
@@ -58,12 +46,11 @@ class Steady:
 
     @property
     def steps_per_second(self) -> float:
-        """Steps/s of all workers together."""
         return float(self.rates.sum())
 
 
 def steady_state(
-    job: ImaginedJob,
+    job: TargetJob,
     workers: int,
     seed: int,
     *,
@@ -78,7 +65,6 @@ def steady_state(
     of each are left out (Li et al. 2020, section 4.1).
 
     Args:
-        job: what the workers do, on which cluster.
         workers: how many of the cluster's, the first ones.
         seed: of the steps that they draw, and of their starts.
         steps: that each worker does in all replicas together, beside those left out.
@@ -90,8 +76,11 @@ def steady_state(
     each = ceil(steps / REPLICAS) + LEADING
     ended, accepted, starts, periods = [], [], [], []
     for replica in range(REPLICAS):
-        streams = worker_streams([seed, replica], STARTS, workers)
-        start = np.array([stream.uniform() for stream in streams]) * job.longest_steps(ports)
+        chance = [
+            generator([seed, replica], ServerStream.STARTS, worker).uniform()
+            for worker in range(workers)
+        ]
+        start = np.array(chance) * job.longest_steps(ports)
         system = job.with_shares(job.system(ports, start), each, [seed, replica])
         workload = job.workload
         if change is not None:
@@ -129,3 +118,76 @@ def _rates(
             for start, ends, period in zip(starts, ended, periods, strict=True)
         ]
     )
+
+
+DROPPED = 2
+"""First steps of each worker that a measurement after a start leaves out."""
+
+
+def steady_period(step_end: Floats) -> tuple[float, float]:
+    """Return begin and end of the time in which all workers are at work, long after their start.
+
+    It begins when each worker has ended `LEADING` steps, at the latest in the middle of the time
+    until the first worker has ended all of its steps, where it ends.
+    """
+    until = float(np.nanmax(step_end, axis=1).min())
+    leading = min(LEADING, step_end.shape[1] // 2)
+    ended = step_end[:, leading - 1]
+    # Backup workers may never get that far: the others end without them.
+    return min(float(np.where(np.isnan(ended), np.inf, ended).max()), until / 2), until
+
+
+def rates_in_period(start: Floats, ended: Floats, begin: float, until: float) -> Floats:
+    """Return the steps/s of each worker in a stretch of a steady state, (workers,).
+
+    A step that is under way at the stretch's begin or end counts by the share of it that is within,
+    so that rates are right in the mean, however unequally steps last. (Steps that end within over
+    the time that they took are not: it is the long steps that a stretch begins and ends in.)
+
+    Args:
+        start: seconds at which each worker began, (workers,).
+        ended: seconds at which steps ended that count, (workers, steps); NaN for others.
+    """
+    found = np.zeros(len(ended))
+    for worker, row in enumerate(ended):
+        ends = np.concatenate([start[worker : worker + 1], row[~np.isnan(row)]])
+        first, last = np.interp([begin, until], ends, np.arange(len(ends)))
+        found[worker] = (last - first) / (until - begin)
+    return found
+
+
+def rates_of_windows(ended: Floats, begin: float, until: float, windows: int) -> Floats:
+    """Return the steps/s of all workers together in each of equal windows, (windows,).
+
+    A worker's rate is its steps but one over the time from the first of their ends to the last;
+    where it ended one or none in a window, their number over the window's length. `ended` is
+    (workers, steps), in seconds; NaN for steps that do not count.
+    """
+    edges = np.linspace(begin, until, windows + 1)
+    found = np.zeros(windows)
+    for row in ended:
+        ends = row[~np.isnan(row)]
+        places = np.searchsorted(ends, edges, side="right")
+        count = np.diff(places)
+        plain = count / np.diff(edges)
+        several = count > 1
+        first, last = ends[places[:-1][several]], ends[places[1:][several] - 1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            plain[several] = np.where(
+                last > first, (count[several] - 1) / (last - first), plain[several]
+            )
+        found += plain
+    return found
+
+
+def rate_after_start(ended: Floats, until: float) -> float:
+    """Return the steps/s of all workers together from their start to a time.
+
+    A worker's rate is as in `rates_of_windows`, without its first `DROPPED` steps.
+    """
+    total = 0.0
+    for row in ended:
+        ends = row[row <= until][DROPPED:]
+        if len(ends) > 1 and ends[-1] > ends[0]:
+            total += (len(ends) - 1) / float(ends[-1] - ends[0])
+    return total

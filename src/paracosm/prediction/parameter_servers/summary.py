@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.parameter_servers.cynthia import cynthia
-from paracosm.prediction.parameter_servers.lin import lin
-from paracosm.prediction.parameter_servers.phases import Phases
-from paracosm.prediction.parameter_servers.saturation import saturates_at
-from paracosm.prediction.parameter_servers.sensitivity import NOTHING, limiting
+from paracosm.prediction.parameter_servers.coarse_models import Phases, cynthia, lin
 from paracosm.prediction.parameter_servers.settings import Settings
-from paracosm.prediction.parameter_servers.throughput import Throughput
+from paracosm.prediction.parameter_servers.throughput import (
+    NOTHING,
+    Throughput,
+    limiting,
+    saturates_at,
+)
 from paracosm.profiling.jobs import JobProfile
+from paracosm.results import ThroughputRow, ThroughputSummary
+from paracosm.results.summaries import AfterStart, Saturation
 
 __all__ = ["Point", "summarise_throughput"]
 
@@ -42,75 +45,89 @@ def summarise_throughput(
     settings: Settings,
     alone: Floats,
     phases: Phases,
-) -> dict[str, Any]:
+    *,
+    status: str,
+    profile_file: str,
+    cluster: Mapping[str, Any],
+) -> ThroughputSummary:
     """Return the summary of a job's throughput.
 
     Args:
         points: one for each number of workers, ascending; the summary is about the last one.
-        profile: that it is predicted from.
+        profile: that it is predicted from; `profile_file` is where it was read.
         settings: what is imagined of it.
         alone: steps/s of each worker that has the servers to itself.
         phases: of one worker, which coarse models are fed with.
+        status: of the run.
+        cluster: as `describe_cluster` says it.
     """
-    rows = {str(point.throughput.workers): _row(point, profile.batch, alone) for point in points}
-    last = points[-1].throughput
+    rows = [_row(point, profile.batch, alone) for point in points]
     found = {point.throughput.workers: point.throughput.steps_per_second for point in points}
     at = saturates_at(found, float(alone.mean()))
-    said = rows[str(last.workers)]
-    return {
-        "workers": last.workers,
-        "servers": len(settings.ports.server),
-        "batch": profile.batch,
-        **{key: said[key] for key in ("steps_per_second", "spread", "examples_per_second")},
-        "throughput": rows,
-        "baselines": _baselines(phases, settings, tuple(found), profile.batch),
-        "saturation": None
-        if at is None
-        else {"workers": at, "because": rows[str(at)]["bottleneck"]},
-        "bottleneck": _sentence(said, at, rows),
-        "job_profile": {
+    saturated = next((row for row in rows if row.workers == at), None)
+    last = rows[-1]
+    return ThroughputSummary(
+        status=status,
+        profile=profile_file,
+        workers=last.workers,
+        servers=len(settings.ports.server),
+        batch=profile.batch,
+        steps_per_second=points[-1].throughput.steps_per_second,
+        spread=last.spread,
+        examples_per_second=last.examples_per_second,
+        throughput=rows,
+        baselines=_baselines(phases, settings, tuple(found), profile.batch),
+        saturation=None
+        if saturated is None
+        else Saturation(workers=saturated.workers, because=str(saturated.bottleneck)),
+        bottleneck=_sentence(points, rows, saturated),
+        job_profile={
             "steps": profile.steps,
             "ops": profile.ops,
             "dropped": dict(profile.dropped),
         },
-        "imagined": _imagined(settings),
-    }
+        imagined=_imagined(settings),
+        cluster=cluster,
+    )
 
 
-def _row(point: Point, batch: int | None, alone: Floats) -> dict[str, Any]:
+def _row(point: Point, batch: int | None, alone: Floats) -> ThroughputRow:
     found = point.throughput
     ideal = float(alone[: found.workers].sum())
     busy = {name: float(shares.max()) for name, shares in found.utilisation.items()}
     after = found.after_start
-    return {
-        **_rates(found.steps_per_second, batch),
-        "standard_error": found.error,
-        "spread": found.spread,
-        "measure": found.seconds,
-        "after_start": None
+    return ThroughputRow(
+        workers=found.workers,
+        steps_per_second=found.steps_per_second,
+        examples_per_second=_examples(found.steps_per_second, batch),
+        ideal=ideal,
+        efficiency=found.steps_per_second / ideal,
+        bottleneck=limiting(point.gains, busy),
+        standard_error=found.error,
+        spread=found.spread,
+        measure=found.seconds,
+        after_start=None
         if after is None
-        else {**_rates(after.steps_per_second, batch), "spread": after.spread},
-        "ideal": ideal,
-        "efficiency": found.steps_per_second / ideal,
-        "bottleneck": limiting(point.gains, busy),
-        "if_twice_as_fast": dict(point.gains),
-        "utilisation": busy,
-        "utilisation_by_server": {
+        else AfterStart(
+            steps_per_second=after.steps_per_second,
+            examples_per_second=_examples(after.steps_per_second, batch),
+            spread=after.spread,
+        ),
+        if_twice_as_fast=dict(point.gains),
+        utilisation=busy,
+        utilisation_by_server={
             name: each.tolist() for name, each in found.utilisation.items() if name != "worker"
         },
-    }
+    )
 
 
-def _rates(steps: float, batch: int | None) -> dict[str, Any]:
-    return {
-        "steps_per_second": steps,
-        "examples_per_second": None if batch is None else steps * batch,
-    }
+def _examples(steps: float, batch: int | None) -> float | None:
+    return None if batch is None else steps * batch
 
 
 def _baselines(
     phases: Phases, settings: Settings, numbers: Sequence[int], batch: int | None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, list[ThroughputRow]]:
     of_lin = lin(phases, numbers[-1])
     bandwidth = float(settings.ports.server[0])
     models: dict[str, Callable[[int], float]] = {
@@ -118,37 +135,46 @@ def _baselines(
         "cynthia": lambda workers: cynthia(phases, bandwidth, workers),
         "cynthia_half": lambda workers: cynthia(phases, bandwidth, workers, duplex=True),
     }
-    unsaid = {"spread": None, "bottleneck": None}  # the shape of our own rows
     return {
-        name: {str(workers): _rates(model(workers), batch) | unsaid for workers in numbers}
+        name: [
+            ThroughputRow(
+                workers=workers,
+                steps_per_second=model(workers),
+                examples_per_second=_examples(model(workers), batch),
+            )
+            for workers in numbers
+        ]
         for name, model in models.items()
     }
 
 
-def _sentence(said: Mapping[str, Any], at: int | None, rows: Mapping[str, Any]) -> str:
+def _sentence(
+    points: Sequence[Point], rows: Sequence[ThroughputRow], saturated: ThroughputRow | None
+) -> str:
     """Return where throughput saturates and why, or what limits the largest number."""
-    if at is not None:
-        row = rows[str(at)]
+    if saturated is not None:
+        point = next(each for each in points if each.throughput.workers == saturated.workers)
         return (
-            f"Saturates at {at:,} workers: {_limit(row)}. More of them bring less than a tenth of "
-            "one alone, each."
+            f"Saturates at {saturated.workers:,} workers: {_limit(point, saturated)}. More of them "
+            "bring less than a tenth of one alone, each."
         )
+    workers, limit = rows[-1].workers, _limit(points[-1], rows[-1])
     if len(rows) == 1:
-        workers = int(next(iter(rows)))
-        return f"With {workers:,} worker{'s' if workers > 1 else ''}, {_limit(said)}."
-    return f"Throughput grows up to the largest number of workers; there, {_limit(said)}."
+        return f"With {workers:,} worker{'s' if workers > 1 else ''}, {limit}."
+    return f"Throughput grows up to the largest number of workers; there, {limit}."
 
 
-def _limit(row: Mapping[str, Any]) -> str:
-    name = row["bottleneck"]
-    if row["if_twice_as_fast"][name] <= NOTHING:
+def _limit(point: Point, row: ThroughputRow) -> str:
+    name = str(row.bottleneck)
+    gain, busy = point.gains[name], float(point.throughput.utilisation[name].max())
+    if gain <= NOTHING:
         return (
-            f"the {_WORDS[name]} is busiest, {row['utilisation'][name]:.0%} of the time, and no "
-            "resource alone would bring more than 1% if twice as fast"
+            f"the {_WORDS[name]} is busiest, {busy:.0%} of the time, and no resource alone would "
+            "bring more than 1% if twice as fast"
         )
     return (
-        f"the {_WORDS[name]} would bring most if faster (twice as fast: "
-        f"{row['if_twice_as_fast'][name]:+.0%}), busy {row['utilisation'][name]:.0%} of the time"
+        f"the {_WORDS[name]} would bring most if faster (twice as fast: {gain:+.0%}), busy "
+        f"{busy:.0%} of the time"
     )
 
 
@@ -171,7 +197,7 @@ def _imagined(settings: Settings) -> dict[str, Any]:
         "beta": settings.beta,
         "window": settings.window if np.isfinite(settings.window) else None,
         "order": settings.order if isinstance(settings.order, str) else list(settings.order),
-        "uneven": settings.uneven,
+        "uneven": settings.share_sigma,
         "cores": settings.cores,
         "synchronous": settings.backup is not None,
         "backup": settings.backup,

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.parameter_servers.alone import rates_alone
-from paracosm.prediction.parameter_servers.imagined import ImaginedJob
-from paracosm.prediction.parameter_servers.steady import steady_state
+from paracosm.prediction.parameter_servers.steady import (
+    Change,
+    rate_after_start,
+    rates_of_windows,
+    steady_period,
+    steady_state,
+)
+from paracosm.prediction.parameter_servers.target import TargetJob
 from paracosm.prediction.parameter_servers.utilisation import utilisation
-from paracosm.prediction.parameter_servers.windows import rate_after_start
+from paracosm.profiling.jobs import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
 from paracosm.simulation.simulate import simulate
-
-__all__ = ["AfterStart", "Throughput", "predict_throughput"]
+from paracosm.simulation.system import DOWN, UP, System, Workload
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class AfterStart:
-    """Steps/s of simulated measurements that begin with the workers.
-
-    Attributes:
-        steps_per_second: the mean over measurements.
-        spread: their standard deviation.
-        seconds: length of each.
+    """Steps/s of simulated measurements of so many `seconds` that begin with the workers: their
+    mean, and the standard deviation between them.
     """
 
     steps_per_second: float
@@ -61,14 +62,8 @@ class Throughput:
     utilisation: Mapping[str, Floats]
 
 
-def predict_throughput(job: ImaginedJob, workers: int, seed: int) -> Throughput:
-    """Simulate a job and measure its throughput.
-
-    Args:
-        job: what the workers do, on which cluster.
-        workers: how many of the cluster's, the first ones.
-        seed: of the steps that they draw.
-    """
+def predict_throughput(job: TargetJob, workers: int, seed: int) -> Throughput:
+    """Simulate a job with the first of its cluster's workers and measure its throughput."""
     steps = job.steps(workers)
     steady = steady_state(job, workers, seed, steps=steps, seconds=job.settings.measure)
     return Throughput(
@@ -86,12 +81,12 @@ def predict_throughput(job: ImaginedJob, workers: int, seed: int) -> Throughput:
     )
 
 
-def _after_start(job: ImaginedJob, workers: int, seed: int, seconds: float) -> AfterStart | None:
+def _after_start(job: TargetJob, workers: int, seed: int, seconds: float) -> AfterStart | None:
     settings = job.settings
     ports = settings.ports.first(workers)
     apart = settings.stagger if settings.start == "staggered" else 0.0
     if apart is None:
-        apart = 1 / float(rates_alone(job, seed)[:workers].mean()) / workers
+        apart = 1 / float(single_worker_rates(job, seed)[:workers].mean()) / workers
     system = job.system(ports, apart * np.arange(workers, dtype=np.float64), seconds)
     steps = job.most_steps(ports, seconds)
     rates = []
@@ -104,3 +99,94 @@ def _after_start(job: ImaginedJob, workers: int, seed: int, seconds: float) -> A
     if not all(rates):
         return None
     return AfterStart(float(np.mean(rates)), float(np.std(rates, ddof=1)), seconds)
+
+
+def single_worker_rates(job: TargetJob, seed: int) -> Floats:
+    """Return the steps/s of each worker where it is the only one, (workers,)."""
+    ports = job.settings.ports
+    said = np.column_stack([ports.ways.by_worker(), ports.speed])
+    _, first, number = np.unique(said, axis=0, return_index=True, return_inverse=True)
+    one = job.asynchronous()
+    drawn = one.drawn(1, one.steps(1), seed)
+    found = np.zeros(len(first))
+    for place, worker in enumerate(first.tolist()):
+        ended = simulate(one.workload, one.system(ports.only(worker)), drawn).step_end
+        found[place] = rates_of_windows(ended, *steady_period(ended), 1)[0]
+    return found[number.ravel()]
+
+
+SHARE = 4
+"""Steps that are simulated to see what a faster resource brings: one of so many."""
+
+
+NOTHING = 0.01
+"""Relative gain of throughput that is no more than noise."""
+
+
+def sensitivity(job: TargetJob, workers: int, seed: int) -> dict[str, float]:
+    """Return by how much throughput would grow if a resource were twice as fast, by its name.
+
+    All of the cluster's: the links of a direction at servers and workers, all workers, all servers.
+    Relative to the throughput, all simulated with the same steps drawn.
+    """
+    steps = max(job.steps(workers) // SHARE, 1)
+
+    def rate(change: Change | None) -> float:
+        return steady_state(job, workers, seed, steps=steps, change=change).steps_per_second
+
+    base = rate(None)
+    return {
+        RESOURCES[resource]: rate(partial(_twice_as_fast, resource)) / base - 1
+        for resource in (DOWNLINK, WORKER, UPLINK, SERVER)
+    }
+
+
+def limiting(gains: Mapping[str, float], busy: Mapping[str, float]) -> str:
+    """Return the resource that would bring most; of several, the first of `RESOURCES`.
+
+    Where none would bring more than simulations differ by, as where both directions are full, it is
+    the busiest one.
+
+    Args:
+        gains: as `sensitivity` returns them.
+        busy: shares of time, by resource.
+    """
+    most = gains if max(gains.values()) > NOTHING else busy
+    return max(gains, key=lambda resource: most[resource])
+
+
+def _twice_as_fast(resource: int, workload: Workload, system: System) -> tuple[Workload, System]:
+    if resource == DOWNLINK:
+        return workload, replace(system, ways=system.ways.twice_as_fast(DOWN))
+    if resource == UPLINK:
+        return workload, replace(system, ways=system.ways.twice_as_fast(UP))
+    if resource == WORKER:
+        return workload, replace(system, speed=2 * system.speed)
+    seconds = np.where(workload.resource == SERVER, workload.seconds / 2, workload.seconds)
+    return replace(workload, seconds=seconds), system
+
+
+LITTLE = 0.1
+"""Of what one worker brings alone: less for each further worker is little."""
+
+
+def saturates_at(throughput: Mapping[int, float], alone: float) -> int | None:
+    """Return the first number of workers from which on more of them bring little.
+
+    The workers from that number up to the largest one bring less than `LITTLE` of a worker alone
+    each, in the mean, and so do those up to every number between. None where throughput grows up
+    to the largest one.
+
+    Args:
+        throughput: steps/s by number of workers.
+        alone: steps/s of one worker that has the servers to itself.
+    """
+    numbers = sorted(throughput)
+    for place, number in enumerate(numbers[:-1]):
+        gains = (
+            (throughput[more] - throughput[number]) / (more - number)
+            for more in numbers[place + 1 :]
+        )
+        if max(gains) < LITTLE * alone:
+            return number
+    return None

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from paracosm.prediction.parameter_servers.imagined import ImaginedJob
+from paracosm.prediction.parameter_servers.target import TargetJob
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.simulation.simulate import simulate
-from paracosm.timeline import Timeline
+from paracosm.timeline import Labels, Timeline
 
-__all__ = ["first_steps"]
-
-STEPS = 5
-"""Of each worker that are shown at most."""
-
-WORKERS = 16
-"""That are shown at most, the first ones."""
-
+STEPS = 5  # of each worker that are shown at most
+WORKERS = 16  # that are shown at most, the first ones
+# A trace has at most these spans, or one step of each worker: a viewer holds some million.
 SPANS = 300_000
-"""That a trace has at most, or one step of each worker: a viewer holds some million."""
-
+# Of all workers, shown or not, at most these are kept, or one step of each worker.
 CHUNKS = 5_000_000
-"""Of all workers, shown or not, that are kept at most, or one step of each worker."""
 
 LANES = {DOWNLINK: "downlink", WORKER: "compute", UPLINK: "uplink", SERVER: "server"}
 
 
-def first_steps(job: ImaginedJob, workers: int, seed: int) -> Timeline:
+def first_steps(job: TargetJob, workers: int, seed: int) -> Timeline:
     """Return the first steps of some workers of a job (Li et al. 2020, figure 7).
 
     Each worker has a lane for each resource: downlink, compute, uplink and server; where there are
@@ -48,18 +41,19 @@ def first_steps(job: ImaginedJob, workers: int, seed: int) -> Timeline:
     chunks = chunks[(chunks["worker"] < shown) & (chunks["end"] > chunks["begin"])]
     chunks = chunks[np.lexsort((chunks["end"], chunks["begin"]))]
     lanes = [
-        _lane(resource, server, system.servers)
+        LANES[resource]
+        if resource == WORKER or system.servers == 1
+        else f"{LANES[resource]} {server}"
         for resource, server in zip(
             workload.resource.tolist(), workload.server.tolist(), strict=True
         )
     ]
     timeline = Timeline()
-    columns = (chunks[name].tolist() for name in ("worker", "op", "begin", "end"))
-    for worker, op, begin, end in zip(*columns, strict=True):
-        timeline.span(f"worker{worker}", lanes[op], job.names[op], begin, end)
+    timeline.extend(
+        Labels(chunks["worker"], [f"worker{number}" for number in range(shown)]),
+        Labels(chunks["op"], lanes),
+        Labels(chunks["op"], job.names),
+        chunks["begin"],
+        chunks["end"],
+    )
     return timeline
-
-
-def _lane(resource: int, server: int, servers: int) -> str:
-    several = servers > 1 and resource != WORKER
-    return f"{LANES[resource]} {server}" if several else LANES[resource]

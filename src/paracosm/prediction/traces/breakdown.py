@@ -1,17 +1,15 @@
-"""Where a rank's time goes."""
+"""Where a rank's time goes, and what limits a traced job."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.traces.piece import WORK
-from paracosm.prediction.traces.traced import TracedRank
-from paracosm.timeline import covered
-
-__all__ = ["Breakdown", "breakdown_of"]
+from paracosm.prediction.traces.traced import WORK, TracedRank
+from paracosm.timeline import breakdown, largest_share
 
 Floats = npt.NDArray[np.float64]
 
@@ -55,36 +53,51 @@ def breakdown_of(
         arrive, begin, end: seconds of each row.
         iterations: how many the times are of.
     """
-    first, last = _bounds(rank, begin, end)
+    first, last = 0.0, float(end.max(initial=0.0))
+    if len(rank.marks):
+        first, last = float(begin[rank.marks[0]]), float(end[rank.marks[-1]])
     device = np.isin(rank.work, [*_COMPUTE, _COMMUNICATION]).any()
     busy = np.isin(rank.work, _COMPUTE if device else _HOST)
-    met = rank.work == _COMMUNICATION
-
-    def length(*parts: tuple[Floats, Floats]) -> float:
-        starts = np.clip(np.concatenate([part[0] for part in parts]), first, last)
-        ends = np.clip(np.concatenate([part[1] for part in parts]), first, last)
-        return covered(starts, ends)
-
-    working, moving, waiting = (
-        (begin[busy], end[busy]),
-        (begin[met], end[met]),
-        (arrive[met], begin[met]),
+    met, loading = rank.work == _COMMUNICATION, rank.work == _LOADING
+    found = breakdown(
+        [
+            ("compute", begin[busy], end[busy]),
+            ("exposed_communication", begin[met], end[met]),
+            ("waiting", arrive[met], begin[met]),
+        ],
+        *(first, last),
+        rest="host",
     )
-    compute = length(working)
-    with_moving = length(working, moving)
-    with_waiting = length(working, moving, waiting)
-    loading = rank.work == _LOADING
-    return Breakdown(
-        compute=compute / iterations,
-        exposed_communication=(with_moving - compute) / iterations,
-        waiting=(with_waiting - with_moving) / iterations,
-        host=(last - first - with_waiting) / iterations,
-        data_loading=length((begin[loading], end[loading])) / iterations,
-    )
+    loaded = breakdown([("data_loading", begin[loading], end[loading])], first, last, rest="other")
+    found["data_loading"] = loaded["data_loading"]
+    return Breakdown(**{part: time / iterations for part, time in found.items()})
 
 
-def _bounds(rank: TracedRank, begin: Floats, end: Floats) -> tuple[float, float]:
-    """Return when the steps of a rank begin and end; without steps, when all of it does."""
-    if len(rank.marks):
-        return float(begin[rank.marks[0]]), float(end[rank.marks[-1]])
-    return 0.0, float(end.max(initial=0.0))
+def bottleneck_of(breakdowns: Sequence[Breakdown], straggler: int | None) -> str:
+    """Return what takes the largest part of the ranks' time, and how large it is.
+
+    Args:
+        breakdowns: one for each rank.
+        straggler: the rank that the others wait for most often; None where no collectives meet.
+    """
+    total = sum(each.total for each in breakdowns)
+    if not total:
+        return "Nothing takes time."
+    time = {
+        name: sum(getattr(each, name) for each in breakdowns)
+        for name in ("compute", "exposed_communication", "waiting", "host")
+    }
+    name, share = largest_share(time, total)
+    loading = sum(each.data_loading for each in breakdowns) / total
+    many = "the ranks'" if len(breakdowns) > 1 else "the"
+    if name == "compute":
+        return f"Computation: it takes {share:.0%} of {many} time."
+    if name == "exposed_communication":
+        return f"Communication: {share:.0%} of {many} time is exposed."
+    if name == "waiting" and straggler is not None:
+        return (
+            f"Waiting for other ranks: {share:.0%} of {many} time, for rank {straggler} most often."
+        )
+    if name == "host" and loading > share / 2:
+        return f"Data loading: the training loop waits {loading:.0%} of {many} time for data."
+    return f"The host: for {share:.0%} of {many} time the device has nothing to do."

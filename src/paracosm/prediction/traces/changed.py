@@ -21,11 +21,8 @@ import numpy.typing as npt
 from paracosm.cluster.changes import COLLECTIVES, PARTS, Change, refuse_changes
 from paracosm.errors import InputError, unknown
 from paracosm.jobs import Job
-from paracosm.prediction.traces.piece import WORK
-from paracosm.prediction.traces.traced import TracedJob
+from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.units import format_duration
-
-__all__ = ["changed"]
 
 SHOWN = 8  # names, of those that there are
 
@@ -86,7 +83,6 @@ def _is_of_traces(change: Change) -> bool:
 
 
 def _masks(traced: TracedJob, change: Change) -> list[Mask]:
-    """Return for each rank which rows a change is about."""
     known = [rank.rank for rank in traced.ranks]
     ranks = set(known)
     if change.first is not None:
@@ -125,7 +121,6 @@ def _names(traced: TracedJob, change: Change) -> Mask:
 
 
 def _without_effect(traced: TracedJob, change: Change) -> InputError:
-    """Return the error for a change that makes no difference."""
     work = WORK.index(_work(change))
     present = {
         traced.job.names[code]

@@ -1,4 +1,4 @@
-"""The streams of a rank as pieces: what ran on them, and what delayed it.
+"""The streams of a rank as segments: what ran on them, and what delayed it.
 
 A call that launches ends, for what it launches, as soon as that begins. What begins later than its
 call ends does so after a *launch latency* if the stream was idle, and after a *gap* if it was not.
@@ -6,9 +6,13 @@ call ends does so after a *launch latency* if the stream was idle, and after a *
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paracosm.prediction.traces.piece import Piece
+import numpy as np
+
+from paracosm.prediction.traces.traced import Segment
 from paracosm.timeline.kineto import (
     CATEGORIES,
     Calls,
@@ -19,38 +23,35 @@ from paracosm.timeline.kineto import (
     waits_between_streams,
 )
 
-__all__ = ["SHORTEST", "DevicePieces", "device_pieces"]
-
 SHORTEST = 1e-9  # seconds: the resolution of traces; what is shorter is no time at all
 _KERNEL = CATEGORIES.index("kernel")
 
 
 @dataclass(frozen=True, eq=False)
-class DevicePieces:
-    """The pieces of all streams.
+class DeviceSegments:
+    """The segments of all streams.
 
     Attributes:
-        pieces: all of them.
-        of: the piece of each span.
-        first: of each span the piece that must come after its launch: a delay, or that of the span.
+        of: the segment of each span.
+        first: of each span what must come after its launch: a delay, or its own segment.
         issued: seconds at which each span was issued by its call.
     """
 
-    pieces: list[Piece]
-    of: list[Piece]
-    first: list[Piece]
+    segments: list[Segment]
+    of: list[Segment]
+    first: list[Segment]
     issued: list[float]
 
 
-def device_pieces(
+def device_segments(
     trace: KinetoTrace, window: Window, spans: DeviceSpans, steps: Steps
-) -> DevicePieces:
-    """Return the pieces of all streams; what launches them is still to be put before them."""
+) -> DeviceSegments:
+    """Return the segments of all streams; what launches them is still to be put before them."""
     waits = waits_between_streams(trace, spans)
     calls = Calls(trace)
     names = {lane: _name(trace, spans, lane) for lane in set(spans.stream.tolist())}
     free = dict.fromkeys(names, window.begin)
-    made = DevicePieces([], [], [], [])
+    made = DeviceSegments([], [], [], [])
     ends = trace.end
     for number in range(len(spans)):
         row, call = int(spans.row[number]), int(spans.call[number])
@@ -69,44 +70,105 @@ def device_pieces(
             for other in waits.get(number, ())
             if other < number and made.of[other].end <= begin
         ]
-        ready = max([free[stream], issued, *(piece.end for piece in after)])
+        ready = max([free[stream], issued, *(segment.end for segment in after)])
         begin = max(begin, ready)
         end = max(float(spans.end[number]), begin)
-        piece = Piece(begin, end, names[stream], trace.text(row), "compute")
+        segment = Segment(begin, end, names[stream], trace.text(row), "compute")
         if trace.category[row] != _KERNEL:
-            piece.work = "copy"
+            segment.work = "copy"
         else:
-            piece.call = calls.of(row, call)
-        piece.step = steps.of(int(spans.thread[number]), float(spans.launched[number]))
-        if piece.call is not None:
-            piece.work, piece.step = "communication", "communication"
+            segment.call = calls.of(row, call)
+        segment.step = steps.of(int(spans.thread[number]), float(spans.launched[number]))
+        if segment.call is not None:
+            segment.work, segment.step = "communication", "communication"
         late = call >= 0 and issued >= ready
-        made.first.append(_delayed(made.pieces, piece, after, ready, late))
-        made.of.append(piece)
+        made.first.append(_delayed(made.segments, segment, after, ready, late))
+        made.of.append(segment)
         made.issued.append(issued)
         free[stream] = end
     return made
 
 
 def _delayed(
-    pieces: list[Piece], piece: Piece, after: list[Piece], ready: float, launched_late: bool
-) -> Piece:
-    """Add a piece, and before it what delayed it although all was ready; return the first."""
-    if piece.begin - ready < SHORTEST:
-        piece.after = after
-        pieces.append(piece)
-        return piece
+    segments: list[Segment],
+    segment: Segment,
+    after: list[Segment],
+    ready: float,
+    launched_late: bool,
+) -> Segment:
+    """Add a segment, and before it what delayed it although all was ready; return the first."""
+    if segment.begin - ready < SHORTEST:
+        segment.after = after
+        segments.append(segment)
+        return segment
     work = "launch latency" if launched_late else "gap"
     # Latencies have a lane of their own: the stream may still be busy while one passes.
-    lane = f"{piece.lane} launches" if launched_late else piece.lane
-    delay = Piece(ready, piece.begin, lane, work, work, piece.step, after)
-    piece.after = [delay]
-    pieces += (delay, piece)
+    lane = f"{segment.lane} launches" if launched_late else segment.lane
+    delay = Segment(ready, segment.begin, lane, work, work, segment.step, after)
+    segment.after = [delay]
+    segments += (delay, segment)
     return delay
 
 
 def _name(trace: KinetoTrace, spans: DeviceSpans, lane: int) -> str:
-    """Return the name of a stream, with its device where there are several."""
+    """The name of a stream, with its device where there are several."""
     devices = {trace.lanes[each].owner for each in set(spans.stream.tolist())}
     what = trace.lanes[lane]
     return what.name if len(devices) == 1 else f"device {what.owner} {what.name}"
+
+
+_CALL = re.compile(r"(?:cuda|hip|cu)(Stream|Device|Event|Ctx)Synchronize")
+
+
+class Synchronisations:
+    """Finds, for calls that synchronise, the segments of streams that they wait for."""
+
+    def __init__(self, trace: KinetoTrace, spans: DeviceSpans, segments: Sequence[Segment]) -> None:
+        self._trace, self._segments = trace, segments
+        self._order = {
+            stream: np.flatnonzero(spans.stream == stream)
+            for stream in np.unique(spans.stream).tolist()
+        }
+        self._launched = {
+            stream: spans.launched[members] for stream, members in self._order.items()
+        }
+        self._seen = {
+            int(trace.correlation[row]): seen for row, seen in trace.synchronisations.items()
+        }
+        calls = trace.of("runtime", "other") if self._seen else np.empty(0, dtype=np.int64)
+        self._called = dict(
+            zip(trace.correlation[calls].tolist(), trace.begin[calls].tolist(), strict=True)
+        )
+
+    def is_one(self, row: int) -> bool:
+        return _CALL.match(self._trace.text(row)) is not None
+
+    def waited(self, row: int, end: float) -> list[Segment]:
+        """Return what the call in a row waits for: the last span of one stream, or of every one.
+
+        The profiler may have recorded which (`cuda_sync`). Otherwise it is, of the last spans that
+        were launched to each stream, the one that ended last before the call did; for an event,
+        only if that was during the call.
+        """
+        trace = self._trace
+        match = _CALL.match(trace.text(row))
+        what = match[1] if match else ""
+        seen = self._seen.get(int(trace.correlation[row]))
+        begin = float(trace.begin[row])
+        before, wanted = begin, ""
+        if seen is not None and what == "Stream":
+            wanted = seen.stream
+        elif seen is not None and what == "Event":
+            wanted, before = seen.on, self._called.get(seen.recorded, begin)
+        found = []
+        for stream, members in self._order.items():
+            at = int(np.searchsorted(self._launched[stream], before, side="left")) - 1
+            if at >= 0 and wanted in ("", trace.lanes[stream].number):
+                segment = self._segments[int(members[at])]
+                if segment.end <= end:
+                    found.append(segment)
+        if what == "Event" and not wanted:
+            found = [segment for segment in found if segment.end > begin]
+        if what in ("Device", "Ctx"):
+            return found
+        return sorted(found, key=lambda segment: segment.end)[-1:]

@@ -1,4 +1,4 @@
-"""One thread of a rank as pieces: calls that launch, calls that wait, and what lies between."""
+"""One thread of a rank as segments: calls that launch, calls that wait, and what lies between."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.traces.device import SHORTEST, DevicePieces
-from paracosm.prediction.traces.piece import Piece
-from paracosm.prediction.traces.synchronise import Synchronisations
-from paracosm.timeline.kineto import KinetoTrace, Steps
-
-__all__ = ["QUEUE", "Host", "thread_pieces"]
+from paracosm.prediction.traces.device import SHORTEST, DeviceSegments, Synchronisations
+from paracosm.prediction.traces.traced import Segment
+from paracosm.timeline.kineto import KinetoTrace, Steps, Window
 
 Floats = npt.NDArray[np.float64]
 Hole = tuple[float, float]
@@ -29,37 +26,30 @@ class Host:
     """What all threads of a rank have in common.
 
     Attributes:
-        trace: the rank's.
-        steps: what its threads are at.
-        device: pieces of the streams.
         launches: by row of a call, the numbers of the spans that it launches.
         place: by row of a call, how many spans were launched before.
         queue: numbers of the spans in the order of their launches.
-        launched_by: by row of a call, its piece; filled as pieces are made.
-        synchronisations: what calls wait for.
+        launched_by: by row of a call, its segment; filled as segments are made.
     """
 
     trace: KinetoTrace
     steps: Steps
-    device: DevicePieces
+    device: DeviceSegments
     launches: Mapping[int, Sequence[int]]
     place: Mapping[int, int]
     queue: Sequence[int]
-    launched_by: dict[int, Piece]
+    launched_by: dict[int, Segment]
     synchronisations: Synchronisations
 
 
-def thread_pieces(
+def thread_segments(
     host: Host, thread: int, begin: float, end: float, holes: Iterable[Hole], cuts: Iterable[float]
-) -> list[Piece]:
-    """Return the pieces of a thread, which cover all of its time but the holes.
+) -> list[Segment]:
+    """Return the segments of a thread, which cover all of its time but the holes.
 
     Args:
-        host: what it has in common with other threads.
-        thread: lane of the trace.
-        begin, end: seconds that are covered.
         holes: (begin, end) in which it waits for another thread.
-        cuts: seconds at which no piece may lie astride.
+        cuts: seconds at which no segment may lie astride.
     """
     between = _Between(host, thread, cuts)
     trace, ends = host.trace, host.trace.end
@@ -68,18 +58,18 @@ def thread_pieces(
         (float(trace.begin[row]), row, min(float(ends[row]), end))
         for row in _calls(host, thread, begin, end)
     ]
-    pieces: list[Piece] = []
+    segments: list[Segment] = []
     at = begin
     for first, row, last in sorted(items):
         if first - at > SHORTEST:
-            pieces += between.pieces(at, first)
+            segments += between.segments(at, first)
         at = max(at, first)
         if row >= 0:
-            pieces += _call(host, thread, row, at, max(at, last))
+            segments += _call(host, thread, row, at, max(at, last))
         at = max(at, last)
     if end - at > SHORTEST:
-        pieces += between.pieces(at, end)
-    return pieces
+        segments += between.segments(at, end)
+    return segments
 
 
 def _calls(host: Host, thread: int, begin: float, end: float) -> Iterable[int]:
@@ -96,47 +86,46 @@ def _calls(host: Host, thread: int, begin: float, end: float) -> Iterable[int]:
             yield row
 
 
-def _call(host: Host, thread: int, row: int, begin: float, end: float) -> list[Piece]:
-    """Return the pieces of a call that launches or synchronises."""
+def _call(host: Host, thread: int, row: int, begin: float, end: float) -> list[Segment]:
     lane, name = host.trace.lanes[thread].name, host.trace.text(row)
     loading = host.steps.loading.covers(thread, begin)
     work, step = "data loading" if loading else "host", host.steps.of(thread, begin)
     numbers = host.launches.get(row)
     if numbers is None:
         waited = host.synchronisations.waited(row, end)
-        begin = max([begin, *(piece.end for piece in waited)])
-        return [Piece(begin, max(begin, end), lane, name, work, step, waited)]
+        begin = max([begin, *(segment.end for segment in waited)])
+        return [Segment(begin, max(begin, end), lane, name, work, step, waited)]
     firsts = [host.device.first[number] for number in numbers]
     full = _queue_full(host, row, end)
-    begin = max([begin, *(piece.end for piece in full)])
+    begin = max([begin, *(segment.end for segment in full)])
     split = max(begin, min([end, *(host.device.issued[number] for number in numbers)]))
-    launch = Piece(begin, split, lane, name, work, step, full)
+    launch = Segment(begin, split, lane, name, work, step, full)
     host.launched_by[row] = launch
-    for piece in firsts:
-        piece.after = [*piece.after, launch]
+    for segment in firsts:
+        segment.after = [*segment.after, launch]
     # A copy from or to pageable memory keeps the host until it is done.
     waited = [
-        piece
-        for piece in (host.device.of[number] for number in numbers)
-        if "Pageable" in piece.name and split < piece.end <= end
+        segment
+        for segment in (host.device.of[number] for number in numbers)
+        if "Pageable" in segment.name and split < segment.end <= end
     ]
-    split = max([split, *(piece.end for piece in waited)])
+    split = max([split, *(segment.end for segment in waited)])
     if end - split < SHORTEST and not waited:
         return [launch]
-    return [launch, Piece(split, max(split, end), lane, name, work, step, waited)]
+    return [launch, Segment(split, max(split, end), lane, name, work, step, waited)]
 
 
-def _queue_full(host: Host, row: int, end: float) -> list[Piece]:
+def _queue_full(host: Host, row: int, end: float) -> list[Segment]:
     """Return the span that must be done before the driver takes a launch, if there are so many."""
     place = host.place[row] - QUEUE
     if place < 0:
         return []
-    piece = host.device.of[host.queue[place]]
-    return [piece] if piece.end <= end else []
+    segment = host.device.of[host.queue[place]]
+    return [segment] if segment.end <= end else []
 
 
 class _Between:
-    """Makes the pieces of a thread between its calls: one for each outermost op or gap."""
+    """Makes the segments of a thread between its calls: one for each outermost op or gap."""
 
     def __init__(self, host: Host, thread: int, cuts: Iterable[float]) -> None:
         self._host, self._thread = host, thread
@@ -149,8 +138,7 @@ class _Between:
         self._ops = rows[outermost]
         self._begin, self._end = trace.begin[self._ops], trace.end[self._ops]
 
-    def pieces(self, begin: float, end: float) -> Iterable[Piece]:
-        """Yield the pieces of a stretch of time."""
+    def segments(self, begin: float, end: float) -> Iterable[Segment]:
         inside = self._cuts[(self._cuts > begin + SHORTEST) & (self._cuts < end - SHORTEST)]
         edges = [begin, *inside.tolist(), end]
         lane = self._host.trace.lanes[self._thread].name
@@ -160,7 +148,7 @@ class _Between:
             name = "data loading" if loading else self._name(first, last)
             work = "data loading" if loading else "host"
             step = self._host.steps.of(self._thread, middle)
-            yield Piece(first, last, lane, name, work, step)
+            yield Segment(first, last, lane, name, work, step)
 
     def _name(self, begin: float, end: float) -> str:
         """Return the first op that the stretch has a part of, or "between ops"."""
@@ -168,3 +156,56 @@ class _Between:
         if at < len(self._ops) and self._begin[at] < end:
             return self._host.trace.text(int(self._ops[at]))
         return "between ops"
+
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """The loop's thread waits from `begin` to `end`, while threads work, each until its end in
+    `to`."""
+
+    begin: float
+    end: float
+    to: dict[int, float]
+
+
+def busy_of(trace: KinetoTrace, thread: int, window: Window) -> Floats:
+    """Return when a thread has an op or a call open: k x 2 begins and ends that do not overlap."""
+    rows = trace.of("op", "runtime", "other")
+    rows = rows[trace.lane[rows] == thread]
+    rows = rows[(trace.end[rows] >= window.begin) & (trace.begin[rows] <= window.end)]
+    if not len(rows):
+        return np.empty((0, 2))
+    begin, end = trace.begin[rows], np.maximum.accumulate(trace.end[rows])
+    fresh = np.flatnonzero(np.concatenate(([True], begin[1:] > end[:-1])))
+    last = np.concatenate((fresh[1:], [len(rows)])) - 1
+    busy: Floats = np.stack((begin[fresh], end[last]), axis=1)
+    return busy.clip(window.begin, window.end)
+
+
+def hand_overs(
+    trace: KinetoTrace, window: Window, backward: set[int], busy: dict[int, Floats]
+) -> list[HandOver]:
+    """Return the times in which the loop's thread waits for backward passes, in order."""
+    own = busy.get(window.thread)
+    if own is None or not len(own):
+        return []
+    opens = np.concatenate(([window.begin], own[:, 1]))
+    closes = np.concatenate((own[:, 0], [window.end]))
+    found: dict[int, HandOver] = {}
+    for thread in sorted(backward & busy.keys()):
+        spans = busy[thread]
+        gap = np.searchsorted(opens, spans[:, 0], side="right") - 1
+        inside = spans[:, 1] <= closes[gap]
+        for number in np.unique(gap[inside]).tolist():
+            within = spans[inside & (gap == number)]
+            first, last = float(within[0, 0]), float(within[-1, 1])
+            before = found.get(number)
+            found[number] = HandOver(
+                begin=first if before is None else min(before.begin, first),
+                end=last if before is None else max(before.end, last),
+                to={**(before.to if before else {}), thread: last},
+            )
+    return [found[number] for number in sorted(found)]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from paracosm.errors import InputError
-from paracosm.prediction.traces.clocks import TOLERANCE, shifts
-from paracosm.prediction.traces.groups import Group, groups_of
-from paracosm.prediction.traces.pieces import Pieces, pieces_of
-from paracosm.prediction.traces.programs import TracedPieces, write_programs
-from paracosm.prediction.traces.traced import TracedJob
-from paracosm.timeline.kineto import KinetoTrace, read_kineto, steps_of, window_of
+import numpy as np
 
-__all__ = ["job_of_traces", "read_job"]
+from paracosm.errors import InputError
+from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.prediction.traces.segments import Segments, segments_of
+from paracosm.prediction.traces.traced import WORK, Segment, TracedJob, TracedRank
+from paracosm.timeline.kineto import (
+    Collective,
+    KinetoTrace,
+    Window,
+    read_kineto,
+    steps_of,
+    window_of,
+)
 
 
 def read_job(
@@ -45,12 +51,12 @@ def job_of_traces(
     windows = {
         rank: window_of(trace, numbers if numbers else None) for rank, trace in ranked.items()
     }
-    pieces = {rank: pieces_of(trace, windows[rank]) for rank, trace in ranked.items()}
+    segments = {rank: segments_of(trace, windows[rank]) for rank, trace in ranked.items()}
     for rank, trace in ranked.items():
-        if not pieces[rank].pieces:
+        if not segments[rank].segments:
             where = "in the steps that are taken" if numbers else "in it"
             raise InputError(f"{trace.path}: nothing ran {where}: no op, call or kernel takes time")
-    groups = _groups(ranked, pieces, alone)
+    groups = _groups(ranked, segments, alone)
     origins = {rank: trace.origin for rank, trace in ranked.items()}
     offset, by_clock = shifts(origins, groups), shifts(origins, ())
     moved = {
@@ -61,7 +67,7 @@ def job_of_traces(
     start = min(windows[rank].begin + offset[rank] for rank in ranked)
     written = write_programs(
         [
-            TracedPieces(trace, windows[rank], pieces[rank], offset[rank] - start)
+            TracedSegments(trace, windows[rank], segments[rank], offset[rank] - start)
             for rank, trace in ranked.items()
         ],
         list(ranked),
@@ -112,7 +118,7 @@ def _span(numbers: set[int]) -> str:
 
 
 def _groups(
-    ranked: Mapping[int, KinetoTrace], pieces: Mapping[int, Pieces], alone: bool
+    ranked: Mapping[int, KinetoTrace], segments: Mapping[int, Segments], alone: bool
 ) -> list[Group]:
     if alone:
         return []
@@ -121,7 +127,264 @@ def _groups(
         sizes = ", ".join(map(str, sorted(worlds)))
         raise InputError(f"traces of different jobs: of {sizes} ranks")
     return groups_of(
-        {rank: each.pieces for rank, each in pieces.items()},
+        {rank: each.segments for rank, each in segments.items()},
         {rank: trace.path for rank, trace in ranked.items()},
         next(iter(worlds), None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group: its ranks, ascending, and the collectives of each in order."""
+
+    name: str
+    ranks: tuple[int, ...]
+    calls: tuple[tuple[Segment, ...], ...]
+
+    @property
+    def label(self) -> str:
+        few = ", ".join(map(str, self.ranks))
+        whole = self.ranks == tuple(range(self.ranks[0], self.ranks[-1] + 1))
+        ranks = f"{self.ranks[0]} to {self.ranks[-1]}" if whole and len(self.ranks) > 2 else few
+        return f"group {self.name} of ranks {ranks}" if self.name else f"ranks {ranks}"
+
+
+def groups_of(
+    segments: Mapping[int, Sequence[Segment]], paths: Mapping[int, Path], world: int | None
+) -> list[Group]:
+    """Return the groups of more than one rank, with the collectives that meet.
+
+    The k-th collective of a rank in a group meets the k-th of the others.
+
+    Args:
+        segments: of each rank, in the order of issue.
+        paths: of the traces, for messages.
+        world: ranks of the job, where the traces say it.
+
+    Raises:
+        InputError: the traces of some ranks are missing, or the collectives do not match (which,
+            and where).
+    """
+    found: dict[tuple[str, tuple[int, ...]], dict[int, list[Segment]]] = {}
+    for rank in sorted(segments):
+        for segment in sorted(
+            (segment for segment in segments[rank] if segment.call is not None),
+            key=lambda p: p.begin,
+        ):
+            assert segment.call is not None
+            ranks = _ranks(segment.call, tuple(sorted(segments)), world, paths[rank])
+            if len(ranks) > 1:
+                key = (segment.call.group, ranks)
+                found.setdefault(key, {}).setdefault(rank, []).append(segment)
+    groups = []
+    for (name, ranks), calls in sorted(found.items()):
+        group = Group(name, ranks, tuple(tuple(calls.get(rank, ())) for rank in ranks))
+        _check(group, paths)
+        groups.append(group)
+    return groups
+
+
+def _ranks(
+    call: Collective, given: tuple[int, ...], world: int | None, path: Path
+) -> tuple[int, ...]:
+    """Return the ranks that meet at a collective.
+
+    Raises:
+        InputError: there is no trace of one of them, or nobody says which they are.
+    """
+    if call.ranks:
+        ranks = tuple(sorted(set(call.ranks)))
+    elif call.group_size == 1:
+        return ()
+    elif call.group_size in (0, len(given)) and world in (None, len(given)):
+        ranks = given
+    elif call.group_size in (0, world) and world is not None:
+        ranks = tuple(range(world))
+    else:
+        raise InputError(
+            f"{path}: {call.kind} in a group of {call.group_size} ranks that the trace does not "
+            f"name, of {world or len(given)}: which meet, nobody says"
+        )
+    missing = [rank for rank in ranks if rank not in given]
+    if missing:
+        few = ", ".join(map(str, missing[:6])) + (", ..." if len(missing) > 6 else "")
+        raise InputError(
+            f"{path}: {call.kind} among {len(ranks)} ranks, and there is no trace of rank "
+            f"{few}: give one of every rank, or --alone to take collectives as long as they were"
+        )
+    if call.kind in ("send", "receive"):
+        raise InputError(f"{path}: {call.kind} between two ranks: only collectives are replayed")
+    return ranks
+
+
+def _check(group: Group, paths: Mapping[int, Path]) -> None:
+    first, calls = group.ranks[0], group.calls[0]
+    for rank, others in zip(group.ranks[1:], group.calls[1:], strict=True):
+        for number, (one, other) in enumerate(zip(calls, others, strict=False)):
+            assert one.call is not None
+            assert other.call is not None
+            if one.call.kind != other.call.kind:
+                raise InputError(
+                    f"{paths[rank]}: collective {number} in {group.label} is {other.call.kind} "
+                    f"(at {1e3 * other.begin:.3f} ms), and that of rank {first} is "
+                    f"{one.call.kind}: the traces are not of the same steps"
+                )
+        if len(calls) != len(others):
+            raise InputError(
+                f"{paths[rank]}: {len(others)} collectives in {group.label}, and rank {first} has "
+                f"{len(calls)}: the traces are not of the same steps"
+            )
+
+
+TOLERANCE = 100e-6  # seconds; ranks of one machine agree within ten microseconds
+
+
+def shifts(origins: Mapping[int, int], groups: Sequence[Group]) -> dict[int, float]:
+    """Return seconds to add to the times of each rank, which count from its own origin.
+
+    The earliest origin, in nanoseconds on the ranks' clocks, is 0. Ranks that share no collective
+    are taken by their clocks.
+
+    A collective ends on all of its ranks at once, to some microseconds. Where ranks disagree by
+    more in the median, their clocks do: the traces of such a rank are moved.
+    """
+    start = min(origins.values())
+    offset = {rank: (origin - start) * 1e-9 for rank, origin in origins.items()}
+    settled: set[int] = set()
+    for group in sorted(groups, key=lambda each: -len(each.ranks)):
+        if not group.calls[0]:
+            continue
+        known = [rank for rank in group.ranks if rank in settled] or [group.ranks[0]]
+        ends = {
+            rank: np.array([segment.end for segment in calls]) + offset[rank]
+            for rank, calls in zip(group.ranks, group.calls, strict=True)
+        }
+        agreed = np.median([ends[rank] for rank in known], axis=0)
+        for rank in group.ranks:
+            late = float(np.median(ends[rank] - agreed))
+            if rank not in settled and abs(late) > TOLERANCE:
+                offset[rank] -= late
+            settled.add(rank)
+    return offset
+
+
+@dataclass(frozen=True, eq=False)
+class TracedSegments:
+    """What a rank did, and seconds to add to its times."""
+
+    trace: KinetoTrace
+    window: Window
+    segments: Segments
+    offset: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """A collective of several ranks: the role of its group, its duration, when it began."""
+
+    role: str
+    transfer: float
+    began: float
+
+
+def write_programs(
+    ranks: Sequence[TracedSegments], numbers: Sequence[int], groups: Sequence[Group]
+) -> tuple[Job, tuple[TracedRank, ...]]:
+    """Return the job of these ranks, and what the trace of each says of its rows."""
+    place = {rank: number for number, rank in enumerate(numbers)}
+    roles = _roles(groups, place)
+    met: dict[int, _Meeting] = {}
+    for group, role in zip(groups, roles, strict=True):
+        offsets = [ranks[place[rank]].offset for rank in group.ranks]
+        for meeting in zip(*group.calls, strict=True):
+            # The rank that came last did not wait: the collective took as long as it took there.
+            transfer = min(segment.end - segment.begin for segment in meeting)
+            began = max(segment.begin + by for segment, by in zip(meeting, offsets, strict=True))
+            met |= {id(segment): _Meeting(role, transfer, began) for segment in meeting}
+    books = Codebook(), Codebook(), Codebook()
+    writers, traced = [], []
+    for number, rank in zip(numbers, ranks, strict=True):
+        writer = ProgramWriter(*books)
+        rows = _written(writer, rank, met)
+        writers.append(writer)
+        traced.append(_traced(number, rank, rows, met))
+    of_role: list[dict[str, int]] = [{} for _ in ranks]
+    for number, (group, role) in enumerate(zip(groups, roles, strict=True)):
+        for member in group.ranks:
+            of_role[place[member]][role] = number
+    job = write_job(
+        writers,
+        list(range(len(ranks))),
+        write_communicators([[place[rank] for rank in group.ranks] for group in groups]),
+        of_role,
+        labels=[f"rank {rank}" for rank in numbers],
+        provenance={"traces": [str(rank.trace.path) for rank in ranks]},
+    )
+    return job, tuple(traced)
+
+
+def _roles(groups: Sequence[Group], place: Mapping[int, int]) -> list[str]:
+    """Return a role for each group: its name, with its number where a rank has two of the name."""
+    taken: list[set[str]] = [set() for _ in place]
+    roles = []
+    for number, group in enumerate(groups):
+        role = f"group {group.name}" if group.name else "all"
+        if any(role in taken[place[rank]] for rank in group.ranks):
+            role = f"{role} ({number})"
+        for rank in group.ranks:
+            taken[place[rank]].add(role)
+        roles.append(role)
+    return roles
+
+
+def _written(
+    writer: ProgramWriter, rank: TracedSegments, met: Mapping[int, _Meeting]
+) -> list[Segment]:
+    """Write the segments of a rank, after the time by which it begins later than the first one."""
+    rows = list(rank.segments.segments)
+    late = rank.window.begin + rank.offset
+    start: list[Segment] = []
+    if late > 0:
+        thread = rank.window.thread
+        lane = rank.trace.lanes[thread].name if thread >= 0 else "start"
+        begin = rank.window.begin
+        start = [Segment(begin - late, begin, lane, "begins later", "start")]
+    for segment in [*start, *rows]:
+        before = start if segment not in start else []
+        meeting = met.get(id(segment))
+        segment.row = writer.add(
+            segment.name if segment.call is None else segment.call.kind,
+            segment.lane,
+            segment.end - segment.begin if meeting is None else meeting.transfer,
+            [each.row for each in (*segment.after, *before)],
+            step=segment.step,
+            kind="task" if meeting is None else "collective",
+            role=None if meeting is None else meeting.role,
+            size=max(segment.call.size, 0)
+            if meeting is not None and segment.call is not None
+            else 0,
+        )
+    return [*start, *rows]
+
+
+def _traced(
+    number: int, rank: TracedSegments, rows: Sequence[Segment], met: Mapping[int, _Meeting]
+) -> TracedRank:
+    segments = rank.segments
+    arrive = np.array([segment.begin for segment in rows]) + rank.offset
+    end = np.array([segment.end for segment in rows]) + rank.offset
+    began = [met[id(segment)].began if id(segment) in met else -np.inf for segment in rows]
+    marks = segments.marks if segments.last is None else [*segments.marks, segments.last]
+    return TracedRank(
+        path=rank.trace.path,
+        rank=number,
+        arrive=arrive,
+        begin=np.clip(began, arrive, end),
+        end=end,
+        work=np.array([WORK.index(segment.work) for segment in rows], dtype=np.int32),
+        marks=np.array([segment.row for segment in marks], dtype=np.int64),
+        iteration=np.array([segment.iteration for segment in rows], dtype=np.int32),
+        launches=np.array([launch.row for launch, _ in segments.launched], dtype=np.int64),
+        spans=np.array([span.row for _, span in segments.launched], dtype=np.int64),
+        missing=rank.trace.missing,
     )

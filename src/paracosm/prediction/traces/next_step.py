@@ -18,8 +18,7 @@ from paracosm.errors import InputError
 from paracosm.jobs import Program
 from paracosm.prediction.traces.host import QUEUE
 from paracosm.prediction.traces.outcome import replayed
-from paracosm.prediction.traces.piece import WORK
-from paracosm.prediction.traces.traced import TracedJob, TracedRank
+from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
 
 __all__ = ["next_step_time"]
 

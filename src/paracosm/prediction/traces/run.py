@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from paracosm.cluster.changes import Change, parse_change
 from paracosm.errors import InputError
 from paracosm.jobs import Job
-from paracosm.prediction.traces.bottleneck import bottleneck_of
+from paracosm.prediction.traces.breakdown import bottleneck_of
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.job import read_job
 from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
-from paracosm.prediction.traces.piece import WORK
 from paracosm.prediction.traces.spans_of import timeline_of
-from paracosm.prediction.traces.traced import TracedJob
+from paracosm.prediction.traces.traced import WORK, TracedJob
+from paracosm.results import ReplaySummary, summaries
 from paracosm.timeline import Timeline
 
 __all__ = ["Replays", "Scenario", "replay_traces", "summarise_replays"]
@@ -26,13 +25,7 @@ _COMMUNICATION = WORK.index("communication")
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What comes of a job when something is different.
-
-    Attributes:
-        what_if: in words; several are joined by "; ".
-        outcome: what came of it.
-        times: of every row.
-    """
+    """What comes of a job when something is different; several changes are joined by "; "."""
 
     what_if: str
     outcome: Outcome
@@ -44,8 +37,7 @@ class Replays:
     """All that was asked of some traces.
 
     Attributes:
-        traced: the job.
-        measured: what came of it when it was traced.
+        measured: what came of the job when it was traced.
         unchanged: what comes of it when it is played again as it was.
         scenarios: each what-if by itself.
         together: all of them at once; None where there are less than two.
@@ -118,29 +110,29 @@ def replay_traces(
     )
 
 
-def summarise_replays(replays: Replays) -> dict[str, Any]:
-    """Return everything by the names that `summary.json` uses; times in seconds."""
+def summarise_replays(replays: Replays) -> ReplaySummary:
+    """Return what came of the traces."""
     traced = replays.traced
-    return {
-        "status": "done",
-        "traces": [str(rank.path) for rank in traced.ranks],
-        "ranks": [rank.rank for rank in traced.ranks],
-        "steps": list(traced.steps),
-        "tasks": traced.job.tasks,
-        "alone": traced.alone,
-        "iteration_time": replays.measured.iteration_time,
-        "replayed": {"error": replays.error, **_scenario(replays, replays.unchanged)},
-        "what_ifs": [_scenario(replays, each) for each in replays.scenarios],
-        "together": None if replays.together is None else _scenario(replays, replays.together),
-        "clocks_moved": dict(traced.moved),
-        "missing": {str(rank.path): list(rank.missing) for rank in traced.ranks if rank.missing},
-        "durations": {
+    return ReplaySummary(
+        status="done",
+        traces=[str(rank.path) for rank in traced.ranks],
+        ranks=[rank.rank for rank in traced.ranks],
+        steps=list(traced.steps),
+        tasks=traced.job.tasks,
+        alone=traced.alone,
+        iteration_time=replays.measured.iteration_time,
+        replayed=replace(_scenario(replays, replays.unchanged), error=replays.error),
+        what_ifs=[_scenario(replays, each) for each in replays.scenarios],
+        together=None if replays.together is None else _scenario(replays, replays.together),
+        clocks_moved={str(rank): seconds for rank, seconds in traced.moved.items()},
+        missing={str(rank.path): list(rank.missing) for rank in traced.ranks if rank.missing},
+        durations={
             "tasks": "measured: as traced",
             "collectives": "measured: with their waiting, as one rank saw them"
             if traced.alone
             else "measured: the shortest of their ranks, from when the last one had come",
         },
-    }
+    )
 
 
 def _played(traced: TracedJob, job: Job, text: str) -> Scenario:
@@ -148,18 +140,20 @@ def _played(traced: TracedJob, job: Job, text: str) -> Scenario:
     return Scenario(text, outcome_of(traced, times), times)
 
 
-def _scenario(replays: Replays, scenario: Scenario) -> dict[str, Any]:
+def _scenario(replays: Replays, scenario: Scenario) -> summaries.Scenario:
     outcome = scenario.outcome
-    return {
-        "what_if": scenario.what_if,
-        "iteration_time": outcome.iteration_time,
-        "speedup": replays.unchanged.outcome.iteration_time / outcome.iteration_time
+    return summaries.Scenario(
+        what_if=scenario.what_if,
+        iteration_time=outcome.iteration_time,
+        speedup=replays.unchanged.outcome.iteration_time / outcome.iteration_time
         if outcome.iteration_time
         else None,
-        "breakdown": {
+        breakdown={
             str(rank.rank): asdict(each)
             for rank, each in zip(replays.traced.ranks, outcome.breakdowns, strict=True)
         },
-        "straggler": None if outcome.straggler is None else asdict(outcome.straggler),
-        "bottleneck": bottleneck_of(outcome, [rank.rank for rank in replays.traced.ranks]),
-    }
+        straggler=None if outcome.straggler is None else asdict(outcome.straggler),
+        bottleneck=bottleneck_of(
+            outcome.breakdowns, None if outcome.straggler is None else outcome.straggler.rank
+        ),
+    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paracosm.jobs.program import KINDS
+import numpy as np
+
+from paracosm.jobs.job import KINDS
 from paracosm.prediction.traces.outcome import Times
 from paracosm.prediction.traces.traced import TracedJob
-from paracosm.timeline import Timeline
-
-__all__ = ["timeline_of"]
+from paracosm.timeline import Labels, Timeline
 
 LONGEST = 100  # characters of a name: those of kernels go into the thousands
 _COLLECTIVE = KINDS.index("collective")
@@ -22,22 +22,20 @@ def timeline_of(traced: TracedJob, replays: Sequence[tuple[str, Times]]) -> Time
         traced: the job.
         replays: what is put behind the names of the ranks, and the times.
     """
-    timeline = Timeline()
-    job = traced.job
+    timeline, job = Timeline(), traced.job
     names = [name[:LONGEST] for name in job.names]
-    add = timeline.spans.append
+    words = [*names, *(f"wait: {name}" for name in names)]
     for text, times in replays:
-        for number, program in enumerate(job.programs):
-            node = job.labels[number] + text
-            columns = (program.name, program.lane, program.kind, times.arrive[number])
-            for name, lane, kind, arrive, begin, end in zip(
-                *(column.tolist() for column in columns),
-                times.begin[number].tolist(),
-                times.end[number].tolist(),
-                strict=True,
-            ):
-                if kind == _COLLECTIVE and begin > arrive:
-                    add((node, job.lanes[lane], f"wait: {names[name]}", arrive, begin, -1))
-                if end > begin:
-                    add((node, job.lanes[lane], names[name], begin, end, -1))
+        ranks = zip(job.labels, job.programs, times.arrive, times.begin, times.end, strict=True)
+        for label, program, arrive, begin, end in ranks:
+            # Of each row the waiting, then the work.
+            waits = (program.kind == _COLLECTIVE) & (begin > arrive)
+            timeline.extend(
+                label + text,
+                Labels(program.lane[:, None], job.lanes),
+                Labels(np.add.outer(program.name, [len(names), 0]), words),
+                np.column_stack([arrive, begin]),
+                np.column_stack([begin, end]),
+                where=np.column_stack([waits, end > begin]),
+            )
     return timeline

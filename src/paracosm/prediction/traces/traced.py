@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.jobs import Job
-
-__all__ = ["TracedJob", "TracedRank"]
+from paracosm.timeline.kineto import Collective
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -66,3 +65,43 @@ class TracedJob:
     steps: tuple[int, ...]
     alone: bool
     moved: Mapping[int, float]
+
+
+WORK = (
+    "host",
+    "data loading",
+    "launch latency",
+    "gap",
+    "compute",
+    "copy",
+    "communication",
+    "start",
+)
+"""What a segment is good for: work of a thread; waiting for data; the time from a call to what it
+launches; the time between two spans of a stream; kernels; copies and memsets; collectives; the time
+by which a rank begins later than the first one."""
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """A stretch of time on a lane of one rank, which becomes a task of its program.
+
+    Attributes:
+        begin, end: seconds from the origin of the rank's trace.
+        work: one of `WORK`.
+        step: one of `STEPS` of a program.
+        after: segments that end before it begins, beside the one before it on its lane.
+        row: in the program; -1 until it is written.
+        iteration: which of the window's steps it was done in, or launched in; -1 for none.
+    """
+
+    begin: float
+    end: float
+    lane: str
+    name: str
+    work: str
+    step: str = "other"
+    after: list[Segment] = field(default_factory=list)
+    call: Collective | None = None
+    row: int = -1
+    iteration: int = -1

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from paracosm.errors import InputError
 from paracosm.profiling.environment import Environment
 
-__all__ = ["choose_environments", "describe"]
-
 
 def choose_environments(environments: Sequence[Environment], asked: str) -> list[Environment]:
     """Return the environment with a number ("2", as `paracosm db show` counts), or all with a text.

@@ -5,34 +5,34 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
+from statistics import median
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.op import Op
-from paracosm.profiling.database.connection import connect, transaction
-from paracosm.profiling.database.contents import overview
-from paracosm.profiling.database.pool import pool
-from paracosm.profiling.database.refusals import explained
+from paracosm.graphs.graph import Op
 from paracosm.profiling.database.rows import (
     ITERATIONS,
     KINDS,
     LINKS,
     OPS,
+    Added,
     Kind,
     Timing,
+    Timings,
+    grouped,
     insert,
+    pool,
+    pool_spreads,
     rows_of,
     select,
 )
-from paracosm.profiling.database.schema import latest
-from paracosm.profiling.database.timings import Added, Timings
+from paracosm.profiling.database.schema import connect, explained, latest, transaction
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming
-
-__all__ = ["ProfileDatabase"]
 
 
 class ProfileDatabase:
@@ -75,12 +75,7 @@ class ProfileDatabase:
     def __enter__(self) -> ProfileDatabase:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def add(self, timings: Iterable[OpTiming]) -> int:
@@ -208,3 +203,96 @@ class ProfileDatabase:
                 yield
             except InputError as error:
                 raise InputError(f'"{self.path}" {" ".join(str(error).split())}') from None
+
+
+STABLE = 0.01
+"""The relative standard error that Huang et al. (section 3) find, and call very stable."""
+
+
+def overview(timings: Timings, shown: Mapping[int, Environment]) -> dict[str, Any]:
+    """Return what there is of the `shown` environments, which are numbered for reference."""
+    parts = {number: timings.only((environment,)) for number, environment in shown.items()}
+    ops = [timing for part in parts.values() for timing in part.ops]
+    sources = dict(Counter(timing.source for timing in ops).most_common())
+    models = [source for source in sources if source.startswith("model ")]
+    return {
+        "environments": [
+            {"number": number, **asdict(shown[number]), **_sums(part)}
+            for number, part in parts.items()
+        ],
+        "models": {source.removeprefix("model "): sources[source] for source in models},
+        "sources": sources,
+        "ops": _op_types(ops),
+        "iterations": [
+            {"environment": number, **row}
+            for number, part in parts.items()
+            for row in _iterations(part.iterations)
+        ],
+        "links": [
+            {"environment": number, **row}
+            for number, part in parts.items()
+            for row in _links(part.links)
+        ],
+    }
+
+
+def _sums(part: Timings) -> dict[str, Any]:
+    cached = Counter(timing.cache for timing in part.ops)
+    errors = [timing.time.standard_error for timing in part.ops if timing.time.count > 1]
+    dates = [timing.measured_at for timing in part.everyone() if timing.measured_at]
+    return {
+        "ops": len({(timing.op.name, timing.op.arguments) for timing in part.ops}),
+        "op_types": len({timing.op.name for timing in part.ops}),
+        "timings": {cache: cached[cache] for cache in CACHES},
+        "samples": sum(timing.time.count for timing in part.ops),
+        "links": len(part.links),
+        "iterations": len(part.iterations),
+        "standard_error": {
+            "median": median(errors) if errors else None,
+            "share_below_1_percent": (
+                sum(error < STABLE for error in errors) / len(errors) if errors else None
+            ),
+        },
+        "first_measured_at": min(dates, default=None),
+        "last_measured_at": max(dates, default=None),
+    }
+
+
+def _op_types(ops: Iterable[OpTiming]) -> list[dict[str, Any]]:
+    rows = [
+        {"name": name, "arguments": len({each.op.arguments for each in own}), "timings": len(own)}
+        for name, own in grouped(ops, lambda timing: timing.op.name).items()
+    ]
+    return sorted(rows, key=lambda row: (-row["arguments"], -row["timings"], row["name"]))
+
+
+def _iterations(timings: Iterable[IterationTiming]) -> list[dict[str, Any]]:
+    graphs = grouped(timings, lambda timing: (timing.model, timing.fingerprint))
+    return [
+        {
+            "model": model,
+            "fingerprint": fingerprint,
+            "sets": len(members),
+            **asdict(pool_spreads([timing.time for timing in members])),
+            "last_measured_at": max(timing.measured_at for timing in members) or None,
+        }
+        for (model, fingerprint), members in graphs.items()
+    ]
+
+
+def _links(timings: Iterable[LinkTiming]) -> list[dict[str, Any]]:
+    ways = grouped(timings, lambda timing: (timing.kind, timing.scenario, timing.ranks))
+    return [
+        {
+            "kind": kind,
+            "scenario": scenario,
+            "ranks": ranks,
+            "sets": len(members),
+            "smallest": min(timing.size for timing in members),
+            "largest": max(timing.size for timing in members),
+            "highest_bandwidth": max(
+                (each.bandwidth for each in members if each.time.median > 0), default=None
+            ),
+        }
+        for (kind, scenario, ranks), members in ways.items()
+    ]

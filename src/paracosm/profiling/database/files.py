@@ -6,22 +6,21 @@ others of its kind have no use for is null. The environment is spelt out in colu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paracosm.errors import InputError
+from paracosm.files import replacing
 from paracosm.profiling.database.database import ProfileDatabase
-from paracosm.profiling.database.replacing import replacing_database
-from paracosm.profiling.database.rows import KINDS, TYPES, rows_of
-from paracosm.profiling.database.timings import Timings
+from paracosm.profiling.database.rows import KINDS, TYPES, Added, Timings, rows_of
 from paracosm.profiling.environment import Environment
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["COLUMNS", "FORMATS", "export", "is_parquet", "load_export"]
 
 FORMATS = (".parquet", ".csv")
 
@@ -40,9 +39,7 @@ COLUMNS: Mapping[str, type] = {
 
 
 def export(
-    database: ProfileDatabase,
-    path: str | Path,
-    environments: Collection[Environment] | None = None,
+    database: ProfileDatabase, path: str | Path, environments: Collection[Environment] | None = None
 ) -> Timings:
     """Write what a database holds to a file, whose suffix says how; return what was written.
 
@@ -168,3 +165,64 @@ def _read(path: Path) -> pyarrow.Table:
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def merge(into: str | Path, others: Sequence[str | Path]) -> dict[Environment, Added]:
+    """Add all that `others` hold to the database `into`, which is made where there is none.
+
+    Timings of other devices and environments come to stand side by side. What is there already, by
+    its key, is not added again; so the same merge may be repeated, and goes on where it was
+    interrupted: every file is one transaction, and is added whole or not at all. The others are
+    not changed.
+
+    Returns:
+        how many sets of samples were added, and how many had been there, by environment.
+
+    Raises:
+        InputError: one of the files cannot be used (nothing has been merged then), or `into`
+            cannot be written, or is among the others.
+    """
+    into, sources = Path(into), [Path(other) for other in others]
+    for source in sources:
+        if into.exists() and source.exists() and into.samefile(source):
+            raise InputError(f'"{into}" cannot be merged into itself')
+    for source in sources:  # all are looked at before anything is written
+        _holdings(source)
+    counts: dict[Environment, Added] = {}
+    with ProfileDatabase.open(into, create=True) as database:
+        for source in sources:
+            for environment, added in database.add_everything(_holdings(source)).items():
+                counts[environment] = counts.get(environment, Added()) + added
+    return counts
+
+
+def _holdings(source: Path) -> Timings:
+    if source.suffix.lower() == ".csv":
+        raise InputError(f'"{source}": a table for spreadsheets: only databases and Parquet merge')
+    if is_parquet(source):
+        return load_export(source)
+    with ProfileDatabase.open(source, readonly=True) as database:
+        return database.everything()
+
+
+@contextlib.contextmanager
+def replacing_database(path: Path) -> Iterator[Path]:
+    """Yield a path to write to; at the end that file takes the place of `path`, at once.
+
+    After an error or Ctrl-C it is removed, and what was at `path` is still there.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    with replacing(path) as unfinished:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield unfinished
+            # The journal of a database that was here would be rolled back into the new one.
+            _journal(path).unlink(missing_ok=True)
+        finally:
+            _journal(unfinished).unlink(missing_ok=True)
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-journal")

@@ -6,32 +6,22 @@ order in which the dataclasses have them. The environment is its JSON text.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming, Spread
 
-__all__ = [
-    "ITERATIONS",
-    "KINDS",
-    "LINKS",
-    "OPS",
-    "TYPES",
-    "Kind",
-    "Timing",
-    "insert",
-    "rows_of",
-    "select",
-]
-
 Timing = TypeVar("Timing", OpTiming, LinkTiming, IterationTiming)
+Item = TypeVar("Item")
+Group = TypeVar("Group", bound=Hashable)
 
 _SPREAD = ("count", "mean", "variance", "minimum", "p10", "median", "p90")
 
@@ -42,27 +32,16 @@ _NUMBERS = ("mean", "variance", "minimum", "p10", "median", "p90", "probe")
 
 @dataclass(frozen=True)
 class Kind(Generic[Timing]):
-    """How one kind of timings is kept.
-
-    Attributes:
-        view: of the schema.
-        columns: of the view, in the order of the fields.
-        build: makes a timing of the values of a row.
-        statements: that insert a row; the last one counts it unless its key is there.
-    """
+    """How one kind of timings is kept."""
 
     view: str
-    columns: tuple[str, ...]
-    build: Callable[[Sequence[Any]], Timing]
-    statements: tuple[str, ...]
+    columns: tuple[str, ...]  # of the view, in the order of the fields
+    build: Callable[[Sequence[Any]], Timing]  # makes a timing of the values of a row
+    statements: tuple[str, ...]  # that insert a row; the last one counts it unless its key is there
 
 
 def rows_of(kind: Kind[Timing], timings: Iterable[Timing]) -> list[dict[str, Any]]:
-    """Return a row for every timing.
-
-    Raises:
-        InputError: a timing has no samples, a number that is none, or a cache that nobody knows.
-    """
+    """Return a row for every timing."""
     return [_checked(_flat(kind, timing)) for timing in timings]
 
 
@@ -83,10 +62,7 @@ def insert(
 
 
 def select(
-    connection: sqlite3.Connection,
-    kind: Kind[Timing],
-    where: Mapping[str, Any],
-    wanted: str = "",
+    connection: sqlite3.Connection, kind: Kind[Timing], where: Mapping[str, Any], wanted: str = ""
 ) -> list[Timing]:
     """Return the timings whose columns are as `where` says; a value of None asks for nothing.
 
@@ -96,9 +72,6 @@ def select(
     Args:
         wanted: JSON, a list of pairs of a name and arguments: the ops that are wanted, in any
             order then; "" for all.
-
-    Raises:
-        InputError: a row is not what was written.
     """
     asked = {column: value for column, value in where.items() if value is not None}
     source = f"{kind.view} AS t"
@@ -213,10 +186,7 @@ OPS: Kind[OpTiming] = Kind(
     statements=(_INSERT_OP, _insertion("op_timings", ("op", *_OP_OWN))),
 )
 LINKS: Kind[LinkTiming] = Kind(
-    view="links",
-    columns=_LINK,
-    build=_link_timing,
-    statements=(_insertion("link_timings", _LINK),),
+    view="links", columns=_LINK, build=_link_timing, statements=(_insertion("link_timings", _LINK),)
 )
 ITERATIONS: Kind[IterationTiming] = Kind(
     view="iterations",
@@ -233,3 +203,100 @@ TYPES: Mapping[str, type[str] | type[int] | type[float]] = {
     for column in (*OPS.columns, *LINKS.columns, *ITERATIONS.columns)
 }
 """Of every column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Sets of samples of all three kinds."""
+
+    ops: tuple[OpTiming, ...] = ()
+    links: tuple[LinkTiming, ...] = ()
+    iterations: tuple[IterationTiming, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ops) + len(self.links) + len(self.iterations)
+
+    def only(self, environments: Collection[Environment]) -> Timings:
+        """Return those of some environments."""
+        return Timings(
+            tuple(each for each in self.ops if each.environment in environments),
+            tuple(each for each in self.links if each.environment in environments),
+            tuple(each for each in self.iterations if each.environment in environments),
+        )
+
+    def by_environment(self) -> dict[Environment, Timings]:
+        """Return the parts, in the order in which their environments appear."""
+        found = dict.fromkeys(each.environment for each in self.everyone())
+        return {environment: self.only((environment,)) for environment in found}
+
+    def everyone(self) -> Iterator[OpTiming | LinkTiming | IterationTiming]:
+        """Go through all of them, kind by kind."""
+        yield from self.ops
+        yield from self.links
+        yield from self.iterations
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """How many sets of samples were added, and how many had been there already."""
+
+    new: int = 0
+    known: int = 0
+
+    def __add__(self, other: Added) -> Added:
+        return Added(self.new + other.new, self.known + other.known)
+
+
+def pool(timings: Iterable[OpTiming]) -> dict[tuple[str, str], OpTiming]:
+    """Return one timing for every (name, arguments) among timings of one environment and cache.
+
+    A pooled timing has the op of the newest set, the probe of those that probed (by count), the
+    latest date, all sources, and a key that follows from the sets' keys.
+    """
+    sets = grouped(timings, lambda timing: (timing.op.name, timing.op.arguments))
+    return {key: _one(members) for key, members in sets.items()}
+
+
+def grouped(timings: Iterable[Item], key: Callable[[Item], Group]) -> dict[Group, list[Item]]:
+    """Return timings by what `key` says of them, in the order in which it first does."""
+    groups: dict[Group, list[Item]] = {}
+    for timing in timings:
+        groups.setdefault(key(timing), []).append(timing)
+    return groups
+
+
+def pool_spreads(spreads: Sequence[Spread]) -> Spread:
+    """Return the statistics of all samples of one or more sets; quantiles are approximate."""
+    total = sum([each.count for each in spreads])
+    mean = math.fsum([each.count * each.mean for each in spreads]) / total
+    within = math.fsum([(each.count - 1) * each.variance for each in spreads])
+    between = math.fsum([each.count * (each.mean - mean) ** 2 for each in spreads])
+    return Spread(
+        count=total,
+        mean=mean,
+        variance=(within + between) / (total - 1) if total > 1 else 0.0,
+        minimum=min([each.minimum for each in spreads]),
+        p10=math.fsum([each.count * each.p10 for each in spreads]) / total,
+        median=math.fsum([each.count * each.median for each in spreads]) / total,
+        p90=math.fsum([each.count * each.p90 for each in spreads]) / total,
+    )
+
+
+def _one(sets: Sequence[OpTiming]) -> OpTiming:
+    if len(sets) == 1:
+        return sets[0]
+    newest = max(sets, key=lambda timing: (timing.measured_at, timing.key))
+    probed = [timing for timing in sets if timing.probe > 0]
+    weight = sum([timing.time.count for timing in probed])
+    worth = sum([timing.time.count * timing.probe for timing in probed])
+    keys = "".join(sorted([timing.key for timing in sets]))
+    return OpTiming(
+        op=newest.op,
+        environment=newest.environment,
+        cache=newest.cache,
+        time=pool_spreads([timing.time for timing in sets]),
+        probe=worth / weight if probed else 0.0,
+        source=", ".join(sorted({timing.source for timing in sets if timing.source})),
+        measured_at=newest.measured_at,
+        key=hashlib.blake2b(keys.encode(), digest_size=16).hexdigest(),
+    )

@@ -7,13 +7,111 @@ One row in `op_timings`, `link_timings`, `iteration_timings` is one set of sampl
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from paracosm.errors import InputError
 
-__all__ = ["APPLICATION_ID", "STEPS", "bring_up_to_date", "found_version", "latest"]
+
+def connect(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connection:
+    """Return a connection to a file of the latest schema.
+
+    A file of an older schema is brought up to date. One that must not or cannot be written is left
+    as it is, and read through a copy in memory.
+    """
+    _look(path, create)
+    with explained(path):
+        connection = _opened(path, "rwc" if create else "rw")
+        try:
+            version = found_version(connection, path)
+            if version == 0 and not create:
+                raise InputError(f'"{path}" is empty, not a profile database')
+            readonly = readonly or not os.access(path, os.W_OK)
+            if version < latest() and readonly:
+                connection = _copy(connection)
+            if version < latest():
+                with transaction(connection):
+                    bring_up_to_date(connection)
+            if readonly:
+                connection.execute("PRAGMA query_only = ON")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold the right to write from here to the end: all of what is written, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:  # Ctrl-C too
+        if connection.in_transaction:  # where the disk is full, SQLite has rolled back itself
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _opened(path: Path, mode: str) -> sqlite3.Connection:
+    # Never mode=ro: after a crash, reading begins with rolling the journal back.
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(address, uri=True, timeout=PATIENCE, isolation_level=None)
+
+
+def _copy(connection: sqlite3.Connection) -> sqlite3.Connection:
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    with contextlib.closing(connection):
+        connection.backup(copy)
+    return copy
+
+
+def _look(path: Path, create: bool) -> None:
+    """Make the folder of a file that is to be made; refuse one that is not there otherwise."""
+    try:
+        if path.is_dir():
+            raise InputError(f'"{path}" is a folder, not a profile database')
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        elif not path.exists():
+            raise InputError(f'no profile database at "{path}": paracosm profile ops makes one')
+    except OSError as error:
+        raise InputError(f'"{path}" cannot be opened: {error.strerror}') from None
+
+
+PATIENCE = 30.0
+"""Seconds to wait for another process that is writing."""
+
+# By the primary code; the other eight bits say which of many calls of the system failed.
+_MEANINGS = {
+    sqlite3.SQLITE_NOTADB: "is not a profile database",
+    sqlite3.SQLITE_READONLY: "cannot be written: it was opened for reading, or is read-only",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened, or no file be made beside it: see its permissions",
+    sqlite3.SQLITE_PERM: "cannot be opened: see its permissions",
+    sqlite3.SQLITE_FULL: "cannot be written: the disk is full; what was in it is still there",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error",
+    sqlite3.SQLITE_BUSY: f"has been locked by another process for {PATIENCE:.0f} s: try again",
+    sqlite3.SQLITE_NOMEM: "cannot be read: out of memory",
+}
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn the errors of the file at `path` into an `InputError`; defects of ours pass."""
+    try:
+        yield
+    except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
+        raise
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        # What is left means that pages, the schema or texts are not what was written.
+        reason = " ".join(str(error).split())
+        meaning = _MEANINGS.get(code, f"is damaged ({reason}): go back to a copy of it")
+        raise InputError(f'"{path}" {meaning}') from None
+
 
 APPLICATION_ID = 0x50434F53
 """Stands in the file's header and says whose it is: "PCOS"."""
@@ -62,7 +160,7 @@ STEPS: list[Sequence[str]] = [
             t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
             t.probe, t.source, t.measured_at, t.key
             FROM iteration_timings AS t JOIN environments ON environments.id = t.environment""",
-    ),
+    )
 ]
 """Statements that bring a file of version i to version i + 1; version 0 is an empty file.
 
@@ -76,11 +174,7 @@ def latest() -> int:
 
 
 def found_version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the version of the schema in a file; 0 where nothing has been written to it.
-
-    Raises:
-        InputError: it is somebody else's database, or a newer Paracosm's.
-    """
+    """Return the version of the schema in a file; 0 where nothing has been written to it."""
     application, version = _header(connection)
     if application != APPLICATION_ID:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import TensorArgument, decode_arguments
-
-__all__ = ["short_arguments"]
+from paracosm.graphs.graph import TensorArgument, decode_arguments
 
 _LONGEST = 3  # entries that are shown of a list of tensors
 _CUT = 80  # characters of arguments that are not of the form that ops have

@@ -9,49 +9,29 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.speed import at_one_speed, usual_probe
-
-__all__ = ["DesignError", "compare_designs", "write_errors"]
+from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe
 
 
 @dataclass(frozen=True, slots=True)
 class DesignError:
-    """How far the estimates of one design are off for one op type.
-
-    Attributes:
-        design: its name.
-        op: op type, or "all".
-        ops: how many ops it was tried on.
-        trained: how many timings the estimators saw.
-        mean: mean of the relative errors, signs dropped.
-        weighted: the same, each op weighted by the time it takes.
-        total: relative error of the sum over the ops.
-    """
+    """How far the estimates of one design are off for one op type."""
 
     design: str
-    op: str
-    ops: int
-    trained: int
-    mean: float
-    weighted: float
-    total: float
+    op: str  # op type, or "all"
+    ops: int  # how many ops it was tried on
+    trained: int  # how many timings the estimators saw
+    mean: float  # mean of the relative errors, signs dropped
+    weighted: float  # the same, each op weighted by the time it takes
+    total: float  # relative error of the sum over the ops
 
 
 def compare_designs(
-    designs: Mapping[str, Sequence[OpTiming]],
-    held_out: Sequence[OpTiming],
-    cache: str = "cold",
+    designs: Mapping[str, Sequence[OpTiming]], held_out: Sequence[OpTiming], cache: str = "cold"
 ) -> list[DesignError]:
     """Fit estimators on each design's timings, and try them on `held_out` ones.
 
     Ops that are held out are taken out of the designs first, and op types that some design has no
     timing of are not tried: neither a look-up nor a guess across op types is what is compared.
-
-    Args:
-        designs: timings by name of the design.
-        held_out: timings of a model's ops, in the same environment.
-        cache: of `profiling.samples.CACHES`: the timings that count.
 
     Returns:
         For each design the errors of each op type, by name, and of all together, "all".

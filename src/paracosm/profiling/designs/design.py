@@ -14,32 +14,27 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments
-from paracosm.profiling.designs.count import counted
+from paracosm.factory import one_line
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
+from paracosm.profiling.designs.families import FAMILIES
 from paracosm.profiling.designs.family import FLOAT, Argument, Family, Point
-
-__all__ = ["DESIGNS", "Design", "Limits", "design", "points_of", "values_of"]
+from paracosm.rng import generator
 
 _TRIES = 50  # draws for each point that is wanted, before a family is held to be exhausted
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Ops beyond these are left out: they would cost all the time that there is.
+    """Ops beyond these are left out: they would cost all the time that there is."""
 
-    Attributes:
-        bytes: read and written by one call.
-        flops: of one call.
-    """
-
-    bytes: float = 512e6
-    flops: float = 2e10
+    bytes: float = 512e6  # read and written by one call
+    flops: float = 2e10  # of one call
 
     def __post_init__(self) -> None:
         if not (self.bytes > 0 and self.flops > 0):
@@ -48,19 +43,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """Ops to time.
+    """Ops to time."""
 
-    Attributes:
-        name: one of `DESIGNS`.
-        ops: distinct, family by family.
-        points: for each op the name of its family and its point.
-        left_out: points of the paper's grid beyond the limits, by family.
-    """
-
-    name: str
-    ops: tuple[Op, ...]
-    points: tuple[tuple[str, Point], ...]
-    left_out: Mapping[str, int]
+    name: str  # one of `DESIGNS`
+    ops: tuple[Op, ...]  # distinct, family by family
+    points: tuple[tuple[str, Point], ...]  # for each op the name of its family and its point
+    left_out: Mapping[str, int]  # points of the paper's grid beyond the limits, by family
 
 
 def design(
@@ -230,8 +218,58 @@ def _check_dtype(dtype: str) -> None:
 
 def _generator(family: Family, seed: int) -> np.random.Generator:
     """Return the stream of one family, which no other family's draws move."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_key(family.name),)))
+    return generator(seed, _key(family.name))
 
 
 def _key(name: str) -> int:
     return zlib.crc32(name.encode())
+
+
+def along(
+    family: Family, argument: str, values: Sequence[int], at: Point, dtype: str = FLOAT
+) -> dict[int, Op]:
+    """Return the op for each value of one argument, with flops and bytes."""
+    if not values:
+        raise InputError(f"{family.name}: give values of {argument}")
+    family.argument(argument)
+    base = {each.name: each.base for each in family.arguments}
+    for name, value in at.items():
+        family.argument(name)
+        base[name] = value
+    return {value: counted(family.at(base | {argument: value}, dtype)) for value in values}
+
+
+FIGURE2: Mapping[str, int] = {"batch": 16, "outputs": 64, "size": 32, "kernel": 3, "stride": 1}
+"""The paper says of its convolution only that the input channels vary."""
+
+
+def figure2_design(values: int = 16, step: int = 32, at: Point = FIGURE2) -> dict[int, Op]:
+    """Return a convolution for `values` numbers of input channels: `step`, twice `step`, ..."""
+    channels = [step * number for number in range(1, values + 1)]
+    return along(FAMILIES["convolution"], "inputs", channels, at)
+
+
+def counted(op: Op) -> Op:
+    """Return the op as the recorder of `graphs.capture` would note it: with its work, in its words.
+
+    It runs once on fake tensors: nothing is computed.
+
+    Raises:
+        InputError: PyTorch does not take these arguments.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from paracosm.graphs.capture.calls import effects_of, encode_call, flops_of, traffic_of
+    from paracosm.profiling.torch_ops import instantiate, operator_of
+
+    with FakeTensorMode():
+        call, function = instantiate(op), operator_of(op)
+        arguments = encode_call(function, call.args, call.kwargs, "cpu")
+        try:
+            outputs = function(*call.args, **call.kwargs)
+        except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError) as error:
+            raise InputError(f"{op.name} {op.arguments[:300]}: {one_line(error)}") from None
+        effects = effects_of(function, call.args, call.kwargs, outputs)
+        read, written = traffic_of(function, effects)
+        flops = flops_of(function, call.args, call.kwargs, outputs, effects)
+    return replace(op, arguments=arguments, flops=flops, bytes_read=read, bytes_written=written)

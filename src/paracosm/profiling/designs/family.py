@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.op import Op, TensorArgument, encode_arguments
-
-__all__ = ["FLOAT", "Argument", "Call", "Family", "Point", "tensor"]
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 
 Point = Mapping[str, int]
 """A value for every argument of a family."""
@@ -23,18 +21,12 @@ FLOAT = "float32"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One number that an op's arguments follow from.
+    """One number that an op's arguments follow from."""
 
-    Attributes:
-        name: "channels".
-        typical: values that models have, repeated where they are frequent.
-        base: where it stays while other arguments vary.
-        low, high: the range; that of `typical` unless given.
-    """
-
-    name: str
-    typical: tuple[int, ...]
-    base: int
+    name: str  # "channels"
+    typical: tuple[int, ...]  # values that models have, repeated where they are frequent
+    base: int  # where it stays while other arguments vary
+    # low, high: the range; that of `typical` unless given
     low: int = 0
     high: int = 0
 
@@ -50,19 +42,13 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One op, and how a point becomes its arguments.
+    """One op, and how a point becomes its arguments."""
 
-    Attributes:
-        op: as a graph names it, "aten.convolution.default".
-        arguments: what a point has values for.
-        call: takes the values by name, returns what eager PyTorch calls the op with.
-        plausible: takes them too, says whether a model has them together; None where all go well
-            with each other.
-    """
-
-    op: str
-    arguments: tuple[Argument, ...]
+    op: str  # as a graph names it, "aten.convolution.default"
+    arguments: tuple[Argument, ...]  # what a point has values for
+    # Takes the values by name, returns what eager PyTorch calls the op with
     call: Callable[..., Call]
+    # Takes them too, says whether a model has them together; None where all go well with each other
     plausible: Callable[..., bool] | None = None
 
     @property

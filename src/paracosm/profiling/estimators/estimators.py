@@ -2,69 +2,55 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from paracosm.graphs.op import Op
+from paracosm.errors import InputError
+from paracosm.files import replacing
+from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.estimators.crossvalidate import Score
-from paracosm.profiling.estimators.describe import Description, describe
-from paracosm.profiling.estimators.device import Device
-from paracosm.profiling.estimators.estimate import Estimate, estimate_around
-from paracosm.profiling.estimators.exact import Exact, Key
-from paracosm.profiling.estimators.features import Seen
-from paracosm.profiling.estimators.methods import Fitted
-from paracosm.profiling.estimators.nearest import Cells
-from paracosm.profiling.estimators.roofline import Roofline
-
-__all__ = ["Estimators", "Neighbourhood", "TypeEstimator"]
+from paracosm.profiling.estimators.describe import Description, Layout, Seen, describe
+from paracosm.profiling.estimators.methods import Fitted, GaussianProcess, Network
+from paracosm.profiling.estimators.roofline import Device, Estimate, Roofline, estimate_around
+from paracosm.profiling.estimators.timed import Cells, Exact, Key
 
 _ROOM = math.log(2.0)  # beyond the ratios to the roofline that were measured
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """When the nearest timed op is believed, on this device.
+    """When the nearest timed op is believed, on this device."""
 
-    Attributes:
-        radius: greatest distance; 0 where neighbours err more than the chosen estimators.
-        half_width: of the interval (logarithm) over `softening` plus the distance; 0 where too few
-            neighbours were held out to know: then it is the chosen estimator's.
-        softening: distance that is added for the noise of timings.
-    """
-
-    radius: float
+    radius: float  # greatest distance; 0 where neighbours err more than the chosen estimators
+    # Of the interval (logarithm) over `softening` plus the distance; 0 where too few neighbours
+    # were held out to know: then it is the chosen estimator's
     half_width: float
-    softening: float
+    softening: float  # distance that is added for the noise of timings
 
 
 @dataclass(frozen=True, eq=False)
 class TypeEstimator:
-    """What is known of one op type.
+    """What is known of one op type."""
 
-    Attributes:
-        method: name of the chosen estimator.
-        fitted: it.
-        half_width: of its interval (logarithm) over the scale that it predicts.
-        roofline: of this type; what an op of an unseen category gets.
-        lowest, highest: logarithm of time over roofline among the samples.
-        seen: the range of the samples.
-        cells: the samples, for the nearest of them.
-    """
-
-    method: str
+    method: str  # name of the chosen estimator
     fitted: Fitted
-    half_width: float
-    roofline: Roofline
+    half_width: float  # of its interval (logarithm) over the scale that it predicts
+    roofline: Roofline  # of this type; what an op of an unseen category gets
+    # lowest, highest: logarithm of time over roofline among the samples
     lowest: float
     highest: float
-    seen: Seen
-    cells: Cells
+    seen: Seen  # the range of the samples
+    cells: Cells  # the samples, for the nearest of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,23 +61,16 @@ class Estimators:
     the estimator that cross-validation chose for its type, or to the type's roofline if one of its
     categories (a dtype, an order of strides) was never seen; an op of a type that was never timed
     gets the roofline of the device. `Estimate.source` and `method` say which.
-
-    Attributes:
-        environment, cache: of the timings.
-        exact: the ops that were timed.
-        types: by op type.
-        neighbourhood: how far the nearest is believed.
-        device: roofline of the whole device.
-        scores: cross-validation of every op type.
     """
 
+    # environment, cache: of the timings
     environment: Environment
     cache: str
-    exact: Exact
-    types: Mapping[str, TypeEstimator]
-    neighbourhood: Neighbourhood
-    device: Device
-    scores: tuple[Score, ...]
+    exact: Exact  # the ops that were timed
+    types: Mapping[str, TypeEstimator]  # by op type
+    neighbourhood: Neighbourhood  # how far the nearest is believed
+    device: Device  # roofline of the whole device
+    scores: tuple[Score, ...]  # cross-validation of every op type
 
     def estimate(self, op: Op) -> Estimate:
         """Return the estimate of `op`; always positive and finite.
@@ -130,8 +109,6 @@ class Estimators:
 
         A file that is there is replaced, once the new one is whole.
         """
-        from paracosm.profiling.estimators.storage import save_estimators
-
         save_estimators(self, path)
 
     @cached_property
@@ -161,3 +138,122 @@ class Estimators:
         # However far from the samples: a type of which two are known is known no better.
         half_width = min(half_width, max(known.half_width, self.device.few))
         return estimate_around(log_time, half_width, "estimated", known.method)
+
+
+Array = npt.NDArray[Any]
+
+_VERSION = 1
+
+_CLASSES: Mapping[str, type] = {
+    each.__name__: each
+    for each in (
+        *(Estimators, TypeEstimator, Neighbourhood, Device, Score, Environment, Exact),
+        *(Roofline, Network, GaussianProcess, Cells, Layout, Seen),
+    )
+}
+
+
+def save_estimators(estimators: Estimators, path: str | Path) -> None:
+    """Write `estimators` to `path`; a file that is there is replaced, once the new one is whole."""
+    arrays: list[Array] = []
+    content = {"paracosm estimators": _VERSION, "estimators": _packed(estimators, arrays)}
+    entries: dict[str, Array] = {str(number): array for number, array in enumerate(arrays)}
+    entries["content"] = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
+    entries["checksum"] = _checksum(entries)
+    with replacing(path) as beside, beside.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **entries)
+
+
+def load_estimators(path: str | Path) -> Estimators:
+    """Return the estimators of the file at `path`, equal to those saved to the bit.
+
+    Raises:
+        InputError: there is no such file; it holds no estimators, or those of a newer version; it
+            is damaged.
+    """
+    entries = _entries(path)
+    foreign = InputError(
+        f'"{path}" holds no estimators: expected a file that Estimators.save wrote'
+    )
+    try:
+        content = json.loads(entries["content"].tobytes())
+        version, checksum = content["paracosm estimators"], entries["checksum"]
+    except (ValueError, KeyError, TypeError):
+        raise foreign from None
+    if version != _VERSION:
+        raise InputError(
+            f'"{path}" holds estimators of version {version}, this Paracosm reads {_VERSION}: '
+            "fit them again"
+        )
+    if not np.array_equal(_checksum(entries), checksum):
+        raise _damaged(path, "its checksum does not match")
+    try:
+        estimators = _unpacked(content["estimators"], entries)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(path, str(error)) from None
+    if not isinstance(estimators, Estimators):
+        raise foreign
+    return estimators
+
+
+def _entries(path: str | Path) -> dict[str, Array]:
+    """Return all arrays of the file; an array of objects, which is a pickle, is refused."""
+    if not Path(path).is_file():
+        raise InputError(f'no estimators at "{path}"')
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.lib.npyio.NpzFile):
+            with found:
+                return dict(found.items())
+    except Exception as error:  # a flipped bit makes anything of an archive
+        if "pickle" in str(error).lower():
+            raise InputError(
+                f'"{path}" holds Python objects, which reading would run: not estimators that '
+                "Paracosm wrote"
+            ) from None
+        raise _damaged(path, str(error)) from None
+    return {}
+
+
+def _packed(value: Any, arrays: list[Array]) -> Any:
+    """Return `value` as JSON has it; arrays are appended to `arrays`."""
+    match value:
+        case np.ndarray():
+            arrays.append(np.ascontiguousarray(value))
+            return {"array": len(arrays) - 1}
+        case None | bool() | int() | float() | str():
+            return value
+        case tuple():
+            return [_packed(each, arrays) for each in value]
+        case Mapping():
+            return {"map": {key: _packed(each, arrays) for key, each in value.items()}}
+    if type(value) not in _CLASSES.values() or not is_dataclass(value):
+        raise TypeError(f"estimators of class {type(value).__name__} cannot be stored")
+    parts = {part.name: _packed(getattr(value, part.name), arrays) for part in fields(value)}
+    return {"is": type(value).__name__, "of": parts}
+
+
+def _unpacked(value: Any, entries: Mapping[str, Array]) -> Any:
+    match value:
+        case {"array": int(number)}:
+            return entries[str(number)]
+        case list():
+            return tuple(_unpacked(each, entries) for each in value)
+        case {"map": dict(content)}:
+            return {key: _unpacked(each, entries) for key, each in content.items()}
+        case {"is": str(name), "of": dict(parts)}:
+            return _CLASSES[name](**{key: _unpacked(each, entries) for key, each in parts.items()})
+    return value
+
+
+def _checksum(entries: Mapping[str, Array]) -> npt.NDArray[np.uint8]:
+    digest = hashlib.sha256()
+    for name in sorted(entries.keys() - {"checksum"}):
+        array = entries[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
+
+
+def _damaged(path: str | Path, why: str) -> InputError:
+    return InputError(f'"{path}" is damaged, fit the estimators again: {" ".join(why.split())}')

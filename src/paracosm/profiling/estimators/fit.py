@@ -7,22 +7,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from paracosm.errors import InputError, unknown
-from paracosm.profiling.estimators.crossvalidate import FOLDS, Score, score_of
-from paracosm.profiling.estimators.describe import Description
-from paracosm.profiling.estimators.device import Device, fit_device, rows_by_type
+from paracosm.profiling.estimators.crossvalidate import FOLDS, HeldOut, Score, hold_out, score_of
+from paracosm.profiling.estimators.describe import Description, Floats, seen_in
 from paracosm.profiling.estimators.estimators import Estimators, Neighbourhood, TypeEstimator
-from paracosm.profiling.estimators.exact import Key, pool
-from paracosm.profiling.estimators.features import Floats, seen_in
-from paracosm.profiling.estimators.heldout import HeldOut, hold_out
-from paracosm.profiling.estimators.intervals import LEAST, conformal
 from paracosm.profiling.estimators.methods import METHODS
-from paracosm.profiling.estimators.nearest import FARTHEST, cells_of
-from paracosm.profiling.estimators.roofline import fit_roofline
-from paracosm.profiling.estimators.threads import one_thread
-from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.speed import at_one_speed
-
-__all__ = ["fit_estimators"]
+from paracosm.profiling.estimators.roofline import (
+    LEAST,
+    Device,
+    conformal,
+    fit_device,
+    fit_roofline,
+    rows_by_type,
+)
+from paracosm.profiling.estimators.timed import FARTHEST, Key, cells_of, pool
+from paracosm.profiling.samples import OpTiming, at_one_speed
+from paracosm.profiling.this_machine import one_thread
 
 _RADII = (0.05, 0.1, 0.2, FARTHEST)
 _RADIUS_UNTRIED = 0.1  # where too few neighbours were held out to choose one

@@ -7,16 +7,19 @@ method is one more file and one more line here (and one in `storage`).
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from paracosm.profiling.estimators.describe import Description
-from paracosm.profiling.estimators.features import Floats
-from paracosm.profiling.estimators.gaussian import fit_gaussian
-from paracosm.profiling.estimators.mlp import fit_mlp
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
+
+from paracosm.errors import require
+from paracosm.profiling.estimators.describe import Description, Floats, Layout, layout_of
 from paracosm.profiling.estimators.roofline import Roofline
-
-__all__ = ["METHODS", "Fit", "Fitted"]
 
 
 class Fitted(Protocol):
@@ -25,6 +28,157 @@ class Fitted(Protocol):
     def predict(self, ops: Sequence[Description]) -> tuple[Floats, Floats]:
         """Return the logarithms of durations (seconds) and the scales of their errors."""
         ...
+
+
+_HIDDEN = (24, 24)
+
+_DECAY = 0.5  # L2 penalty
+
+_MLP_ITERATIONS = 60  # of L-BFGS
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A fitted network; layer i maps `x` to `x @ weights[i] + biases[i]`."""
+
+    layout: Layout  # its input columns
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+    # mean, scale: of the logarithm of the time among the samples; the network's output is
+    # standardised by them
+    mean: float
+    scale: float
+
+    def predict(self, ops: Sequence[Description]) -> tuple[Floats, Floats]:
+        """Return the logarithms of durations (seconds) and the scale of the error: one for all."""
+        x = self.layout.matrix(ops)
+        for weights, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = np.maximum(x @ weights + bias, 0.0)
+        output = (x @ self.weights[-1] + self.biases[-1])[:, 0]
+        return self.mean + self.scale * output, np.ones(len(ops))
+
+
+def fit_mlp(ops: Sequence[Description], log_time: Floats, roofline: Roofline, seed: int) -> Network:
+    """Return the network fitted to `ops`; it makes no use of the `roofline`."""
+    networks = require("sklearn.neural_network", "torch", "fitting estimators")
+    layout = layout_of(ops, "raw")
+    mean, scale = float(log_time.mean()), float(log_time.std()) or 1.0
+    if not len(layout.mean):  # all samples alike in their arguments: a constant
+        return Network(layout, (np.zeros((0, 1)),), (np.zeros(1),), mean, scale)
+    regressor = networks.MLPRegressor(
+        hidden_layer_sizes=_HIDDEN,
+        solver="lbfgs",
+        alpha=_DECAY,
+        max_iter=_MLP_ITERATIONS,
+        random_state=seed,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it stopped early, as told to
+        regressor.fit(layout.matrix(ops), (log_time - mean) / scale)
+    weights = tuple(np.ascontiguousarray(each) for each in regressor.coefs_)
+    return Network(layout, weights, tuple(regressor.intercepts_), mean, scale)
+
+
+# A few steps only: with some sixty samples and a dozen length scales, the optimum of the marginal
+# likelihood is over-fitted (docs/estimators.md).
+_GAUSSIAN_ITERATIONS = 8
+
+_MOST_SAMPLES = 256  # the rest is dropped at random: the fit is cubic in them
+
+_LENGTH = 3.0
+
+_NOISE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianProcess:
+    """A fitted process over n samples in d columns."""
+
+    roofline: Roofline
+    layout: Layout  # its input columns
+    points: Floats  # (n, d), the samples' columns divided by the length scales
+    weights: Floats  # (n,), the inverse covariance times the targets
+    factor: Floats  # (n, n), lower Cholesky factor of the covariance
+    lengths: Floats  # (d,), length scales
+    # amplitude, noise: variances of the function and of a sample
+    amplitude: float
+    noise: float
+    # mean, scale: of the logarithm of time over roofline among the samples; the process is
+    # standardised by them
+    mean: float
+    scale: float
+
+    def predict(self, ops: Sequence[Description]) -> tuple[Floats, Floats]:
+        """Return the logarithms of durations (seconds) and their standard deviations."""
+        here = self.layout.matrix(ops) / self.lengths
+        covariance = self.amplitude * _matern(here, self.points)
+        residual = covariance @ self.weights
+        solved = solve_triangular(self.factor, covariance.T, lower=True, check_finite=False)
+        explained = np.einsum("ij,ij->j", solved, solved)
+        variance = np.maximum(self.amplitude - explained, 0.0) + self.noise
+        log_time = self.roofline.log_time(ops) + self.mean + self.scale * residual
+        return log_time, self.scale * np.sqrt(variance)
+
+
+def fit_gaussian(
+    ops: Sequence[Description], log_time: Floats, roofline: Roofline, seed: int
+) -> GaussianProcess:
+    """Return the process fitted to the ratios of `ops` to their `roofline`."""
+    processes = require("sklearn.gaussian_process", "torch", "fitting estimators")
+    kernels = require("sklearn.gaussian_process.kernels", "torch", "fitting estimators")
+    if len(ops) > _MOST_SAMPLES:
+        chosen = np.sort(np.random.default_rng(seed).permutation(len(ops))[:_MOST_SAMPLES])
+        ops, log_time = [ops[i] for i in chosen], log_time[chosen]
+    layout = layout_of(ops, "derived")
+    x = layout.matrix(ops)
+    residual = log_time - roofline.log_time(ops)
+    mean, scale = float(residual.mean()), max(float(residual.std()), 1e-3)
+    if not x.shape[1]:  # samples alike in all that is known of them: their mean, and their spread
+        alone = np.zeros((1, 0))
+        one = np.ones((1, 1))
+        return GaussianProcess(
+            roofline, layout, alone, np.zeros(1), one, np.ones(0), 0.0, 1.0, mean, scale
+        )
+    kernel = kernels.ConstantKernel(1.0, (1e-2, 1e2)) * kernels.Matern(
+        np.full(x.shape[1], _LENGTH), (0.1, 1e3), nu=1.5
+    ) + kernels.WhiteKernel(_NOISE, (1e-4, 1.0))
+    process = processes.GaussianProcessRegressor(kernel, alpha=1e-8, optimizer=_few_steps)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it stopped early, as told to
+        process.fit(x, (residual - mean) / scale)
+    function, white = process.kernel_.k1, process.kernel_.k2
+    # Contiguous, as they come back from a file: so they add up in the same order.
+    lengths = np.array(function.k2.length_scale, dtype=np.float64, order="C").reshape(-1)
+    return GaussianProcess(
+        roofline=roofline,
+        layout=layout,
+        points=np.ascontiguousarray(x / lengths),
+        weights=np.ascontiguousarray(process.alpha_),
+        factor=np.ascontiguousarray(process.L_),
+        lengths=lengths,
+        amplitude=float(function.k1.constant_value),
+        noise=float(white.noise_level),
+        mean=mean,
+        scale=scale,
+    )
+
+
+def _few_steps(
+    objective: Callable[[Floats], Any], initial_theta: Floats, bounds: Floats
+) -> tuple[Floats, float]:
+    """Minimise as scikit-learn does by default, but stop early; the names are its own."""
+    options = {"maxiter": _GAUSSIAN_ITERATIONS}
+    found = minimize(
+        objective, initial_theta, method="L-BFGS-B", jac=True, bounds=bounds, options=options
+    )
+    return found.x, float(found.fun)
+
+
+def _matern(left: Floats, right: Floats) -> Floats:
+    """Return the Matern 3/2 correlation of every row of `left` with every row of `right`."""
+    difference = left[:, None, :] - right[None, :, :]
+    distance = math.sqrt(3.0) * np.sqrt(np.einsum("ijk,ijk->ij", difference, difference))
+    return np.asarray((1.0 + distance) * np.exp(-distance))
 
 
 Fit = Callable[[Sequence[Description], Floats, Roofline, int], Fitted]

@@ -6,16 +6,15 @@ architectures", Communications of the ACM 52 (4), 2009; with a constant for the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import least_squares
 
-from paracosm.profiling.estimators.describe import Description
-from paracosm.profiling.estimators.features import Floats
-
-__all__ = ["Roofline", "fit_roofline"]
+from paracosm.profiling.estimators.describe import Description, Floats
 
 _OUTLIER = 0.2  # of the logarithm: from here on, errors count linearly instead of squared
 _PRIOR = (
@@ -28,17 +27,11 @@ _BALANCE = 10.0  # flops per byte of a device whose samples count no flops
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Parameters of a roofline.
+    """Parameters of a roofline."""
 
-    Attributes:
-        launch: seconds of a call that does nothing.
-        peak: flops/s.
-        bandwidth: bytes/s.
-    """
-
-    launch: float
-    peak: float
-    bandwidth: float
+    launch: float  # seconds of a call that does nothing
+    peak: float  # flops/s
+    bandwidth: float  # bytes/s
 
     def log_time(self, ops: Sequence[Description]) -> Floats:
         """Return the logarithms of the durations (seconds) of `ops`."""
@@ -116,3 +109,120 @@ def _guess(flops: Floats, moved: Floats, times: Floats) -> list[float]:
     if some_flops.any():
         peak = float(np.quantile(flops[some_flops] / times[some_flops], 0.8))
     return [float(times.min()) / 2, peak, bandwidth]
+
+
+Types = Mapping[str, npt.NDArray[np.int64]]
+"""Rows of the samples of every op type, which is an op's name."""
+
+_MOST_OF_A_TYPE = 30  # samples, so that no op type outweighs the others
+_FOLDS = 5
+_FEW = 2  # samples with which few-sample fits are tried out
+_UNKNOWN = math.log(
+    10.0
+)  # half-widths of intervals where the database is too small to measure them
+_FEW_KNOWN = math.log(4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The roofline of a whole device."""
+
+    roofline: Roofline  # fitted to all op types alike
+    # Half-width (of the logarithm) of the interval of an op whose type was never timed, from
+    # op types that were left out of the fit
+    unknown: float
+    # The same for the roofline of an op type with fewer than `LEAST` samples, from types with
+    # more of which two were kept
+    few: float
+
+
+def rows_by_type(ops: Sequence[Description]) -> Types:
+    """Return the rows of `ops` by their names."""
+    found: dict[str, list[int]] = {}
+    for row, op in enumerate(ops):
+        found.setdefault(op.name, []).append(row)
+    return {name: np.array(rows) for name, rows in sorted(found.items())}
+
+
+def fit_device(ops: Sequence[Description], log_time: Floats, types: Types, seed: int) -> Device:
+    """Return the device's roofline and its errors.
+
+    Args:
+        ops, log_time: all samples, with logarithms of their times (seconds).
+    """
+    random = np.random.default_rng(seed)
+    some = {
+        name: np.sort(random.permutation(rows)[:_MOST_OF_A_TYPE]) for name, rows in types.items()
+    }
+
+    def fitted(names: Sequence[str]) -> Roofline:
+        rows = np.concatenate([some[name] for name in names])
+        return fit_roofline([ops[row] for row in rows], log_time[rows])
+
+    def errors(roofline: Roofline, rows: npt.NDArray[np.int64]) -> Floats:
+        return np.abs(roofline.log_time([ops[row] for row in rows]) - log_time[rows])
+
+    names = list(some)
+    roofline = fitted(names)
+    left_out, few = [], []
+    if len(names) > _FOLDS:
+        fold = random.permutation(len(names)) % _FOLDS
+        for number in range(_FOLDS):
+            rest = [name for name, its in zip(names, fold, strict=True) if its != number]
+            without = fitted(rest)
+            left_out += [errors(without, some[name]) for name in names if name not in rest]
+    for rows in some.values():
+        if len(rows) >= LEAST:
+            kept = np.sort(random.permutation(rows)[:_FEW])
+            own = fit_roofline([ops[row] for row in kept], log_time[kept], roofline)
+            few.append(errors(own, np.setdiff1d(rows, kept)))
+    return Device(
+        roofline=roofline,
+        unknown=conformal(_joined(left_out), _UNKNOWN),
+        few=conformal(_joined(few), _FEW_KNOWN),
+    )
+
+
+def _joined(parts: Sequence[Floats]) -> Floats:
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+LEAST = 10
+"""Held-out errors that a quantile needs (at 90 %, nine): samples of a type that is learned."""
+
+
+def conformal(scores: Floats, otherwise: float) -> float:
+    """Return the value below which the next score lies with probability `LEVEL`."""
+    if len(scores) < LEAST:
+        return otherwise
+    rank = min(math.ceil((len(scores) + 1) * LEVEL), len(scores))
+    return float(np.sort(scores)[rank - 1])
+
+
+LEVEL = 0.9
+"""Share of ops whose measured duration lies within the interval of their estimate."""
+
+SOURCES = ("exact", "interpolated", "estimated", "unknown")
+"""Timed itself; scaled from a neighbour; from an estimator of its op type; from the whole device's
+roofline, because no op of its type was timed."""
+
+_WIDEST_INTERVAL = 20.0  # of the logarithm: exp(20) either way says "anything", and is finite
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How long an op takes."""
+
+    duration: float  # seconds of one call, the mean
+    # low, high: ends of the interval, seconds; the op's mean lies in it with probability `LEVEL`
+    low: float
+    high: float
+    source: str  # one of `SOURCES`
+    method: str  # the estimator: "exact", "nearest", "roofline", "mlp", "gaussian"
+
+
+def estimate_around(log_time: float, half_width: float, source: str, method: str) -> Estimate:
+    """Return the estimate exp(log_time) with an interval of `half_width` in its logarithm."""
+    duration = math.exp(log_time)
+    factor = math.exp(min(half_width, _WIDEST_INTERVAL))
+    return Estimate(duration, duration / factor, duration * factor, source, method)

@@ -1,6 +1,5 @@
 """Profiles of whole jobs: one worker and its parameter servers, op by op."""
 
-from paracosm.profiling.jobs.check import check_job_profile
 from paracosm.profiling.jobs.file import is_job_profile, load_job_profile, save_job_profile
 from paracosm.profiling.jobs.job_profile import (
     DOWNLINK,
@@ -9,6 +8,7 @@ from paracosm.profiling.jobs.job_profile import (
     UPLINK,
     WORKER,
     JobProfile,
+    check_job_profile,
 )
 
 __all__ = [

@@ -14,15 +14,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paracosm.errors import InputError
-from paracosm.profiling.jobs.check import check_job_profile
-from paracosm.profiling.jobs.job_profile import RESOURCES, JobProfile
-from paracosm.profiling.jobs.packed import is_packed, load_packed
+from paracosm.errors import InputError, unknown
+from paracosm.graphs.file import contents
+from paracosm.profiling.jobs.job_profile import (
+    RESOURCES,
+    SERVER,
+    JobProfile,
+    ProfiledOp,
+    check_job_profile,
+    job_profile_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["METADATA", "is_job_profile", "load_job_profile", "save_job_profile"]
+
+__all__ = [
+    "METADATA",
+    "is_job_profile",
+    "is_packed",
+    "load_job_profile",
+    "load_packed",
+    "save_job_profile",
+]
+
 
 METADATA = b"paracosm job profile"
 VERSION = 1
@@ -117,11 +132,7 @@ def load_job_profile(path: str | Path) -> JobProfile:
 
 
 def _check_rows(rows: Mapping[str, pyarrow.Array], shape: tuple[int, int]) -> None:
-    """Refuse rows in another order, and ops that are not the same in all steps.
-
-    Raises:
-        ValueError: which column shows it.
-    """
+    """Refuse rows in another order, and ops that are not the same in all steps."""
     step, op = np.indices(shape)
     for name, expected in (("step", step), ("op", op)):
         if not np.array_equal(rows[name].to_numpy().reshape(shape), expected):
@@ -187,3 +198,84 @@ def _read(path: Path) -> tuple[pyarrow.Table, dict[str, Any]]:
             f"{path}: a job profile of version {said.get('version')}, not {VERSION}: write it again"
         )
     return table, said
+
+
+_PACKED_COLUMNS = ("name", "type", "res", "ps", "size", "deps")
+ABSENT = -1e-6
+"""Seconds: begin and length of an op that was not traced in a step."""
+
+
+def is_packed(path: Path) -> bool:
+    """Return whether a file looks like one of this form."""
+    try:
+        begin = contents(path, 4096).lstrip()
+    except InputError:
+        return path.name.endswith(".json.gz") and path.is_file()
+    return begin.startswith(b"{") and b'"columns"' in begin
+
+
+def load_packed(path: Path) -> JobProfile:
+    """Return the profile in a packed file."""
+    where, packed = str(path), contents(path)
+    try:
+        found = json.loads(packed)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
+    columns = _field(found, "columns", dict, where)
+    lists = {name: _field(columns, name, list, f"{where}: columns") for name in _PACKED_COLUMNS}
+    ops = len(lists["name"])
+    for name, values in lists.items():
+        if len(values) != ops:
+            raise InputError(f"{where}: columns.{name} has {len(values)} values for {ops} ops")
+    for name in ("type", "res", "ps", "size"):
+        for op, value in enumerate(lists[name]):
+            if not isinstance(value, int) or value < 0:
+                raise InputError(
+                    f"{where}: columns.{name}[{op}] is {str(value)[:40]}, no number >= 0"
+                )
+    types = _field(found, "types", list, where)
+    steps = len(_field(found, "step_start_us", list, where))
+    for key in ("step_wall_us", "start_us", "dur_us"):
+        if len(_field(found, key, list, where)) != steps:
+            raise InputError(f"{where}: {key} has {len(found[key])} steps, step_start_us {steps}")
+    begin, length = (_times(found, key, ops, where) for key in ("start_us", "dur_us"))
+    begin[(begin == ABSENT) & (length == ABSENT)] = np.nan
+    codes = {name: code for code, name in enumerate(RESOURCES)} | {"ps": SERVER}
+    for given in (resources := _field(found, "resources", list, where)):
+        if given not in codes:
+            raise InputError(f"{where}: resources: {unknown('resource', str(given), RESOURCES)}")
+    try:
+        step_begin, walls = (
+            np.array(found[key], float) / 1e6 for key in ("step_start_us", "step_wall_us")
+        )
+        known = [
+            ProfiledOp(str(name), str(types[kind]), codes[resources[resource]], server, size, waits)
+            for name, kind, resource, server, size, waits in zip(*lists.values(), strict=True)
+        ]
+        provenance = {"source": "TensorFlow step statistics", "file": path.name}
+        profile = job_profile_of(
+            known, begin, begin + length, step_begin, step_begin + walls, provenance=provenance
+        )
+    except (IndexError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{where}: columns: {error}") from None
+    return check_job_profile(profile, where)
+
+
+def _times(found: Any, key: str, ops: int, where: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return seconds, (steps, ops); NaN where the file has null."""
+    rows = _field(found, key, list, where)
+    for step, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != ops:
+            length = len(row) if isinstance(row, list) else "no"
+            raise InputError(f"{where}: {key}[{step}] has {length} values for {ops} ops")
+        for op, value in enumerate(row):
+            if not isinstance(value, int | float | None):
+                raise InputError(f"{where}: {key}[{step}][{op}] is no number: {str(value)[:40]}")
+    return np.array(rows, float) / 1e6
+
+
+def _field(found: Any, key: str, kind: type, where: str) -> Any:
+    if not isinstance(found, dict) or not isinstance(found.get(key), kind):
+        word = "mapping" if kind is dict else "list"
+        raise InputError(f'{where}: "{key}" is missing, or no {word}')
+    return found[key]

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DOWNLINK", "RESOURCES", "SERVER", "UPLINK", "WORKER", "JobProfile"]
+from paracosm.errors import InputError
+
+__all__ = [
+    "DOWNLINK",
+    "INTERRUPTED",
+    "RESOURCES",
+    "SERVER",
+    "UPLINK",
+    "WORKER",
+    "JobProfile",
+    "ProfiledOp",
+    "check_job_profile",
+    "dependencies_of",
+    "dependents_of",
+    "in_order",
+    "job_profile_of",
+    "smallest_first",
+    "without_interrupted",
+]
+
 
 Codes = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int64]
@@ -24,43 +44,31 @@ DOWNLINK, WORKER, UPLINK, SERVER = range(4)
 
 @dataclass(frozen=True)
 class JobProfile:
-    """Profiled steps of a job of one worker, all of the same ops.
+    """Profiled steps of a job of one worker, all of the same ops."""
 
-    Attributes:
-        names: of the ops, each once.
-        kinds: type of each op ("MatMul", "RecvTensor").
-        resource: by op, an index into `RESOURCES`.
-        server: by op, the parameter server that computes, sends or receives; 0 on the worker.
-        size: by op, bytes that are transferred; 0 of computations.
-        first_dependency: op i waits for `dependencies[first_dependency[i]:first_dependency[i+1]]`.
-        dependencies: indices of ops.
-        begin: seconds from the step's begin, (steps, ops); of a transfer: when it was asked for;
-            NaN of transfers that were not traced in a step.
-        end: seconds from the step's begin, (steps, ops); of a transfer: when the receiver had its
-            data, parsed; NaN where `begin` is.
-        step_begin: seconds from the first step's begin, (steps,).
-        step_end: seconds from the first step's begin, (steps,): when the worker was told that all
-            is done.
-        batch: examples of a step, if known.
-        bandwidth: bytes/s of payload of the link that it was profiled on, if known.
-        dropped: how many steps were left out, by reason.
-        provenance: where it comes from ("source", "framework", "hardware", ...), as JSON has it.
-    """
-
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-    resource: Codes
-    server: Ints
-    size: Ints
+    names: tuple[str, ...]  # of the ops, each once
+    kinds: tuple[str, ...]  # type of each op ("MatMul", "RecvTensor")
+    resource: Codes  # by op, an index into `RESOURCES`
+    server: Ints  # by op, the parameter server that computes, sends or receives; 0 on the worker
+    size: Ints  # by op, bytes that are transferred; 0 of computations
+    # Op i waits for `dependencies[first_dependency[i]:first_dependency[i+1]]`
     first_dependency: Ints
-    dependencies: Ints
+    dependencies: Ints  # indices of ops
+    # Seconds from the step's begin, (steps, ops); of a transfer: when it was asked for; NaN of
+    # transfers that were not traced in a step
     begin: Floats
+    # Seconds from the step's begin, (steps, ops); of a transfer: when the receiver had its data,
+    # parsed; NaN where `begin` is
     end: Floats
-    step_begin: Floats
+    step_begin: Floats  # seconds from the first step's begin, (steps,)
+    # Seconds from the first step's begin, (steps,): when the worker was told that all is done
     step_end: Floats
-    batch: int | None = None
+    batch: int | None = None  # examples of a step, if known
+    # Bytes/s of payload of the link that it was profiled on, if known
     bandwidth: float | None = None
+    # How many steps were left out, by reason
     dropped: Mapping[str, int] = field(default_factory=dict)
+    # Where it comes from ("source", "framework", "hardware", ...), as JSON has it
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -91,3 +99,224 @@ class JobProfile:
             step_begin=self.step_begin[kept],
             step_end=self.step_end[kept],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledOp:
+    """One op of a step, as `JobProfile` has them."""
+
+    name: str
+    kind: str
+    resource: int
+    server: int = 0
+    size: int = 0
+    waits: Iterable[int] = ()  # indices of the ops that it waits for
+
+
+def job_profile_of(
+    ops: Sequence[ProfiledOp],
+    begin: Floats,
+    end: Floats,
+    step_begin: Floats,
+    step_end: Floats,
+    **known: Any,
+) -> JobProfile:
+    """Return the profile of ops; `known` is what else `JobProfile` has."""
+    first, dependencies = dependencies_of([op.waits for op in ops])
+    return JobProfile(
+        names=tuple(op.name for op in ops),
+        kinds=tuple(op.kind for op in ops),
+        resource=np.array([op.resource for op in ops], np.int8),
+        server=np.array([op.server for op in ops], np.int64),
+        size=np.array([op.size for op in ops], np.int64),
+        first_dependency=first,
+        dependencies=dependencies,
+        begin=begin,
+        end=end,
+        step_begin=step_begin,
+        step_end=step_end,
+        **known,
+    )
+
+
+EARLY = 1e-3
+"""Seconds that an op may be noted as begun before its step: clocks are read one after the other."""
+
+
+def check_job_profile(profile: JobProfile, where: str) -> JobProfile:
+    """Return the profile without the steps that cannot be right, which are counted by reason."""
+    _check_shapes(profile, where)
+    _check_ops(profile, where)
+    _check_dependencies(profile, where)
+    kept = np.ones(profile.steps, bool)
+    dropped = dict(profile.dropped)
+    first = ""
+    for reason, bad in _faults(profile):
+        new = bad & kept[:, None]
+        steps = new.any(axis=1)
+        if steps.any():
+            step, op = (int(index) for index in np.argwhere(new)[0])
+            first = first or f"step {step}, {profile.names[op]}: {reason}"
+            dropped[reason] = dropped.get(reason, 0) + int(steps.sum())
+            kept &= ~steps
+    if not kept.any():
+        raise InputError(f"{where}: no step is left of {profile.steps}: {first}")
+    if kept.all():
+        return profile
+    return replace(profile.of_steps(kept), dropped=dropped)
+
+
+def _check_shapes(profile: JobProfile, where: str) -> None:
+    ops, steps = profile.ops, profile.steps
+    if not ops:
+        raise InputError(f"{where}: no op was profiled")
+    if not steps:
+        raise InputError(f"{where}: no step was profiled")
+    for name in ("kinds", "resource", "server", "size"):
+        if len(getattr(profile, name)) != ops:
+            raise InputError(
+                f"{where}: {name} has {len(getattr(profile, name))} values for {ops} ops"
+            )
+    for name in ("begin", "end"):
+        if getattr(profile, name).shape != (steps, ops):
+            raise InputError(
+                f"{where}: {name} has the shape {getattr(profile, name).shape}, not {(steps, ops)} "
+                "(steps, ops)"
+            )
+    if profile.step_end.shape != (steps,):
+        raise InputError(f"{where}: {len(profile.step_end)} ends of {steps} steps")
+    for name in ("batch", "bandwidth"):
+        value = getattr(profile, name)
+        if value is not None and not (isinstance(value, int | float) and value > 0):
+            raise InputError(f"{where}: {name} is {value}, not above 0")
+
+
+def _check_ops(profile: JobProfile, where: str) -> None:
+    (most, times), *_ = Counter(profile.names).most_common(1)
+    if times > 1:
+        raise InputError(f"{where}: {times} ops are called {most}")
+    transfers = (profile.resource == DOWNLINK) | (profile.resource == UPLINK)
+    for bad, what in (
+        ((profile.resource < 0) | (profile.resource >= len(RESOURCES)), "has no known resource"),
+        (profile.server < 0, "has a negative number of a server"),
+        (profile.server >= profile.ops, "belongs to a server that has no op"),
+        (profile.size < 0, "transfers a negative number of bytes"),
+        ((profile.size > 0) & ~transfers, "computes, and yet transfers bytes"),
+    ):
+        if bad.any():
+            raise InputError(f"{where}: {profile.names[int(np.argmax(bad))]} {what}")
+    for direction in (DOWNLINK, UPLINK):
+        if not (profile.resource == direction).any():
+            raise InputError(
+                f"{where}: no op of the {RESOURCES[direction]}: a profile needs a worker that gets "
+                "parameters from a server and sends gradients to it"
+            )
+
+
+def _check_dependencies(profile: JobProfile, where: str) -> None:
+    first, found = profile.first_dependency, profile.dependencies
+    if len(first) != profile.ops + 1 or first[0] != 0 or first[-1] != len(found):
+        raise InputError(f"{where}: first_dependency does not fit {len(found)} dependencies")
+    if (np.diff(first) < 0).any():
+        raise InputError(f"{where}: first_dependency is not ascending")
+    if len(found) and (found.min() < 0 or found.max() >= profile.ops):
+        raise InputError(f"{where}: a dependency on an op that is not there")
+    done = in_order(np.diff(first), *dependents_of(first, found))
+    if len(done) < profile.ops:
+        left = sorted(set(range(profile.ops)).difference(done))
+        names = [profile.names[op] for op in left[:3]]
+        raise InputError(f"{where}: ops wait for each other: {', '.join(names)}")
+
+
+def _faults(profile: JobProfile) -> list[tuple[str, npt.NDArray[np.bool_]]]:
+    """Return what can be wrong with an op of a step, and where it is, (steps, ops).
+
+    A transfer that was not traced, with neither begin nor end, is none: its bytes are known.
+    """
+    transfer = np.isin(profile.resource, (DOWNLINK, UPLINK))
+    untraced = transfer & np.isnan(profile.begin) & np.isnan(profile.end)
+    begin, end = np.where(untraced, 0.0, profile.begin), np.where(untraced, 0.0, profile.end)
+    length = (profile.step_end - profile.step_begin)[:, None]
+    with np.errstate(invalid="ignore"):
+        return [
+            ("its step has no begin or no end", ~np.isfinite(length) & np.ones(profile.ops, bool)),
+            ("no begin", ~np.isfinite(begin)),
+            ("no end", ~np.isfinite(end)),
+            ("ends before it begins", end < begin),
+            ("begins before its step", begin < -EARLY),
+            ("begins after its step's end", begin > length + EARLY),
+        ]
+
+
+def dependencies_of(waits: Sequence[Iterable[int]]) -> tuple[Ints, Ints]:
+    """Return `first_dependency` and `dependencies`, as a `JobProfile` has them."""
+    rows = [list(each) for each in waits]
+    first = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return first, np.array([op for row in rows for op in row], np.int64)
+
+
+def dependents_of(first_dependency: Ints, dependencies: Ints) -> tuple[Ints, Ints]:
+    """Return the same the other way round: `dependents[first[i]:first[i + 1]]` wait for op i."""
+    ops = len(first_dependency) - 1
+    waiting = np.repeat(np.arange(ops), np.diff(first_dependency))
+    order = np.argsort(dependencies, kind="stable")
+    return np.searchsorted(dependencies[order], np.arange(ops + 1)), waiting[order]
+
+
+def in_order(waits: Ints, first_dependent: Ints, dependents: Ints) -> list[int]:
+    """Return ops, each behind those that it waits for (Kahn's algorithm).
+
+    Ops that wait for each other, and those that wait for such, are not among them.
+    """
+    left, first, after = waits.tolist(), first_dependent.tolist(), dependents.tolist()
+    order = [op for op, count in enumerate(left) if not count]
+    for op in order:
+        for waiting in after[first[op] : first[op + 1]]:
+            left[waiting] -= 1
+            if not left[waiting]:
+                order.append(waiting)
+    return order
+
+
+def smallest_first(sizes: Sequence[float], servers: int) -> list[int]:
+    """Return the server of each parameter: the one that holds least so far (Li et al. 2020,
+    section 5); of several, the first.
+
+    Args:
+        sizes: bytes, in the order in which parameters are placed.
+    """
+    held = [0.0] * servers
+    found = []
+    for size in sizes:
+        server = held.index(min(held))
+        held[server] += size
+        found.append(server)
+    return found
+
+
+INTERRUPTED = "interrupted: its computing took far longer than that of other steps"
+"""The reason, in `JobProfile.dropped`."""
+
+FAR = 3.0
+"""Interquartile ranges above the upper quartile: what Tukey ("Exploratory Data Analysis", 1977)
+calls far out."""
+
+LONGER = 1.1
+"""Times the median: where all steps last alike, next to nothing would be far out."""
+
+
+def without_interrupted(profile: JobProfile) -> JobProfile:
+    """Return the profile without steps whose computing on the worker is far out, which are counted.
+
+    What stopped the machine for a second while it was profiled would be drawn again and again.
+    Steps that are slow once in a while belong to the job only if they are not that far out, or a
+    quarter of all: no more than a quarter is ever left out.
+    """
+    own = profile.resource == WORKER
+    computing = (profile.end[:, own] - profile.begin[:, own]).sum(axis=1)
+    low, median, high = np.percentile(computing, [25, 50, 75])
+    kept: npt.NDArray[np.bool_] = computing <= max(high + FAR * (high - low), LONGER * median)
+    if kept.all():
+        return profile
+    dropped = {**profile.dropped, INTERRUPTED: int((~kept).sum())}
+    return replace(profile.of_steps(kept), dropped=dropped)

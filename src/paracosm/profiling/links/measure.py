@@ -3,48 +3,51 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
+import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 
-from paracosm.errors import InputError, require
-from paracosm.profiling.environment import Environment
-from paracosm.profiling.here import environment_here
-from paracosm.profiling.links.scenario import USUAL, Scenario, scenarios
-from paracosm.profiling.links.team import Team, WorkerError, team
-from paracosm.profiling.samples import LinkTiming, Spread, spread_of
+from paracosm.errors import InputError, require, unknown
+from paracosm.profiling.processes import Processes, WorkerError
+from paracosm.profiling.samples import LinkTiming, Spread, now, spread_of
+from paracosm.profiling.this_machine import environment_here
 from paracosm.units import format_size
 
-__all__ = ["LinkSettings", "Links", "measure_links"]
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+
+DEVICE_KINDS = ("host to device", "device to host", "device to device")
+
+KINDS = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", *COLLECTIVES)
+"""Kinds of transfers; a kind has one or more scenarios."""
+
+USUAL = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", "all_reduce")
+"""What is measured where nobody says otherwise: table 1, and a message between processes."""
+
+ITEM = 4
+"""Bytes of one number of a message: collectives add 32-bit floats."""
 
 _ROW = 2e-3  # seconds that calls in a row take, at least
+
 _FEWEST = 3
+
 _MOST = 200
+
 _BLOCK = 5  # rows that are ordered at a time
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """What to measure, and how well.
+    """What to measure, and how well."""
 
-    Attributes:
-        kinds: of `scenario.KINDS`.
-        sizes: of messages, in bytes.
-        ranks: numbers of processes that collectives run between.
-        precision: standard error of the mean, relative, at which a size is done.
-        seconds: for each size of each scenario, after which it is done in any case.
-        timeout: seconds that a worker may take for an answer.
-    """
-
-    kinds: Sequence[str] = USUAL
-    sizes: Sequence[int] = tuple(4**power for power in range(5, 14))
-    ranks: Sequence[int] = (2, 4)
-    precision: float = 0.01
-    seconds: float = 0.5
-    timeout: float = 120.0
+    kinds: Sequence[str] = USUAL  # of `scenario.KINDS`
+    sizes: Sequence[int] = tuple(4**power for power in range(5, 14))  # of messages, in bytes
+    ranks: Sequence[int] = (2, 4)  # numbers of processes that collectives run between
+    precision: float = 0.01  # standard error of the mean, relative, at which a size is done
+    seconds: float = 0.5  # for each size of each scenario, after which it is done in any case
+    timeout: float = 120.0  # seconds that a worker may take for an answer
 
     def __post_init__(self) -> None:
         if not self.sizes or not self.kinds:
@@ -56,26 +59,19 @@ class LinkSettings:
 
 @dataclass(slots=True)
 class Links:
-    """What was measured.
+    """What was measured."""
 
-    Attributes:
-        timings: in the order in which they were made.
-        left_out: scenario -> why it was not tried.
-        failed: scenario -> how it failed.
-        interrupted: whether Ctrl-C came before the end.
-    """
-
-    timings: list[LinkTiming] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    interrupted: bool = False
+    timings: list[LinkTiming] = field(default_factory=list)  # in the order in which they were made
+    left_out: dict[str, str] = field(default_factory=dict)  # scenario -> why it was not tried
+    failed: dict[str, str] = field(default_factory=dict)  # scenario -> how it failed
+    interrupted: bool = False  # whether Ctrl-C came before the end
 
 
 def measure_links(
     settings: LinkSettings | None = None,
     source: str = "measure link",
-    keep: Callable[[LinkTiming], None] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    keep: Callable[[LinkTiming], object] = lambda timing: None,
+    progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Links:
     """Time transfers on this machine, in worker processes of their own.
 
@@ -86,81 +82,58 @@ def measure_links(
     A scenario whose worker dies or hangs is given up, with one line, and the next one begins. On
     Ctrl-C what was measured is returned.
 
-    Args:
-        settings: what to measure; by default `USUAL`.
-        source: noted in the timings.
-        keep: called with each timing as it is made.
-        progress: called with sizes done and in all.
-
     Raises:
         InputError: unknown kinds, sizes too small for a scenario or too large for the memory.
         MissingExtraError: PyTorch is not installed.
     """
-    wanted = settings or LinkSettings()
-    asked = scenarios(wanted.kinds, wanted.ranks)
+    settings = settings or LinkSettings()
+    asked = scenarios(settings.kinds, settings.ranks)
     done = Links(left_out=_unavailable(asked))
     here = [scenario for scenario in asked if str(scenario) not in done.left_out]
-    _check_sizes(here, wanted.sizes)
-    environments = {device: environment_here(device) for device in {_device(s) for s in here}}
-    total = len(here) * len(wanted.sizes)
-    timings = _all(here, wanted, environments, source, done.failed)
+    _check_sizes(here, settings.sizes)
+    environments = {device: environment_here(device) for device in {each.device for each in here}}
+    found = _all(here, settings, done.failed)
     try:
-        with contextlib.closing(timings):  # and with it the workers, whatever happens
-            for passed, timing in enumerate(timings, start=1):
-                if timing is not None:
+        with contextlib.closing(found):  # and with it the workers, whatever happens
+            for passed, measured in enumerate(found, start=1):
+                if measured is not None:
+                    scenario, size, spread = measured
+                    timing = LinkTiming(
+                        kind=scenario.kind,
+                        scenario=scenario.name,
+                        size=size,
+                        ranks=scenario.ranks,
+                        environment=environments[scenario.device],
+                        time=spread,
+                        source=source,
+                        measured_at=now(),
+                    )
                     done.timings.append(timing)
-                    if keep is not None:
-                        keep(timing)
-                if progress is not None:
-                    progress(passed, total)
+                    keep(timing)
+                progress(passed, len(here) * len(settings.sizes))
     except KeyboardInterrupt:
         done.interrupted = True
     return done
 
 
 def _all(
-    here: Sequence[Scenario],
-    settings: LinkSettings,
-    environments: Mapping[str, Environment],
-    source: str,
-    failed: dict[str, str],
-) -> Generator[LinkTiming | None, None, None]:
-    """Yield the timing of each size of each scenario; None for those that one failed at."""
+    here: Sequence[Scenario], settings: LinkSettings, failed: dict[str, str]
+) -> Generator[tuple[Scenario, int, Spread] | None, None, None]:
+    """Yield what each message of each scenario took; None for those that one failed at."""
     largest = max(settings.sizes)
     for (processes, backend), group in groupby(here, lambda s: (s.processes, s.backend or "gloo")):
-        points = [(scenario, size) for scenario in group for size in settings.sizes]
+        points = [(each, each.message(size)) for each in group for size in settings.sizes]
         while points:
             try:
                 with team(processes, backend, largest, settings.timeout) as workers:
                     while points:
-                        yield _time(workers, *points[0], settings, environments, source)
+                        yield *points[0], _until_known(workers, *points[0], settings)
                         points.pop(0)
             except WorkerError as error:
                 lost = points[0][0]
                 failed[str(lost)] = str(error)
                 yield from (None for scenario, _ in points if scenario == lost)
                 points = [point for point in points if point[0] != lost]
-
-
-def _time(
-    workers: Team,
-    scenario: Scenario,
-    size: int,
-    settings: LinkSettings,
-    environments: Mapping[str, Environment],
-    source: str,
-) -> LinkTiming:
-    message = scenario.message(size)
-    return LinkTiming(
-        kind=scenario.kind,
-        scenario=scenario.name,
-        size=message,
-        ranks=scenario.ranks,
-        environment=environments[_device(scenario)],
-        time=_until_known(workers, scenario, message, settings),
-        source=source,
-        measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    )
 
 
 def _until_known(workers: Team, scenario: Scenario, size: int, settings: LinkSettings) -> Spread:
@@ -179,23 +152,16 @@ def _until_known(workers: Team, scenario: Scenario, size: int, settings: LinkSet
             return spread
 
 
-def _device(scenario: Scenario) -> str:
-    return "cuda" if scenario.devices else "cpu"
-
-
 def _unavailable(asked: Sequence[Scenario]) -> dict[str, str]:
     """Return why scenarios cannot run on this machine."""
     torch = require("torch", "torch", "measuring links")
     devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return {
-        str(scenario): f"needs {_counted(scenario.devices)}, here are {devices}"
-        for scenario in asked
-        if scenario.devices > devices
+        str(each): f"needs {each.devices} CUDA device{'' if each.devices == 1 else 's'}, "
+        f"here are {devices}"
+        for each in asked
+        if each.devices > devices
     }
-
-
-def _counted(devices: int) -> str:
-    return f"{devices} CUDA device{'' if devices == 1 else 's'}"
 
 
 def _check_sizes(here: Sequence[Scenario], sizes: Sequence[int]) -> None:
@@ -208,3 +174,139 @@ def _check_sizes(here: Sequence[Scenario], sizes: Sequence[int]) -> None:
                     f"{scenario}: messages of {format_size(size)} need {format_size(needed)} of "
                     f"memory, of {format_size(memory)}: give smaller --sizes"
                 )
+
+
+@contextlib.contextmanager
+def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator[Team]:
+    """Start `processes` workers, and end them with the block.
+
+    Args:
+        largest: bytes of the largest message.
+        timeout: seconds for any one answer.
+    """
+    with contextlib.ExitStack() as stack:
+        memory = _shared_memory()
+        pipes = [os.pipe(), os.pipe()]
+        inherited = [memory, *pipes[0], *pipes[1]]
+        for descriptor in inherited:
+            stack.callback(os.close, descriptor)
+        os.ftruncate(memory, 4 * largest)
+        made = stack.enter_context(Team("paracosm.profiling.links.transfers", timeout))
+        for rank in range(processes):
+            signals = (pipes[rank][0], pipes[1 - rank][1]) if rank < 2 else (-1, -1)
+            setup = {
+                "rank": rank,
+                "ranks": processes,
+                "memory": memory,
+                "signals": signals,
+                "backend": backend,
+                "store": str(made.folder / "store"),
+                "timeout": timeout,
+            }
+            made.start(f"worker {rank} of {processes}", setup, inherited=inherited)
+        made.answers("start")
+        yield made
+
+
+class Team(Processes):
+    """Workers that carry out every order together."""
+
+    def run(self, scenario: Scenario, size: int, times: int, rows: int) -> list[float]:
+        """Return seconds of one message, one number a row: those of the slowest worker.
+
+        Args:
+            size: bytes of a message.
+        """
+        order = {"scenario": asdict(scenario), "size": size, "times": times, "rows": rows}
+        self.order(dict.fromkeys(range(len(self._workers)), order))
+        by_worker = [answer["seconds"] for answer in self.answers(str(scenario))]
+        return [max(row) for row in zip(*by_worker, strict=True)]
+
+
+def _shared_memory() -> int:
+    """Return the descriptor of memory that has no name, and so is never left behind."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("paracosm")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One way to move a message."""
+
+    kind: str
+    name: str  # which of several ways
+    ranks: int  # processes or devices that take part
+    processes: int = 1  # worker processes that it needs
+    directions: int = 1  # messages under way at once, each on a path or in a direction of its own
+    backend: str = ""  # "gloo" or "nccl" for what goes through `torch.distributed`, else ""
+    devices: int = 0  # CUDA devices that it needs
+
+    def __str__(self) -> str:
+        return f"{self.kind}, {self.name}"
+
+    @property
+    def device(self) -> str:
+        return "cuda" if self.devices else "cpu"
+
+    def message(self, size: int) -> int:
+        """Return the bytes nearest below `size` that this scenario can send."""
+        unit = ITEM * (self.ranks if self.kind == "reduce_scatter" else 1)
+        if size < unit:
+            raise InputError(f"{self}: a message has at least {unit} bytes, not {size}")
+        return size // unit * unit
+
+    def memory(self, size: int) -> int:
+        """Return the bytes that all processes together hold for messages of `size` bytes."""
+        buffers = {"shared memory": 4, "all_gather": 1 + self.ranks}.get(self.kind, 2)
+        return buffers * size * self.processes
+
+
+def scenarios(kinds: Sequence[str], ranks: Sequence[int]) -> list[Scenario]:
+    """Return the scenarios of some kinds, those together that one team of workers can do.
+
+    Raises:
+        InputError: an unknown kind; fewer than two ranks.
+    """
+    for few in ranks:
+        if few < 2:
+            raise InputError(f"a collective needs at least 2 ranks, not {few}")
+    found = [scenario for kind in kinds for scenario in _of_kind(kind, ranks)]
+    return sorted(dict.fromkeys(found), key=lambda each: (each.processes, each.backend))
+
+
+def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
+    match kind:
+        case "host copy":
+            return [
+                Scenario(kind, "uni-direct", 1),
+                Scenario(kind, "bi-direct", 2, processes=2, directions=2),
+            ]
+        case "shared memory":
+            return [
+                Scenario(kind, "uni-direct", 2, processes=2),
+                Scenario(kind, "bi-direct", 2, processes=2, directions=2),
+            ]
+        case "host to device" | "device to host":
+            return [Scenario(kind, f"{memory} memory", 1, devices=1) for memory in _MEMORIES]
+        case "device to device":
+            return [
+                Scenario(kind, "uni-direct", 2, devices=2),
+                Scenario(kind, "bi-direct", 2, directions=2, devices=2),
+            ]
+        case "send_recv":
+            return [Scenario(kind, "gloo 2 processes", 2, processes=2, backend="gloo")]
+    if kind not in COLLECTIVES:
+        raise unknown("kind of transfer", kind, KINDS)
+    gloo = [
+        Scenario(kind, f"gloo {few} processes", few, processes=few, backend="gloo") for few in ranks
+    ]
+    nccl = [
+        Scenario(kind, f"nccl {few} devices", few, processes=few, backend="nccl", devices=few)
+        for few in ranks
+    ]
+    return gloo + nccl
+
+
+_MEMORIES = ("pinned", "pageable")

@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import mmap
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
 
-from paracosm.profiling.clock import Clock, CudaClock, HostClock
-from paracosm.profiling.links.scenario import ITEM, Scenario
-
-__all__ = ["Place", "Transfer", "transfer"]
+from paracosm.factory import one_line
+from paracosm.profiling.allocator import keep_memory
+from paracosm.profiling.links.measure import ITEM, Scenario
+from paracosm.profiling.processes import answering, loopback
+from paracosm.profiling.this_machine import Clock, CudaClock, HostClock
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a worker stands among its team.
-
-    Attributes:
-        rank: 0, 1, ...
-        ranks: size of the team.
-        memory: file descriptor of memory that all workers share.
-        signals: file descriptors of a pipe that this worker reads from, and of one that the other
-            one of a pair reads from; -1 beyond the first pair.
-    """
+    """Where a worker stands among its team."""
 
     rank: int
     ranks: int
-    memory: int
+    memory: int  # file descriptor of memory that all workers share
+    # File descriptors of a pipe that this worker reads from, and of one that the other one of
+    # a pair reads from; -1 beyond the first pair
     signals: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A call to time.
+    """A call to time."""
 
-    Attributes:
-        call: one transfer, or there and back.
-        messages: that one after the other pass in a call.
-        clock: that times it.
-    """
-
-    call: Callable[[], object]
-    messages: int
+    call: Callable[[], object]  # one transfer, or there and back
+    messages: int  # that one after the other pass in a call
     clock: Clock
 
 
@@ -198,3 +191,64 @@ def _broadcast(message: torch.Tensor, ranks: int) -> Callable[[], object]:
         dist.broadcast(message, turn)
 
     return call
+
+
+def main() -> None:
+    """Serve orders until the input ends."""
+    setup = json.loads(sys.argv[1])
+    place = Place(setup["rank"], setup["ranks"], setup["memory"], tuple(setup["signals"]))
+    answer = answering()
+    try:
+        _begin(setup, place)
+        answer(ready=True)
+        for order in _orders():
+            answer(seconds=_carry_out(order, place))
+    except Exception as error:
+        answer(error=one_line(error))
+    # Not an orderly end: a group whose other ranks are gone would wait for them.
+    os._exit(0)
+
+
+def _begin(setup: Mapping[str, Any], place: Place) -> None:
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    keep_memory()
+    if place.ranks == 1:
+        return
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        os.environ.setdefault(name, loopback())
+    dist.init_process_group(
+        setup["backend"],
+        store=FileStore(setup["store"], place.ranks),
+        rank=place.rank,
+        world_size=place.ranks,
+        timeout=datetime.timedelta(seconds=setup["timeout"]),
+    )
+
+
+def _orders() -> Iterator[dict[str, Any]]:
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+_prepared: dict[tuple[Scenario, int], Transfer] = {}
+
+
+def _carry_out(order: Mapping[str, Any], place: Place) -> list[float]:
+    scenario, size = Scenario(**order["scenario"]), int(order["size"])
+    if (scenario, size) not in _prepared:
+        _prepared.clear()
+        _prepared[scenario, size] = transfer(scenario, size, place)
+    found, times = _prepared[scenario, size], int(order["times"])
+    return [_row(found, times, place) for _ in range(order["rows"])]
+
+
+def _row(found: Transfer, times: int, place: Place) -> float:
+    if place.ranks > 1:
+        dist.barrier()
+    found.clock.wait()
+    return found.clock.seconds(found.call, times) / (times * found.messages)
+
+
+if __name__ == "__main__":
+    main()

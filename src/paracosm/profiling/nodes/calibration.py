@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-__all__ = ["QUANTITIES", "Found", "NodeCalibration"]
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from paracosm.errors import InputError
+from paracosm.profiling.nodes.goodput import Goodput, Shares, unevenness
+from paracosm.profiling.nodes.parsing import Parsing
+from paracosm.profiling.samples import now
+from paracosm.units import (
+    format_bandwidth,
+    format_duration,
+    format_size,
+    parse_bandwidth,
+    parse_duration,
+    parse_size,
+)
+from paracosm.validation import read_yaml, validated
+
+__all__ = [
+    "QUANTITIES",
+    "Found",
+    "NodeCalibration",
+    "calibration_of_goodput",
+    "calibration_of_parsing",
+    "calibration_of_shares",
+    "calibration_of_window",
+    "found_by",
+    "load_calibration",
+    "save_calibration",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How a quantity was found.
+    """How a quantity was found."""
 
-    Attributes:
-        how: "measured" or "estimated" (from a profile).
-        by: in words, "3 rounds of 3 s to 10.0.0.2:5201", "TensorFlow 2.21 on loopback".
-        when: date and time, ISO 8601.
-        spread: relative: (largest - smallest) / median of rounds; of alpha and beta the mean error
-            of their line; of what is estimated the mean error of the ends of streams; None where
-            nobody knows; of `uneven` (larger - smaller) / value of the two ways.
-        loopback: there was no network in it.
-    """
-
-    how: str
-    by: str
-    when: str
+    how: Literal["measured", "estimated"]
+    by: str  # in words, "3 rounds of 3 s to 10.0.0.2:5201", "TensorFlow 2.21 on loopback"
+    when: str  # date and time, ISO 8601
+    # Relative: (largest - smallest) / median of rounds; of alpha and beta the mean error of
+    # their line; of what is estimated the mean error of the ends of streams; None where
+    # nobody knows; of `uneven` (larger - smaller) / value of the two ways
     spread: float | None = None
-    loopback: bool = False
+    loopback: bool = False  # there was no network in it
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +61,27 @@ class NodeCalibration:
     """Bandwidth, parsing overhead and flow control of a node (Li et al. 2020, section 3).
 
     Each quantity is None where it is not known.
-
-    Attributes:
-        bandwidth_out: bytes/s of payload that this node can send to the other one.
-        bandwidth_in: bytes/s of payload that it can receive.
-        duplex: what both ways carry at once, relative to the sum of what each carries alone: 1 of
-            a full-duplex link, 0.5 of a half-duplex one.
-        round_trip: seconds of a small message there and back.
-        uneven: how unevenly connections that send at once share the link: standard deviation of
-            ln(share / equal share); 0 of fair queueing.
-        burst: bytes that the link lets through at once after a pause.
-        alpha: seconds a byte of parsing what was received (section 3.2.1).
-        beta: seconds of parsing anything received.
-        window: bytes of a stream that are sent before another one has its turn (WIN, section
-            3.2.2); infinite where streams are not interrupted.
-        found: by the names of quantities, how each was found.
-        environment: versions, processor and the like.
     """
 
+    # Bytes/s of payload that this node can send to the other one
     bandwidth_out: float | None = None
-    bandwidth_in: float | None = None
+    bandwidth_in: float | None = None  # bytes/s of payload that it can receive
+    # What both ways carry at once, relative to the sum of what each carries alone: 1 of a full-
+    # duplex link, 0.5 of a half-duplex one
     duplex: float | None = None
-    round_trip: float | None = None
+    round_trip: float | None = None  # seconds of a small message there and back
+    # How unevenly connections that send at once share the link: standard deviation of ln(share /
+    # equal share); 0 of fair queueing
     uneven: float | None = None
-    burst: float | None = None
-    alpha: float | None = None
-    beta: float | None = None
+    burst: float | None = None  # bytes that the link lets through at once after a pause
+    alpha: float | None = None  # seconds a byte of parsing what was received (section 3.2.1)
+    beta: float | None = None  # seconds of parsing anything received
+    # Bytes of a stream that are sent before another one has its turn (WIN, section 3.2.2); infinite
+    # where streams are not interrupted
     window: float | None = None
+    # By the names of quantities, how each was found
     found: Mapping[str, Found] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)  # versions, processor and the like
 
     @property
     def bandwidth(self) -> float | None:
@@ -108,3 +127,172 @@ QUANTITIES = tuple(
     each.name for each in fields(NodeCalibration) if each.name not in ("found", "environment")
 )
 """The names of what is calibrated."""
+
+
+def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False) -> NodeCalibration:
+    """Return the medians of all rounds."""
+    both = [sum(pair) for pair in goodput.both]
+    values = {
+        "bandwidth_out": (statistics.median(goodput.sent), _spread(goodput.sent)),
+        "bandwidth_in": (statistics.median(goodput.received), _spread(goodput.received)),
+        "duplex": (goodput.duplex, _spread(both)),
+        "round_trip": (goodput.round_trip, None),
+    }
+    return found_by("measured", by, values, loopback=loopback)
+
+
+def calibration_of_shares(shares: Shares, by: str, *, loopback: bool = False) -> NodeCalibration:
+    """Return how unevenly connections share.
+
+    Raises:
+        InputError: nothing came over any connection.
+    """
+    apart = abs(unevenness(shares.sent) - unevenness(shares.received))
+    spread = apart / shares.uneven if shares.uneven > 0 else None
+    return found_by("measured", by, {"uneven": (shares.uneven, spread)}, loopback=loopback)
+
+
+def calibration_of_parsing(parsing: Parsing, by: str) -> NodeCalibration:
+    """Return alpha and beta of a line."""
+    error = parsing.error
+    return found_by(
+        "measured", by, {"alpha": (parsing.alpha, error), "beta": (parsing.beta, error)}
+    )
+
+
+def calibration_of_window(window: float, by: str) -> NodeCalibration:
+    """Return a window.
+
+    Args:
+        window: bytes, as announced.
+    """
+    return found_by("measured", by, {"window": (window, None)})
+
+
+def found_by(
+    how: Literal["measured", "estimated"],
+    by: str,
+    values: Mapping[str, tuple[float, float | None]],
+    *,
+    loopback: bool = False,
+) -> NodeCalibration:
+    """Return a calibration of quantities, values with spreads, that were found in one way, now."""
+    when = now()
+    found = {name: Found(how, by, when, spread, loopback) for name, (_, spread) in values.items()}
+    known: dict[str, Any] = {name: value for name, (value, _) in values.items()}
+    return NodeCalibration(**known, found=found)
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    """Return how far rounds are apart; None of a single one, which does not tell."""
+    if len(values) < 2:
+        return None
+    return (max(values) - min(values)) / statistics.median(values)
+
+
+_PER_BYTE = "/B"
+
+
+def _parse_seconds_a_byte(value: Any) -> float:
+    """Read "0.3ns/B", or a number of seconds a byte."""
+    if isinstance(value, str) and value.strip().endswith(_PER_BYTE):
+        return parse_duration(value.strip().removesuffix(_PER_BYTE))
+    try:
+        return parse_duration(value) if not isinstance(value, str) else float(value)
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f'seconds a byte are written as "0.3ns/B", not "{value}"') from None
+
+
+Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth), Field(gt=0, allow_inf_nan=False)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(allow_inf_nan=False)]
+SecondsAByte = Annotated[
+    float, BeforeValidator(_parse_seconds_a_byte), Field(ge=0, allow_inf_nan=False)
+]
+Size = Annotated[float, BeforeValidator(parse_size), Field(allow_inf_nan=False)]
+Window = Annotated[float, BeforeValidator(parse_size), Field(gt=0)]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    bandwidth_out: Bandwidth | None = None
+    bandwidth_in: Bandwidth | None = None
+    duplex: float | None = Field(None, gt=0, allow_inf_nan=False)
+    round_trip: Duration | None = None
+    uneven: float | None = Field(None, ge=0, allow_inf_nan=False)
+    burst: Size | None = None
+    alpha: SecondsAByte | None = None
+    beta: Duration | None = None
+    window: Window | None = None
+    found: dict[str, Found] = {}
+    environment: dict[str, str] = {}
+
+
+def load_calibration(path: str | Path) -> NodeCalibration:
+    """Return the calibration that the YAML file at `path` holds.
+
+    Raises:
+        InputError: there is no such file, or it is none; the key that is wrong is named, and for
+            an unknown one the nearest.
+    """
+    if not Path(path).exists():
+        raise InputError(f'no calibration at "{path}": paracosm calibrate --out {path} makes one')
+    mapping = read_yaml(path, "calibration")
+    if not isinstance(mapping, Mapping):
+        raise InputError(f"{path}: a calibration has keys and values, such as alpha: 0.3ns/B")
+    file = validated(_File, mapping, str(path))
+    for name in file.found:
+        if name not in QUANTITIES or getattr(file, name) is None:
+            raise InputError(f"{path}: found.{name}: there is no {name} that was found")
+    return NodeCalibration(**dict(file))
+
+
+def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
+    """Write a calibration to a YAML file, from which it is read back equal.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    mapping: dict[str, Any] = {
+        name: write(value)
+        for name, write in _WRITTEN.items()
+        if (value := getattr(calibration, name)) is not None
+    }
+    if calibration.found:
+        mapping["found"] = {
+            name: {
+                key: value
+                for key, value in asdict(each).items()
+                if value is not None and value is not False
+            }
+            for name, each in calibration.found.items()
+        }
+    if calibration.environment:
+        mapping["environment"] = dict(calibration.environment)
+    try:
+        Path(path).write_text(yaml.safe_dump(mapping, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+_bandwidth = partial(format_bandwidth, exact=True)
+
+
+_duration = partial(format_duration, exact=True)
+
+
+_size = partial(format_size, exact=True)
+
+
+_WRITTEN: Mapping[str, Callable[[float], Any]] = {
+    "bandwidth_out": _bandwidth,
+    "bandwidth_in": _bandwidth,
+    "duplex": float,
+    "round_trip": _duration,
+    "uneven": float,
+    "burst": _size,
+    "alpha": lambda value: _duration(value) + _PER_BYTE,
+    "beta": _duration,
+    "window": _size,
+}

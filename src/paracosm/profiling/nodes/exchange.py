@@ -1,47 +1,34 @@
-"""What the two ends of a bandwidth measurement say to each other over a TCP connection.
+"""What the two ends of a measurement say to each other over TCP, and the data that they send.
 
 Orders and answers have 16 bytes each: "PCLK", version, kind, two zeros, a number (float64, big
-endian). Whoever opened the connection orders: PING is sent back as it is; SEND, RECEIVE and BOTH
-(the number is seconds) are sent back, too, and then the one who orders sends data, or the other
-one, or both. Data are blocks of 16 KiB of which the first byte is 0, or 1 in the last. Who was told
-to receive then says in a REPORT how many bytes/s came. END ends it all.
+endian). Whoever opened the connection orders. PING is sent back as it is; END ends it all. SEND,
+RECEIVE and BOTH (the number is seconds) are followed by INTERVAL (seconds) and JOIN (a number of
+connections each way). The other end answers JOIN with a random number; the one who orders opens as
+many connections to the same port, says JOIN with that number plus i over the i-th, and the order is
+sent back. Zeros go over all of them until their receiver closes them; of BOTH, the first half
+carries what the one who orders sends. Who was told to receive then says in a REPORT how many bytes
+came over each connection in each interval, those of the first interval first.
 
-SEND_ALL and RECEIVE_ALL (seconds) are followed by INTERVAL (seconds) and JOIN (a number of
-connections). The other end answers JOIN with a random number, the one who orders opens as many
-connections to the same port and says JOIN with that number over each, and the order is sent
-back. Zeros go over all of them until their receiver closes them. After SEND_ALL there is a
-REPORT of bytes for each connection in each interval, those of the first interval first.
+Only whoever was told the random number can open more connections, and only for as long as the end
+that waits needs to accept them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import secrets
+import selectors
 import socket
 import struct
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 
 from paracosm.errors import InputError
 
-__all__ = [
-    "BOTH",
-    "END",
-    "INTERVAL",
-    "JOIN",
-    "LONGEST",
-    "MOST_CONNECTIONS",
-    "PING",
-    "RECEIVE",
-    "RECEIVE_ALL",
-    "REPORT",
-    "SEND",
-    "SEND_ALL",
-    "SHORTEST",
-    "Exchange",
-    "warm_up",
-]
-
-PING, SEND, RECEIVE, BOTH, REPORT, END, SEND_ALL, RECEIVE_ALL, INTERVAL, JOIN = range(1, 11)
+PING, SEND, RECEIVE, BOTH, REPORT, END, INTERVAL, JOIN = range(1, 9)
 
 LONGEST = 60.0
 """Seconds that data may be asked for in one order."""
@@ -50,24 +37,27 @@ SHORTEST = 0.05
 """Seconds of a round or an interval at least."""
 
 MOST_CONNECTIONS = 64
-"""That may be asked for beside the first one."""
+"""That may be asked for each way, beside the first one."""
 
-_VERSION = 2
+Table = tuple[tuple[int, ...], ...]
+"""Bytes, (intervals, connections)."""
+
+_VERSION = 3
 _MAGIC = b"PCLK"
 _ORDER = struct.Struct(">4sBBHd")
-_BLOCK = 1 << 14
-_PIECE = 1 << 20  # bytes that are read or written at a time
-_MORE, _LAST = 0, 1
-_DRAIN = 60.0  # seconds until all that a slow link still has in its buffers must have come
+_PIECE = 1 << 18  # bytes that are read or written at a time
+_PLACES = 2 * MOST_CONNECTIONS
 
 
 class Exchange:
-    """One end of the connection.
+    """One end of the first connection; it is closed by who opened it.
 
     Args:
-        connection: open; it is closed by who opened it.
-        peer: how errors call the other end.
         timeout: seconds to wait for anything.
+
+    Raises:
+        InputError: by all methods, if the other end is gone, does nothing in time, or says what the
+            protocol does not have.
     """
 
     def __init__(self, connection: socket.socket, peer: str, timeout: float) -> None:
@@ -75,25 +65,16 @@ class Exchange:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.peer, self.timeout = peer, timeout
         self._connection = connection
-        self._ahead = b""  # read beyond the end of data
 
     def say(self, kind: int, number: float = 0.0) -> None:
-        """Send an order or an answer.
-
-        Raises:
-            InputError: the other end is gone, or does not read.
-        """
+        """Send an order or an answer."""
         try:
             self._connection.sendall(_ORDER.pack(_MAGIC, _VERSION, kind, 0, number))
         except OSError as error:
             raise self._broken(error) from None
 
     def hear(self) -> tuple[int, float]:
-        """Return the kind and the number of an order or an answer.
-
-        Raises:
-            InputError: none came in time, or something else did.
-        """
+        """Return the kind and the number of an order or an answer."""
         said = self._read(_ORDER.size)
         magic, version, kind, zero, number = _ORDER.unpack(said)
         if magic != _MAGIC:
@@ -108,86 +89,97 @@ class Exchange:
         return kind, number
 
     def expect(self, kind: int) -> float:
-        """Return the number of an answer of one kind.
-
-        Raises:
-            InputError: another answer came, or none.
-        """
+        """Return the number of an answer of one kind."""
         found, number = self.hear()
         if found != kind:
             raise InputError(f"{self.peer} answered {found} where {kind} was expected")
         return number
 
-    def send_data(self, seconds: float) -> None:
-        """Send blocks for so long.
+    def ask(
+        self, kind: int, seconds: float, interval: float, connections: int = 1
+    ) -> tuple[Table, Table]:
+        """Order data, and return what the other end received, and what this one did.
 
-        Raises:
-            InputError: the other end is gone, or does not read.
+        The first quarter, at most 1 s, does not count; what was not ordered is empty.
         """
-        piece = memoryview(bytes(_PIECE))  # the first byte of each block is _MORE
-        until, at = time.monotonic() + seconds, 0
-        try:
-            while time.monotonic() < until:
-                at = (at + self._connection.send(piece[at:])) % _PIECE
-            rest = -at % _BLOCK
-            self._connection.sendall(piece[at : at + rest])
-            self._connection.sendall(bytes([_LAST]) + bytes(_BLOCK - 1))
-        except OSError as error:
-            raise self._broken(error) from None
+        self.say(kind, seconds)
+        self.say(INTERVAL, interval)
+        self.say(JOIN, connections)
+        with self._opened(connections * (2 if kind == BOTH else 1)) as opened:
+            self.expect(kind)
+            sending = [] if kind == RECEIVE else opened[:connections]
+            receiving = [] if kind == SEND else opened[-connections:]
+            received = self._transfer(sending, receiving, seconds, interval)
+        rows = 0 if kind == RECEIVE else intervals_of(seconds, interval)
+        sent = [tuple(int(self.expect(REPORT)) for _ in range(connections)) for _ in range(rows)]
+        return tuple(sent), received
 
-    def receive_data(self, seconds: float, warm: float) -> float:
-        """Return at which rate blocks came, bytes/s, without those of the first `warm` seconds.
+    def answer(self, kind: int, seconds: float) -> None:
+        """Do what the other end orders with SEND, RECEIVE or BOTH."""
+        interval, count = self.expect(INTERVAL), self.expect(JOIN)
+        most = LONGEST / SHORTEST
+        if not (
+            1 <= count <= MOST_CONNECTIONS and interval * most >= seconds - warm_up(seconds) > 0
+        ):
+            raise InputError(
+                f"{self.peer} asks for intervals of {interval:g} s over {count:g} connections; "
+                f"{SHORTEST:g} s is the least and {MOST_CONNECTIONS} is the most"
+            )
+        connections = int(count)
+        with self._accepted(connections * (2 if kind == BOTH else 1)) as accepted:
+            self.say(kind, seconds)
+            receiving = [] if kind == RECEIVE else accepted[:connections]
+            sending = [] if kind == SEND else accepted[-connections:]
+            received = self._transfer(sending, receiving, seconds, interval)
+        for row in received:
+            for size in row:
+                self.say(REPORT, float(size))
 
-        Raises:
-            InputError: what came are no blocks, they ended early or did not end in time, or too
-                few came to tell.
-        """
-        buffer = memoryview(bytearray(_PIECE))
-        begun = time.monotonic()
-        total, seen, first, last = 0, 0.0, (0.0, 0), (0.0, 0)
-        while True:
-            size = self._receive(buffer)
-            now = time.monotonic()
-            if now - begun > seconds + _DRAIN:
-                raise InputError(f"{self.peer} sends for longer than the {seconds:g} s it may")
-            boundary = -total % _BLOCK
-            flags = bytes(buffer[boundary:size:_BLOCK])
-            ended = flags.find(_LAST)
-            if flags[: ended + 1 or None].strip(bytes([_MORE, _LAST])):
-                raise InputError(f"{self.peer} sent something else than blocks of data")
-            total += size
-            if not seen:
-                seen = now
-            if not first[1] or first[0] - seen < warm:
-                first = now, total
-            last = now, total
-            if ended >= 0:
-                end = boundary + (ended + 1) * _BLOCK
-                self._ahead = bytes(buffer[end:size])  # the report may have come with it
-                self._read(max(end - size, 0))
-                break
-        if last[1] == first[1]:
-            raise InputError(f"too few data came from {self.peer} in {seconds:g} s to tell a rate")
-        return (last[1] - first[1]) / (last[0] - first[0])
+    @contextmanager
+    def _accepted(self, count: int) -> Iterator[list[socket.socket]]:
+        """Ask the other end for connections to the port that it knows; close them in the end."""
+        token = float(secrets.randbelow(1 << 45) * _PLACES)
+        until = time.monotonic() + self.timeout
+        found: dict[int, socket.socket] = {}
+        with ExitStack() as kept:
+            with self._listening_again() as listener:
+                self.say(JOIN, token)
+                while len(found) < count:
+                    listener.settimeout(max(until - time.monotonic(), 1e-3))
+                    try:
+                        connection = kept.enter_context(listener.accept()[0])
+                    except OSError:
+                        raise InputError(
+                            f"{self.peer} opened {len(found)} of {count} connections in "
+                            f"{self.timeout:g} s"
+                        ) from None
+                    kind, number = Exchange(connection, self.peer, self.timeout).hear()
+                    if kind != JOIN or number - token not in set(range(count)) - found.keys():
+                        raise InputError(f"somebody else than {self.peer} came in between")
+                    found[int(number - token)] = connection
+            yield [found[place] for place in range(count)]
 
-    def both(self, seconds: float, warm: float) -> float:
-        """Send and receive at once; return at which rate blocks came.
+    @contextmanager
+    def _opened(self, count: int) -> Iterator[list[socket.socket]]:
+        """Open connections that the other end asks for; close them in the end."""
+        token = self.expect(JOIN)
+        address = self._connection.getpeername()[:2]
+        with ExitStack() as kept:
+            try:
+                connections = [
+                    kept.enter_context(socket.create_connection(address, self.timeout))
+                    for _ in range(count)
+                ]
+            except OSError as error:
+                raise InputError(
+                    f"{self.peer} takes no further connection: {error.strerror or error}"
+                ) from None
+            for place, connection in enumerate(connections):
+                Exchange(connection, self.peer, self.timeout).say(JOIN, token + place)
+            yield connections
 
-        Raises:
-            InputError: as `send_data` and `receive_data`.
-        """
-        with ThreadPoolExecutor(1) as pool:
-            sending = pool.submit(self.send_data, seconds)
-            rate = self.receive_data(seconds, warm)
-            sending.result()
-        return rate
-
-    def listen_again(self) -> socket.socket:
-        """Return a socket that listens where the other end reached this one.
-
-        Raises:
-            InputError: it cannot.
-        """
+    def _listening_again(self) -> socket.socket:
+        """Return a socket that listens where the other end reached this one."""
         address, family = self._connection.getsockname(), self._connection.family
         try:
             return socket.create_server(address, family=family)
@@ -195,41 +187,80 @@ class Exchange:
             reason = error.strerror or error
             raise InputError(f"cannot listen on {address[0]}:{address[1]}: {reason}") from None
 
-    def connect_again(self) -> socket.socket:
-        """Return another connection to where this one leads.
+    def _transfer(
+        self,
+        sending: Sequence[socket.socket],
+        receiving: Sequence[socket.socket],
+        seconds: float,
+        interval: float,
+    ) -> Table:
+        """Send and receive at once; return the bytes that came."""
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(_send_over, sending, seconds + self.timeout)
+            try:
+                received = self.receive_over(receiving, seconds, interval) if receiving else ()
+            except BaseException:
+                for each in sending:  # which ends `_send_over`
+                    with contextlib.suppress(OSError):
+                        each.shutdown(socket.SHUT_RDWR)
+                raise
+            for each in receiving:
+                each.close()
+            sent.result()
+        return received
 
-        Raises:
-            InputError: the other end does not take it.
+    def receive_over(
+        self, connections: Sequence[socket.socket], seconds: float, interval: float
+    ) -> Table:
+        """Return bytes that came over each connection in each interval.
+
+        Args:
+            seconds: since the first byte; the first quarter, at most 1 s, does not count.
+            interval: seconds.
         """
-        try:
-            return socket.create_connection(self._connection.getpeername()[:2], self.timeout)
-        except OSError as error:
-            raise InputError(
-                f"{self.peer} takes no further connection: {error.strerror or error}"
-            ) from None
+        counts = [[0] * len(connections) for _ in range(intervals_of(seconds, interval))]
+        buffer = memoryview(bytearray(_PIECE))
+        begun: float | None = None
+        with selectors.DefaultSelector() as open_ones:
+            for place, connection in enumerate(connections):
+                connection.setblocking(False)
+                open_ones.register(connection, selectors.EVENT_READ, (place, connection))
+            while True:
+                ready = open_ones.select(self.timeout)
+                now = time.monotonic()
+                if not ready:
+                    raise InputError(f"{self.peer} did nothing for {self.timeout:g} s")
+                begun = now + warm_up(seconds) if begun is None else begun
+                row = int((now - begun) / interval) if now >= begun else -1
+                if row >= len(counts):
+                    return tuple(map(tuple, counts))
+                for key, _ in ready:
+                    place, connection = key.data
+                    try:
+                        size = connection.recv_into(buffer)
+                    except BlockingIOError:
+                        continue
+                    except OSError as error:
+                        raise self._broken(error) from None
+                    if not size:
+                        raise InputError(f"{self.peer} closed one of several connections early")
+                    if row >= 0:
+                        counts[row][place] += size
 
     def _read(self, size: int) -> bytes:
-        found, self._ahead = self._ahead[:size], self._ahead[size:]
+        found = b""
         until = time.monotonic() + self.timeout
         while len(found) < size:
             if time.monotonic() > until:
                 raise self._broken(TimeoutError())
-            buffer = memoryview(bytearray(size - len(found)))
-            found += bytes(buffer[: self._receive(buffer)])
+            try:
+                piece = self._connection.recv(size - len(found))
+            except OSError as error:
+                raise self._broken(error) from None
+            if not piece:
+                raise InputError(f"{self.peer} closed the connection early")
+            found += piece
         return found
-
-    def _receive(self, buffer: memoryview) -> int:
-        if self._ahead:
-            size = min(len(self._ahead), len(buffer))
-            buffer[:size], self._ahead = self._ahead[:size], self._ahead[size:]
-            return size
-        try:
-            size = self._connection.recv_into(buffer)
-        except OSError as error:
-            raise self._broken(error) from None
-        if not size:
-            raise InputError(f"{self.peer} closed the connection early")
-        return size
 
     def _broken(self, error: OSError) -> InputError:
         if isinstance(error, TimeoutError):
@@ -240,3 +271,26 @@ class Exchange:
 def warm_up(seconds: float) -> float:
     """Return how much of so many seconds of data is left out: TCP starts slowly."""
     return min(seconds / 4, 1.0)
+
+
+def intervals_of(seconds: float, interval: float) -> int:
+    """Return how many intervals of so many seconds count."""
+    return round((seconds - warm_up(seconds)) / interval)
+
+
+def _send_over(connections: Sequence[socket.socket], seconds: float) -> None:
+    """Send zeros over all connections until their receiver has closed them, for so long at most."""
+    piece = bytes(_PIECE)
+    until = time.monotonic() + seconds
+    with selectors.DefaultSelector() as open_ones:
+        for connection in connections:
+            connection.setblocking(False)
+            open_ones.register(connection, selectors.EVENT_WRITE, connection)
+        while open_ones.get_map() and (left := until - time.monotonic()) > 0:
+            for key, _ in open_ones.select(left):
+                try:
+                    key.data.send(piece)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    open_ones.unregister(key.data)

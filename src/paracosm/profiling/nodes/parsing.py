@@ -9,19 +9,37 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import re
 import socket
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from paracosm.errors import InputError, require, unknown
-from paracosm.profiling.links.fit import fit_line
+from paracosm.errors import InputError, MissingExtraError, require, unknown
+from paracosm.graphs.importers.wire import Schema, decode
+from paracosm.profiling.links.table import fit_line
+from paracosm.profiling.nodes.http2 import Stream, StreamWatch
+from paracosm.profiling.nodes.proxy import Proxy
+from paracosm.profiling.processes import Processes, free_ports
 
-__all__ = ["PARSERS", "PARSING_SIZES", "Parsing", "fit_parsing", "measure_parsing"]
+__all__ = [
+    "PARSERS",
+    "PARSING_SIZES",
+    "SIZES",
+    "Parsing",
+    "Transfers",
+    "fit_parsing",
+    "measure_parsing",
+    "measure_transfers",
+    "overheads_of",
+    "tensor_of",
+]
+
 
 PARSERS = ("numpy", "torch")
 """numpy: a copy out of the receive buffer into a new array. torch: `frombuffer` and `clone` on one
@@ -35,21 +53,13 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Parsing:
-    """The line through the times of several sizes.
+    """The line through the times of several sizes."""
 
-    Attributes:
-        alpha: seconds a byte.
-        beta: seconds.
-        error: mean of the relative errors of the line at the sizes.
-        worst: the largest of them.
-        seconds: by size in bytes, the median that was measured.
-    """
-
-    alpha: float
-    beta: float
-    error: float
-    worst: float
-    seconds: dict[int, float]
+    alpha: float  # seconds a byte
+    beta: float  # seconds
+    error: float  # mean of the relative errors of the line at the sizes
+    worst: float  # the largest of them
+    seconds: dict[int, float]  # by size in bytes, the median that was measured
 
 
 def measure_parsing(
@@ -61,10 +71,7 @@ def measure_parsing(
     """Return what it costs here to make a tensor of bytes that were received.
 
     Args:
-        parser: one of `PARSERS`.
         sizes: bytes, multiples of 4.
-        seconds: for each size, about.
-        progress: called with the number of sizes that are done.
 
     Raises:
         InputError: there is no such parser, or fewer than two sizes.
@@ -87,9 +94,6 @@ def fit_parsing(seconds: dict[int, float]) -> Parsing:
 
     Args:
         seconds: by size in bytes.
-
-    Raises:
-        InputError: fewer than two sizes, or a time that is not above 0.
     """
     line = fit_line(list(seconds), list(seconds.values()))
     return Parsing(1 / line.bandwidth, line.latency, line.error, line.worst, dict(seconds))
@@ -153,3 +157,135 @@ def _received(parse: Callable[[bytearray], object], size: int, seconds: float) -
         go.release()
         sender.join()
     return took[1:]
+
+
+SIZES = tuple(4**power for power in range(5, 13))
+"""Bytes of the variables: 1 KiB to 16 MiB."""
+
+_WARM = 3  # fetches that are not counted
+_TOGETHER = 10  # times that all variables are fetched at once
+_GRPC = 5  # bytes before a message: whether it is compressed, and its length
+_REQUEST: Schema = {"RecvTensorRequest": {1: ("step", "int"), 2: ("key", "string")}}
+_NUMBER = re.compile(r"fetched(\d+)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """What was seen of TensorFlow's transfers."""
+
+    parsing: Parsing  # alpha and beta, from tensors that were fetched one at a time
+    # (seconds since the first, bytes) that the receiver announced for streams, in time
+    windows: tuple[tuple[float, int], ...]
+    streams: tuple[Stream, ...]  # of tensors that were fetched all at once
+    version: str  # of TensorFlow
+
+    @property
+    def window(self) -> int:
+        """Bytes that a stream may send at first, as announced last."""
+        return self.windows[-1][1]
+
+
+def measure_transfers(
+    repeats: int = 20, timeout: float = 60.0, progress: Callable[[int], None] = lambda done: None
+) -> Transfers:
+    """Return what a TensorFlow worker here makes of transfers from a server here.
+
+    Args:
+        timeout: seconds for the start of TensorFlow, and for each fetch.
+
+    Raises:
+        MissingExtraError: TensorFlow is not installed.
+        InputError: what went through the proxy is not what TensorFlow said that it received.
+        WorkerError: one of the two processes failed.
+    """
+    here = _version()
+    server, worker = free_ports(2)
+    with (
+        Proxy(("127.0.0.1", server), StreamWatch) as proxy,
+        Processes("paracosm.profiling.nodes.tensorflow_process", timeout) as processes,
+    ):
+        for number, (role, port) in enumerate((("ps", server), ("worker", proxy.address[1]))):
+            setup = {
+                "role": role,
+                "server": f"127.0.0.1:{port}",
+                "worker": f"127.0.0.1:{worker}",
+                "sizes": SIZES,
+            }
+            processes.start(f"TensorFlow's {role}", setup)
+            processes.answers("to start", [number])
+        alone = []
+        for turn in range((_WARM + repeats) * len(SIZES)):
+            alone.append(_fetch(processes, [turn % len(SIZES)]))
+            progress(turn + 1)
+        before = sum(len(each.ended) for each in proxy.watches)
+        for _ in range(_TOGETHER):
+            _fetch(processes, range(len(SIZES)))
+    if proxy.failures:
+        raise InputError(f"the proxy between worker and server: {proxy.failures[0]}")
+    streams = [stream for each in proxy.watches for stream in each.ended]
+    overheads = overheads_of(streams[:before], alone[_WARM * len(SIZES) :])
+    seconds = {SIZES[at]: statistics.median(each) for at, each in overheads.items()}
+    windows = sorted(each for watch in proxy.watches for each in watch.windows)
+    if not windows:
+        raise InputError("TensorFlow's worker announced no flow-control window")
+    return Transfers(
+        parsing=fit_parsing({size: took for size, took in seconds.items() if took > 0}),
+        windows=tuple((when - windows[0][0], size) for when, size in windows),
+        streams=tuple(each for each in streams[before:] if tensor_of(each) is not None),
+        version=here,
+    )
+
+
+def overheads_of(
+    streams: Sequence[Stream], ended: Sequence[Mapping[str, float]]
+) -> dict[int, list[float]]:
+    """Return seconds from the last byte of each transfer to its end, by number of the variable.
+
+    The stream of a transfer is the one of that tensor whose last byte went by at the time nearest
+    to its end: fetches of one tensor are far apart.
+
+    Args:
+        streams: as they went by, their instants in Unix seconds.
+        ended: of several fetches, when each tensor was there, Unix seconds.
+    """
+    last: dict[str, list[float]] = {}
+    for stream in streams:
+        if (tensor := tensor_of(stream)) is not None:
+            last.setdefault(tensor, []).append(stream.last)
+    found: dict[int, list[float]] = {}
+    for fetched in ended:
+        for tensor, end in fetched.items():
+            if tensor not in last:
+                raise InputError(f"TensorFlow received {tensor}, and no stream of it went by")
+            number = _NUMBER.search(tensor)
+            if number is not None:
+                off = min((end - each for each in last[tensor]), key=abs)
+                found.setdefault(int(number[1]), []).append(off)
+    return found
+
+
+def tensor_of(stream: Stream) -> str | None:
+    """Return which tensor a stream was asked for; None if it was something else."""
+    try:
+        request = decode(stream.request[_GRPC:], "RecvTensorRequest", _REQUEST, "request")
+    except InputError:
+        return None
+    parts = str(request["key"]).split(";")  # source, incarnation, destination, edge, frame
+    return parts[3] if len(parts) == 5 and parts[3].startswith("edge_") else None
+
+
+def _fetch(processes: Processes, which: Sequence[int]) -> dict[str, float]:
+    processes.order({1: {"fetch": list(which)}})
+    (answer,) = processes.answers("to fetch variables", [1])
+    ended: dict[str, float] = answer["ended"]
+    return ended
+
+
+def _version() -> str:
+    """Return TensorFlow's version without importing it: this process does not need it."""
+    for name in ("tensorflow", "tensorflow-cpu"):
+        with contextlib.suppress(PackageNotFoundError):
+            return version(name)
+    raise MissingExtraError(
+        'measuring transfers needs tensorflow: pip install "paracosm[tensorflow]"'
+    )

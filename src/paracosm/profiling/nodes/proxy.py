@@ -7,11 +7,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, Self, TypeVar
 
 from paracosm.errors import InputError
-
-__all__ = ["Proxy", "Watch"]
 
 _PIECE = 1 << 18  # bytes that are read at a time
 _CONNECTIONS = 64  # at a time
@@ -29,13 +27,13 @@ class Watch(Protocol):
         """Take bytes of the other side, and when they had been handed on."""
 
 
-class Proxy:
+Watcher = TypeVar("Watcher", bound=Watch)
+
+
+class Proxy(Generic[Watcher]):
     """Hands on connections to a target, from `start` until `close`.
 
     Args:
-        target: host and port that connections go to.
-        watch: called for every connection; one whose watcher raises `InputError` is handed on
-            unwatched from then on.
         host, port: where it listens; port 0 is any that is free.
 
     Attributes:
@@ -50,7 +48,7 @@ class Proxy:
     def __init__(
         self,
         target: tuple[str, int],
-        watch: Callable[[], Watch],
+        watch: Callable[[], Watcher],
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -61,7 +59,7 @@ class Proxy:
         except (OSError, OverflowError) as error:
             raise InputError(f"cannot listen on {host}:{port}: {error}") from None
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
-        self.watches: list[Watch] = []
+        self.watches: list[Watcher] = []
         self.failures: list[str] = []
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -79,7 +77,7 @@ class Proxy:
         for thread in self._threads:
             thread.join(timeout=1)
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -130,18 +128,9 @@ class _Watched:
         self._ends = 0
 
     def hand_on(
-        self,
-        source: socket.socket,
-        sink: socket.socket,
-        before: See | None,
-        after: See | None,
+        self, source: socket.socket, sink: socket.socket, before: See | None, after: See | None
     ) -> None:
-        """Hand on bytes until the source has no more; then the sink is told so.
-
-        Args:
-            source, sink: from where to where.
-            before, after: who sees a piece before, and after it is handed on.
-        """
+        """Hand on bytes until the source has no more; then the sink is told so."""
         buffer = memoryview(bytearray(_PIECE))
         with contextlib.suppress(OSError):
             while size := source.recv_into(buffer):

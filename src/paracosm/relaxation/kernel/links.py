@@ -11,7 +11,7 @@ from paracosm.network import Connection, Stations
 from paracosm.network.compiled import make_traffic
 from paracosm.relaxation.kernel.arrays import Halos, Ports
 from paracosm.relaxation.spec import RunSpec
-from paracosm.timing.compiled import stream_keys
+from paracosm.rng import RelaxationStream, stream_keys
 
 __all__ = ["BYTES", "halo_links", "no_links", "with_more_room"]
 
@@ -30,11 +30,7 @@ def no_links() -> Halos:
     )  # fmt: skip
 
 
-def halo_links(
-    spec: RunSpec,
-    jitter: int,
-    purpose: int,
-) -> tuple[Halos, Ports | None]:
+def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
     """Return the links of the run's pattern, every processor knowing the first iterate.
 
     And the ports that they share; None where nothing is shared.
@@ -42,7 +38,6 @@ def halo_links(
     Args:
         spec: a run in distributed memory.
         jitter: row of the table of distributions that adds to latencies, or -1.
-        purpose: of the random numbers of messages.
 
     Raises:
         InputError: a pattern whose blocks overlap or change hands.
@@ -97,7 +92,7 @@ def halo_links(
         )
         * ticks,
         jitter=np.full(links, jitter, np.int64),
-        streams=stream_keys(spec.seed, purpose, links),
+        streams=stream_keys(spec.seed, RelaxationStream.MESSAGES, links),
         ordered=np.array([spec.config.order == "ordered"]),
         ticks=np.array([ticks]),
         free_at=np.full(links, -np.inf),

@@ -59,14 +59,13 @@ from paracosm.relaxation.methods import (
 )
 from paracosm.relaxation.patterns import Pattern
 from paracosm.relaxation.spec import RunSpec
-from paracosm.timing.compiled import Draws, stream_keys, tabulate
+from paracosm.rng import RelaxationStream, stream_keys
+from paracosm.timing.compiled import Draws, tabulate
 
 __all__ = ["CHOICE_OF", "Arrays", "blocks_of", "prepare", "slots_for"]
 
 CHOICE_OF = {"fixed": FIXED, "cyclic": IN_TURN, "random": AT_RANDOM}
 
-# Purposes of random streams.
-TIMES, CHOICES, MESSAGES = 1, 2, 3
 SAMPLES = 4096  # rows of the history: between half of it and all of it are used
 MARKS = 10_000
 BINS = 1024
@@ -130,7 +129,7 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> Arrays:
     halos, ports = no_links(), None
     if spec.cluster is not None:
         jitter = -1 if spec.config.latency_jitter is None else len(draws.kind) - 1
-        halos, ports = halo_links(spec, jitter, MESSAGES)
+        halos, ports = halo_links(spec, jitter)
     return Arrays(
         rules=_rules(spec, functions, momentum, inf if ports is None else _last_instant(spec)),
         matrix=_matrix(spec),
@@ -162,8 +161,8 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> Arrays:
         spans=Spans(np.zeros(spec.config.timeline, np.int32), np.zeros((spec.config.timeline, 4))),
         draws=draws,
         phase_rows=phase_rows,
-        streams=stream_keys(spec.seed, TIMES, processors + 1),
-        choices=stream_keys(spec.seed, CHOICES, processors + 1),
+        streams=stream_keys(spec.seed, RelaxationStream.TIMES, processors + 1),
+        choices=stream_keys(spec.seed, RelaxationStream.CHOICES, processors + 1),
         counters=counters,
         gauges=gauges,
         functions=functions,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paracosm.errors import InputError, unknown
+from paracosm.rng import RelaxationStream, generator
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -21,9 +22,6 @@ Array = NDArray[np.float64]
 RIGHT_HAND_SIDES = ("uniform", "ones-solution", "ones")
 STARTS = ("zeros", "random")
 _FILES = (".npy", ".mtx", ".mtx.gz")
-
-# Keys of the random streams, as `SeedSequence.spawn` would key them; they never change.
-_RIGHT_HAND_SIDE, _START = 1001, 1002
 
 
 def right_hand_side(A: csr_array, rhs: str, seed: int) -> tuple[Array, Array | None]:
@@ -38,7 +36,7 @@ def right_hand_side(A: csr_array, rhs: str, seed: int) -> tuple[Array, Array | N
     """
     n = A.shape[0]
     if rhs == "uniform":
-        b = _uniform(n, seed, _RIGHT_HAND_SIDE)
+        b = _uniform(n, seed, RelaxationStream.RIGHT_HAND_SIDE)
         # Summed exactly: a BLAS norm differs in the last bit from machine to machine.
         return b / math.sqrt(math.fsum((b * b).tolist())), None
     if rhs == "ones-solution":
@@ -59,7 +57,7 @@ def first_iterate(n: int, start: str, seed: int) -> Array:
     if start == "zeros":
         return np.zeros(n)
     if start == "random":
-        return _uniform(n, seed, _START)
+        return _uniform(n, seed, RelaxationStream.START)
     if start.endswith(_FILES):
         return _from_file(start, "first iterate", n)
     raise unknown("start", start, [*STARTS, "a .npy or .mtx file"])
@@ -88,9 +86,8 @@ def checked_vector(values: ArrayLike, what: str, n: int) -> Array:
     return vector
 
 
-def _uniform(n: int, seed: int, stream: int) -> Array:
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(stream,)))
-    return rng.uniform(-0.5, 0.5, n)
+def _uniform(n: int, seed: int, stream: RelaxationStream) -> Array:
+    return generator(seed, stream).uniform(-0.5, 0.5, n)
 
 
 def _from_file(path: str, what: str, n: int) -> Array:

@@ -85,7 +85,7 @@ def _draw(
 
 
 def _panel(axis: Any, samples: Array, title: str) -> None:
-    from paracosm.timing.fit_density import density
+    from paracosm.timing.density import density
 
     low, high = np.quantile(samples, _SHOWN)
     margin = 0.05 * (high - low) or 0.05 * high
@@ -114,7 +114,7 @@ def _panel(axis: Any, samples: Array, title: str) -> None:
 
 def _fits(samples: Array) -> list[tuple[str, Any]]:
     """Return the fitted distributions with their families, the best first; none without spread."""
-    from paracosm.timing.fit_choice import compare_fits
+    from paracosm.timing.fit import compare_fits
 
     if samples.min() == samples.max():
         return []

@@ -131,8 +131,8 @@ def _fitted(rows: NDArray[np.float64], fit: str) -> tuple[Distribution, ...]:
 
 def _of_family(samples: NDArray[np.float64], fit: str) -> Distribution:
     from paracosm.timing import Constant
+    from paracosm.timing.fit import best_fit
     from paracosm.timing.fit import fit as fit_family
-    from paracosm.timing.fit_choice import best_fit
 
     if samples.min() == samples.max():
         return Constant(float(samples[0]))

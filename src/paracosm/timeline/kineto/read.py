@@ -7,32 +7,33 @@ counters, frames of Python) is passed over: which call launched which kernel, th
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import json
 import math
+import re
+import zlib
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.timeline.kineto.scan import Scanner, open_trace
 from paracosm.timeline.kineto.trace import (
     CATEGORIES,
+    CATEGORY_OF,
+    SYNCHRONISATIONS,
     Collective,
     Inputs,
     KinetoTrace,
     Lane,
     Synchronisation,
-)
-from paracosm.timeline.kineto.words import (
-    CATEGORY_OF,
-    SYNCHRONISATIONS,
     bytes_of,
     collective_of,
     is_annotation,
 )
-
-__all__ = ["is_kineto", "read_kineto"]
 
 _DEVICE = {CATEGORIES.index(category) for category in ("kernel", "copy", "memset", "sync")}
 _PASSED_OVER = {"trace", "python_function", "overhead", "gpu_user_annotation"}
@@ -60,7 +61,7 @@ def read_kineto(path: Path, *, inputs: bool = False) -> KinetoTrace:
         if scanner.peek() == "[":
             columns.read(scanner)
         else:
-            for key in scanner.keys():  # noqa: SIM118  # not a mapping: it reads on
+            for key in scanner.keys():  # not a mapping: it reads on  # noqa: SIM118
                 if key == "traceEvents":
                     columns.read(scanner)
                 else:
@@ -199,8 +200,8 @@ class _Columns:
         """Return what has been read."""
         if not len(self._begin):
             raise InputError(f"{self.path}: the trace has no spans: nothing was profiled")
-        begin = np.frombuffer(self._begin, dtype=np.int64)
-        duration = np.frombuffer(self._duration, dtype=np.int64)
+        begin = np.asarray(self._begin)
+        duration = np.asarray(self._duration)
         order = self._order(begin, duration)
         origin = int(begin[order[0]])
         place = np.empty(len(order), dtype=np.int64)
@@ -209,11 +210,8 @@ class _Columns:
         distributed = header.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
 
-        def codes(column: array[int]) -> Any:
-            return np.frombuffer(column, dtype=np.int32)[order]
-
-        def numbers(column: array[int]) -> Any:
-            return np.frombuffer(column, dtype=np.int64)[order]
+        def in_order(column: array[int]) -> Any:
+            return np.asarray(column)[order]
 
         rank = distributed.get("rank")
         world = distributed.get("world_size")
@@ -227,12 +225,12 @@ class _Columns:
             begin=np.asarray((begin[order] - origin) * 1e-9, dtype=np.float64),
             end=np.asarray((begin + duration - origin)[order] * 1e-9, dtype=np.float64),
             duration=np.asarray(duration[order] * 1e-9, dtype=np.float64),
-            name=codes(self._name),
-            category=codes(self._category),
-            lane=codes(self._lane),
-            correlation=numbers(self._correlation),
-            record=numbers(self._record),
-            sequence=numbers(self._sequence),
+            name=in_order(self._name),
+            category=in_order(self._category),
+            lane=in_order(self._lane),
+            correlation=in_order(self._correlation),
+            record=in_order(self._record),
+            sequence=in_order(self._sequence),
             collectives={int(place[row]): each for row, each in self._collectives.items()},
             synchronisations={
                 int(place[row]): each for row, each in self._synchronisations.items()
@@ -243,9 +241,9 @@ class _Columns:
 
     def _order(self, begin: Any, duration: Any) -> Any:
         """Return the rows by begin; an op before what is in it, and calls as they were made."""
-        category = np.frombuffer(self._category, dtype=np.int32)
+        category = np.asarray(self._category)
         outer = np.where(np.isin(category, (_OP, _ANNOTATION)), -duration, 1)
-        return np.lexsort((-duration, np.frombuffer(self._correlation, np.int64), outer, begin))
+        return np.lexsort((-duration, np.asarray(self._correlation), outer, begin))
 
     def _missing(self, distributed: dict[str, Any]) -> list[str]:
         missing = []
@@ -315,3 +313,169 @@ def _synchronisation(name: str, arguments: dict[str, Any]) -> Synchronisation:
 
 def _stream(number: Any) -> str:
     return "" if number in (None, -1, 4294967295) else str(number)
+
+
+CHUNK = 1 << 22  # bytes, unpacked
+LONGEST_WORD = 9  # "-Infinity"
+LONGEST = 1 << 30  # characters of one value: what is longer is no event, but a file out of joint
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_NEXT_MAPPING = re.compile(r"[ \t\r\n]*,[ \t\r\n]*(?=\{)")
+_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
+
+
+def open_trace(path: Path) -> IO[bytes]:
+    """Open a file, unpacking it if it is gzipped, whatever its name ends in.
+
+    Raises:
+        InputError: it cannot be opened.
+    """
+    try:
+        file = path.open("rb")
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]
+
+
+class Scanner:
+    """The values of a file, one by one: a file of any size is never held as a whole.
+
+    It is unpacked and decoded in chunks. Each value is taken from the text at hand by the JSON
+    decoder of the standard library; one that does not end there is tried again with more text.
+    Numbers with a point are left as text, because a nanosecond of the year 2024 does not fit in a
+    float.
+
+    Raises:
+        InputError: from every method, where the file cannot be unpacked, ends too early, or is no
+            JSON; with the position in bytes, unpacked.
+    """
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self.path = path
+        self._file = file
+        # Names of kernels are not always UTF-8; what is not survives as it is.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        decoder: Any = json.JSONDecoder(parse_float=str, strict=False)
+        self._scan = decoder.scan_once
+        self._text = ""
+        self._at = 0
+        self._before = 0  # bytes of the text that is no longer held
+        self._ended = False
+
+    def peek(self) -> str:
+        """Return the next character that is not blank; "" at the end."""
+        while True:
+            self._at = _BLANK.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                return ""
+
+    def take(self, wanted: str, what: str) -> None:
+        """Go past the character that must come next in `what`."""
+        found = self.peek()
+        if found != wanted:
+            raise self.broken(f"{what} goes on with {found!r}, not {wanted!r}", bool(found))
+        self._at += 1
+
+    def value(self) -> Any:
+        """Return the next value, with numbers that have a point as text."""
+        self.peek()
+        while True:
+            try:
+                value, end = self._scan(self._text, self._at)
+            except StopIteration as stop:
+                reason, place = "no value", int(stop.value)
+            except json.JSONDecodeError as error:
+                reason, place = error.msg, error.pos
+            except RecursionError:
+                raise self.broken("nested too deeply") from None
+            else:
+                # A number that ends where the text ends may go on behind it.
+                if end < len(self._text) or self._text[end - 1] in '}]"' or not self._more():
+                    self._at = end
+                    return value
+                continue
+            # What is wrong before the last word does not become right with more of the text.
+            open_text = reason.startswith(("Unterminated", "Invalid \\"))
+            if (place + LONGEST_WORD < len(self._text) and not open_text) or not self._more():
+                cut_off = self._ended and (open_text or self._ends_with_part_of_a_word(place))
+                self._at = len(self._text) if cut_off else place
+                raise self.broken(f"not JSON: {reason}", known=not cut_off)
+
+    def values(self) -> Iterator[Any]:
+        """Yield the values of the list that comes next."""
+        self.take("[", "a list")
+        scan, go_on = self._scan, _NEXT_MAPPING.match
+        while True:
+            if self.peek() == "]":
+                self._at += 1
+                return
+            yield self.value()
+            # The short way, as long as there is text enough.
+            while after := go_on(self._text, self._at):
+                try:
+                    value, end = scan(self._text, after.end())
+                except (StopIteration, json.JSONDecodeError, RecursionError):
+                    break
+                self._at = end
+                yield value
+            if self.peek() != "]":
+                self.take(",", "a list")
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the mapping that comes next; after each, its value must be taken."""
+        self.take("{", "a mapping")
+        if self.peek() == "}":
+            self._at += 1
+            return
+        while True:
+            key = self.value()
+            if not isinstance(key, str):
+                raise self.broken("a mapping has a key that is no text")
+            self.take(":", "a mapping")
+            yield key
+            if self.peek() == "}":
+                self._at += 1
+                return
+            self.take(",", "a mapping")
+
+    def broken(self, why: str, known: bool = True) -> InputError:
+        """Return the error at the place that is reached; the file is cut off if it is not known."""
+        passed = self._text[: self._at].encode("utf-8", "surrogateescape")
+        place = self._before + len(passed)
+        if not known:
+            return InputError(f"{self.path}: cut off at byte {place:,}: the trace is not complete")
+        return InputError(f"{self.path}: byte {place:,}: {why}")
+
+    def _ends_with_part_of_a_word(self, place: int) -> bool:
+        rest = self._text[place:]
+        return any(word.startswith(rest) for word in _WORDS)
+
+    def _more(self) -> bool:
+        """Read on, as much as is held already at least; return whether there was anything."""
+        if self._ended:
+            return False
+        held = len(self._text) - self._at
+        if held > LONGEST:
+            raise self.broken(f"a value of more than {LONGEST:,} characters")
+        try:
+            raw = self._file.read(max(CHUNK, held))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            passed = self._before + len(self._text.encode("utf-8", "surrogateescape"))
+            what = "cut off" if isinstance(error, EOFError) else "damaged"
+            raise InputError(
+                f"{self.path}: {what} after byte {passed:,} (unpacked): the gzip file does not "
+                "unpack to its end"
+            ) from None
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror}") from None
+        self._ended = not raw
+        self._before += len(self._text[: self._at].encode("utf-8", "surrogateescape"))
+        self._text = self._text[self._at :] + self._decoder.decode(raw, final=not raw)
+        self._at = 0
+        return bool(raw)

@@ -1,8 +1,9 @@
-"""What a Kineto trace holds: one row for every span, in arrays."""
+"""What a Kineto trace holds: one row for every span, in arrays; its steps, and what they are at."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CATEGORIES", "Collective", "Inputs", "KinetoTrace", "Lane", "Synchronisation"]
+from paracosm.errors import InputError
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -148,3 +149,249 @@ class KinetoTrace:
     def text(self, row: int) -> str:
         """Return the name of a row."""
         return self.names[int(self.name[row])]
+
+
+CATEGORY_OF = {
+    "cpu_op": "op",
+    "operator": "op",
+    "user_annotation": "annotation",
+    "cuda_runtime": "runtime",
+    "cuda_driver": "runtime",
+    "runtime": "runtime",
+    "hip_runtime": "runtime",
+    "xpu_runtime": "runtime",
+    "kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "memcpy": "copy",
+    "gpu_memset": "memset",
+    "memset": "memset",
+    "cuda_sync": "sync",
+}
+"""Category in the file, in small letters: up to 2021 "Operator", "Kernel", since then "cpu_op"."""
+
+SYNCHRONISATIONS = {
+    "stream sync": "stream",
+    "stream synchronize": "stream",
+    "context sync": "context",
+    "context synchronize": "context",
+    "event sync": "event",
+    "event synchronize": "event",
+    "stream wait event": "stream wait event",
+}
+
+# Kernels of NCCL and RCCL, and what torch.distributed calls its collectives.
+_COLLECTIVES = {
+    "allreduce": "all_reduce",
+    "reducescatter": "reduce_scatter",
+    "allgather": "all_gather",
+    "alltoall": "all_to_all",
+    "alltoallv": "all_to_all",
+    "sendrecv": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "send": "send",
+    "recv": "receive",
+    "barrier": "barrier",
+}
+_VARIANT = re.compile("base|coalesced|into|single$|tensor$")
+_LONGEST_FIRST = sorted(_COLLECTIVES, key=len, reverse=True)
+
+_DTYPES = {
+    **dict.fromkeys(("double", "int64", "long", "longint", "float64", "complexfloat"), 8),
+    **dict.fromkeys(("float", "int", "int32", "float32"), 4),
+    **dict.fromkeys(("half", "bfloat16", "float16", "short", "int16", "c10::half"), 2),
+    **dict.fromkeys(("char", "byte", "bool", "int8", "uint8", "unsignedchar", "signedchar"), 1),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), 1),
+    "c10::bfloat16": 2,
+    "c10::complex<float>": 8,
+}
+
+_ANNOTATION = re.compile(r"ProfilerStep[#*]|enumerate\(DataLoader\)|Optimizer\.|\[param\||nccl:")
+
+_BACKWARD = re.compile(r"autograd::engine|torch::autograd::|\w+Backward\d*$")
+
+
+def collective_of(name: str) -> str:
+    """Return the kind of a collective by the name of its kernel or call; "" for any other name."""
+    small = re.sub(r"[^a-z]", "", name.lower())
+    if not small.startswith(("nccl", "rccl", "msccl")):
+        return _COLLECTIVES.get(_VARIANT.sub("", small), "")
+    return next((_COLLECTIVES[word] for word in _LONGEST_FIRST if word in small), "")
+
+
+def bytes_of(dtype: str) -> int:
+    """Return the bytes of one element ("Float", "c10::BFloat16", "long int"); -1 if unknown."""
+    return _DTYPES.get(dtype.lower().replace(" ", ""), -1)
+
+
+def is_annotation(name: str) -> bool:
+    """Whether a span that a file calls an op is a range around ops (in files up to 2021)."""
+    return _ANNOTATION.match(name) is not None
+
+
+def is_backward(name: str) -> bool:
+    """Whether an op is one of autograd's, of a backward pass."""
+    return _BACKWARD.match(name) is not None
+
+
+_STEP = re.compile(r"ProfilerStep\*?#(\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the training loop: number, begin and end (seconds from the trace's origin)."""
+
+    number: int
+    begin: float
+    end: float
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is played: from `begin` to `end` on the host, in seconds from the trace's origin.
+
+    Attributes:
+        thread: lane of the thread that runs the training loop; -1 where the trace has no threads.
+        steps: those in it; none where the trace marks none, and is played whole.
+    """
+
+    begin: float
+    end: float
+    thread: int
+    steps: tuple[Step, ...]
+
+
+def steps_of(trace: KinetoTrace) -> tuple[Step, ...]:
+    """Return the steps that the profiler marked on the host, in order."""
+    found = {}
+    for row, number in _marks(trace):
+        if trace.lanes[trace.lane[row]].kind == "thread":
+            found[number] = Step(number, float(trace.begin[row]), float(trace.end[row]))
+    return tuple(found[number] for number in sorted(found))
+
+
+def _marks(trace: KinetoTrace) -> Iterator[tuple[int, int]]:
+    """Yield the rows that mark a step, on the host or a stream, and its number."""
+    for row in trace.of("annotation").tolist():
+        if match := _STEP.match(trace.text(row)):
+            yield row, int(match[1])
+
+
+def window_of(trace: KinetoTrace, numbers: Sequence[int] | None = None) -> Window:
+    """Return the window of these steps, which must follow each other; of all without `numbers`.
+
+    Raises:
+        InputError: the trace lacks a step.
+    """
+    marked = steps_of(trace)
+    if numbers is not None:
+        known = {step.number: step for step in marked}
+        for number in numbers:
+            if number not in known:
+                has = f"{marked[0].number} to {marked[-1].number}" if marked else "none"
+                raise InputError(f"{trace.path}: no step {number}: it has {has}")
+        marked = tuple(known[number] for number in sorted(numbers))
+    thread = _main_thread(trace)
+    if not marked:
+        return Window(0.0, float(trace.end.max(initial=0.0)), thread, ())
+    return Window(marked[0].begin, marked[-1].end, thread, marked)
+
+
+def _main_thread(trace: KinetoTrace) -> int:
+    """Return the thread of the training loop: that of the steps, or that with the most ops.
+
+    Threads of the backward pass have ops too; they are known by autograd's own.
+    """
+    for row, _ in _marks(trace):
+        if trace.lanes[lane := int(trace.lane[row])].kind == "thread":
+            return lane
+    backward = backward_threads(trace)
+    counts = np.bincount(trace.lane[trace.of("op", "runtime", "other")], minlength=len(trace.lanes))
+    for lane, what in enumerate(trace.lanes):
+        if what.kind != "thread" or lane in backward:
+            counts[lane] = 0
+    return int(np.argmax(counts)) if counts.max(initial=0) else -1
+
+
+def backward_threads(trace: KinetoTrace) -> set[int]:
+    """Return the threads on which autograd runs backward passes, where they are not the loop's.
+
+    The loop's thread is that of the steps; without any, one whose first op is no backward pass's.
+    """
+    engine = [code for code, name in enumerate(trace.names) if is_backward(name)]
+    lanes = set(np.unique(trace.lane[np.isin(trace.name, engine)]).tolist())
+    forward = {int(trace.lane[row]) for row, _ in _marks(trace)}
+    if not forward:
+        ops = trace.of("op")
+        threads, first = np.unique(trace.lane[ops], return_index=True)
+        begins = zip(threads.tolist(), trace.name[ops[first]].tolist(), strict=True)
+        forward = {lane for lane, name in begins if name not in engine}
+    return lanes - forward
+
+
+class Ranges:
+    """Times that some rows of a trace cover, on each lane."""
+
+    def __init__(self, trace: KinetoTrace, rows: Iterable[int]) -> None:
+        chosen = np.array(sorted(rows), dtype=np.int64)
+        self._of: dict[int, tuple[Floats, Floats]] = {}
+        for lane in np.unique(trace.lane[chosen]).tolist():
+            mine = chosen[trace.lane[chosen] == lane]
+            self._of[lane] = (trace.begin[mine], np.maximum.accumulate(trace.end[mine]))
+
+    def covers(self, lane: int, time: float) -> bool:
+        """Whether a range of a lane has begun and not ended at an instant."""
+        begin, reached = self._of.get(lane, (np.empty(0), np.empty(0)))
+        at = int(np.searchsorted(begin, time, side="right")) - 1
+        return at >= 0 and time < reached[at]
+
+    def edges(self, lane: int) -> Floats:
+        """Return all begins and ends on a lane."""
+        return np.concatenate(self._of.get(lane, (np.empty(0), np.empty(0))))
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What the threads of a trace are at, at every instant.
+
+    Attributes:
+        engine: the threads on which autograd runs backward passes alone.
+        backward, optimizer, loading: ranges of the names that say so.
+    """
+
+    engine: frozenset[int]
+    backward: Ranges
+    optimizer: Ranges
+    loading: Ranges
+
+    def of(self, lane: int, time: float) -> str:
+        """Return the step of the training, one of `STEPS`, that a thread is at."""
+        if lane < 0 or self.loading.covers(lane, time):
+            return "other"
+        if lane in self.engine or self.backward.covers(lane, time):
+            return "backward"
+        return "optimizer" if self.optimizer.covers(lane, time) else "forward"
+
+
+def steps_of_training(trace: KinetoTrace) -> Steps:
+    """Return what the names of ops and annotations say."""
+
+    def named(is_meant: Callable[[str], bool]) -> Ranges:
+        codes = [code for code, name in enumerate(trace.names) if is_meant(name)]
+        threads = [code for code, lane in enumerate(trace.lanes) if lane.kind == "thread"]
+        rows = np.isin(trace.name, codes) & np.isin(trace.lane, threads)
+        return Ranges(trace, np.flatnonzero(rows).tolist())
+
+    return Steps(
+        engine=frozenset(backward_threads(trace)),
+        backward=named(is_backward),
+        optimizer=named(lambda name: name.startswith("Optimizer.step")),
+        loading=named(lambda name: name.startswith("enumerate(DataLoader)")),
+    )

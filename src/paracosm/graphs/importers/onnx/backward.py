@@ -16,11 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from paracosm.errors import InputError
-from paracosm.graphs.importers.calls import Call
-from paracosm.graphs.importers.tensors import bytes_of, elements_of
-from paracosm.graphs.op import TensorArgument
-
-__all__ = ["OPTIMIZERS", "Training", "training_calls"]
+from paracosm.graphs.graph import TensorArgument
+from paracosm.graphs.importers.calls import Call, bytes_of, elements_of
 
 Tensors = dict[str, TensorArgument]
 
@@ -102,19 +99,7 @@ def training_calls(
     optimizer: str,
     where: str,
 ) -> Training:
-    """Return the calls of the backward pass and of the optimizer; their tensors are entered.
-
-    Args:
-        calls: of the forward pass, in an order that runs, named "onnx.Conv" and so on.
-        tensors: shapes and types of values; those of gradients are added.
-        parameters: values that have gradients and are updated.
-        outputs: of the model; the gradient of the loss by them is where the pass begins.
-        optimizer: one of `OPTIMIZERS`.
-        where: the file, for messages.
-
-    Raises:
-        InputError: ops without a rule on the way; no parameter that an output depends on.
-    """
+    """Return the calls of the backward pass and of the optimizer; their tensors are entered."""
     pass_ = _Backward(tensors, set(parameters), where)
     pass_.mark(calls)
     wanted = [value for value in outputs if value in pass_.needed]

@@ -13,12 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.graphs.importers.onnx.model import LARGEST_VALUE, Model, OnnxNode
-from paracosm.graphs.importers.onnx.schema import DTYPES
-from paracosm.graphs.importers.tensors import shape_of
-from paracosm.graphs.op import TensorArgument
-
-__all__ = ["infer_shapes"]
+from paracosm.graphs.graph import TensorArgument
+from paracosm.graphs.importers.calls import shape_of
+from paracosm.graphs.importers.onnx.model import DTYPES, LARGEST_VALUE, Model, OnnxNode
 
 Values = npt.NDArray[Any]
 Shape = tuple[int, ...]

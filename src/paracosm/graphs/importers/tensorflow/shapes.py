@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.graphs.graph import TensorArgument
+from paracosm.graphs.importers.calls import shape_of
 from paracosm.graphs.importers.tensorflow.nodes import TfNode, constant_of, dtype_of, shape_proto
-from paracosm.graphs.importers.tensors import shape_of
-from paracosm.graphs.op import TensorArgument
-
-__all__ = ["Known", "infer_shapes"]
 
 Shape = tuple[int, ...]
 Whole = npt.NDArray[np.int64]
@@ -41,12 +39,7 @@ class Known:
 
 
 def infer_shapes(nodes: Sequence[TfNode], sizes: Mapping[str, int]) -> Known:
-    """Return what is known of the outputs of nodes, which stand in an order that runs.
-
-    Args:
-        nodes: of a graph.
-        sizes: "batch" for unknown first sizes.
-    """
+    """Return what is known of the outputs of nodes, which stand in an order that runs."""
     known = Known()
     for node in nodes:
         shapes = [_known_shape(known, value) for value in node.inputs]

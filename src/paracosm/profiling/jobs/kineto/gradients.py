@@ -3,48 +3,77 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.errors import InputError
-from paracosm.profiling.jobs.kineto.pieces import WorkerStep
-from paracosm.profiling.jobs.kineto.refusals import ACCUMULATE
-from paracosm.profiling.jobs.kineto.takers import Takers
+from paracosm.errors import InputError, require
+from paracosm.factory import one_line
+from paracosm.graphs.capture.options import CaptureOptions
+from paracosm.profiling.jobs.kineto.segments import WorkerStep
 from paracosm.timeline.kineto import KinetoTrace
-from paracosm.timeline.kineto.words import bytes_of, is_backward
+from paracosm.timeline.kineto.trace import bytes_of, is_backward
 
-__all__ = ["Gradient", "gradients_of", "shapes_in"]
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+"""What autograd calls the op that hands a gradient to its parameter."""
+
+_COMMUNICATION = re.compile(
+    r"(nccl|rccl|gloo|mpi|ucc|xccl)(:|DevKernel|Kernel)|c10d::|_c10d_functional::"
+    r"|record_param_comms|rpc_(sync|async|remote)|DistributedDataParallel"
+)
+
+
+def refuse_several_processes(trace: KinetoTrace) -> None:
+    """Refuse a trace in which gradients or activations travel already."""
+    why = "record one process without torch.distributed, on one device"
+    if trace.world_size is not None and trace.world_size > 1:
+        raise InputError(
+            f"{trace.path}: rank {trace.rank} of a job of {trace.world_size} ranks, which "
+            f"communicates already: {why}"
+        )
+    for name in trace.names:
+        if _COMMUNICATION.match(name):
+            raise InputError(f"{trace.path}: {name[:60]}: the job communicates already: {why}")
+    for row in sorted(trace.collectives):
+        raise InputError(
+            f"{trace.path}: {trace.text(row)[:60]}: the job communicates already: {why}"
+        )
+    used = np.unique(trace.lane[trace.of("kernel")])
+    devices = sorted({trace.lanes[lane].owner for lane in used})
+    if len(devices) > 1:
+        raise InputError(f"{trace.path}: it computes on devices {', '.join(devices)}: {why}")
+
+
+def refuse_without_training(trace: KinetoTrace) -> None:
+    """Refuse a trace that shows no gradients."""
+    if ACCUMULATE not in trace.names:
+        raise InputError(
+            f"{trace.path}: no gradients ({ACCUMULATE}): a profile needs steps of training, "
+            "recorded with ProfilerActivity.CPU"
+        )
+
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """A gradient of a step; times are the host's, in seconds from the trace's origin.
+    """A gradient of a step; times are the host's, in seconds from the trace's origin."""
 
-    Attributes:
-        shape: None where the trace does not tell.
-        dtype: "float", "c10::Half", ...; "" where the trace does not tell.
-        size: bytes; -1 where the trace does not tell.
-        ready: when it was whole, and nothing changed it any more.
-        needed: when the first op that takes the parameter began.
-        taken_by: name of that op.
-        taker: row of it; -1 where it was not found.
-        how: that op was found, as `Takers.of` has it; if it was not, the parameter is needed from
-            the step's begin on.
-    """
-
-    shape: tuple[int, ...] | None
-    dtype: str
-    size: int
-    ready: float
-    needed: float
-    taken_by: str
-    taker: int
+    shape: tuple[int, ...] | None  # None where the trace does not tell
+    dtype: str  # "float", "c10::Half", ...; "" where the trace does not tell
+    size: int  # bytes; -1 where the trace does not tell
+    ready: float  # when it was whole, and nothing changed it any more
+    needed: float  # when the first op that takes the parameter began
+    consumer_name: str
+    consumer: int  # row of it; -1 where it was not found
+    # That op was found, as `Consumers.of` has it; if it was not, the parameter is needed from
+    # the step's begin on
     how: str
 
 
@@ -55,17 +84,13 @@ def gradients_of(
 
     Several backward passes over one batch's pieces make the same gradients: each is whole after the
     last pass, and its parameter is needed by the first.
-
-    Raises:
-        InputError: several backward passes make different ones, or the optimizer runs before the
-            last.
     """
     rows = _rows_of(trace, step, threads)
     accumulated = [row for row in rows.tolist() if trace.text(row) == ACCUMULATE]
     if not accumulated:
         return ()
-    takers = Takers(trace, rows)
-    found = [_gradient(trace, row, takers) for row in accumulated]
+    consumers = Consumers(trace, rows)
+    found = [_gradient(trace, row, consumers) for row in accumulated]
     found = _of_parameters(trace, step, rows, found)
     first = _merged(_passes(trace, rows, found), trace, step)
     return _as_pushed(trace, step, rows, first)
@@ -87,18 +112,18 @@ def _rows_of(trace: KinetoTrace, step: WorkerStep, threads: Sequence[int]) -> In
     return np.asarray(ops[within & np.isin(trace.lane[ops], threads)], np.int64)
 
 
-def _gradient(trace: KinetoTrace, row: int, takers: Takers) -> Gradient:
+def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
     """Return the gradient that the `AccumulateGrad` in a row hands over."""
     shape, dtype, size = _what(trace, row)
-    taker, how = takers.of(row)
+    consumer, how = consumers.of(row)
     return Gradient(
         shape,
         dtype,
         size,
         ready=float(trace.end[row]),
-        needed=float(trace.begin[taker]) if taker >= 0 else -math.inf,
-        taken_by=trace.text(taker) if taker >= 0 else "",
-        taker=taker,
+        needed=float(trace.begin[consumer]) if consumer >= 0 else -math.inf,
+        consumer_name=trace.text(consumer) if consumer >= 0 else "",
+        consumer=consumer,
         how=how,
     )
 
@@ -125,9 +150,11 @@ def _of_parameters(
     """
     updated = {
         shape
-        for piece in step.pieces
-        if piece.optimizer
-        for row in rows[(trace.begin[rows] >= piece.called) & (trace.begin[rows] < piece.returned)]
+        for segment in step.segments
+        if segment.optimizer
+        for row in rows[
+            (trace.begin[rows] >= segment.called) & (trace.begin[rows] < segment.returned)
+        ]
         if int(row) in trace.inputs
         for shape in shapes_in(trace.inputs[int(row)].shapes)
     }
@@ -177,7 +204,9 @@ def _as_pushed(
 
     It changes them in place, to clip or unscale them, between the backward pass and the optimizer.
     """
-    optimizer = min((piece.called for piece in step.pieces if piece.optimizer), default=None)
+    optimizer = min(
+        (segment.called for segment in step.segments if segment.optimizer), default=None
+    )
     if optimizer is None:
         return tuple(found)
     whole = max(gradient.ready for gradient in found)
@@ -195,3 +224,152 @@ def _as_pushed(
         replace(each, ready=changed.get(each.shape, each.ready)) if each.shape else each
         for each in found
     )
+
+
+class Consumers:
+    """Finds the ops of the forward pass that take the parameters."""
+
+    def __init__(self, trace: KinetoTrace, rows: Ints) -> None:
+        self._trace = trace
+        self._contributing: list[int] = []
+        self._forward: dict[int, int] = {}
+        self._calls: list[int] = []
+        for row in rows.tolist():
+            sequence = int(trace.sequence[row])
+            if not is_backward(trace.text(row)):
+                self._calls.append(row)
+                if sequence >= 0:
+                    self._forward[sequence] = row
+            elif sequence >= 0:
+                self._contributing.append(row)
+        self._begins = trace.begin[self._contributing]
+        self._backward_from = float(self._begins.min(initial=np.inf))
+        self._calls = [row for row in self._calls if trace.begin[row] < self._backward_from]
+        self._ran_first: dict[int, int] = {}
+
+    def of(self, row: int) -> tuple[int, str]:
+        """Return the row of the op that takes the parameter of an `AccumulateGrad`, and how it was
+        found: by "sequence number", "as recomputed" (the backward pass ran the forward pass again:
+        by name and shapes), or -1, "not found".
+        """
+        at = int(np.searchsorted(self._begins, self._trace.begin[row])) - 1
+        if at < 0:
+            return -1, "not found"
+        consumer = self._forward.get(int(self._trace.sequence[self._contributing[at]]), -1)
+        if consumer < 0:
+            return -1, "not found"
+        if self._trace.begin[consumer] < self._backward_from:
+            return consumer, "sequence number"
+        first = self._ran_first_as(consumer)
+        return (first, "as recomputed") if first >= 0 else (-1, "not found")
+
+    def _ran_first_as(self, consumer: int) -> int:
+        """Return the row of the call that one within the backward pass repeats, or -1.
+
+        Calls are repeated from the last to the first, so it is the last one not taken yet.
+        """
+        if consumer not in self._ran_first:
+            wanted = self._looks(consumer)
+            taken = set(self._ran_first.values())
+            alike = (
+                row
+                for row in reversed(self._calls)
+                if row not in taken and self._looks(row) == wanted
+            )
+            self._ran_first[consumer] = next(alike, -1)
+        return self._ran_first[consumer]
+
+    def _looks(self, row: int) -> tuple[Any, ...]:
+        inputs = self._trace.inputs.get(row)
+        return int(self._trace.name[row]), inputs and inputs.shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter that has a gradient."""
+
+    name: str  # "layer1.0.conv1.weight"; without a model, that of the op that takes it
+    shape: tuple[int, ...]  # sizes
+    size: int  # bytes
+
+
+def parameters_of_model(options: CaptureOptions) -> tuple[Parameter, ...]:
+    """Return a model's parameters in the order in which a backward pass hands them gradients.
+
+    The order is found by a step on fake tensors, which computes nothing. Parameters that are frozen
+    or not used have no gradient and are not among them; one that is tied has its first name.
+
+    Args:
+        options: the model's name and what its size depends on (shape, classes, dtype).
+
+    Raises:
+        InputError: the model cannot be made or does not run.
+        MissingExtraError: PyTorch is not installed.
+    """
+    require("torch", "torch", "the parameters of a model")
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from paracosm.graphs.capture.step import make_step
+
+    order: list[Parameter] = []
+
+    def note(name: str, tensor: torch.Tensor) -> None:
+        size = tensor.numel() * tensor.element_size()
+        order.append(Parameter(name, tuple(tensor.shape), size))
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        step = make_step(options, options.device)
+        for name, parameter in step.workload.module.named_parameters():
+            if parameter.requires_grad:
+                hook = partial(note, name)
+                parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+        try:
+            step.run()
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"{options}: the model failed: {one_line(error)}") from error
+    return tuple(order)
+
+
+def named(
+    gradients: Sequence[Gradient], parameters: Sequence[Parameter], where: str
+) -> tuple[Parameter, ...]:
+    """Return the parameter of each gradient: the next of its shape, or without shapes, the next."""
+    if len(gradients) != len(parameters):
+        raise InputError(
+            f"{where}: a step has {len(gradients)} gradients, but the model has "
+            f"{len(parameters)}: name the model that was traced"
+        )
+    left = list(parameters)
+    found = []
+    for at, gradient in enumerate(gradients):
+        fits = (each for each in left if gradient.shape in (None, each.shape))
+        parameter = next(fits, None)
+        if parameter is None:
+            raise InputError(
+                f"{where}: gradient {at} of a step has the shape {_written(gradient.shape)}, but "
+                f"the model has {left[0].name} of {_written(left[0].shape)}: name the model that "
+                "was traced, with the shape of an example and the number of classes"
+            )
+        left.remove(parameter)
+        size = parameter.size if gradient.size < 0 else gradient.size
+        found.append(Parameter(parameter.name, parameter.shape, size))
+    return tuple(found)
+
+
+def without_model(gradients: Sequence[Gradient]) -> tuple[Parameter, ...]:
+    """Return the parameter of each gradient, with the name of the op that takes it."""
+    return tuple(
+        Parameter(
+            f"{each.consumer_name.removeprefix('aten::') or 'parameter'} {_written(each.shape)}",
+            each.shape or (),
+            each.size,
+        )
+        for each in gradients
+    )
+
+
+def _written(shape: tuple[int, ...] | None) -> str:
+    return "x".join(str(size) for size in shape or ()) or "scalar"

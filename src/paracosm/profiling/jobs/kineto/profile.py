@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.profiling.jobs.check import check_job_profile
-from paracosm.profiling.jobs.job_profile import JobProfile
-from paracosm.profiling.jobs.kineto.assemble import Timed, assemble
-from paracosm.profiling.jobs.kineto.batch import batch_of
-from paracosm.profiling.jobs.kineto.gradients import Gradient, gradients_of
-from paracosm.profiling.jobs.kineto.parameters import Parameter, named, without_model
-from paracosm.profiling.jobs.kineto.pieces import WorkerStep, worker_steps
-from paracosm.profiling.jobs.kineto.places import Places, places_of
-from paracosm.profiling.jobs.kineto.refusals import (
+from paracosm.profiling.jobs.job_profile import (
+    DOWNLINK,
+    SERVER,
+    UPLINK,
+    WORKER,
+    JobProfile,
+    ProfiledOp,
+    check_job_profile,
+    job_profile_of,
+    smallest_first,
+)
+from paracosm.profiling.jobs.kineto.gradients import (
+    Gradient,
+    Parameter,
+    gradients_of,
+    named,
     refuse_several_processes,
     refuse_without_training,
+    shapes_in,
+    without_model,
 )
-from paracosm.timeline.kineto import read_kineto
-
-__all__ = ["job_profile_of_trace"]
+from paracosm.profiling.jobs.kineto.segments import WorkerStep, worker_steps
+from paracosm.timeline.kineto import KinetoTrace, read_kineto
+from paracosm.timeline.kineto.trace import is_backward
 
 
 def job_profile_of_trace(
-    path: Path,
-    *,
-    parameters: Sequence[Parameter] = (),
-    batch: int | None = None,
-    servers: int = 1,
+    path: Path, *, parameters: Sequence[Parameter] = (), batch: int | None = None, servers: int = 1
 ) -> JobProfile:
     """Return what the process would do as the worker of a parameter server that it never had.
 
@@ -63,7 +72,7 @@ def job_profile_of_trace(
     found: list[_Step] = []
     for step in steps.steps:
         gradients = gradients_of(trace, step, steps.threads)
-        found.append(_Step(step, gradients, places_of(step, gradients)))
+        found.append(_Step(step, gradients, placement_of(step, gradients)))
     usual, kept, dropped = _alike(found, path)
     if any(gradient.size < 0 for gradient in usual.gradients) and not parameters:
         raise InputError(
@@ -75,11 +84,12 @@ def job_profile_of_trace(
         if parameters
         else without_model(usual.gradients)
     )
-    profile = assemble(
-        [Timed(each.step, steps.gap_after(each.step)) for each in kept],
-        usual.places,
+    profile = _assemble(
+        [each.step for each in kept],
+        [steps.gap_after(each.step) for each in kept],
+        usual.placement,
         own,
-        servers=servers,
+        servers,
         batch=batch_of(trace, usual.step, usual.gradients) if batch is None else batch,
         dropped=dropped,
         provenance={
@@ -90,7 +100,7 @@ def job_profile_of_trace(
             "steps": [each.step.number for each in kept],
             "transfers": "inserted",
             "updates": "the optimizer's seconds by bytes"
-            if any(piece.optimizer for piece in usual.step.pieces)
+            if any(segment.optimizer for segment in usual.step.segments)
             else "no optimizer in the trace: they take no time",
             "placed": dict(sorted(Counter(each.how for each in usual.gradients).items())),
             "missing": list(trace.missing),
@@ -101,23 +111,23 @@ def job_profile_of_trace(
 
 @dataclass(frozen=True)
 class _Step:
-    """A step, the gradients that it makes, and the pieces that need and make them."""
+    """A step, the gradients that it makes, and the segments that need and make them."""
 
     step: WorkerStep
     gradients: tuple[Gradient, ...]
-    places: Places
+    placement: Placement
 
     @property
     def has_optimizer(self) -> bool:
-        return any(piece.optimizer for piece in self.step.pieces)
+        return any(segment.optimizer for segment in self.step.segments)
 
     @property
     def looks(self) -> tuple[object, ...]:
         """What must be the same for all steps of a profile."""
         return (
-            tuple((piece.name, piece.optimizer) for piece in self.step.pieces),
+            tuple((segment.name, segment.optimizer) for segment in self.step.segments),
             tuple((gradient.shape, gradient.dtype) for gradient in self.gradients),
-            self.places,
+            self.placement,
         )
 
 
@@ -143,3 +153,195 @@ def _alike(found: Sequence[_Step], path: Path) -> tuple[_Step, list[_Step], dict
         "other ops than in most steps": len(whole) - len(kept),
     }
     return kept[0], kept, {reason: count for reason, count in dropped.items() if count}
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Indices of the step's segments, for each gradient."""
+
+    needed_by: tuple[int, ...]  # the first segment that cannot begin without the parameter
+    made_by: tuple[int, ...]  # the segment at whose end the gradient is ready
+
+
+def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
+    """Return where a step's transfers go.
+
+    An op that launched nothing itself, such as a view, hands its need on to the next segment, and
+    the device has a gradient when it has ended all that was launched before.
+    """
+    needed = [
+        next((at for at, segment in enumerate(step.segments) if segment.returned > each.needed), 0)
+        for each in gradients
+    ]
+    made = [
+        max(
+            (at for at, segment in enumerate(step.segments) if segment.called < each.ready),
+            default=0,
+        )
+        for each in gradients
+    ]
+    return Placement(tuple(needed), tuple(made))
+
+
+def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]) -> int | None:
+    """Return the first size of what the first layer takes, if a loss has so many rows; else None.
+
+    Of sequences, whose loss has a row for each token, and of losses that were not recorded, the
+    shapes do not tell which size is the batch.
+    """
+    known = [each for each in gradients if each.shape and each.consumer >= 0]
+    first = min(known, key=lambda each: each.needed, default=None)
+    if first is None:
+        return None
+    taken = _taken_with(trace, first)
+    rows = {
+        shapes[0][0]
+        for row, inputs in trace.inputs.items()
+        if step.called <= trace.begin[row] < step.returned
+        and "loss" in trace.text(row)
+        and not is_backward(trace.text(row))
+        and (shapes := list(shapes_in(inputs.shapes)))
+    }
+    return taken if taken in rows else None
+
+
+def _taken_with(trace: KinetoTrace, first: Gradient) -> int | None:
+    """Return the first size of what the layer takes beside its parameter."""
+    lane = trace.lane[first.consumer]
+    for row in sorted(trace.inputs):
+        around = trace.begin[row] <= first.needed and trace.end[row] >= trace.end[first.consumer]
+        if around and trace.lane[row] == lane and row <= first.consumer:
+            shapes = list(shapes_in(trace.inputs[row].shapes))
+            if first.shape in shapes:
+                return next((shape[0] for shape in shapes if shape != first.shape), None)
+    return None
+
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+def _assemble(
+    steps: Sequence[WorkerStep],
+    gaps: Sequence[float],
+    placement: Placement,
+    parameters: Sequence[Parameter],
+    servers: int,
+    **known: Any,
+) -> JobProfile:
+    """Return the profile of steps that have the same segments, with the seconds behind each.
+
+    Ops of a step, in this order: the pulls in the order of their first use; the worker's, of which
+    each waits for the one before (the time between two segments is an op of the kind `Host`); the
+    pushes in the order in which gradients are ready; the updates. The optimizer's segments are cut
+    out of the worker's time and what follows moves up.
+    """
+    plan = _plan(steps[0], placement, parameters, servers)
+    begins, ends, lengths = zip(*(_times(plan, step, servers) for step in steps), strict=True)
+    length = np.array(lengths)
+    begin = np.concatenate([[0.0], np.cumsum(length + gaps)[:-1]])
+    return job_profile_of(
+        plan.ops, np.array(begins), np.array(ends), begin, begin + length, **known
+    )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is the same in all steps."""
+
+    ops: list[ProfiledOp]
+    sizes: Ints  # by gradient, bytes
+    server: Ints  # by gradient
+    made_by: Ints  # by gradient, the worker's op at whose end it is ready
+    resumes: int  # the worker's op that waits for the updates; -1 for none
+
+
+def _plan(
+    step: WorkerStep, placement: Placement, parameters: Sequence[Parameter], servers: int
+) -> _Plan:
+    work: list[tuple[str, str]] = []  # names and kinds of the worker's ops
+    op_of: dict[int, int] = {}
+    resumes = -1
+    for at, segment in enumerate(step.segments):
+        work.append(("host", "Host"))
+        if segment.optimizer:
+            resumes = len(work)
+        else:
+            op_of[at] = len(work)
+            work.append((segment.name, segment.name))
+    work.append(("host", "Host"))
+    count, segments = len(parameters), list(op_of)
+    needed = [
+        op_of[next((each for each in segments if each >= at), segments[-1])]
+        for at in placement.needed_by
+    ]
+    made = [
+        op_of[next((each for each in reversed(segments) if each <= at), segments[0])]
+        for at in placement.made_by
+    ]
+    pulled = np.argsort(needed, kind="stable")
+    sizes = np.array([parameter.size for parameter in parameters], np.int64)
+    server = np.zeros(count, np.int64)
+    server[pulled] = smallest_first(sizes[pulled].tolist(), servers)
+    first_push = count + len(work)
+    waits = [[count + op - 1] if op else [] for op in range(len(work))]
+    for number, gradient in enumerate(pulled.tolist()):
+        waits[needed[gradient]].append(number)
+    if resumes >= 0:
+        waits[resumes] += range(first_push + count, first_push + 2 * count)
+    labels = _once(parameter.name for parameter in parameters)
+    ops = [
+        ProfiledOp(f"pull {labels[at]}", "Pull", DOWNLINK, int(server[at]), int(sizes[at]))
+        for at in pulled
+    ]
+    for name, (_, kind), before in zip(_once(name for name, _ in work), work, waits, strict=True):
+        ops.append(ProfiledOp(name, kind, WORKER, waits=before))
+    for at, label in enumerate(labels):
+        on, size, before = int(server[at]), int(sizes[at]), [count + made[at]]
+        ops.append(ProfiledOp(f"push {label}", "Push", UPLINK, on, size, before))
+    for at, label in enumerate(labels):
+        on, before = int(server[at]), [first_push + at]
+        ops.append(ProfiledOp(f"update {label}", "Update", SERVER, on, waits=before))
+    return _Plan(ops, sizes, server, np.array(made, np.int64), resumes)
+
+
+def _times(plan: _Plan, step: WorkerStep, servers: int) -> tuple[Floats, Floats, float]:
+    """Return begins and ends of a step's ops, whose transfers take no time, and its length."""
+    seconds, cut, reached = [], 0.0, step.begin
+    for segment in step.segments:
+        seconds.append(segment.begin - reached)
+        reached = segment.end
+        if segment.optimizer:
+            cut += segment.end - segment.begin
+        else:
+            seconds.append(segment.end - segment.begin)
+    seconds.append(step.end - reached)
+    update = plan.sizes * (cut / max(int(plan.sizes.sum()), 1))
+    ends = np.cumsum(seconds)
+    ready = ends[plan.made_by]
+    free = np.zeros(servers)
+    begun = np.zeros(len(update))
+    for gradient in np.argsort(ready, kind="stable").tolist():
+        begun[gradient] = max(ready[gradient], free[plan.server[gradient]])
+        free[plan.server[gradient]] = begun[gradient] + update[gradient]
+    begins = ends - seconds
+    if plan.resumes >= 0:
+        later = max(0.0, float(free.max()) - begins[plan.resumes])
+        begins[plan.resumes :] += later
+        ends[plan.resumes :] += later
+    asked = np.zeros(len(update))
+    return (
+        np.concatenate([asked, begins, ready, begun]),
+        np.concatenate([asked, ends, ready, begun + update]),
+        float(max(ends[-1], free.max())),
+    )
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names with a number behind those that were there before ("host", "host#2", ...)."""
+    met: dict[str, int] = {}
+    found = []
+    for name in names:
+        number = met[name] = met.get(name, 0) + 1
+        found.append(name if number == 1 else f"{name}#{number}")
+    return tuple(found)

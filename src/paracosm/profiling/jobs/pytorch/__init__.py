@@ -1,8 +1,13 @@
 """Jobs of PyTorch with parameter servers, over gloo: run, profiled and measured."""
 
-from paracosm.profiling.jobs.pytorch.job import Goodput, Job, parameter_server_job
+from paracosm.profiling.jobs.pytorch.job import (
+    Goodput,
+    Job,
+    measure_throughput,
+    parameter_server_job,
+    profile_module,
+)
 from paracosm.profiling.jobs.pytorch.options import JobOptions, Node
-from paracosm.profiling.jobs.pytorch.profile import measure_throughput, profile_module
 
 __all__ = [
     "Goodput",

@@ -4,21 +4,68 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paracosm.errors import InputError, require
-from paracosm.profiling.jobs.job_profile import JobProfile
-from paracosm.profiling.jobs.pytorch.assemble import assemble
-from paracosm.profiling.jobs.pytorch.options import JobOptions, Node
-from paracosm.profiling.jobs.pytorch.setup import Setup
-from paracosm.profiling.processes import Processes
+import numpy as np
 
-__all__ = ["Goodput", "Job", "parameter_server_job"]
+from paracosm.errors import InputError, require
+from paracosm.profiling.jobs.job_profile import (
+    DOWNLINK,
+    SERVER,
+    UPLINK,
+    WORKER,
+    JobProfile,
+    ProfiledOp,
+    check_job_profile,
+    job_profile_of,
+)
+from paracosm.profiling.jobs.pytorch.options import JobOptions, Node, Setup
+from paracosm.profiling.processes import Processes, WorkerError
+
+
+def profile_module(
+    options: JobOptions, steps: int = 100, progress: Callable[[int, int], None] | None = None
+) -> JobProfile:
+    """Train with one worker, and return what it and the servers did, op by op.
+
+    Raises:
+        InputError: options that cannot be, or a process failed.
+        MissingExtraError: PyTorch is not installed.
+    """
+    if steps < 1:
+        raise InputError(f"steps: {steps}, but at least 1 is needed")
+    try:
+        with parameter_server_job(options, workers=1) as job:
+            return check_job_profile(job.profile(steps, progress), options.model)
+    except WorkerError as error:
+        raise InputError(f"profiling {options.model}: {error}") from None
+
+
+def measure_throughput(
+    options: JobOptions, workers: int, seconds: float, stagger: float = 0.0
+) -> dict[str, Any]:
+    """Train with so many workers, and return when each began and ended its steps.
+
+    Args:
+        stagger: worker i begins its first step i times so many seconds later.
+
+    Returns:
+        As `Job.window`.
+
+    Raises:
+        InputError: options that cannot be, or a process failed.
+        MissingExtraError: PyTorch is not installed.
+    """
+    try:
+        with parameter_server_job(options, workers) as job:
+            return job.window(workers, seconds, stagger)
+    except WorkerError as error:
+        raise InputError(f"training {options.model} with {workers} workers: {error}") from None
+
 
 WARM_UP = 3  # steps before those that are profiled
 
@@ -28,15 +75,12 @@ _FEW, _MANY = 8, 4096
 
 @dataclass(frozen=True)
 class Goodput:
-    """Bytes/s of payload between a server and a worker.
+    """Bytes/s of payload between a server and a worker."""
 
-    Attributes:
-        down, up: in one direction, while the other has nothing to carry.
-        both_down, both_up: in both at once.
-    """
-
+    # down, up: in one direction, while the other has nothing to carry
     down: float
     up: float
+    # both_down, both_up: in both at once
     both_down: float
     both_up: float
 
@@ -47,10 +91,6 @@ def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
 
     All of them have to be on one machine, be it in network namespaces of their own: they find each
     other by a file, and their times are those of its monotonic clock.
-
-    Args:
-        options: what to train, and how.
-        workers: how many there are; they do nothing until they are told to.
 
     Raises:
         InputError: the model cannot be made, or the nodes are not as many as the processes.
@@ -66,29 +106,14 @@ def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
             f"nodes: {len(options.nodes)}, but {processes} are needed: one for each server and "
             "each worker"
         )
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paracosm-")))
-        started = Processes("paracosm.profiling.jobs.pytorch.process", options.timeout)
-        stack.callback(started.end)
+    with Processes("paracosm.profiling.jobs.pytorch.process", options.timeout) as started:
         for rank in range(processes):
-            role = "server" if rank < options.servers else "worker"
-            index = rank if role == "server" else rank - options.servers
             node = options.nodes[rank] if options.nodes else Node()
-            setup = Setup(
-                role=role,
-                index=index,
-                servers=options.servers,
-                workers=workers,
-                capture=asdict(options.capture()),
-                rate=options.rate,
-                waiting=options.waiting,
-                threads=options.threads,
-                seed=options.seed,
-                interface=node.interface,
-                store=str(folder / "store"),
-            )
-            said = folder / f"{rank}.txt"
-            started.start(f"{role} {index}", asdict(setup), said, prefix=node.prefix)
+            store = str(started.folder / "store")
+            alike = replace(options, nodes=())
+            setup = Setup(alike, rank, workers, interface=node.interface, store=store)
+            name = f"worker {rank - options.servers}" if setup.is_worker else f"server {rank}"
+            started.start(name, asdict(setup), prefix=node.prefix)
         yield Job(options, workers, started)
 
 
@@ -118,15 +143,8 @@ class Job:
 
         On Ctrl-C the profile has the steps that there are, and "interrupted" in its provenance; the
         job can do nothing else then.
-
-        Args:
-            steps: that are profiled, 1 or more.
-            progress: called with steps done and in all.
-
-        Raises:
-            WorkerError: a process died, failed, or a step took longer than the timeout.
         """
-        goodput = self.goodput()
+        goodput, options = self.goodput(), self._options
         self._processes.order({self._first: {"do": "steps", "steps": WARM_UP + steps}})
         done: list[dict[str, Any]] = []
         ended = "enough"
@@ -139,30 +157,33 @@ class Job:
             ended = "interrupted"
             if len(done) <= WARM_UP:
                 raise
-        return assemble(
-            self._made,
-            done[WARM_UP:],
-            servers=self._first,
-            bandwidth=min(goodput.down, goodput.up),
-            provenance={**self._provenance(goodput), "ended": ended},
-        )
+        provenance = {
+            "source": "PyTorch parameter-server job",
+            "environment": self._made["environment"],
+            "transport": "gloo, one message a tensor",
+            "clock": "monotonic, of one machine",
+            "model": Path(options.model).name,  # nobody else has the folder
+            **{
+                name: getattr(options, name)
+                for name in ("batch", "shape", "rate", "waiting", "seed")
+            },
+            "goodput": asdict(goodput),
+            "ended": ended,
+        }
+        profile = _profile(self._made, done[WARM_UP:], self._first)
+        bandwidth = min(goodput.down, goodput.up)
+        return replace(profile, bandwidth=bandwidth, provenance=provenance)
 
     def window(self, workers: int, seconds: float, stagger: float = 0.0) -> dict[str, Any]:
         """Let some of the workers train for a while, each as fast as it can.
 
         Args:
-            workers: how many.
-            seconds: after which no step is begun; those that run then go on to their end.
             stagger: worker i begins its first step i times so many seconds later.
 
         Returns:
             "W", "seconds", "stagger_s"; "start_ms", "end_ms": by worker, of each step, from the
             first one's begin; "loss" of each step; "cpu_workers_s": processor time of each;
             "load": the machine's before.
-
-        Raises:
-            InputError: there are not so many workers, or the last one would begin too late.
-            WorkerError: a process died, failed, or a step took longer than the timeout.
         """
         if not 1 <= workers <= self._workers:
             raise InputError(f"workers: {workers}, but the job has {self._workers}")
@@ -173,34 +194,28 @@ class Job:
         load = os.getloadavg()[0]
         begin = time.monotonic() + 0.1
         chosen = range(self._first, self._first + workers)
-        orders = {
-            each: {
-                "do": "window",
-                "begin": begin + stagger * (each - self._first),
-                "end": begin + seconds,
-            }
-            for each in chosen
-        }
-        self._processes.order(orders)
+        for number, each in enumerate(chosen):
+            order = {"do": "window", "begin": begin + stagger * number, "end": begin + seconds}
+            self._processes.order({each: order})
         answers = self._processes.answers("training", chosen, seconds)
         first = min(answer["begin"][0] for answer in answers)
+
+        def milliseconds(name: str) -> list[list[float]]:
+            return [[round((at - first) * 1e3, 3) for at in answer[name]] for answer in answers]
+
         return {
             "W": workers,
             "seconds": seconds,
             "stagger_s": stagger,
             "load": round(load, 2),
             "cpu_workers_s": [round(answer["cpu"], 2) for answer in answers],
-            "start_ms": [_milliseconds(answer["begin"], first) for answer in answers],
-            "end_ms": [_milliseconds(answer["end"], first) for answer in answers],
+            "start_ms": milliseconds("begin"),
+            "end_ms": milliseconds("end"),
             "loss": [answer["loss"] for answer in answers],
         }
 
     def goodput(self, seconds: float = 0.5) -> Goodput:
-        """Measure what the job's own transport makes of the link between server 0 and worker 0.
-
-        Args:
-            seconds: of each of the three measurements, roughly.
-        """
+        """Measure what the job's own transport makes of the link between server 0 and worker 0."""
         down, _ = self._exchange(_FEW, 0)
         count = max(_FEW, min(_MANY, round(seconds * down / _MESSAGE)))
         alone_down, _ = self._exchange(count, 0)
@@ -214,22 +229,55 @@ class Job:
         (answer,) = self._processes.answers("goodput", [self._first])
         return float(answer["down"]), float(answer["up"])
 
-    def _provenance(self, goodput: Goodput) -> dict[str, Any]:
-        options = self._options
-        return {
-            "source": "PyTorch parameter-server job",
-            "environment": self._made["environment"],
-            "transport": "gloo, one message a tensor",
-            "clock": "monotonic, of one machine",
-            "model": Path(options.model).name,  # nobody else has the folder
-            "batch": options.batch,
-            "shape": options.shape,
-            "rate": options.rate,
-            "waiting": options.waiting,
-            "seed": options.seed,
-            "goodput": asdict(goodput),
-        }
+
+def _profile(
+    made: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], servers: int
+) -> JobProfile:
+    """Return the profile of the steps.
+
+    The ops of a step are a pull of each parameter, the segments that the worker computes, and for
+    each gradient its push and the update. A segment waits for the one before it, as a module runs
+    one line after the other, and for the pulls that it is the first to need; a push for the segment
+    that makes its gradient; an update for its push. Parameter i is on server i modulo their number.
+
+    Args:
+        made: what the worker said of itself: "parameters", names and bytes; "segments", as
+            `segments.Segment`; "examples" of a step.
+    """
+    parameters, segments = made["parameters"], made["segments"]
+    pulls = {name: i for i, (name, _) in enumerate(parameters)}
+    makers = [i for i, segment in enumerate(segments) if segment["end"]["kind"] == "gradient"]
+    pushed = [pulls[segments[i]["end"]["what"]] for i in makers]
+    first_segment = len(parameters)
+    first_push = first_segment + len(segments)
+    ops = [
+        ProfiledOp(f"pull/{name}", "Pull", DOWNLINK, i % servers, size)
+        for i, (name, size) in enumerate(parameters)
+    ]
+    for i, segment in enumerate(segments):
+        waits = [first_segment + i - 1] if i else []
+        waits += [pulls[name] for name in segment["needs"]]
+        kind = "Forward" if segment["forward"] else "Backward"
+        ops.append(ProfiledOp(segment["name"], kind, WORKER, waits=waits))
+    for i, maker in zip(pushed, makers, strict=True):
+        name, size = parameters[i]
+        waits = [first_segment + maker]
+        ops.append(ProfiledOp(f"push/{name}", "Push", UPLINK, i % servers, size, waits))
+    for number, i in enumerate(pushed):
+        name, waits = f"update/{parameters[i][0]}", [first_push + number]
+        ops.append(ProfiledOp(name, "SGD", SERVER, i % servers, waits=waits))
+    step_begin = np.array([step["begin"] for step in steps])
+    step_end = np.array([step["end"] for step in steps])
+    times = np.array([_times(step) for step in steps]) - step_begin[:, None, None]
+    begins, ends = step_begin - step_begin[0], step_end - step_begin[0]
+    return job_profile_of(ops, times[:, :, 0], times[:, :, 1], begins, ends, batch=made["examples"])
 
 
-def _milliseconds(times: Sequence[float], first: float) -> list[float]:
-    return [round((each - first) * 1e3, 3) for each in times]
+def _times(step: Mapping[str, Any]) -> list[list[float]]:
+    """Return begin and end of each op on the machine's clock."""
+    return [
+        *([step["begin"], end] for end in step["pulled"]),
+        *step["computed"],
+        *([at, arrived] for at, arrived, _, _ in step["pushed"]),
+        *([begin, end] for _, _, begin, end in step["pushed"]),
+    ]

@@ -2,60 +2,41 @@
 
 from __future__ import annotations
 
+import datetime
 import math
+import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import FileStore
+from torch.utils.flop_counter import FlopCounterMode
 
 from paracosm.models import Workload
-from paracosm.profiling.jobs.pytorch.messages import (
-    ACKNOWLEDGE,
-    GOODPUT,
-    PULL,
-    PUSH,
-    REQUEST,
-    STEP,
-    exchange,
-)
-from paracosm.profiling.jobs.pytorch.segments import (
-    Boundary,
-    Segment,
-    find_segments,
-    forward_and_backward,
-    watching,
-)
-from paracosm.profiling.jobs.pytorch.setup import trained
-
-__all__ = ["Step", "Worker"]
+from paracosm.profiling.jobs.pytorch.options import Setup, trained
+from paracosm.profiling.processes import loopback
 
 
 @dataclass
 class Step:
-    """What a step did, in seconds of the machine's monotonic clock.
+    """What a step did, in seconds of the machine's monotonic clock."""
 
-    Attributes:
-        begin: when the parameters were asked for.
-        pulled: by parameter, when it was there.
-        computed: by segment, begin and end.
-        pushed: by gradient, in the order of the segments: when it was handed over, when the server
-            had it, when its update began and ended.
-        end: when all servers had said that they are done.
-        loss: of the parameters that were pulled.
-    """
-
-    begin: float
-    pulled: list[float]
-    computed: list[list[float]]
+    begin: float  # when the parameters were asked for
+    pulled: list[float]  # by parameter, when it was there
+    computed: list[list[float]]  # by segment, begin and end
+    # By gradient, in the order of the segments: when it was handed over, when the server had
+    # it, when its update began and ended
     pushed: list[list[float]]
-    end: float
-    loss: float
+    end: float  # when all servers had said that they are done
+    loss: float  # of the parameters that were pulled
 
 
 class Worker:
@@ -72,7 +53,6 @@ class Worker:
         """Find the segments, by a step here.
 
         Args:
-            workload: what to train.
             servers: their ranks are 0 to `servers` - 1.
             waiting: seconds of the forward and the backward pass, or None.
         """
@@ -88,11 +68,7 @@ class Worker:
         self._hooks.enter_context(watching(workload, sorted(layers), self._reached))
 
     def step(self) -> Step:
-        """Run one step.
-
-        Raises:
-            RuntimeError: a server is gone, or the step computes something else than the first.
-        """
+        """Run one step."""
         for _, parameter in self.parameters:
             parameter.grad = None
         count = len(self.parameters)
@@ -197,3 +173,170 @@ def _least_seconds(segments: Sequence[Segment], waiting: tuple[float, float] | N
 
 def _written(boundary: Boundary) -> str:
     return f"{boundary.kind} {boundary.what}".strip()
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A moment of a step."""
+
+    # "begin" of the step; "layer": a module's forward begins; "backward" begins; "gradient":
+    # that of a parameter is made
+    kind: str
+    what: str = ""  # the module's or the parameter's name
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Computing from one boundary to the next."""
+
+    name: str  # "forward/" and a layer, or "backward/" and the parameter whose gradient ends it
+    begin: Boundary
+    end: Boundary
+    needs: tuple[str, ...]  # names of parameters that it is the first to need
+    forward: bool  # whether the backward pass has not begun
+    flops: int  # floating-point operations
+
+
+def find_segments(workload: Workload) -> list[Segment]:
+    """Run one step here to see in which order layers run and gradients are made.
+
+    A parameter is needed by the module that has it or, if that is never called, by the nearest one
+    around it that is: functions may use the parameters of a module without calling it.
+    """
+    module = workload.module
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    seen: list[tuple[Boundary, int]] = [(Boundary("begin"), 0)]
+    counter = FlopCounterMode(display=False)
+
+    def reached(boundary: Boundary) -> None:
+        seen.append((boundary, counter.get_total_flops()))
+
+    every = [name for name, _ in module.named_modules()]
+    with torch.random.fork_rng(), counter, watching(workload, every, reached):
+        forward_and_backward(workload, reached)
+    for name, buffer in module.named_buffers():
+        buffer.copy_(before[name])
+    module.zero_grad()
+    called = {boundary.what for boundary, _ in seen if boundary.kind == "layer"}
+    return _between(seen, needs(module, called))
+
+
+def needs(module: nn.Module, called: set[str]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the trained parameters that each of the called modules needs."""
+    found: dict[str, list[str]] = {}
+    names = {id(parameter): name for name, parameter in module.named_parameters()}
+    for owner, part in module.named_modules():
+        while owner not in called and owner:
+            owner = owner.rpartition(".")[0]
+        for parameter in part.parameters(recurse=False):  # which other modules may have too
+            if parameter.requires_grad:
+                found.setdefault(owner, []).append(names[id(parameter)])
+    return {owner: tuple(names) for owner, names in found.items()}
+
+
+def forward_and_backward(workload: Workload, reached: Callable[[Boundary], None]) -> float:
+    """Run the module, its loss and the backward pass, and return the loss."""
+    loss = workload.loss(workload.module(*workload.inputs))
+    reached(Boundary("backward"))
+    loss.backward()  # type: ignore[no-untyped-call]
+    return float(loss.detach())
+
+
+@contextmanager
+def watching(
+    workload: Workload, layers: Sequence[str], reached: Callable[[Boundary], None]
+) -> Iterator[None]:
+    """Have `reached` called when a layer's forward begins, and when a gradient is made."""
+    handles: list[Any] = []
+    modules = dict(workload.module.named_modules())
+    for name in layers:
+        layer = Boundary("layer", name)
+        handles.append(
+            modules[name].register_forward_pre_hook(lambda *_, layer=layer: reached(layer))
+        )
+    for name, parameter in trained(workload):
+        gradient = Boundary("gradient", name)
+        register: Any = parameter.register_post_accumulate_grad_hook
+        handles.append(register(lambda _, gradient=gradient: reached(gradient)))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _between(
+    seen: Sequence[tuple[Boundary, int]], needed: dict[str, tuple[str, ...]]
+) -> list[Segment]:
+    kept = [each for each in seen if each[0].kind != "layer" or each[0].what in needed]
+    last = max(place for place, (boundary, _) in enumerate(kept) if boundary.kind == "gradient")
+    found: list[Segment] = []
+    there: set[str] = set()
+    named: dict[str, int] = {}
+    forward = True
+    for (begin, before), (end, after) in pairwise(kept[: last + 1]):
+        forward = forward and begin.kind != "backward"
+        new = [n for n in needed.get(begin.what, ()) if begin.kind == "layer" and n not in there]
+        there.update(new)
+        name = _name(begin, end)
+        named[name] = number = named.get(name, 0) + 1
+        name = name if number == 1 else f"{name} #{number}"
+        found.append(Segment(name, begin, end, tuple(new), forward, after - before))
+    return found
+
+
+def _name(begin: Boundary, end: Boundary) -> str:
+    if end.kind == "gradient":
+        return f"backward/{end.what}"
+    if begin.kind == "layer":
+        return f"forward/{begin.what or 'model'}"
+    return "forward/inputs" if begin.kind == "begin" else f"backward/before {end.what or 'model'}"
+
+
+REQUEST, ACKNOWLEDGE = 1, 2
+"""Tags of what a worker wants from a server, and of the server's word that it is done."""
+
+PULL, PUSH = 1_000_000, 2_000_000
+"""Tags of parameter and gradient 0; those of i are i more."""
+
+STEP, GOODPUT = 0, 1
+"""What a request, four integers, asks for: the step's parameters; or an `exchange` of so many
+messages down, so many up, of so many bytes each."""
+
+_FILLER = 3_000_000
+
+
+def join(setup: Setup) -> None:
+    """Meet the other processes; their gloo never gives up, for whoever started them does."""
+    os.environ["GLOO_SOCKET_IFNAME"] = setup.interface or loopback()
+    ranks = setup.options.servers + setup.workers
+    dist.init_process_group(
+        "gloo",
+        store=FileStore(setup.store, ranks),
+        rank=setup.rank,
+        world_size=ranks,
+        timeout=datetime.timedelta(days=1),
+    )
+
+
+def exchange(peer: int, sent: int, received: int, size: int) -> float:
+    """Send and receive messages at once, and return the bytes/s of those received, if any.
+
+    The clock begins before the first byte is under way: a process that wakes up late would find
+    messages that had been there for a while, and take the link for faster than it is.
+    """
+    source, target = torch.zeros(size, dtype=torch.uint8), torch.zeros(size, dtype=torch.uint8)
+    begin = time.monotonic()
+    arriving = [_work(dist.irecv(target, peer, tag=_FILLER + i)) for i in range(received)]
+    leaving = [_work(dist.isend(source, peer, tag=_FILLER + i)) for i in range(sent)]
+    for work in arriving:
+        work.wait()
+    seconds = time.monotonic() - begin
+    for work in leaving:
+        work.wait()
+    return received * size / seconds if received else 0.0
+
+
+def _work(work: Any) -> Any:
+    assert work is not None, "this process belongs to the group"
+    return work

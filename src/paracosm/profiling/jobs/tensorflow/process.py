@@ -6,17 +6,18 @@ what was its standard output; what the script prints goes to standard error.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
 import sys
 import threading
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from paracosm.profiling.answers import answering
-
-__all__ = ["main"]
+from paracosm.errors import require
+from paracosm.profiling.processes import Answer, answering
 
 
 def main(setup: dict[str, Any]) -> None:
@@ -27,8 +28,6 @@ def main(setup: dict[str, Any]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
     if setup["tf_config"]["task"]["type"] == "worker":
-        from paracosm.profiling.jobs.tensorflow.tracing import trace_sessions
-
         trace_sessions(Path(setup["folder"]), setup["steps"], setup["warmup"], answer)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a server would take the worker's accelerator
@@ -47,6 +46,115 @@ def _end_with_parent() -> None:
     """End when nobody holds the other end of standard input any more."""
     sys.stdin.read()
     os._exit(1)
+
+
+_GRAPHS = 3  # steps whose partitioned graphs are asked for: all have the same, and they are large
+
+
+def trace_sessions(folder: Path, steps: int, warmup: int, answer: Answer) -> None:
+    """Let every `Session.run` of this process be traced, and keep those that are training steps.
+
+    A training step has transfers in both directions. When there are enough, the process ends.
+
+    Args:
+        answer: told of each step: "step" its number, "span" nanoseconds at which it was asked
+            for and done, "pause" seconds that keeping it took; and "done" in the end.
+    """
+    tensorflow = require("tensorflow", "tensorflow", "profiling a TensorFlow job")
+    sessions = importlib.import_module("tensorflow.python.client.session")
+    tracer = _Tracer(folder, steps, warmup, answer, tensorflow)
+    original = sessions.BaseSession.run
+
+    def run(
+        self: Any,
+        fetches: Any,
+        feed_dict: Any = None,
+        options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:
+        return tracer.traced(original, self, fetches, feed_dict, options, run_metadata)
+
+    sessions.BaseSession.run = run
+    _refuse_coordinators(answer)
+    answer(framework=f"TensorFlow {tensorflow.__version__}")
+
+
+class _Tracer:
+    def __init__(
+        self, folder: Path, steps: int, warmup: int, answer: Answer, tensorflow: Any
+    ) -> None:
+        self.folder, self.steps, self.answer = folder, steps, answer
+        self.left = warmup
+        self.config = tensorflow.compat.v1
+        self.lock = threading.Lock()
+        self.traced_steps = 0
+
+    def traced(
+        self, run: Any, session: Any, fetches: Any, feeds: Any, options: Any, wanted: Any
+    ) -> Any:
+        asked = self.config.RunOptions()
+        if options is not None:
+            asked.CopyFrom(options)
+        asked.trace_level = self.config.RunOptions.FULL_TRACE
+        asked.output_partition_graphs |= self.traced_steps < _GRAPHS
+        metadata = self.config.RunMetadata()
+        begin = time.time_ns()
+        result = run(session, fetches, feeds, asked, metadata)
+        end = time.time_ns()
+        if wanted is not None:
+            wanted.CopyFrom(metadata)
+        with self.lock:
+            self.keep(metadata, begin, end)
+        return result
+
+    def keep(self, metadata: Any, begin: int, end: int) -> None:
+        if not _is_training(metadata):
+            return
+        if self.left:
+            self.left -= 1
+            return
+        path = self.folder / f"step-{self.traced_steps}.pb"
+        path.write_bytes(metadata.SerializeToString())
+        pause = (time.time_ns() - end) / 1e9
+        self.answer(step=self.traced_steps, span=[begin, end], pause=pause)
+        self.traced_steps += 1
+        if self.traced_steps == self.steps:
+            self.answer(done=True)
+            _end()
+
+
+def _is_training(metadata: Any) -> bool:
+    """Whether the worker got a tensor and a server did."""
+    received = {
+        device.device.startswith("/job:ps/")
+        for device in metadata.step_stats.dev_stats
+        for node in device.node_stats
+        if node.node_name == "RecvTensor"
+    }
+    return len(received) == 2
+
+
+def _refuse_coordinators(answer: Answer) -> None:
+    strategies = importlib.import_module(
+        "tensorflow.python.distribute.parameter_server_strategy_v2"
+    )
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        answer(
+            refused=f"{sys.argv[0]}: ParameterServerStrategy runs no sessions, and TensorFlow "
+            "keeps step statistics of sessions only: profile a script with "
+            "tf.compat.v1.train.Server and a Session or MonitoredTrainingSession"
+        )
+        _end()
+
+    strategies.ParameterServerStrategyV2.__init__ = refuse
+
+
+def _end() -> NoReturn:
+    """End this process, with whatever its script and TensorFlow's threads are at."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

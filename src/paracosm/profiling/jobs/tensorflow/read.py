@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.profiling.jobs.check import check_job_profile
-from paracosm.profiling.jobs.dependencies import dependencies_of
-from paracosm.profiling.jobs.job_profile import JobProfile
-from paracosm.profiling.jobs.tensorflow.columns import Columns, columns_of
-from paracosm.profiling.jobs.tensorflow.records import Key, Records, records_of
-from paracosm.profiling.jobs.tensorflow.structure import structure_of
-from paracosm.profiling.jobs.tensorflow.times import Times, times_of
-from paracosm.profiling.jobs.tensorflow.traced_step import Node, TracedStep, read_traced_step
-
-__all__ = ["profile_of_steps", "read_steps"]
+from paracosm.profiling.jobs.job_profile import (
+    JobProfile,
+    ProfiledOp,
+    check_job_profile,
+    job_profile_of,
+)
+from paracosm.profiling.jobs.tensorflow.records import (
+    Device,
+    Key,
+    Node,
+    Records,
+    TracedStep,
+    read_traced_step,
+    records_of,
+)
+from paracosm.profiling.jobs.tensorflow.structure import Columns, columns_of, structure_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,16 +69,7 @@ def read_steps(
 def profile_of_steps(
     steps: Sequence[TracedStep], where: str, provenance: Mapping[str, Any]
 ) -> JobProfile:
-    """Return the profile of steps that were read.
-
-    Args:
-        steps: in any order.
-        where: their files, for messages.
-        provenance: what else is known of their source.
-
-    Raises:
-        InputError: as `read_steps`.
-    """
+    """Return the profile of steps that were read."""
     every = sorted(map(records_of, steps), key=lambda each: (each.base, each.step.where))
     dropped: Counter[str] = Counter()
     every = _each_once(every, dropped)
@@ -87,6 +84,7 @@ def profile_of_steps(
     nodes = _graph(alike, usual)
     structure = structure_of(reference, nodes)
     columns = columns_of(structure, reference, every)
+    ops = columns.ops()
     times = times_of(alike, columns)
     kept = _kept(alike, times, dropped)
     told = {
@@ -94,14 +92,14 @@ def profile_of_steps(
         **provenance,
         "tensors_matched": "by the partitioned graph" if structure.exact else "by names and order",
         "inputs_not_traced": structure.not_traced,
-        "clocks_ahead": {str(place): offset for place, offset in times.offsets.items()},
+        "clocks_ahead": {str(device): offset for device, offset in times.offsets.items()},
         "transfers_not_traced": int(np.isnan(times.end[kept, len(columns.keys) :]).sum()),
-        "transfers_never_traced": [columns.names()[column] for column in times.placed],
+        "transfers_never_traced": [ops[column].name for column in times.placed],
         "between_servers": dict(zip(("transfers", "bytes"), columns.between_servers, strict=True)),
     }
     if any(each.unnamed for each in alike):
         told["tensors_matched"] = "by their times"
-    return _profile(alike, columns, times, kept, dict(dropped), told, where)
+    return _profile(alike, ops, times, kept, dict(dropped), told, where)
 
 
 def _each_once(steps: Sequence[Records], dropped: Counter[str]) -> list[Records]:
@@ -125,10 +123,10 @@ def _usual_runs(steps: Sequence[Records]) -> set[Key]:
 
 def _no_step(steps: Sequence[Records], usual: set[Key]) -> str:
     step = min(steps, key=lambda each: len(each.runs.keys() ^ usual))
-    place, name, _ = min(step.runs.keys() ^ usual)
-    lacks = "lacks" if (place, name, 0) not in step.runs else "has"
+    device, name, _ = min(step.runs.keys() ^ usual)
+    lacks = "lacks" if (device, name, 0) not in step.runs else "has"
     return (
-        f"{step.step.where}: the step {lacks} {name} on {place}, other than most: no step ran the "
+        f"{step.step.where}: the step {lacks} {name} on {device}, other than most: no step ran the "
         f"ops that most of the {len(steps)} steps did: trace steps that fetch the same"
     )
 
@@ -152,7 +150,7 @@ def _kept(steps: Sequence[Records], times: Times, dropped: Counter[str]) -> npt.
 
 def _profile(
     steps: Sequence[Records],
-    columns: Columns,
+    ops: Sequence[ProfiledOp],
     times: Times,
     kept: npt.NDArray[np.bool_],
     dropped: dict[str, int],
@@ -162,31 +160,19 @@ def _profile(
     begin, end = _spans(steps, times)
     from_first = np.array([(step.base - steps[0].base) / 1e9 for step in steps])
     order = np.argsort(times.begin[np.argmax(kept)], kind="stable")
-    place = np.argsort(order, kind="stable")
-    first, dependencies = dependencies_of(
-        [np.sort(place[sorted(columns.waits[column])]).tolist() for column in order]
-    )
-    names, kinds = columns.names(), [*columns.kinds, *["RecvTensor"] * len(columns.sent)]
-    profile = check_job_profile(
-        JobProfile(
-            names=tuple(names[column] for column in order),
-            kinds=tuple(kinds[column] for column in order),
-            resource=np.array(columns.resources(), np.int8)[order],
-            server=np.array(columns.servers(), np.int64)[order],
-            size=np.array(columns.sizes(), np.int64)[order],
-            first_dependency=first,
-            dependencies=dependencies,
-            begin=(times.begin - begin[:, None])[kept][:, order],
-            end=(times.end - begin[:, None])[kept][:, order],
-            step_begin=(from_first + begin)[kept],
-            step_end=(from_first + end)[kept],
-            dropped={reason: count for reason, count in dropped.items() if count},
-            provenance=provenance,
-        ),
-        where,
+    position = np.argsort(order, kind="stable")
+    profile = job_profile_of(
+        [replace(ops[at], waits=np.sort(position[sorted(ops[at].waits)]).tolist()) for at in order],
+        begin=(times.begin - begin[:, None])[kept][:, order],
+        end=(times.end - begin[:, None])[kept][:, order],
+        step_begin=(from_first + begin)[kept],
+        step_end=(from_first + end)[kept],
+        dropped={reason: count for reason, count in dropped.items() if count},
+        provenance=provenance,
     )
     pauses = np.array([step.step.pause for step in steps])
-    return _one_after_another(profile, from_first + begin, from_first + end, pauses)
+    checked = check_job_profile(profile, where)
+    return _one_after_another(checked, from_first + begin, from_first + end, pauses)
 
 
 def _spans(steps: Sequence[Records], times: Times) -> tuple[Floats, Floats]:
@@ -205,7 +191,6 @@ def _one_after_another(
     """Set steps behind each other with the gaps that followed them, as if none had been left out.
 
     Args:
-        profile: of the steps that are left.
         begin, end: of all steps that were traced, in seconds.
         pauses: seconds after each that are no part of the gap.
     """
@@ -219,3 +204,153 @@ def _one_after_another(
     follows = after[np.searchsorted(begin, profile.step_begin)]
     first = np.concatenate([[0.0], np.cumsum(own + follows)[:-1]])
     return replace(profile, step_begin=first, step_end=first + own)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times in seconds from each step's `base`."""
+
+    # begin, end: (steps, columns); NaN where nothing was traced
+    begin: Floats
+    end: Floats
+    # Seconds that each server's clock was ahead of the worker's, if that showed
+    offsets: dict[Device, float]
+    # Columns of transfers that no step has traced: they are set to last from the end of the
+    # op that sends to the begin of the first that waits for it
+    placed: list[int]
+    early: npt.NDArray[np.bool_]  # steps in which a tensor came before it was sent, in any case
+
+
+def times_of(steps: Sequence[Records], columns: Columns) -> Times:
+    """Return the times of steps that ran the same nodes."""
+    shape = (len(steps), len(columns.waits))
+    begin, end = np.full(shape, np.nan), np.full(shape, np.nan)
+    first = len(columns.keys)
+    for row, step in enumerate(steps):
+        runs = [step.runs[key] for key in columns.keys]
+        begin[row, :first] = [run.begin for run in runs]
+        end[row, :first] = [run.end for run in runs]
+        _enter_receives(begin[row], end[row], step, columns)
+    sent = np.full(shape, -np.inf)
+    _enter_sent(sent, end, columns)
+    offsets = _offsets(sent, end, columns)
+    timed_by = [key[0] for key in columns.keys] + [each.transfer.target for each in columns.sent]
+    ahead = np.array([offsets.get(device, 0.0) for device in timed_by])
+    begin, end = begin - ahead, end - ahead
+    _enter_sent(sent, end, columns)
+    starts = np.array([step.begin for step in steps])
+    placed = []
+    for column, each in enumerate(columns.sent, first):
+        there = np.maximum(sent[:, column], starts)
+        if each.server in offsets:  # a begin was noted by one clock, and bounded by the other
+            begin[:, column] = np.where(np.isfinite(end[:, column]), there, np.nan)
+        if np.isnan(end[:, column]).all() and each.receivers:
+            begin[:, column] = there
+            needed = begin[:, sorted(each.receivers)].min(axis=1)
+            end[:, column] = np.maximum(needed, there)
+            placed.append(column)
+    with np.errstate(invalid="ignore"):
+        early = np.any(end < sent - EVIDENT, axis=1)
+    return Times(begin, end, offsets, placed, early)
+
+
+def _enter_receives(begin: Floats, end: Floats, step: Records, columns: Columns) -> None:
+    """Enter when each tensor was received in a step; those without a name by their times."""
+    sent_by_column = dict(enumerate(columns.sent, len(columns.keys)))
+    for column, each in sent_by_column.items():
+        transfer = each.transfer
+        edge = (transfer.source, transfer.target, transfer.tensor, each.number)
+        if edge in step.receives:
+            begin[column], end[column] = step.receives[edge].begin, step.receives[edge].end
+    for device, received in step.unnamed.items():
+        open_ = {
+            column: each
+            for column, each in sent_by_column.items()
+            if each.transfer.target == device and np.isnan(end[column])
+        }
+        if len(open_) != len(received):
+            continue
+        sent, needed = np.full(len(open_), step.begin), np.full(len(open_), np.inf)
+        for number, each in enumerate(open_.values()):
+            if each.senders:
+                sent[number] = max(end[sender] for sender in each.senders)
+            if each.receivers:
+                needed[number] = min(begin[receiver] for receiver in each.receivers)
+        for column, found in zip(open_, match_by_time(sent, needed, received), strict=True):
+            begin[column], end[column] = received[found]
+
+
+def _enter_sent(sent: Floats, end: Floats, columns: Columns) -> None:
+    """Enter when each transfer's tensor was there to be sent; -inf where nobody knows."""
+    for column, each in enumerate(columns.sent, len(columns.keys)):
+        if each.senders:
+            sent[:, column] = end[:, sorted(each.senders)].max(axis=1)
+
+
+def _offsets(sent: Floats, end: Floats, columns: Columns) -> dict[Device, float]:
+    """Return how far the servers' clocks are ahead, of those where it shows."""
+    ways: dict[Device, tuple[list[int], list[int]]] = {}
+    for column, each in enumerate(columns.sent, len(columns.keys)):
+        ways.setdefault(each.server, ([], []))[0 if each.is_down else 1].append(column)
+    with np.errstate(invalid="ignore"):
+        taken = np.where(np.isfinite(sent), end - sent, np.nan)
+    found = {
+        server: clock_offset(list(taken[:, down]), list(taken[:, up]))
+        for server, (down, up) in sorted(ways.items())
+        if down and up
+    }
+    return {server: offset for server, offset in found.items() if offset}
+
+
+EVIDENT = 1e-3
+"""Seconds by which a tensor must have come before it was sent, for clocks to be found apart."""
+
+
+def clock_offset(down: Sequence[Floats], up: Sequence[Floats]) -> float:
+    """Return the seconds that a server's clock is ahead of the worker's; 0 if nothing shows it.
+
+    A tensor comes after it was sent. With a server that is d ahead, the end of a transfer minus
+    that of the op that made its tensor is at least -d on the downlink and at least d on the uplink.
+    The shortest of each direction take about as long, so d is half of their difference, as NTP has
+    it (RFC 5905, section 8). The median over the steps is taken, and no offset unless most steps
+    cannot be explained without one.
+
+    Args:
+        down: of each step, seconds from the end of a tensor's op on the server to the end of its
+            transfer, by the clocks of each; NaN is passed over.
+    """
+    offsets, shown = [], 0
+    for downs, ups in zip(down, up, strict=True):
+        if np.isfinite(downs).any() and np.isfinite(ups).any():
+            least_down, least_up = float(np.nanmin(downs)), float(np.nanmin(ups))
+            offsets.append((least_up - least_down) / 2)
+            shown += min(least_down, least_up) < -EVIDENT
+    return float(np.median(offsets)) if 2 * shown > len(offsets) else 0.0
+
+
+_ROUNDED = 2e-6  # a timeline has whole microseconds
+_IMPOSSIBLE = 1e6
+_UNLIKELY = 1e3  # the sender has another clock
+
+
+def match_by_time(
+    sent: Floats, needed: Floats, received: Sequence[tuple[float, float]]
+) -> npt.NDArray[np.int64]:
+    """Return by tensor which of the receives is its, for as many of each.
+
+    A tensor is received before the ops that need it begin, and after the op that sends it; among
+    the pairings that are possible the one with the shortest waits, squared, is taken.
+
+    Args:
+        sent: seconds at which each tensor was there.
+        needed: seconds at which the first op that needs it began; inf of none.
+        received: begin and end of each receive, in seconds.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    begin, end = (np.array(times) for times in zip(*received, strict=True))
+    late = end[None, :] - needed[:, None]
+    early = sent[:, None] - begin[None, :]
+    waits = np.where(np.isfinite(late), late, 0.0) ** 2 + early**2
+    cost = waits + _IMPOSSIBLE * (late > _ROUNDED) + _UNLIKELY * (early > _ROUNDED)
+    return np.asarray(linear_sum_assignment(np.nan_to_num(cost, nan=_IMPOSSIBLE))[1], np.int64)

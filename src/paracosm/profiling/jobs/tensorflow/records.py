@@ -5,23 +5,147 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from paracosm.graphs.importers.tensorflow.step_ops import StepOp, is_stream, kernel_node
-from paracosm.profiling.jobs.tensorflow.places import Place, check_places, place_of
-from paracosm.profiling.jobs.tensorflow.traced_step import TracedStep
+from paracosm.errors import InputError
+from paracosm.graphs.file import contents
+from paracosm.graphs.importers import format_of
+from paracosm.graphs.importers.calls import bytes_of
+from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW
+from paracosm.graphs.importers.tensorflow.step_ops import (
+    Event,
+    StepOp,
+    is_stream,
+    kernel_node,
+    run_metadata_ops,
+    timeline_events,
+    timeline_ops,
+)
+from paracosm.graphs.importers.wire import decode
 
-__all__ = ["Edge", "Key", "Receive", "Records", "Run", "records_of"]
+_BYTES = re.compile(r"requested_bytes:\s*(\d+)")
 
-Key = tuple[Place, str, int]
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a partition, which is the part of the graph that one device runs."""
+
+    op: str
+    inputs: tuple[str, ...]  # names of nodes, without slots and without "^"
+    device: str
+    tensor: str  # of _Send and _Recv: the tensor that is sent, "edge_12_w/read"; else ""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStep:
+    """What was traced of one step."""
+
+    where: str
+    ops: Sequence[StepOp]  # of all devices, as they stand in the file
+    # Of all partitions by name; empty where no partitioned graph was traced
+    nodes: Mapping[str, Node]
+    sizes: Mapping[str, int]  # bytes of tensors by the node that makes them, where they were traced
+    # Nanoseconds at which the worker asked for the step and was told that it is done, if
+    # known
+    span: tuple[int, int] | None = None
+    pause: float = 0.0  # seconds after the step that went into keeping it, which belong to no step
+
+
+def read_traced_step(path: Path) -> TracedStep:
+    """Read a RunMetadata, its StepStats alone, or a timeline; gzipped or not."""
+    form, where = format_of(path), str(path)
+    if form == "tensorflow-timeline":
+        events = timeline_events(path)
+        return TracedStep(where, timeline_ops(events, where), {}, _sizes(events))
+    if form in ("tensorflow-run-metadata", "tensorflow-step-stats"):
+        return traced_step(contents(path), where, step_stats=form == "tensorflow-step-stats")
+    raise InputError(
+        f"{where}: no step of TensorFlow: give RunMetadata (run_metadata.SerializeToString()) or "
+        "timelines (timeline.Timeline(...).generate_chrome_trace_format())"
+    )
+
+
+def traced_step(
+    data: bytes,
+    where: str,
+    *,
+    step_stats: bool = False,
+    span: tuple[int, int] | None = None,
+    pause: float = 0.0,
+) -> TracedStep:
+    """Return the step in a RunMetadata's bytes."""
+    ops = run_metadata_ops(data, where, step_stats=step_stats)
+    nodes = {} if step_stats else _nodes(data, where)
+    sizes = {op.name: op.allocated for op in ops if op.allocated is not None}
+    sizes |= {op.name: bytes_of(op.outputs[0]) for op in ops if any(op.outputs[:1])}
+    return TracedStep(where, ops, nodes, sizes, span, pause)
+
+
+def _nodes(data: bytes, where: str) -> dict[str, Node]:
+    found = decode(data, "PartitionedRun", TENSORFLOW, where)["partition_graphs"]
+    nodes = {}
+    for each in (node for graph in found for node in graph["node"]):
+        attributes = each["attr"]
+        # What is sent to and from the program that called is no transfer between machines.
+        called = attributes.get("client_terminated", {"b": False})["b"]
+        tensor = attributes.get("tensor_name", {"s": b""})["s"].decode("utf-8", "replace")
+        names = (name.removeprefix("^").partition(":")[0] for name in each["input"])
+        nodes[each["name"]] = Node(
+            each["op"], tuple(names), each["device"], "" if called else tensor
+        )
+    return nodes
+
+
+def _sizes(events: Sequence[Event]) -> dict[str, int]:
+    """Return bytes of tensors; a timeline has them if it was made with show_memory=True."""
+    sizes: dict[str, int] = {}
+    for event in events:
+        if event.get("ph") != "O" or not isinstance(event.get("args"), dict):
+            continue
+        snapshot = event["args"].get("snapshot")
+        told = snapshot.get("tensor_description") if isinstance(snapshot, dict) else None
+        name = event.get("name")
+        found = _BYTES.search(told) if isinstance(told, str) else None
+        if isinstance(name, str) and isinstance(told, str):
+            # Protobuf as text leaves out a number that is 0.
+            sizes[name] = int(found[1]) if found else 0
+    return sizes
+
+
+SERVERS = "ps"
+"""The job of the parameter servers: `replica_device_setter` and TF_CONFIG call it so."""
+
+_DEVICE = re.compile(r"/job:(?P<job>[^/]+)(/replica:\d+)?/task:(?P<task>\d+)(/|$)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Device:
+    """One process of the job, as devices name it: "/job:ps/task:0"."""
+
+    job: str
+    task: int
+
+    @property
+    def is_server(self) -> bool:
+        """Whether it is a parameter server."""
+        return self.job == SERVERS
+
+    def __str__(self) -> str:
+        return f"/job:{self.job}/task:{self.task}"
+
+
+Key = tuple[Device, str, int]
 """A run of a node: where, its name, and which of its runs in the step (in a loop it has many)."""
 
-Edge = tuple[Place, Place, str, int]
+Edge = tuple[Device, Device, str, int]
 """A transfer: from where, to where, the tensor's name, and which of its transfers in the step."""
 
 _RECEIVE = "RecvTensor"
+
 _SOURCE = "_SOURCE"  # with which every executor begins
+
 _LABEL = re.compile(
     r"\[(?P<size>[\d.]+)(?P<unit>B|MB)\](?: \[[^\]]*\])? (?P<tensor>.+) from (?P<source>\S+) to "
 )
@@ -41,7 +165,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """One tensor that came from another place; bytes, and times as those of a run."""
+    """One tensor that came from another device; bytes, and times as those of a run."""
 
     size: int
     begin: float
@@ -50,57 +174,45 @@ class Receive:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """One step.
-
-    Attributes:
-        step: as it was read.
-        base: nanoseconds of the clocks at which times begin.
-        begin: when the worker's executor began, in seconds as those of runs.
-        runs: of nodes.
-        receives: of tensors whose names were traced.
-        unnamed: begins and ends of those whose names were not, as in timelines, by receiver.
-    """
+    """One step."""
 
     step: TracedStep
-    base: int
-    begin: float
+    base: int  # nanoseconds of the clocks at which times begin
+    begin: float  # when the worker's executor began, in seconds as those of runs
     runs: Mapping[Key, Run]
-    receives: Mapping[Edge, Receive]
-    unnamed: Mapping[Place, Sequence[tuple[float, float]]]
+    receives: Mapping[Edge, Receive]  # of tensors whose names were traced
+    # Begins and ends of those whose names were not, as in timelines, by receiver
+    unnamed: Mapping[Device, Sequence[tuple[float, float]]]
 
 
 def records_of(step: TracedStep) -> Records:
-    """Sort what was traced of a step.
-
-    Raises:
-        InputError: it is not a step of one worker and its servers.
-    """
-    check_places(step.ops, step.where)
+    """Sort what was traced of a step."""
+    check_devices(step.ops, step.where)
     base = min((op.start for op in step.ops if op.start), default=0)
-    placed = [(place, op) for op in step.ops if (place := _executor(op)) is not None]
+    placed = [(device, op) for op in step.ops if (device := _executor(op)) is not None]
     placed.sort(key=lambda each: (each[1].start, each[1].name))
     count: Counter[tuple[object, ...]] = Counter()
     runs: dict[Key, Run] = {}
     receives: dict[Edge, Receive] = {}
-    unnamed: dict[Place, list[tuple[float, float]]] = {}
-    for place, op in placed:
+    unnamed: dict[Device, list[tuple[float, float]]] = {}
+    for device, op in placed:
         begin, end = _times(op, base)
         if op.op == _RECEIVE:
             label = _LABEL.match(op.label)
-            source = place_of(label["source"]) if label else None
+            source = device_of(label["source"]) if label else None
             if label is None or source is None:
-                unnamed.setdefault(place, []).append((begin, end))
+                unnamed.setdefault(device, []).append((begin, end))
                 continue
-            tensor = (source, place, label["tensor"])
+            tensor = (source, device, label["tensor"])
             told = round(float(label["size"]) * (1 << 20 if label["unit"] == "MB" else 1))
             size = told if op.allocated is None else op.allocated
             receives[*tensor, count[tensor]] = Receive(size, begin, end)
             count[tensor] += 1
         else:
-            node = (place, op.name)
+            node = (device, op.name)
             runs[*node, count[node]] = Run(op.op, op.inputs, begin, end)
             count[node] += 1
-    _place_kernels(runs, [op for op in step.ops if is_stream(op.device)], base)
+    _time_kernels(runs, [op for op in step.ops if is_stream(op.device)], base)
     begins = [run.begin for key, run in runs.items() if not key[0].is_server]
     sources = [run.begin for key, run in runs.items() if key[1] == _SOURCE and not key[0].is_server]
     begin = min(sources or begins, default=math.nan)
@@ -108,8 +220,8 @@ def records_of(step: TracedStep) -> Records:
     return Records(step, base, begin, runs, receives, unnamed)
 
 
-def _executor(op: StepOp) -> Place | None:
-    return None if is_stream(op.device) else place_of(op.device)
+def _executor(op: StepOp) -> Device | None:
+    return None if is_stream(op.device) else device_of(op.device)
 
 
 def _times(op: StepOp, base: int) -> tuple[float, float]:
@@ -117,7 +229,7 @@ def _times(op: StepOp, base: int) -> tuple[float, float]:
     return begin, begin + op.duration if op.ended else math.nan
 
 
-def _place_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> None:
+def _time_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> None:
     """Let nodes of an accelerator last from their first kernel's begin to their last one's end.
 
     The executor's own times say only when the kernels were issued. Streams are listed one by one,
@@ -138,3 +250,35 @@ def _place_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) ->
         for number, key in enumerate(keys[node]):
             own = found[number * of_run : (number + 1) * of_run]
             runs[key] = replace(runs[key], begin=own[0][0], end=max(end for _, end in own))
+
+
+def device_of(name: str) -> Device | None:
+    """Return the device of a name; None of one that has no job, as a GPU's streams do."""
+    found = _DEVICE.match(name)
+    return None if found is None else Device(found["job"], int(found["task"]))
+
+
+def check_devices(ops: Iterable[StepOp], where: str) -> None:
+    """Refuse a step that is not one of one worker and its servers."""
+    first: dict[Device, str] = {}
+    for op in ops:
+        device = device_of(op.device)
+        if device is not None:
+            first.setdefault(device, op.name)
+        elif not is_stream(op.device):
+            raise InputError(f'{where}: {op.name}: device "{op.device}" names no job and task')
+    workers = sorted(device for device in first if not device.is_server)
+    if not workers:
+        raise InputError(f"{where}: no op of a worker was traced, only of /job:{SERVERS}")
+    if len(workers) == len(first) == 1:
+        raise InputError(
+            f"{where}: all ops ran on {workers[0]}, so nothing was transferred: profile a job of "
+            "one worker and a parameter server (paracosm graph import reads the step of one "
+            "machine)"
+        )
+    for device in workers:
+        if len(workers) > 1 or (device.job == "worker" and device.task > 0):
+            raise InputError(
+                f"{where}: {first[workers[-1]]} ran on {workers[-1]}: the job had several workers, "
+                "which share links and servers: profile it with one"
+            )

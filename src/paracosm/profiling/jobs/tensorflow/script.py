@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError, require
-from paracosm.profiling.free_ports import free_ports
 from paracosm.profiling.jobs.job_profile import JobProfile
 from paracosm.profiling.jobs.tensorflow.read import profile_of_steps
-from paracosm.profiling.jobs.tensorflow.traced_step import traced_step
-from paracosm.profiling.processes import Processes, WorkerError
-
-__all__ = ["ScriptSettings", "profile_script"]
+from paracosm.profiling.jobs.tensorflow.records import traced_step
+from paracosm.profiling.processes import Processes, WorkerError, free_ports
 
 
 @dataclass(frozen=True)
 class ScriptSettings:
-    """How a script is run.
+    """How a script is run."""
 
-    Attributes:
-        servers: parameter servers.
-        warmup: training steps that are run before those that are kept.
-        timeout: seconds without a training step after which the script is given up.
-
-    Raises:
-        InputError: a value that cannot be.
-    """
-
-    servers: int = 1
-    warmup: int = 5
-    timeout: float = 300.0
+    servers: int = 1  # parameter servers
+    warmup: int = 5  # training steps that are run before those that are kept
+    timeout: float = 300.0  # seconds without a training step after which the script is given up
 
     def __post_init__(self) -> None:
         if self.servers < 1:
@@ -61,13 +47,6 @@ def profile_script(
     soon as enough steps are there. If it ends before, or is interrupted, the profile has those that
     there are; "ended" in its provenance is "enough", "by itself" or "interrupted".
 
-    Args:
-        script: trains with between-graph replication: `tf.compat.v1.train.Server`, sessions.
-        arguments: its own.
-        steps: that are kept.
-        settings: how it is run.
-        progress: called with steps done and in all.
-
     Raises:
         InputError: there is no such script; it failed, ended or took too long without a training
             step, or uses ParameterServerStrategy; what `read_steps` refuses.
@@ -80,55 +59,51 @@ def profile_script(
     if importlib.util.find_spec("tensorflow") is None:
         require("tensorflow", "tensorflow", "profiling a TensorFlow job")
     wanted = settings or ScriptSettings()
-    with tempfile.TemporaryDirectory(prefix="paracosm-") as name:
-        folder = Path(name)
+    with Processes("paracosm.profiling.jobs.tensorflow.process", wanted.timeout) as processes:
         said: list[dict[str, Any]] = []
         ended = "enough"
         try:
-            with _running(script, arguments, steps, wanted, folder) as answers:
-                for answer in answers:
-                    said.append(answer)
-                    if progress is not None and "step" in answer:
-                        progress(answer["step"] + 1, steps)
+            _start(processes, script, arguments, steps, wanted)
+            for answer in _answers(processes, wanted.servers):
+                said.append(answer)
+                if progress is not None and "step" in answer:
+                    progress(answer["step"] + 1, steps)
         except KeyboardInterrupt:
             ended = "interrupted"
             if not any("step" in answer for answer in said):
                 raise
         except WorkerError as error:
             raise InputError(f"{script}: {error}") from None
-        return _profile(script, said, ended, folder)
-
-
-@contextlib.contextmanager
-def _running(
-    script: Path, arguments: Sequence[str], steps: int, settings: ScriptSettings, folder: Path
-) -> Iterator[Iterator[dict[str, Any]]]:
-    """Start servers and worker, and yield what the worker says."""
-    ports = free_ports(settings.servers + 1)
-    addresses = [f"localhost:{port}" for port in ports]
-    cluster = {"ps": addresses[:-1], "worker": addresses[-1:]}
-    processes = Processes("paracosm.profiling.jobs.tensorflow.process", settings.timeout)
-    tasks = [("ps", number) for number in range(settings.servers)] + [("worker", 0)]
-    try:
-        for job, task in tasks:
-            words = {
-                "{job}": job,
-                "{task}": str(task),
-                "{servers}": ",".join(cluster["ps"]),
-                "{workers}": ",".join(cluster["worker"]),
-            }
-            setup = {
-                "script": str(script),
-                "arguments": [_filled(argument, words) for argument in arguments],
-                "tf_config": {"cluster": cluster, "task": {"type": job, "index": task}},
-                "folder": str(folder),
-                "steps": steps,
-                "warmup": settings.warmup,
-            }
-            processes.start(f"{job} {task}", setup, folder / f"{job}-{task}.txt")
-        yield _answers(processes, len(tasks) - 1)
-    finally:
         processes.end()
+        return _profile(script, said, ended, processes.folder)
+
+
+def _start(
+    processes: Processes,
+    script: Path,
+    arguments: Sequence[str],
+    steps: int,
+    settings: ScriptSettings,
+) -> None:
+    """Start the servers, then the worker."""
+    addresses = [f"localhost:{port}" for port in free_ports(settings.servers + 1)]
+    cluster = {"ps": addresses[:-1], "worker": addresses[-1:]}
+    for job, task in [*(("ps", number) for number in range(settings.servers)), ("worker", 0)]:
+        words = {
+            "{job}": job,
+            "{task}": str(task),
+            "{servers}": ",".join(cluster["ps"]),
+            "{workers}": ",".join(cluster["worker"]),
+        }
+        setup = {
+            "script": str(script),
+            "arguments": [_filled(argument, words) for argument in arguments],
+            "tf_config": {"cluster": cluster, "task": {"type": job, "index": task}},
+            "folder": str(processes.folder),
+            "steps": steps,
+            "warmup": settings.warmup,
+        }
+        processes.start(f"{job} {task}", setup)
 
 
 def _answers(processes: Processes, worker: int) -> Iterator[dict[str, Any]]:

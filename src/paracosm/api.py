@@ -1,0 +1,643 @@
+"""Paracosm in Python: a function for each verb, and the typed results that they return.
+
+Arguments are named as the flags of the command, with underscores for hyphens, and take what is
+typed there ("10Gbit/s", "1ms") or the parsed value; `arguments("train")` lists them.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from paracosm.errors import InputError, unknown
+from paracosm.results import (
+    EmulationSummary,
+    ProfileSummary,
+    RelaxationSummary,
+    ReplaySummary,
+    Summary,
+    TrainingSummary,
+    TuningSummary,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pydantic import BaseModel
+
+    from paracosm.report.run import Run
+    from paracosm.studies import RunFolder
+    from paracosm.timeline import Timeline
+
+__all__ = [
+    "Result",
+    "Sweep",
+    "arguments",
+    "emulate",
+    "open_result",
+    "predict",
+    "profile",
+    "relax",
+    "replay",
+    "study",
+    "train",
+]
+
+S = TypeVar("S", bound=Summary, covariant=True)
+Folder = str | os.PathLike[str]
+Config = Any
+"""A mapping of arguments, or the verb's own pydantic model."""
+
+
+class Result(Generic[S]):
+    """What a run came to."""
+
+    def __init__(self, summary: S, folder: RunFolder | None, keep: object = None) -> None:
+        self._summary = summary
+        self._folder = folder
+        self._keep = keep  # a temporary folder lives as long as the results in it
+
+    @property
+    def summary(self) -> S:
+        """The key numbers, typed; `summary.to_dict()` is what `summary.json` holds."""
+        return self._summary
+
+    @property
+    def status(self) -> str:
+        """How the run ended: "done", "converged", "diverged", ...; "unfinished" if it did not."""
+        return self.summary.status
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        from paracosm.report.answers import answer
+
+        return answer(self.summary)
+
+    @property
+    def metrics(self) -> pa.Table:
+        """The long table: virtual_time, wall_time (seconds), node, name, value, step.
+
+        Raises:
+            InputError: such a run has none.
+        """
+        table = None if self._folder is None else self._folder.metrics()
+        if table is None or not table.num_rows:
+            raise self._missing("metrics")
+        return table
+
+    @property
+    def timeline(self) -> Timeline:
+        """The spans and counters of every node.
+
+        Raises:
+            InputError: the run recorded none.
+        """
+        timeline = None if self._folder is None else self._folder.timeline()
+        if timeline is None:
+            raise self._missing("timeline")
+        return timeline
+
+    @cached_property
+    def figures(self) -> Mapping[str, Any]:
+        """The report's figures by name, as `plotly.graph_objects.Figure`."""
+        from plotly.graph_objects import Figure
+
+        from paracosm.report.figures import plotly_figure
+
+        names = [run.name for run in self._runs]
+        return {chart.name: Figure(plotly_figure(chart, names)) for chart in self._charts}
+
+    @property
+    def points(self) -> list[Result[S]]:
+        """The runs of a sweep.
+
+        Raises:
+            InputError: this is one run.
+        """
+        raise self._missing("points")
+
+    @property
+    def table(self) -> pa.Table:
+        """A row for each point of a sweep.
+
+        Raises:
+            InputError: this is one run.
+        """
+        raise self._missing("table")
+
+    def report(self, path: Folder) -> Path:
+        """Write the report, one HTML page that works offline, and return its path."""
+        from paracosm.report import write_report
+
+        if not self._folders:
+            raise self._missing("report")
+        path = Path(path)
+        write_report(self._folders, path)
+        return path
+
+    def save(self, folder: Folder, force: bool = False) -> Path:
+        """Write the run folder, with its report; `open` gives the result back.
+
+        Args:
+            folder: is made; if it is not empty, it is refused, unless `force` is given, which
+                replaces the run in it.
+        """
+        if self._folder is None:
+            raise self._missing("run folder")
+        return self._copied(self._folder.path, Path(folder), force)
+
+    def _copied(self, source: Path, folder: Path, force: bool) -> Path:
+        from paracosm.studies.run_folder import claim_folder
+
+        claim_folder(folder, force)
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        if self._folders and not (folder / "report.html").exists():
+            self.report(folder / "report.html")
+        return folder
+
+    def __repr__(self) -> str:
+        return f"<paracosm {self._summary.kind}: {self.sentence}>"
+
+    def _repr_html_(self) -> str:
+        """Return the sentence, the key figures, and the main figure, for a notebook."""
+        return (
+            f"<div><p><b>{escape(self.sentence)}</b></p>{self._key_figures()}{self._image()}</div>"
+        )
+
+    @property
+    def _folders(self) -> list[RunFolder]:
+        return [] if self._folder is None else [self._folder]
+
+    @cached_property
+    def _runs(self) -> list[Run]:
+        from paracosm.report.kinds import described
+
+        return described(self._folders) if self._folders else []
+
+    @cached_property
+    def _charts(self) -> list[Any]:
+        from paracosm.report.kinds import view_of
+
+        if not self._runs:
+            return []
+        sections = view_of(self._runs[0].numbers).sections(self._runs)
+        return [chart for section in sections for chart in section.charts]
+
+    def _key_figures(self) -> str:
+        from paracosm.report.key_numbers import key_numbers
+
+        numbers = key_numbers(self._runs) if self._runs else _scalars(self.summary)
+        rows = "".join(
+            f"<tr><th>{escape(label)}</th>" + "".join(f"<td>{escape(text)}</td>" for text in texts)
+            for label, texts in numbers.items()
+        )
+        names = [run.name for run in self._runs] if len(self._runs) > 1 else []
+        titles = "".join(f"<th>{escape(name)}</th>" for name in names)
+        return f"<table>{f'<tr><th></th>{titles}</tr>' if names else ''}{rows}</table>"
+
+    def _image(self) -> str:
+        """Return the first figure as a picture: it is there without JavaScript, and offline."""
+        if not self._charts:
+            return ""
+        from paracosm.report.images import picture
+
+        data = base64.b64encode(picture(self._charts[0], [run.name for run in self._runs])).decode()
+        title = escape(self._charts[0].title)
+        return f'<img alt="{title}" style="max-width:100%" src="data:image/png;base64,{data}">'
+
+    def _missing(self, what: str) -> InputError:
+        return InputError(f"{self._noun} has no {what}: it has {', '.join(self._there())}")
+
+    @property
+    def _noun(self) -> str:
+        return f"a result of kind {self._summary.kind} ({self._summary.status})"
+
+    def _there(self) -> Iterator[str]:
+        yield "summary"
+        if self._folder is None:
+            return
+        if self._folder.metrics().num_rows:
+            yield "metrics"
+        if self._folder.timeline() is not None:
+            yield "timeline"
+        yield from ("figures", "report", "save")
+
+
+class Sweep(Result[S]):
+    """The runs of a study with a grid: `points`, and a `table` of what they varied and came to."""
+
+    def __init__(
+        self,
+        points: list[Result[S]],
+        varied: Sequence[Mapping[str, Any]],
+        path: Path,
+        keep: object = None,
+    ) -> None:
+        if not points:
+            raise InputError(f"{path}: no run of this sweep is finished yet")
+        super().__init__(points[0].summary, None, keep)
+        self._points, self._varied, self._path = points, varied, path
+
+    @property
+    def summary(self) -> S:
+        """Refused: each of the points has one."""
+        raise self._missing("summary of its own")
+
+    @property
+    def status(self) -> str:
+        """The status that all points have; "mixed" where they have several."""
+        found = {point.status for point in self._points}
+        return found.pop() if len(found) == 1 else "mixed"
+
+    @property
+    def _noun(self) -> str:
+        return "a sweep"
+
+    @property
+    def points(self) -> list[Result[S]]:
+        """The results of the points that are finished, in the order of the study."""
+        return self._points
+
+    @property
+    def table(self) -> pa.Table:
+        """A row for each point: what it varied, its status, and the numbers of its summary."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(
+            [
+                {
+                    **{
+                        key: value if _is_scalar(value) else str(value)
+                        for key, value in varied.items()
+                    },
+                    **{key: value for key, value in point.summary.items() if _is_scalar(value)},
+                }
+                for varied, point in zip(self._varied, self._points, strict=True)
+            ]
+        )
+
+    @property
+    def sentence(self) -> str:
+        """How many runs there are, and of which kind."""
+        return f"{len(self._points):,} runs of kind {self._summary.kind}."
+
+    def save(self, folder: Folder, force: bool = False) -> Path:
+        """Write the folder of the sweep, with its points and the report."""
+        return self._copied(self._path, Path(folder), force)
+
+    @property
+    def _folders(self) -> list[RunFolder]:
+        return [folder for point in self._points for folder in point._folders]
+
+    def _there(self) -> Iterator[str]:
+        yield from ("points", "table", "figures", "report", "save")
+
+
+def train(config: Config = None, **options: Any) -> Result[TrainingSummary]:
+    """Train on a cluster you don't have: gradients are real, time and network are simulated.
+
+        paracosm.train(algorithm="asgd", workers=8, latency="1ms", bandwidth="10Gbit/s")
+
+    Args:
+        config: a mapping of arguments or a `TrainConfig`, in place of arguments or besides.
+        options: arguments as of the command, and `seed`, `out` (a run folder to write), `force`
+            (replace the run in it), `jobs` (runs of a sweep at a time). A list of numbers of
+            workers makes a `Sweep`.
+
+    Raises:
+        InputError: an argument that there is not, or that cannot be.
+    """
+    return cast("Result[TrainingSummary]", _run("train", config, options))
+
+
+def relax(config: Config = None, **options: Any) -> Result[RelaxationSummary]:
+    """Run an asynchronous iterative method on simulated processors.
+
+        paracosm.relax(problem="laplace2d:20", method="jacobi", processors=10)
+
+    Arguments as of `train`.
+    """
+    return cast("Result[RelaxationSummary]", _run("relax", config, options))
+
+
+def predict(config: Config = None, **options: Any) -> Result[Summary]:
+    """Predict iteration time, throughput and memory, on one device or on a whole cluster.
+
+        paracosm.predict(model="resnet34", shape="3x32x32", workers=[1, 2, 4], bandwidth="1Gbit/s")
+
+    Timings are looked up as the command does; ops that have to be timed here are timed in a process
+    of their own. The summary is an `IterationSummary`, a `JobSummary` (on a cluster), a
+    `ThroughputSummary` (from a job profile), or an `OpLatenciesSummary`. Arguments as of `train`.
+    """
+    return _run("predict", config, options)
+
+
+def emulate(
+    script: Folder | None = None, config: Config = None, **options: Any
+) -> Result[EmulationSummary]:
+    """Run an unmodified training script as one rank of a world whose other ranks are emulated.
+
+        paracosm.emulate("train.py", world_size=8, latency="20us", bandwidth="10Gbit/s")
+
+    Arguments as of `train`.
+    """
+    given = options if script is None else {"script": os.fspath(script), **options}
+    return cast("Result[EmulationSummary]", _run("emulate", config, given))
+
+
+def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:
+    """Run a study: a file, or the mapping that it would hold; a `Sweep` where it has a grid.
+
+    Args:
+        source: the study.
+        options: `seed`, `out`, `force`, `jobs`; and arguments in place of those of the study.
+    """
+    from paracosm.studies import Study, load_study
+    from paracosm.validation import validated
+
+    if isinstance(source, Mapping):
+        return _run_study(validated(Study, source, "study"), "study", options)
+    return _run_study(load_study(Path(source)), os.fspath(source), options)
+
+
+def replay(
+    traces: Folder | Sequence[Folder],
+    *,
+    what_if: str | Sequence[str] = (),
+    steps: str | Sequence[int] | None = None,
+    alone: bool = False,
+    out: Folder | None = None,
+    force: bool = False,
+) -> Result[ReplaySummary]:
+    """Replay traces of PyTorch's profiler, and say what would be if something were different.
+
+    Args:
+        traces: Kineto traces, one for each rank: .json or .json.gz.
+        what_if: changes, such as "links: bandwidth 2x".
+        steps: of the profiler: "5..9", or numbers that follow each other; all by default.
+        alone: one rank of several: collectives take as long as they took it.
+        out: run folder to write.
+        force: replace the run in the folder.
+
+    Raises:
+        InputError: a trace cannot be used, or a change not be understood or applied.
+    """
+    from paracosm.prediction.traces import replay_traces, summarise_replays
+    from paracosm.studies import REPLAY, RunFolder
+
+    paths = [Path(each) for each in ([traces] if isinstance(traces, str | os.PathLike) else traces)]
+    changes = [what_if] if isinstance(what_if, str) else list(what_if)
+    numbers = _steps(steps) if isinstance(steps, str) else steps
+    asked = {"traces": paths, "what_if": changes, "steps": steps, "alone": alone}
+    folder, keep = _folder(out, force)
+    with RunFolder.create(folder, {REPLAY: asked}, force) as run:
+        replays = replay_traces(paths, changes, numbers, alone)
+        summary = summarise_replays(replays)
+        run.finish(summary, replays.timeline)
+    return _reported(Result(summary, RunFolder.open(folder), keep), out)
+
+
+def profile(model: str, **options: Any) -> Result[ProfileSummary]:
+    """Time every op of a model's training step and add that to the profile database.
+
+        paracosm.profile("resnet18", shape="3x32x32", budget="20s", db="profiles.db")
+
+    The ops are timed in a process of their own, with the command's allocator, so that the timings
+    of both are of one environment.
+
+    Args:
+        model: a built-in one, or "package.module:factory".
+        options: as the flags of `paracosm profile ops`.
+
+    Raises:
+        InputError: an argument that there is not, or that cannot be.
+    """
+    from paracosm.cli.verbs import parameters_of
+    from paracosm.profiling.allocator import pinned_environ
+
+    known = parameters_of("profile ops")
+    flags = ["--model", model]
+    for name, value in options.items():
+        if name not in known or name in ("json", "quiet"):
+            raise InputError(f"profile: {unknown('argument', name, known)}")
+        switch = known[name]
+        if isinstance(value, bool):
+            flags += [
+                flag for flag in [switch[0] if value else switch[-1]] if value or len(switch) > 1
+            ]
+        elif value is not None:
+            several = isinstance(value, list | tuple)
+            flags += [switch[0], ",".join(map(str, value)) if several else str(value)]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    program = "import sys; from paracosm.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "profile", "ops", *flags, "--json"],
+        capture_output=True,
+        env=pinned_environ(environ),
+        text=True,
+        check=False,
+    )
+    if not done.stdout:
+        raise InputError(done.stderr.strip().rpartition("\n")[2].removeprefix("paracosm: "))
+    import json
+
+    return Result(ProfileSummary.from_dict(json.loads(done.stdout)), None)
+
+
+def open_result(folder: Folder) -> Result[Any]:
+    """Return the result in a folder: of a run, a sweep, a tuning or a replay.
+
+    A run that goes on or was killed opens as well: its status is "unfinished", and its summary has
+    what is known so far.
+
+    Raises:
+        InputError: there is none, it is damaged, or another version of Paracosm wrote it.
+    """
+    from paracosm.studies import RunFolder
+
+    path = Path(folder)
+    if (path / "sweep.json").is_file():
+        return _sweep(path, None)
+    if (path / "tuning.json").is_file():
+        return Tuned(path)
+    return _opened(RunFolder.open(path), None)
+
+
+class Tuned(Result[TuningSummary]):
+    """What `paracosm relax tune` found; `table` has a row for each trial."""
+
+    def __init__(self, path: Path) -> None:
+        from paracosm.studies.run_folder import check_format, read_json
+
+        found = read_json(path / "tuning.json")
+        check_format(path, found.get("environment") or {})
+        super().__init__(TuningSummary.from_dict(found), None)
+        self._path = path
+
+    @property
+    def table(self) -> pa.Table:
+        """A row for each trial: its values, median and quartiles, failures."""
+        from pyarrow import csv
+
+        return csv.read_csv(self._path / "trials.csv")
+
+    def save(self, folder: Folder, force: bool = False) -> Path:
+        """Write the folder of the tuning."""
+        return self._copied(self._path, Path(folder), force)
+
+    def _image(self) -> str:
+        data = base64.b64encode((self._path / "landscape.png").read_bytes()).decode()
+        return f'<img alt="landscape" style="max-width:100%" src="data:image/png;base64,{data}">'
+
+    def _there(self) -> Iterator[str]:
+        yield from ("summary", "table", "save")
+
+
+def arguments(verb: str) -> dict[str, str]:
+    """Return what each argument of train, relax, predict or emulate is for, by its name."""
+    return {name: str(field.description or "") for name, field in _model(verb).model_fields.items()}
+
+
+_OWN = ("seed", "out", "force", "jobs")
+
+
+def _model(verb: str) -> type[BaseModel]:
+    from paracosm.studies import KINDS
+
+    if verb not in KINDS:
+        raise unknown("verb", verb, KINDS)
+    return KINDS[verb].model()
+
+
+def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
+    from pydantic import BaseModel
+
+    from paracosm.studies import Point, Study
+
+    model = _model(kind)
+    if isinstance(config, BaseModel):
+        if not isinstance(config, model):
+            raise InputError(f"{kind}: config: give a mapping or a {model.__name__}")
+        others = options.keys() - set(_OWN)
+        if others:
+            raise InputError(
+                f"{kind}: {sorted(others)[0]}: the config has it: give a mapping, or change that"
+            )
+        own = _own(options)
+        return _run_point(Point(kind, "", own["seed"] or 0, config, {}), own)
+    given = {**dict(config or {}), **options}
+    names = [*model.model_fields, *getattr(model, "SYNONYMS", {}), *_OWN, "config"]
+    for name in given:
+        if name not in names:
+            raise InputError(f"{kind}: {unknown('argument', str(name), names)}")
+    own = {name: given.pop(name) for name in _OWN if name in given}
+    return _run_study(Study.model_validate({kind: given}), kind, own)
+
+
+def _own(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"seed": None, "out": None, "force": False, "jobs": 1, **options}
+
+
+def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any]:
+    own = _own({name: options[name] for name in _OWN if name in options})
+    given = {name: value for name, value in options.items() if name not in _OWN}
+    names = [*_model(asked.kind).model_fields, *_OWN]
+    for name in given:
+        if name not in names:
+            raise InputError(f"{where}: {unknown('argument', name, names)}")
+    asked = asked.with_arguments(own["seed"], given)
+    points = asked.points(where)
+    if not asked.is_sweep:
+        return _run_point(points[0], own)
+    from paracosm.studies import run_sweep
+
+    folder, keep = _folder(own["out"], own["force"])
+    run_sweep(asked, points, folder, own["jobs"], own["force"])
+    return _reported(_sweep(folder, keep), own["out"])
+
+
+def _run_point(point: Any, own: Mapping[str, Any]) -> Result[Any]:
+    from paracosm.studies import RunFolder, run_point
+
+    folder, keep = _folder(own["out"], own["force"])
+    summary = run_point(point, folder, own["force"]).summary
+    return _reported(Result(summary, RunFolder.open(folder), keep), own["out"])
+
+
+def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:
+    """Return where to write, and what keeps a folder alive that is only there for the result."""
+    if out is not None:
+        return Path(out), None
+    if force:
+        raise InputError("force replaces the run in a folder: give out as well")
+    keep = _Kept(tempfile.mkdtemp(prefix="paracosm-"))
+    return keep.path / "run", keep
+
+
+class _Kept:
+    """A temporary folder that is removed when the last result in it is gone."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+
+
+def _reported(result: Result[Any], out: Folder | None) -> Result[Any]:
+    """Write the report beside a run that is to stay."""
+    if out is not None:
+        result.report(Path(out) / "report.html")
+    return result
+
+
+def _opened(run: RunFolder, keep: object) -> Result[Any]:
+    from paracosm.report.kinds import described
+
+    return Result(described([run])[0].numbers, run, keep)
+
+
+def _sweep(path: Path, keep: object) -> Sweep[Any]:
+    from paracosm.studies import RunFolder, read_sweep
+
+    rows = read_sweep(path)
+    points = [_opened(RunFolder.open(path / row["point"]), keep) for row in rows]
+    return Sweep(points, [row["varied"] for row in rows], path, keep)
+
+
+def _steps(text: str) -> list[int]:
+    """Return the steps that "5", "5..9" or "5,7" names."""
+    first, dots, last = text.partition("..")
+    try:
+        if dots:
+            numbers = list(range(int(first), min(int(last), int(first) + MOST_STEPS) + 1))
+        else:
+            numbers = [int(number) for number in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers:
+        raise InputError(f'--steps: write 5 or 5..9, not "{text}"')
+    if len(numbers) > MOST_STEPS:
+        raise InputError(f"--steps: {text} are more than {MOST_STEPS:,} steps")
+    if numbers != list(range(numbers[0], numbers[-1] + 1)):
+        raise InputError(f"--steps: steps that follow each other, such as 5..9, not {text}")
+    return numbers
+
+
+MOST_STEPS = 100_000  # what is more is a slip of the keyboard
+
+
+def _is_scalar(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _scalars(summary: Summary) -> dict[str, list[str]]:
+    return {key: [str(value)] for key, value in summary.items() if _is_scalar(value)}

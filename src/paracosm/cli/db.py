@@ -1,0 +1,344 @@
+"""`paracosm db show`, `db merge`, `db export`: what profile databases hold, and where it goes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from paracosm.cli.display import grid, printer
+from paracosm.cli.options import Json, Quiet
+from paracosm.errors import InputError
+from paracosm.profiling.database import (
+    Added,
+    ProfileDatabase,
+    choose_environments,
+    describe,
+    pool,
+    replacing_database,
+    short_arguments,
+)
+from paracosm.profiling.database import export as export_file
+from paracosm.profiling.database import merge as merge_files
+from paracosm.profiling.environment import Environment
+from paracosm.profiling.samples import CACHES, OpTiming
+from paracosm.results import to_json
+from paracosm.units import format_bandwidth, format_duration, format_size
+
+__all__ = ["export", "merge", "show"]
+
+
+def show(
+    database: Annotated[Path, typer.Argument(help="a profile database")],
+    op: Annotated[
+        str | None,
+        typer.Option(help="list the timings of this op: convolution, aten.add, aten.add.Tensor"),
+    ] = None,
+    environment: Annotated[
+        str | None,
+        typer.Option(help="only this one: its number here, or part of its description"),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Show what a profile database holds: environments, op types, models, iterations, links.
+
+    Example: paracosm db show profiles.db
+    """
+    with ProfileDatabase.open(database, readonly=True) as opened:
+        everyone = [each for each, _ in opened.environments()]
+        chosen = everyone if environment is None else choose_environments(everyone, environment)
+        if op is not None:
+            _show_op(opened, op, {everyone.index(each) + 1: each for each in chosen}, json)
+            return 0
+        contents = opened.contents(chosen)
+    if json:
+        sys.stdout.write(to_json(contents))
+    else:
+        _show_contents(contents)
+    return 0
+
+
+def _show_contents(contents: Mapping[str, Any]) -> None:
+    say, models = printer(), contents["models"].items()
+    size, version = format_size(contents["size"]), contents["schema_version"]
+    say(f"{contents['file']}: {size}, schema version {version}")
+    if not contents["environments"]:
+        say("no timings yet")
+    for environment in contents["environments"]:
+        say("")
+        for line in _environment(environment):
+            say(line)
+    for title, table in (
+        ("op types", _ops(contents["ops"])),
+        ("models", [["model", ">op timings"], *([m, f"{n:,}"] for m, n in models)]),
+        ("iterations", _iterations(contents["iterations"])),
+        ("links", _links(contents["links"])),
+    ):
+        if len(table) > 1:
+            say(f"\n{title}")
+            say(grid(table))
+
+
+def _environment(found: Mapping[str, Any]) -> list[str]:
+    parts = {name: found[name] for name in Environment.__dataclass_fields__}
+    cold, warm = found["timings"]["cold"], found["timings"]["warm"]
+    others = f"{found['iterations']:,} of iterations, {found['links']:,} of links"
+    lines = [
+        f"{found['number']}: {describe(Environment(**parts))}",
+        f"   ops: {found['ops']:,}, of types: {found['op_types']:,}",
+        f"   timings: {cold:,} cold, {warm:,} warm, {others}",
+    ]
+    error = found["standard_error"]
+    if error["median"] is not None:
+        lines.append(
+            f"   standard error {error['median']:.2%} in the median, below 1 % for "
+            f"{error['share_below_1_percent']:.0%} of the op timings"
+        )
+    if found["first_measured_at"]:
+        first, last = _date(found["first_measured_at"]), _date(found["last_measured_at"])
+        lines.append(f"   measured {first}" + (f" to {last}" if last != first else ""))
+    return lines
+
+
+def _ops(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    return [
+        ["op", ">arguments", ">timings"],
+        *([row["name"], f"{row['arguments']:,}", f"{row['timings']:,}"] for row in rows),
+    ]
+
+
+def _iterations(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    header = [">environment", "model", ">median", ">p10", ">p90", ">samples", "measured"]
+    return [
+        header,
+        *(
+            [
+                str(row["environment"]),
+                row["model"],
+                *(format_duration(row[quantile]) for quantile in ("median", "p10", "p90")),
+                f"{row['count']:,}",
+                _date(row["last_measured_at"] or ""),
+            ]
+            for row in rows
+        ),
+    ]
+
+
+def _links(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    header = [">environment", "kind", "scenario", ">ranks", ">sizes", "", ">highest bandwidth"]
+    return [
+        header,
+        *(
+            [
+                str(row["environment"]),
+                row["kind"],
+                row["scenario"],
+                str(row["ranks"]),
+                format_size(row["smallest"]),
+                f"to {format_size(row['largest'])}",
+                format_bandwidth(row["highest_bandwidth"]) if row["highest_bandwidth"] else "",
+            ]
+            for row in rows
+        ),
+    ]
+
+
+def _date(text: str) -> str:
+    """Return "2026-01-02 03:04" for an ISO date and time."""
+    return text[:16].replace("T", " ")
+
+
+def _show_op(
+    database: ProfileDatabase, asked: str, environments: Mapping[int, Environment], json: bool
+) -> None:
+    """Print the pooled timings of an op type; `asked` is a name or a part of it between dots."""
+    sets = [
+        (number, cache, database.timings(environment, cache=cache))
+        for number, environment in environments.items()
+        for cache in CACHES
+    ]
+    names = sorted({timing.op.name for _, _, timings in sets for timing in timings})
+    wanted = {name for name in names if f".{asked}." in f".{name}."}
+    if not wanted:
+        raise _unknown(asked, names, database)
+    found = [
+        (number, cache, timing)
+        for number, cache, timings in sets
+        for timing in pool(each for each in timings if each.op.name in wanted).values()
+    ]
+    if json:
+        rows = [_timing_row(number, timing) for number, _, timing in found]
+        sys.stdout.write(to_json({"file": database.path, "op": asked, "timings": rows}))
+    else:
+        _show_timings(found)
+
+
+def _unknown(asked: str, names: Sequence[str], database: ProfileDatabase) -> InputError:
+    """Return the error with the nearest name, whole or a part; there may be hundreds of names."""
+    parts = {part for name in names for part in name.split(".")}
+    near = get_close_matches(asked, [*sorted(parts), *names], n=1, cutoff=0.6)
+    hint = f'did you mean "{near[0]}"?' if near else f"paracosm db show {database.path} lists ops"
+    return InputError(f'"{database.path}": no timings of op "{asked}": {hint}')
+
+
+def _timing_row(number: int, timing: OpTiming) -> dict[str, Any]:
+    return {
+        "environment": number,
+        "cache": timing.cache,
+        **asdict(timing.op),
+        "short_arguments": short_arguments(timing.op.arguments),
+        **asdict(timing.time),
+        "standard_error": timing.time.standard_error,
+        "probe": timing.probe,
+        "source": timing.source,
+        "measured_at": timing.measured_at,
+    }
+
+
+def _show_timings(found: Sequence[tuple[int, str, OpTiming]]) -> None:
+    """Print a table for every op name, with cold and warm side by side; arguments may be long."""
+    lines: dict[str, dict[tuple[str, int], dict[str, OpTiming]]] = {}
+    for number, cache, timing in found:
+        line = lines.setdefault(timing.op.name, {})
+        line.setdefault((timing.op.arguments, number), {})[cache] = timing
+    say = printer()
+    for position, (name, entries) in enumerate(sorted(lines.items())):
+        say(f"\n{name}" if position else name)
+        table = [[">#", *_HEADER, ">GFLOP/s", "arguments"]]
+        for (arguments, number), timings in sorted(entries.items(), key=_longest_first):
+            cells = [cell for cache in CACHES for cell in _cells(timings.get(cache))]
+            table.append([str(number), *cells, _rate(timings), short_arguments(arguments)])
+        say(grid(table))
+
+
+_HEADER = [title for cache in CACHES for title in (f">{cache}", ">error", ">samples")]
+
+
+def _cells(timing: OpTiming | None) -> list[str]:
+    if timing is None:
+        return ["", "", ""]
+    error = f"{timing.time.standard_error:.2%}" if timing.time.count > 1 else ""
+    return [format_duration(timing.time.median), error, f"{timing.time.count:,}"]
+
+
+def _rate(timings: Mapping[str, OpTiming]) -> str:
+    """Return GFLOP/s, of data-cold calls if there are any; "" where no flops are counted."""
+    timing = timings.get("cold") or timings["warm"]
+    if timing.op.flops == 0 or timing.time.median <= 0:
+        return ""
+    return f"{timing.op.flops / timing.time.median / 1e9:,.3g}"
+
+
+def _longest_first(
+    entry: tuple[tuple[str, int], Mapping[str, OpTiming]],
+) -> tuple[float, tuple[str, int]]:
+    key, timings = entry
+    return -max(timing.time.median for timing in timings.values()), key
+
+
+def merge(
+    sources: Annotated[
+        list[Path], typer.Argument(help="profile databases, or Parquet files from db export")
+    ],
+    out: Annotated[Path | None, typer.Option(help="new database to write")] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="database to add to; made where there is none")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace the file of --out")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Merge profile databases, of one machine or of many; what is there already is not doubled.
+
+    Example: paracosm db merge profiles.db --out all.db
+    """
+    if (out is None) == (into is None):
+        raise InputError("give either --out for a new database or --into for one to add to")
+    if json and quiet:
+        raise InputError("--json prints and --quiet does not: give one of them")
+    if into is not None:
+        if force:
+            raise InputError("--force replaces the file of --out: --into adds and replaces nothing")
+        counts = merge_files(into, sources)
+    else:
+        assert out is not None
+        counts = _anew(out, sources, force)
+    target = out or into
+    if json:
+        sys.stdout.write(to_json({"file": target, "environments": _plain_counts(counts)}))
+    elif not quiet:
+        say = printer()
+        say(grid(_counts_table(counts)))
+        say(f"{target}")
+    return 0
+
+
+def _anew(out: Path, sources: list[Path], force: bool) -> dict[Environment, Added]:
+    if out.is_dir():
+        raise InputError(f'"{out}" is a folder, not a profile database')
+    if out.exists():
+        if not force:
+            raise InputError(f'"{out}" exists: --into adds to it, --force replaces it')
+        if any(source.exists() and out.samefile(source) for source in sources):
+            raise InputError(f'"{out}" would be replaced, and is to be merged: --into adds to it')
+    with replacing_database(out) as unfinished:
+        return merge_files(unfinished, sources)
+
+
+def _plain_counts(counts: Mapping[Environment, Added]) -> list[dict[str, object]]:
+    return [
+        {**asdict(environment), "added": added.new, "already_there": added.known}
+        for environment, added in counts.items()
+    ]
+
+
+def _counts_table(counts: Mapping[Environment, Added]) -> list[list[str]]:
+    return [
+        ["environment", ">added", ">already there"],
+        *(
+            [describe(environment), f"{added.new:,}", f"{added.known:,}"]
+            for environment, added in counts.items()
+        ),
+    ]
+
+
+def export(
+    database: Annotated[Path, typer.Argument(help="a profile database")],
+    out: Annotated[
+        Path | None, typer.Option(help="file to write, .parquet or .csv [DATABASE.parquet]")
+    ] = None,
+    environment: Annotated[
+        str | None,
+        typer.Option(help="only this one: its number in db show, or part of its description"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Write all timings of a database to one file for other programs; db merge reads Parquet back.
+
+    Example: paracosm db export profiles.db --out profiles.parquet
+    """
+    if json and quiet:
+        raise InputError("--json prints and --quiet does not: give one of them")
+    path = out or database.with_suffix(".parquet")
+    if path.exists() and not force:
+        raise InputError(f'"{path}" exists: --force replaces it')
+    with ProfileDatabase.open(database, readonly=True) as opened:
+        if path.exists() and path.samefile(database):
+            raise InputError(f'"{path}" is the database itself: give another file')
+        everyone = [each for each, _ in opened.environments()]
+        chosen = None if environment is None else choose_environments(everyone, environment)
+        written = export_file(opened, path, chosen)
+    if json:
+        counts = {name: len(getattr(written, name)) for name in ("ops", "links", "iterations")}
+        size = path.stat().st_size
+        sys.stdout.write(to_json({"file": path, "timings": counts, "size": size}))
+    elif not quiet:
+        typer.echo(f"{path}: {len(written):,} timings, {format_size(path.stat().st_size)}")
+    return 0

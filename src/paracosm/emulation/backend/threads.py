@@ -1,0 +1,224 @@
+"""Sleeping until instants, calling functions at deadlines, filling outputs in the background."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import heapq
+import os
+import queue
+import select
+import statistics
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import torch
+
+_LATENESSES = 16_384  # that are kept
+_SOON, _ROUNDS_SOON = 0.3e-3, 15  # of the measurement: seconds, how often
+_LATE, _ROUNDS_LATE = 10e-3, 4
+_MOST_LEAD = 0.5e-3  # a machine that takes longer is busy: calling earlier would be too early
+_NEVER = float("inf")
+_NICENESS = -10
+
+
+class Completion:
+    """A thread that calls functions at their deadlines; functions must be short.
+
+    A function is called a little before its deadline: by the time from the completion of a future
+    until whoever waits for it is running again. That is measured at the start, for short waits and,
+    since cores that were idle for long take longer to wake, for long ones.
+    """
+
+    def __init__(self) -> None:
+        self.lateness: deque[float] = deque(maxlen=_LATENESSES)  # of the last calls, seconds
+        self._lead_soon = self._lead_late = 0.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []  # a heap
+        self._count = 0
+        self._lock = threading.Lock()
+        self._alarm = threading.Lock()  # held but for when something earlier has come up
+        self._alarm.acquire()
+        self._awake = True
+        self._asleep_until = _NEVER
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread and measure how much before a deadline to call; takes 60 ms."""
+        self._thread = threading.Thread(target=self._run, name="paracosm-done", daemon=True)
+        self._thread.start()
+        soon = statistics.median(_wake_up(self, _SOON) for _ in range(_ROUNDS_SOON))
+        late = statistics.median(_wake_up(self, _LATE) for _ in range(_ROUNDS_LATE))
+        self._lead_soon = min(max(soon, 0.0), _MOST_LEAD)
+        self._lead_late = min(max(soon, late, 0.0), _MOST_LEAD)
+        self.lateness.clear()
+
+    def at(self, deadline: float, call: Callable[[], None]) -> None:
+        """Call a function at a deadline of `time.monotonic`; those of one deadline in order.
+
+        Once the thread has ended, as the process does, that takes the time until the deadline.
+        """
+        left = deadline - time.monotonic()
+        instant = deadline - (self._lead_late if left > _LATE / 2 else self._lead_soon)
+        with self._lock:
+            if not self._closed:
+                heapq.heappush(self._due, (instant, self._count, call))
+                self._count += 1
+                if not self._awake and instant < self._asleep_until:
+                    self._ring()
+                return
+        time.sleep(max(deadline - time.monotonic(), 0.0))
+        call()
+
+    def close(self) -> None:
+        """End the thread; what is due later is dropped."""
+        with self._lock:
+            self._closed = True
+            if not self._awake:
+                self._ring()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(1.0)
+
+    def _ring(self) -> None:
+        self._awake = True
+        self._alarm.release()
+
+    def _run(self) -> None:
+        precise_timer()
+        with contextlib.suppress(OSError, AttributeError):  # go before threads that compute
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        sleeper = Sleeper()
+        while True:
+            with self._lock:
+                if self._closed:
+                    break
+                instant = self._due[0][0] if self._due else _NEVER
+                self._awake, self._asleep_until = False, instant
+            if instant == _NEVER:
+                self._alarm.acquire()
+                continue
+            if sleeper.until(instant, lambda seconds: self._alarm.acquire(timeout=seconds)):
+                continue
+            with self._lock:
+                if self._awake:  # it rang in the last instant
+                    self._alarm.acquire()
+                self._awake = True
+                instant, _, call = heapq.heappop(self._due)
+            self.lateness.append(time.monotonic() - instant)
+            try:
+                call()
+            except Exception:  # of a script that has completed the future itself
+                sys.excepthook(*sys.exc_info())
+
+
+def _wake_up(completion: Completion, wait: float) -> float:
+    """Return the seconds from the completion of a future until whoever waits for it runs."""
+    future: torch.futures.Future[None] = torch.futures.Future()
+    deadline = time.monotonic() + wait
+    completion.at(deadline, lambda: future.set_result(None))
+    future.wait()
+    return time.monotonic() - deadline
+
+
+class Filling:
+    """A thread that fills outputs one after the other, with one core."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def put(self, fill: Callable[[], None]) -> None:
+        """Call a function soon; at once where the thread has ended, as the process does."""
+        with self._lock:
+            if not self._closed:
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._run, name="paracosm-fill", daemon=True
+                    )
+                    self._thread.start()
+                self._jobs.put(fill)
+                return
+        with torch.inference_mode():
+            fill()
+
+    def close(self) -> None:
+        """End the thread when it has done what it has."""
+        with self._lock:
+            self._closed = True
+            self._jobs.put(None)
+        if self._thread is not None:
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        # No OpenMP threads for this thread; `torch.set_num_threads` is for all new threads.
+        torch.get_num_threads()  # makes the setting of this thread, which is then changed
+        with contextlib.suppress(AttributeError, OSError):
+            ctypes.CDLL(None).omp_set_num_threads(1)
+        with torch.inference_mode():  # tensors that were made in it may be written in it alone
+            while (fill := self._jobs.get()) is not None:
+                fill()
+
+
+_MOST_EARLY = 300e-6  # seconds of spinning at most
+_STEP = 4e-6
+_NAP = 600e-6
+_LAST = 20e-6
+
+
+class Sleeper:
+    """Sleeps short of the instant, by what nine wake-ups of ten were late, and spins the rest.
+
+    How late the operating system wakes this thread is learnt from every sleep. A long sleep ends
+    with a nap: a core that was idle for long takes longer to wake.
+    """
+
+    def __init__(self) -> None:
+        self.early = 60e-6  # how much before the instant the spinning begins, in seconds
+
+    def until(self, instant: float, sleep: Callable[[float], bool] | None = None) -> bool:
+        """Return at an instant, or early, and then True, where `sleep` ended before its time."""
+        sleep = sleep or _sleep
+        left = instant - time.monotonic()
+        if left > 2 * _NAP:
+            if sleep(left - _NAP):
+                return True
+            left = instant - time.monotonic()
+        if left > self.early:
+            target = instant - self.early
+            if sleep(left - self.early):
+                return True
+            self._learn(time.monotonic() - target)
+        while (left := instant - time.monotonic()) > 0:
+            if left > _LAST:  # the last instants are too precious to let another thread run Python
+                # `time.sleep(0)` takes 50 us or more, `sched_yield` gives the core away for ms.
+                select.select((), (), (), 0)
+        return False
+
+    def calibrate(self, rounds: int = 24) -> None:
+        late = []
+        for _ in range(rounds):
+            target = time.monotonic() + 100e-6
+            time.sleep(100e-6)
+            late.append(time.monotonic() - target)
+        self.early = min(sorted(late)[int(0.9 * rounds)], _MOST_EARLY)
+
+    def _learn(self, late: float) -> None:
+        # the quantile of 90 %: as many steps of 9 up as of 1 down where one sleep in ten is later
+        step = _STEP * 0.9 if late > self.early else -_STEP * 0.1
+        self.early = min(max(self.early + step, 0.0), _MOST_EARLY)
+
+
+def precise_timer() -> None:
+    """Ask Linux not to round the sleeps of this thread to 50 us; elsewhere nothing happens."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(29, 1, 0, 0, 0)  # PR_SET_TIMERSLACK, 1 ns
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False

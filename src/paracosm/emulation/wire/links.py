@@ -1,0 +1,111 @@
+"""What messages take: modelled, or measured on the real rank's own link."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from paracosm.cluster.link import Sharing
+from paracosm.emulation.communication import Communication
+from paracosm.emulation.cost import IN, OUT, Cost
+from paracosm.emulation.ports import Ports, Span
+
+_MOST = 100_000  # remembered answers
+
+
+class Hops:
+    """The times of messages between members of a group."""
+
+    def __init__(
+        self, communication: Communication, members: Sequence[int], measured: MeasuredLink | None
+    ) -> None:
+        self._communication = communication
+        self._members = members
+        self._measured = measured
+        self._known: dict[tuple[int, int, int], tuple[float, float]] = {}
+
+    def split(self, source: int, target: int, size: int) -> tuple[float, float]:
+        """Return the latency and the busy time of a message, in seconds.
+
+        The latter holds the link; so does a latency that is not pipelined.
+        """
+        if self._measured is not None:
+            return self._measured.alpha, self._measured.beta * size
+        key = source, target, size
+        if key not in self._known:
+            if len(self._known) > _MOST:
+                self._known.clear()
+            cost = self.cost(source, target, size, source)
+            self._known[key] = cost.fixed + cost.after, cost.busy
+        return self._known[key]
+
+    def cost(self, source: int, target: int, size: int, rank: int) -> Cost:
+        """Return what a message costs on the link of `rank` in the group, one of its ends."""
+        if self._measured is not None:
+            way = "nic" + (OUT if rank == source else IN)
+            return Cost(0.0, self._measured.beta * size, way, self._measured.alpha)
+        members = self._members
+        return self._communication.message(members[source], members[target], size, members[rank])
+
+
+_SMALL = 4096  # bytes: up to here a message is all latency
+_LARGE = 65_536  # bytes: from here bandwidth shows
+_WINDOW = 64  # messages that count
+
+
+class MeasuredLink:
+    """Seconds and seconds per byte of one message, fitted while messages pass.
+
+    A message's time is from our being ready to receive it, when the real rank had it announced
+    already, until it was here: what gloo's own ranks take from neighbour to neighbour.
+
+    Attributes:
+        beta: seconds per byte beyond that: the lower quartile of the last large ones, since others
+            may have shared the link.
+    """
+
+    def __init__(self) -> None:
+        self.alpha = 0.0  # seconds of a small message: the median of the last
+        self.beta = 0.0
+        self._small: deque[float] = deque(maxlen=_WINDOW)
+        self._large: deque[float] = deque(maxlen=_WINDOW)
+
+    def took(self, size: int, seconds: float) -> None:
+        if size <= _SMALL:
+            self._small.append(seconds)
+            self.alpha = _quantile(self._small, 0.5)
+        elif size >= _LARGE:
+            self._large.append(max(0.0, seconds - self.alpha) / size)
+            self.beta = _quantile(self._large, 0.25)
+
+
+def _quantile(values: deque[float], share: float) -> float:
+    return sorted(values)[int(share * (len(values) - 1))]
+
+
+class Pace:
+    """Delays messages to and from real members so that they take a link's modelled time.
+
+    Without `sharing`, of what is under way at one time on a link, they take what they take.
+    """
+
+    def __init__(self, sharing: Sharing | None) -> None:
+        self.sharing = sharing
+        self._ports: dict[int, Ports] = {}  # by global rank
+
+    def there(
+        self,
+        hops: Hops,
+        ends: tuple[int, int],  # sender and receiver, by their ranks in the group
+        size: int,
+        ready: float,
+        real: int,  # which of the ends is the real one
+        rank: int,  # its global rank
+    ) -> Span:
+        """Return when a message that is ready at an instant is there, as far as is known."""
+        if self.sharing is None:
+            return Span(0, ready, ready)
+        ports = self._ports.setdefault(rank, Ports(self.sharing))
+        cost = hops.cost(*ends, size, real)
+        return ports.ask(0, (id(hops), ends), 1, time.monotonic(), ready, cost)

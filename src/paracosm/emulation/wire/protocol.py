@@ -1,0 +1,182 @@
+"""gloo's bytes: the address that a rank is reached at, its handshake, and its messages.
+
+A message is a header of six numbers, with data after some of them.
+
+gloo announces every message with its length before data moves: the sender with SEND_READY, the
+receiver with RECV_READY, and the data goes once both are there (gloo, transport/tcp/pair.cc).
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+HEADER: Final = struct.Struct("<QQQQQQ")
+"""Bytes of the whole message, opcode, slot, offset, length, offset at the receiver."""
+
+DATA: Final = 1
+SEND_READY: Final = 2
+RECV_READY: Final = 3
+
+KINDS: Final = (
+    "send",  # and recv: the slot is the user's tag
+    *("gather", "all_gather", "reduce", "all_reduce", "scatter", "broadcast", "barrier"),
+    "all_to_all",
+)
+"""gloo's operations by the prefix of their slots (gloo, types.h)."""
+
+_LONGEST = 1 << 40  # bytes of one message: no tensor has more
+_NAMES = {0: "SEND_BUFFER", DATA: "SEND_UNBOUND_BUFFER"} | {
+    SEND_READY: "NOTIFY_SEND_READY",
+    RECV_READY: "NOTIFY_RECV_READY",
+}
+
+
+class BrokenError(Exception):
+    """What came on a connection is not what gloo sends; the text says what was expected."""
+
+
+class Header(NamedTuple):
+    """A message's header."""
+
+    opcode: int  # DATA, SEND_READY or RECV_READY
+    slot: int  # which operation it belongs to
+    length: int  # bytes of data, in this message or in the one announced
+
+
+def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> Header:
+    """Read a header."""
+    size, opcode, slot, _, length, _ = HEADER.unpack_from(buffer, offset)
+    if opcode not in (DATA, SEND_READY, RECV_READY):
+        name = _NAMES.get(opcode, "none of gloo's")
+        raise BrokenError(f"expected opcode 1, 2 or 3 of a gloo message, not {opcode} ({name})")
+    if length > _LONGEST:
+        signed = length - (1 << 64) if length >> 63 else length
+        raise BrokenError(f"expected a length of 0 to {_LONGEST:,} bytes, not {signed:,}")
+    whole = HEADER.size + (length if opcode == DATA else 0)
+    if size != whole:
+        raise BrokenError(f"expected a {_NAMES[opcode]} of {whole:,} bytes in all, not {size:,}")
+    if slot >> 56 >= len(KINDS):
+        raise BrokenError(f"expected an operation of kind 0 to {len(KINDS) - 1}, not {slot >> 56}")
+    return Header(opcode, slot, length)
+
+
+def kind_of(slot: int) -> str:
+    return KINDS[slot >> 56]
+
+
+def tag_of(slot: int) -> int:
+    """Return the number of a collective in its group, or the user's tag of a message."""
+    return slot if slot >> 56 == 0 else slot >> 24 & 0xFFFFFFFF
+
+
+def notice(opcode: int, slot: int, length: int) -> bytes:
+    """Return the message that announces data of a length: SEND_READY or RECV_READY."""
+    return HEADER.pack(HEADER.size, opcode, slot, 0, length, 0)
+
+
+def data_header(slot: int, length: int) -> bytes:
+    return HEADER.pack(HEADER.size + length, DATA, slot, 0, length, 0)
+
+
+_STORAGE = 128
+_LONGEST_NAME = 255
+
+
+class AddressError(Exception):
+    """A value has another layout; the message says what was expected and what came."""
+
+
+@dataclass(frozen=True)
+class GlooAddress:
+    """Where a real rank listens."""
+
+    family: int  # AF_INET or AF_INET6
+    host: str  # IP address
+    port: int
+    connections: tuple[
+        int, ...
+    ]  # what each rank's connection begins with; empty where that is its rank
+
+
+def read_address(value: bytes) -> GlooAddress:
+    """Return the address that a real rank writes to the store for the others to connect to.
+
+    Layout, little-endian (`Rank::bytes` in gloo/transport/tcp/context.cc, gloo of PyTorch 2.13):
+    u64 length of the host name and the host name; u64 136; a sockaddr_storage of 128 bytes, of
+    which what is beyond the address is not cleared; i64 sequence number (-1); then for each rank of
+    the group the i64 number by which its connection is known. There are none of these with
+    TORCH_GLOO_LAZY_INIT=1 or GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER=1: then a connection is known by
+    the rank of who made it.
+    """
+    name = _u64(value, 0, "length of the host name", _LONGEST_NAME)
+    at = 8 + name
+    size = _u64(value, at, "length of the address", None)
+    if size != _STORAGE + 8:
+        raise AddressError(f"{_STORAGE + 8} bytes of address expected, not {size:,}")
+    at += 8
+    rest = len(value) - at - size
+    if rest < 0 or rest % 8:
+        raise AddressError(f"numbers of 8 bytes expected after the address, not {rest} bytes")
+    family, port = (
+        struct.unpack_from("<H", value, at)[0],
+        struct.unpack_from(">H", value, at + 2)[0],
+    )
+    if family == socket.AF_INET:
+        host = socket.inet_ntop(socket.AF_INET, value[at + 4 : at + 8])
+    elif family == socket.AF_INET6:
+        host = socket.inet_ntop(socket.AF_INET6, value[at + 8 : at + 24])
+    else:
+        raise AddressError(f"an IPv4 or IPv6 address expected, not family {family}")
+    return GlooAddress(family, host, port, struct.unpack_from(f"<{rest // 8}q", value, at + size))
+
+
+def emulated_address(family: int, connections: int) -> bytes:
+    """Return the address of an emulated rank, for real ranks of an address family.
+
+    Of two ranks the one with the larger address connects to the other (`Device::isInitiator` in
+    gloo/transport/tcp/device.cc). This is the largest there is: real ranks never connect to
+    emulated ones, which therefore need not listen. So many `connections` have a number, which
+    nobody asks for.
+    """
+    name = b"emulated"
+    storage = struct.pack("<H", family).ljust(_STORAGE, b"\xff")
+    return b"".join(
+        (
+            struct.pack("<Q", len(name)),
+            name,
+            struct.pack("<Q", _STORAGE + 8),
+            storage,
+            struct.pack("<q", -1),
+            bytes(8 * connections),
+        )
+    )
+
+
+def _u64(value: bytes, at: int, what: str, most: int | None) -> int:
+    if len(value) < at + 8:
+        raise AddressError(f"a {what} expected at byte {at}, but there are {len(value)} bytes")
+    number = int.from_bytes(value[at : at + 8], "little")
+    if most is not None and number > most:
+        raise AddressError(f"a {what} up to {most} expected, not {number:,}")
+    return number
+
+
+def connect(address: GlooAddress, emulated: int, timeout: float) -> socket.socket:
+    """Return an open connection of an emulated rank to a real rank; it does not block.
+
+    Who connects says in 8 bytes which connection that is: the number that the real rank has written
+    for the emulated one, or the latter's rank where it has written none.
+    """
+    number = address.connections[emulated] if address.connections else emulated
+    opened = socket.create_connection((address.host, address.port), timeout)
+    try:
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened.sendall(struct.pack("<q", number))
+        opened.setblocking(False)
+    except OSError:
+        opened.close()
+        raise
+    return opened

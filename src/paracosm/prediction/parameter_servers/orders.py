@@ -1,0 +1,189 @@
+"""Orders in which transfers that wait for one link are sent: by name, or as a user lists them.
+
+TIC and TAC are those of S. H. Hashemi, S. A. Jyothi, R. H. Campbell, "TicTac: Accelerating
+Distributed Deep Learning with Communication Scheduling", SysML 2019, section 4.1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError, unknown
+from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER
+from paracosm.profiling.jobs.job_profile import in_order
+from paracosm.simulation.system import Workload
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+ORDERS = ("scheduled", "tic", "tac", "reverse", "random")
+"""As recorded; by TicTac's two algorithms; TIC's from its end; a fixed one by chance."""
+
+
+def transfer_order(
+    order: str | Sequence[str],
+    workload: Workload,
+    names: Sequence[str],
+    *,
+    bandwidth: float,
+    seed: int = 0,
+) -> Floats | None:
+    """Return the priorities that a `System` takes, by op, the lowest first; None: first come.
+
+    Orders by name are those of downlinks, which are what TicTac orders; uplinks have one priority,
+    and so go first come, first served. A list orders the transfers in it, of either direction; the
+    others come after them as they were recorded.
+
+    Args:
+        names: of the ops; those at their end that have none, as parsing has, may be left out.
+        bandwidth: bytes/s of the link, by which TAC weighs bytes against seconds.
+        seed: of the random order.
+
+    Raises:
+        InputError: no such order, or a list with a name that is no transfer's, or twice in it.
+    """
+    if not isinstance(order, str):
+        return _listed(order, workload, names)
+    if order not in ORDERS:
+        raise unknown("order of transfers", order, ORDERS)
+    if order == "scheduled":
+        return None
+    if order == "tac":
+        return tac(workload, bandwidth)
+    priority = tic(workload)
+    downlinks = np.flatnonzero(workload.resource == DOWNLINK)
+    if order == "reverse":
+        last_first = downlinks[np.argsort(priority[downlinks], kind="stable")][::-1]
+        priority[last_first] = np.arange(len(downlinks))
+    elif order == "random":
+        priority[downlinks] = np.random.default_rng(seed).permutation(len(downlinks))
+    return priority
+
+
+def _listed(order: Sequence[str], workload: Workload, names: Sequence[str]) -> Floats:
+    """Return each op's position in a list of names; of all that are not in it, its length."""
+    transfer = np.isin(workload.resource, (DOWNLINK, UPLINK))
+    ops = {name: op for op, name in enumerate(names) if transfer[op]}
+    priority = np.full(workload.ops, float(len(order)))
+    for place, name in enumerate(order):
+        if name not in ops:
+            raise _not_a_transfer(name, names, ops)
+        priority[ops[name]] = place
+    twice = [name for name, count in Counter(order).items() if count > 1]
+    if twice:
+        raise InputError(f'order of transfers: "{twice[0]}" is in the list twice')
+    return priority
+
+
+def _not_a_transfer(name: str, names: Sequence[str], transfers: dict[str, int]) -> InputError:
+    if name in names:
+        return InputError(f'order of transfers: "{name}" computes and has no place in the list')
+    if not get_close_matches(name, transfers, n=1, cutoff=0.5):
+        return InputError(
+            f'order of transfers: unknown transfer "{name}": paracosm trace of a run shows their '
+            f"names, such as {next(iter(transfers))}"
+        )
+    return InputError(f"order of transfers: {unknown('transfer', name, transfers)}")
+
+
+def tac(workload: Workload, bandwidth: float) -> Floats:
+    """Return priorities by op: one transfer after the other, the one first that overlaps best.
+
+    "Timing-Aware Communication scheduling", Algorithm 3 of TicTac: transfer A goes before B if
+    min(P_B, M_A) < min(P_A, M_B), where M is a transfer's own time and P what can be computed with
+    it alone; if these are equal, the one with the lower M+. The properties of those left are worked
+    out anew after each choice. The comparison is not transitive; those that are asked for are gone
+    through in the order of their numbers, and of equal ones the first stays. A computation's time
+    is the least in any step (their time oracle).
+
+    What is not a transfer to the worker has 0. `bandwidth` is that of the link, bytes/s.
+    """
+    needed = _needed_by_computations(workload)
+    seconds = workload.size[needed.transfers] / bandwidth
+    outstanding = np.ones(len(seconds), bool)
+    priority = np.zeros(workload.ops)
+    for place in range(len(seconds)):
+        load, impending = needed.properties(outstanding, seconds)
+        P, M, M_plus = load.tolist(), seconds.tolist(), impending.tolist()
+        left = np.flatnonzero(outstanding).tolist()
+        best = left[0]
+        for other in left[1:]:
+            ours, theirs = min(P[best], M[other]), min(P[other], M[best])
+            if theirs > ours or (theirs == ours and M_plus[other] < M_plus[best]):
+                best = other
+        priority[needed.transfers[best]] = place
+        outstanding[best] = False
+    return priority
+
+
+def tic(workload: Workload) -> Floats:
+    """Return priorities by op: transfers that fewer others must come with go first.
+
+    "Timing-Independent Communication scheduling", Algorithm 2 of TicTac: a transfer's priority is
+    its impending communication load M+, where each transfer takes 1 and computations nothing. Those
+    that nothing needs together with others come last. Ties stay as they are, to be sent in the
+    order in which they are asked for.
+
+    Here M+ is numbered from 0; what is not a transfer to the worker has 0.
+    """
+    needed = _needed_by_computations(workload)
+    everything = np.ones(len(needed.transfers), bool)
+    _, impending = needed.properties(everything, np.ones(len(needed.transfers)))
+    priority = np.zeros(workload.ops)
+    priority[needed.transfers] = np.unique(impending, return_inverse=True)[1]
+    return priority
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """Groups of computations that need the same transfers, whether at first or second hand.
+
+    Attributes:
+        transfers: ops, as numbered in the workload, (transfers,).
+        needs: whether each group needs each transfer (`op.dep` in the paper), (groups, transfers).
+        seconds: that all computations of each group take, (groups,).
+    """
+
+    transfers: npt.NDArray[np.int64]
+    needs: Bools
+    seconds: Floats
+
+    def properties(self, outstanding: Bools, seconds: Floats) -> tuple[Floats, Floats]:
+        """Return what Algorithm 1 (`UpdateProperties`) says of each transfer, in seconds.
+
+        Args:
+            outstanding: which transfers have not been given a priority, (transfers,).
+            seconds: that each transfer takes, (transfers,).
+
+        Returns:
+            P, the computing that can begin with this transfer alone ("directly-dependent compute
+            load"), and M+, the least of all transfers together that a computation needs beside
+            this one ("impending communication load"); infinite if there is none.
+        """
+        needs = self.needs & outstanding
+        several, alone = needs.sum(axis=1) > 1, needs.sum(axis=1) == 1
+        together = np.where(needs[several], (needs @ seconds)[several, None], np.inf)
+        return needs[alone].T @ self.seconds[alone], together.min(axis=0, initial=np.inf)
+
+
+def _needed_by_computations(workload: Workload) -> _Needed:
+    """Return which transfers to the worker its computations need, and the least time these took."""
+    transfers = np.flatnonzero(workload.resource == DOWNLINK)
+    needs = np.zeros((workload.ops, len(transfers)), bool)
+    for op in in_order(workload.waits, workload.first_dependent, workload.dependents):
+        if workload.resource[op] == DOWNLINK:
+            needs[op] = transfers == op
+        first, last = workload.first_dependent[op : op + 2]
+        needs[workload.dependents[first:last]] |= needs[op]
+    computations = np.flatnonzero(workload.resource == WORKER)
+    groups, group = np.unique(needs[computations], axis=0, return_inverse=True)
+    seconds = workload.seconds[:, computations].min(axis=0)
+    total = np.zeros(len(groups))
+    np.add.at(total, group.reshape(-1), seconds)
+    return _Needed(transfers, groups, total)

@@ -1,0 +1,189 @@
+"""A profiled job on an imagined cluster: the workload and the systems that are simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+from paracosm.prediction.parameter_servers.orders import transfer_order
+from paracosm.prediction.parameter_servers.settings import Ports, Settings, background_changes
+from paracosm.prediction.parameter_servers.workload import prepare, shared_by, with_parsing
+from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
+from paracosm.profiling.jobs.job_profile import in_order
+from paracosm.rng import ServerStream, generator
+from paracosm.simulation.system import System, Workload
+
+LEADING = 50
+"""Steps of each worker that belong to the start (Li et al. 2020, section 4.1)."""
+
+FEWEST, MOST, OPS = 1000, 4000, 10_000_000
+"""Steps of each worker that are simulated if nobody says how many: Li et al. (2020, section 4.1)
+found 1,000 to be enough; more where that costs less than so many ops, half a second, in all."""
+
+OF_ALL, OF_EACH = 20_000, 160
+"""Steps that are enough of all workers together where they are many, and of each of these."""
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TargetJob:
+    """What the simulations for all numbers of workers have in common.
+
+    Attributes:
+        names: of the ops of the workload.
+        workload: steps to draw from.
+        priority: of transfers, as in `System`.
+        settings: the cluster and the habits of its workers.
+    """
+
+    names: tuple[str, ...]
+    workload: Workload
+    priority: Floats | None
+    settings: Settings
+
+    def system(
+        self, ports: Ports, start: Floats | None = None, until: float | None = None
+    ) -> System:
+        """Return the system of all workers that have ports.
+
+        Args:
+            ports: of servers and workers.
+            start: seconds at which each worker begins; all at once if not given.
+            until: seconds for which background traffic is needed; as long as the simulated steps,
+                or all profiled ones, may take if not given.
+        """
+        settings = self.settings
+        system = System(
+            ways=ports.ways,
+            speed=ports.speed,
+            start=np.zeros(ports.workers) if start is None else start,
+            window=settings.window,
+            priority=self.priority,
+            cores=settings.cores,
+            backup=settings.backup,
+        )
+        if settings.background is None:
+            return system
+        if until is None:
+            steps = max(self.steps(ports.workers) + LEADING, self.workload.steps)
+            until = float(system.start.max()) + steps * float(self.longest_steps(ports).max())
+        times, flows = background_changes(settings.background, until)
+        return replace(system, background_times=times, background_down=flows, background_up=flows)
+
+    def asynchronous(self) -> TargetJob:
+        return replace(self, settings=replace(self.settings, backup=None))
+
+    def with_shares(self, system: System, steps: int, seed: Sequence[int]) -> System:
+        """Return the system with the shares that each worker's flows get where they are uneven.
+
+        They are log-normal, anew for each step, as those of TCP connections in one queue are.
+        """
+        if self.settings.share_sigma == 0:
+            return system
+        sigma = self.settings.share_sigma
+        drawn = [
+            generator(seed, ServerStream.SHARES, worker).normal(0.0, sigma, steps)
+            for worker in range(system.workers)
+        ]
+        return replace(system, weight=np.exp(np.stack(drawn)))
+
+    def steps(self, workers: int) -> int:
+        """Return how many steps of each worker are simulated."""
+        if self.settings.steps is not None:
+            return self.settings.steps
+        affordable = OPS // (workers * self.workload.ops)
+        enough = min(FEWEST, max(OF_ALL // workers, OF_EACH))
+        return min(max(affordable, enough), MOST)
+
+    def drawn(self, workers: int, steps: int, seed: int | Sequence[int]) -> Ints:
+        """Return which profiled step each simulated one is, (workers, steps).
+
+        The first steps of the first workers are the same whatever the number of either.
+        """
+        streams = [generator(seed, ServerStream.STEPS, worker) for worker in range(workers)]
+        return np.stack([each.integers(self.workload.steps, size=steps) for each in streams])
+
+    def longest_steps(self, ports: Ports) -> Floats:
+        """Return seconds that no step of each worker takes longer than, (workers,).
+
+        Nothing overlaps, and all share evenly with all. Only where servers have so many cores do
+        workers wait for each other's updates.
+        """
+        workload, background = self.workload, self.settings.background
+        flows = ports.workers + (0 if background is None else background.flows)
+        rate = np.minimum(ports.server.min() / flows, ports.worker / len(ports.server))
+        if ports.ways.is_half_duplex:  # both directions share
+            rate /= 2
+        on = [
+            workload.seconds[:, workload.resource == each].sum(axis=1) for each in (WORKER, SERVER)
+        ]
+        turns = ports.workers if self.settings.cores else 1
+        rest = workload.gap.max() + workload.release.max(initial=0.0)
+        delays = ports.latency * _transfers_in_a_row(workload) if ports.latency.any() else 0.0
+        transfers = np.count_nonzero(np.isin(workload.resource, (DOWNLINK, UPLINK)))
+        delays += ports.ways.held.max(axis=(0, 2)) * (flows * transfers)
+        longest = workload.size.sum() / rate + on[0].max() / ports.speed + delays + rest
+        return np.asarray(longest + on[1].max() * turns)
+
+    def most_steps(self, ports: Ports, seconds: float) -> int:
+        """Return a number of steps that no worker can exceed in so many seconds.
+
+        Each step takes a worker's own resources, one after the other, for as long as the quickest
+        profiled step does.
+        """
+        workload = self.workload
+        computing = workload.seconds[:, workload.resource == WORKER].sum(axis=1)
+        quickest = float((computing / float(ports.speed.max()) + workload.gap).min())
+        carried = max(
+            float(workload.size[workload.resource == way].sum()) for way in (DOWNLINK, UPLINK)
+        )
+        shortest = max(quickest, carried / float(ports.worker.max()))
+        return ceil(seconds / shortest) + 1 if shortest > 0 else self.steps(ports.workers)
+
+
+def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
+    """Return a profiled job on a target cluster.
+
+    Args:
+        profile: of one worker.
+        settings: the cluster and the habits of its workers; other servers than the profile's share
+            its parameters anew.
+        seed: of a random order.
+
+    Raises:
+        InputError: the order names what is no transfer; the profile cannot be shared by as many
+            servers, or takes no time.
+    """
+    servers = len(settings.ports.server)
+    if servers != profile.servers:
+        profile = shared_by(profile, servers)
+    profile = with_parsing(profile, settings.alpha, settings.beta)
+    workload = prepare(profile)
+    if not any(each.any() for each in (workload.size, workload.seconds, workload.gap)):
+        raise InputError("profile: its steps take no time: no byte, no computing, no pause")
+    updates = workload.resource == SERVER
+    speed = np.where(updates, settings.ports.server_speed[workload.server], 1.0)
+    workload = replace(workload, seconds=workload.seconds / speed)
+    bandwidth = float(settings.ports.server.min())
+    priority = transfer_order(
+        settings.order, workload, profile.names, bandwidth=bandwidth, seed=seed
+    )
+    return TargetJob(profile.names, workload, priority, settings)
+
+
+def _transfers_in_a_row(workload: Workload) -> int:
+    """Return of how many transfers each waits for the one before it, at most."""
+    own = np.isin(workload.resource, (DOWNLINK, UPLINK)).astype(np.int64)
+    most = own.copy()
+    for op in in_order(workload.waits, workload.first_dependent, workload.dependents):
+        first, last = workload.first_dependent[op : op + 2]
+        after = workload.dependents[first:last]
+        most[after] = np.maximum(most[after], most[op] + own[after])
+    return int(most.max())

@@ -1,0 +1,390 @@
+"""Timing many ops: shuffled passes over all of them, with speed probes in between.
+
+Every pass visits every op that is not known well enough yet, in another order, so that a machine
+that slows down for a second does not fall on one op alone. An op is done when its mean is known to
+the wanted precision; a budget of time ends the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from paracosm.errors import InputError, require
+from paracosm.graphs import Graph, fingerprint
+from paracosm.graphs.graph import RESOURCES, Op
+from paracosm.graphs.summary import peak_memory
+from paracosm.profiling.environment import Environment
+from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, spread_of, typical
+from paracosm.profiling.this_machine import (
+    SpeedProbe,
+    clock_for,
+    environment_here,
+    free_memory,
+    pinned,
+)
+
+if TYPE_CHECKING:
+    from paracosm.graphs.capture import CaptureOptions
+    from paracosm.profiling.database import ProfileDatabase
+
+
+__all__ = [
+    "ModelProfile",
+    "Profile",
+    "Progress",
+    "Settings",
+    "ops_to_profile",
+    "profile",
+    "profile_model",
+]
+
+
+Progress = Callable[[int, int], None]
+"""Called after every visit with how many ops are done, and how many there are."""
+
+LEAST, MOST = 5, 40  # visits of one op
+PROBE_EVERY = 0.3  # seconds
+STABLE = 0.01  # relative standard error
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How ops are timed."""
+
+    device: str = "cpu"  # or "cuda"
+    threads: int = 1  # of one op, on the CPU
+    caches: tuple[str, ...] = CACHES
+    precision: float = 0.01  # relative standard error of the mean at which an op is done
+    budget: float = 120.0  # seconds in all; every op is visited once whatever they are
+    # Bytes that timing one op may take, with its two sets of arguments and its results; larger ops
+    # are refused. None for half of what is free.
+    memory: float | None = None
+    seed: int = 0  # of the order of visits and the values in tensors
+
+    def __post_init__(self) -> None:
+        if not self.budget >= 0 or not self.precision > 0:
+            raise InputError("give a budget of 0 s or more, and a precision above 0")
+        if not self.caches or any(cache not in CACHES for cache in self.caches):
+            raise InputError(f"caches are {' and '.join(CACHES)}, not {', '.join(self.caches)}")
+
+    @property
+    def room(self) -> float:
+        """Bytes of memory that timing one op may take."""
+        if self.memory is not None:
+            return self.memory
+        free = free_memory(self.device)
+        return math.inf if free is None else free / 2
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was measured."""
+
+    environment: Environment  # where
+    timings: list[OpTiming]  # one entry for every op and cache state
+    refused: Mapping[Op, str]  # why an op has no timing, by op
+    probes: tuple[float, ...]  # seconds of every speed probe, in the order of time
+    interrupted: bool = False  # whether Ctrl-C ended it
+
+    @property
+    def stable(self) -> float:
+        """Share of the timings whose mean has a standard error of less than 1 %; of one sample
+        nobody knows it."""
+        good = [t.time.count > 1 and t.time.standard_error < STABLE for t in self.timings]
+        return sum(good) / len(good) if good else math.nan
+
+
+def profile(
+    ops: Sequence[Op],
+    settings: Settings | None = None,
+    source: str = "",
+    keep: Callable[[list[OpTiming]], object] = lambda timings: None,
+    progress: Progress | None = None,
+    between: Callable[[], object] = lambda: None,
+) -> Profile:
+    """Time every distinct op on this machine.
+
+    Args:
+        between: called before every visit and after the last one, with the process pinned as for
+            the ops: real iterations, so that both meet the same machine.
+
+    Raises:
+        InputError: there is no such device here.
+        MissingExtraError: PyTorch is not installed.
+    """
+    torch = require("torch", "torch", "profiling ops")
+    settings = settings or Settings()
+    environment = environment_here(settings.device, settings.threads)
+    with pinned(settings.device, settings.threads, settings.seed), torch.no_grad():
+        run = _Run(ops, settings, environment, source, keep)
+        interrupted = False
+        try:
+            run.measure(progress or (lambda done, total: None), between)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:  # whatever else fails, what was measured is kept
+            run.finish()
+    return Profile(environment, run.timings, run.refused, tuple(run.probes), interrupted)
+
+
+@dataclass
+class _Samples:
+    """What is known of one op so far: seconds by cache state, and the probes beside them."""
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    probes: list[float] = field(default_factory=list)
+
+    def add(self, found: Mapping[str, float], probe: float) -> None:
+        for cache, value in found.items():
+            self.seconds.setdefault(cache, []).append(value)
+        self.probes.append(probe)
+
+    def known_to(self, precision: float) -> bool:
+        spreads = [spread_of(typical(values)) for values in self.seconds.values()]
+        return all(spread.standard_error < precision for spread in spreads)
+
+
+class _Run:
+    """The passes of one call of `profile`."""
+
+    def __init__(
+        self,
+        ops: Sequence[Op],
+        settings: Settings,
+        environment: Environment,
+        source: str,
+        keep: Callable[[list[OpTiming]], object],
+    ) -> None:
+        from paracosm.profiling.torch_ops import Bench, memory_of  # PyTorch through and through
+
+        self.timings: list[OpTiming] = []
+        self.refused: dict[Op, str] = {}
+        self.probes: list[float] = []
+        self._settings, self._environment = settings, environment
+        self._source, self._keep = source, keep
+        self._kept = 0
+        self._open = {op: _Samples() for op in ops}
+        self._total = len(self._open)
+        clock = clock_for(settings.device, settings.threads)
+        self._bench, self._memory_of = Bench(settings.device, clock), memory_of
+        self._probe, self._probed = SpeedProbe(settings.device, clock), -math.inf
+        self._room = settings.room
+
+    def measure(self, progress: Progress, between: Callable[[], object]) -> None:
+        """Make passes until all is known or the budget is spent."""
+        generator = np.random.default_rng(self._settings.seed)
+        end = time.monotonic() + self._settings.budget
+        for number in range(MOST):
+            order = list(self._open)
+            generator.shuffle(order)
+            for op in order:
+                if number > 0 and time.monotonic() > end:
+                    break
+                between()
+                self._visit(op, number)
+                progress(self._total - len(self._open), self._total)
+            self._hand_over()
+            if not self._open or time.monotonic() > end:
+                break
+        between()
+
+    def finish(self) -> None:
+        """Keep what is known of ops that were not done."""
+        for op in [op for op, samples in self._open.items() if samples.seconds]:
+            self._done(op)
+        self._hand_over()
+
+    def _visit(self, op: Op, number: int) -> None:
+        samples = self._open[op]
+        seed = 2 * (number + MOST * self._settings.seed)
+        try:
+            needed = 2 * self._memory_of(op) + op.bytes_written
+            if needed > self._room:
+                raise InputError(f"timing it takes {needed:,} bytes of memory")
+            found = self._bench.visit(op, self._settings.caches, seed)
+        except Exception as error:  # whatever an op makes of arguments that were made up
+            del self._open[op]
+            self.refused[op] = " ".join(str(error).split()) or type(error).__name__
+            return
+        samples.add(found, self._speed())
+        if number + 1 >= LEAST and samples.known_to(self._settings.precision):
+            self._done(op)
+
+    def _speed(self) -> float:
+        """Return what the speed probe last took; run it where that is a while ago."""
+        now = time.monotonic()
+        if now - self._probed > PROBE_EVERY:
+            self.probes.append(self._probe())
+            self._probed = now
+        return self.probes[-1]
+
+    def _done(self, op: Op) -> None:
+        samples = self._open.pop(op)
+        self.timings += [
+            OpTiming(
+                op=op,
+                environment=self._environment,
+                cache=cache,
+                time=spread_of(typical(values)),
+                probe=float(np.median(samples.probes)),
+                source=self._source,
+                measured_at=now(),
+            )
+            for cache, values in samples.seconds.items()
+        ]
+
+    def _hand_over(self) -> None:
+        if len(self.timings) > self._kept:
+            self._keep(self.timings[self._kept :])
+        self._kept = len(self.timings)
+
+
+WARM_UP, LEAST_ITERATIONS = 2, 3
+PROBES = 4  # before an iteration, and after it
+SHARE = 0.5  # of the time goes to iterations
+
+
+@dataclass(frozen=True)
+class ModelProfile:
+    """What was measured of one model."""
+
+    graph: Graph  # the step, as captured
+    profile: Profile  # its ops
+    # Its real iterations; None where none was asked for or came to its end
+    iteration: IterationTiming | None
+    samples: tuple[float, ...]  # seconds of each iteration, in the order of time
+    # Seconds of every node in real iterations, in the mean; empty where nobody asked
+    in_situ: tuple[float, ...] = ()
+    faults: float = 0.0  # page faults of a real iteration, in the median
+
+
+def profile_model(
+    options: CaptureOptions,
+    settings: Settings | None = None,
+    database: ProfileDatabase | None = None,
+    iterations: bool = True,
+    progress: Progress | None = None,
+    graph: Graph | None = None,
+    in_situ: bool = False,
+) -> ModelProfile:
+    """Capture a model's training step, time its ops, and run the real step between the passes.
+
+    Args:
+        iterations: whether real iterations are run; they need the model's memory.
+        in_situ: whether a few iterations more are run with a clock around every op.
+
+    Raises:
+        InputError: the model cannot be built or does not fit its shapes, or its real iterations do
+            not fit the memory that is free.
+        MissingExtraError: PyTorch is not installed.
+    """
+    from paracosm.graphs.capture import capture, training_step
+
+    settings = settings or Settings()
+    graph = capture(options) if graph is None else graph
+    source, ops = f"model {options}", ops_to_profile(graph)
+    keep = (lambda timings: None) if database is None else database.add
+    if not iterations:
+        return ModelProfile(graph, profile(ops, settings, source, keep, progress), None, ())
+    _require_room(graph, settings.device)
+    with pinned(settings.device, settings.threads, settings.seed):
+        step = training_step(options, device=settings.device, seed=settings.seed)
+        real = _Iterations(step.run, settings, in_situ)
+    measured = profile(ops, settings, source, keep, progress, between=real)
+    iteration = None
+    if real.samples:
+        iteration = IterationTiming(
+            fingerprint=fingerprint(graph),
+            model=str(options),
+            environment=measured.environment,
+            time=spread_of(typical(real.samples)),
+            probe=float(np.median(real.probes)),
+            source=source,
+            measured_at=now(),
+        )
+        if database is not None:
+            database.add_iterations([iteration])
+    return ModelProfile(
+        graph,
+        measured,
+        iteration,
+        tuple(real.samples),
+        real.mean_in_situ([graph.ops[code].name for code in graph.op]),
+        float(np.median(real.faults or [0])),
+    )
+
+
+def ops_to_profile(graph: Graph) -> list[Op]:
+    """Return the ops of a graph that one device can run alone: all but communication."""
+    alone = np.unique(graph.op[graph.resource != RESOURCES.index("communication")])
+    return [graph.ops[index] for index in alone]
+
+
+def _require_room(graph: Graph, device: str) -> None:
+    needed, free = peak_memory(graph), free_memory(device)
+    if free is not None and needed > free:
+        raise InputError(
+            f"a real iteration takes {needed:,} bytes of memory, and {free:,} are free: "
+            "--no-iterations times the ops alone"
+        )
+
+
+class _Iterations:
+    """Runs real iterations whenever it is called, until they had their share of the time."""
+
+    def __init__(self, run: Callable[[], object], settings: Settings, in_situ: bool) -> None:
+        self.samples: list[float] = []
+        self.probes: list[float] = []
+        self.faults: list[int] = []
+        self._run, self._clock = run, clock_for(settings.device, settings.threads)
+        self._probe = SpeedProbe(settings.device, self._clock)
+        self._gradients = require("torch", "torch", "profiling ops").enable_grad
+        self._in_situ = in_situ
+        self._timed: list[tuple[tuple[str, ...], list[float]]] = []
+        self._begin, self._spent = 0.0, 0.0
+
+    def __call__(self) -> None:
+        if not self._begin:
+            for _ in range(WARM_UP):  # lazy state is made, and the allocator's blocks are there
+                self._step()
+            self._begin = time.monotonic()
+        # One at a time, as soon as the ops had theirs: both meet every minute of the machine.
+        while len(self.samples) < LEAST_ITERATIONS or self._spent < SHARE * (
+            time.monotonic() - self._begin
+        ):
+            began = time.monotonic()
+            self.probes += [self._probe() for _ in range(PROBES)]
+            faults = _page_faults()
+            self.samples.append(self._clock.seconds(self._step))
+            self.faults.append(_page_faults() - faults)
+            self.probes += [self._probe() for _ in range(PROBES)]
+            if self._in_situ:
+                from paracosm.profiling.torch_ops import time_in_situ
+
+                self._timed.append(time_in_situ(self._step, self._clock))
+            self._spent += time.monotonic() - began
+
+    def mean_in_situ(self, names: Sequence[str]) -> tuple[float, ...]:
+        """Return the mean of every node; nothing where these are not the ops that ran."""
+        if not self._timed or any(ran != tuple(names) for ran, _ in self._timed):
+            return ()
+        return tuple(np.mean([seconds for _, seconds in self._timed], axis=0).tolist())
+
+    def _step(self) -> None:
+        with self._gradients():  # ops are timed without
+            self._run()
+
+
+def _page_faults() -> int:
+    """Return how many pages this process was given so far; 0 where the system does not say."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,0 +1,348 @@
+"""Ops of PyTorch as calls that really run, and what they take: alone, and in a real iteration.
+
+No op needs code of its own: its name finds the operator, its recorded arguments say every shape,
+dtype and stride. Floating-point tensors get uniform numbers, integers are 0. The exception are
+integers that are positions in other tensors (see `positions`): those are random, and within bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from paracosm.errors import InputError
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
+from paracosm.profiling.this_machine import Clock, last_level_cache
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator with arguments; called, it runs once and drops what it returns."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def __call__(self) -> None:
+        self.function(*self.args, **self.kwargs)
+
+
+def instantiate(op: Op, device: str = "cpu", seed: int = 0) -> Call:
+    """Return the op with arguments of its recorded shapes, dtypes and strides.
+
+    Nothing is written to the tensors of a view, which looks at no values.
+    """
+    operator = operator_of(op)
+    if str(operator.overloadpacket) in _OPAQUE:
+        raise InputError(f"{op.name}: it reads what its forward op left behind, in a form unknown")
+    args, kwargs = _arguments(op)
+    maker = _Maker(device, seed, filled=not _is_view(operator))
+    try:
+        bounds = bounds_of_positions(operator._schema, args, kwargs)
+        places = [argument.name for argument in operator._schema.arguments]
+        made = [
+            maker.make(value, bounds.get(name))
+            for value, name in zip(args, places[: len(args)], strict=True)
+        ]
+        named = {name: maker.make(value, bounds.get(name)) for name, value in kwargs.items()}
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{op.name}: cannot make its arguments: {reason}") from None
+    function = _on_a_copy(operator) if torch.Tag.inplace_view in operator.tags else operator
+    return Call(function, tuple(made), named)
+
+
+# Their last argument is a buffer that a library filled; another one may end the process.
+_OPAQUE = frozenset(
+    f"aten.{name}"
+    for name in ("mkldnn_rnn_layer_backward", "_cudnn_rnn_backward", "miopen_rnn_backward")
+)
+
+
+def memory_of(op: Op) -> int:
+    """Return the bytes of all tensors among the arguments of an op, as `instantiate` makes them."""
+    args, kwargs = _arguments(op)
+    return sum(_bytes(value, op) for value in (*args, *kwargs.values()))
+
+
+def _bytes(value: Any, op: Op) -> int:
+    if isinstance(value, list):
+        return sum(_bytes(each, op) for each in value)
+    if not isinstance(value, TensorArgument):
+        return 0
+    dtype = getattr(torch, value.dtype, None)
+    if not isinstance(dtype, torch.dtype):
+        raise InputError(f"{op.name}: PyTorch {torch.__version__} has no dtype {value.dtype}")
+    return _length(value) * dtype.itemsize
+
+
+def _length(tensor: TensorArgument) -> int:
+    """Return how many elements lie between the first and the last one of a tensor."""
+    if 0 in tensor.shape:
+        return 0
+    if tensor.stride is None:
+        return math.prod(tensor.shape)
+    return 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride, strict=True))
+
+
+def _arguments(op: Op) -> tuple[list[Any], dict[str, Any]]:
+    if not op.arguments:
+        raise InputError(f"{op.name}: its arguments were not recorded")
+    return decode_arguments(op.arguments)
+
+
+def _is_view(operator: torch._ops.OpOverload) -> bool:
+    """Whether all that an operator returns are its arguments, seen in another way."""
+    returned = [each.alias_info for each in operator._schema.returns]
+    if str(operator.overloadpacket) == "aten._unsafe_view":  # its schema denies it
+        return True
+    return bool(returned) and all(alias and not alias.is_write for alias in returned)
+
+
+def _on_a_copy(operator: torch._ops.OpOverload) -> Callable[..., Any]:
+    """Return an operator that changes the shape of its first argument as one that can be repeated.
+
+    It gets another tensor over the same memory each time, which costs it about a microsecond.
+    """
+
+    def call(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return operator(tensor.detach(), *args, **kwargs)
+
+    return call
+
+
+def operator_of(op: Op) -> torch._ops.OpOverload:
+    """Return the operator that an op names: "aten.convolution.default" is below `torch.ops`."""
+    found: Any = torch.ops
+    try:
+        for part in op.name.split("."):
+            found = getattr(found, part)
+    except (AttributeError, RuntimeError):
+        raise InputError(f"{op.name}: PyTorch {torch.__version__} has no such op") from None
+    if not isinstance(found, torch._ops.OpOverload):
+        raise InputError(f'{op.name}: not an op of PyTorch, such as "aten.addmm.default"')
+    return found
+
+
+class _Maker:
+    """Makes arguments, the same ones for the same seed."""
+
+    def __init__(self, device: str, seed: int, filled: bool) -> None:
+        self._device, self._filled = device, filled
+        self._generator = torch.Generator(device).manual_seed(seed)
+
+    def make(self, value: Any, bound: Bound = None) -> Any:
+        """Return the value of an argument; `bound` is that of its integers, or theirs in a list."""
+        if isinstance(value, TensorArgument):
+            return self._tensor(value, bound if isinstance(bound, int) else None)
+        if isinstance(value, list):
+            bounds = bound if isinstance(bound, list) else [bound] * len(value)
+            return [self.make(each, its) for each, its in zip(value, bounds, strict=True)]
+        if isinstance(value, dict):  # of one name: a dtype, a memory format or a layout
+            ((kind, name),) = value.items()
+            if kind not in ("dtype", "memory_format", "layout"):
+                raise ValueError(f"unknown kind of argument {kind!r}")
+            return getattr(torch, str(name).removeprefix("torch."))
+        return value
+
+    def _tensor(self, wanted: TensorArgument, bound: int | None) -> torch.Tensor:
+        dtype = getattr(torch, wanted.dtype)
+        if wanted.on is not None and wanted.on != self._device:
+            fill = torch.ones if bound is None else torch.zeros
+            return fill(wanted.shape, dtype=dtype, device=wanted.on)
+        if wanted.stride is None:
+            return self._values(wanted.shape, dtype, bound)
+        flat = self._values((_length(wanted),), dtype, bound)
+        return flat.as_strided(wanted.shape, wanted.stride)
+
+    def _values(
+        self, shape: tuple[int, ...], dtype: torch.dtype, bound: int | None
+    ) -> torch.Tensor:
+        if not self._filled:
+            return torch.empty(shape, dtype=dtype, device=self._device)
+        if dtype.is_floating_point or dtype.is_complex:
+            if dtype.itemsize == 1:  # no generator for 8-bit floats
+                return torch.ones(shape, dtype=torch.float32, device=self._device).to(dtype)
+            return torch.rand(shape, dtype=dtype, device=self._device, generator=self._generator)
+        if dtype == torch.bool:
+            bits = torch.randint(0, 2, shape, device=self._device, generator=self._generator)
+            return bits.to(dtype)
+        if bound is None:
+            return torch.zeros(shape, dtype=dtype, device=self._device)
+        highest = min(bound, torch.iinfo(dtype).max)
+        return torch.randint(
+            0, max(1, highest), shape, dtype=dtype, device=self._device, generator=self._generator
+        )
+
+
+Bound: TypeAlias = int | list[int | None] | None
+"""One more than the greatest position; of a list of tensors one for each; None for no positions."""
+
+_Given: TypeAlias = Callable[[str], Any]
+_Rule: TypeAlias = Callable[[_Given], Bound]
+
+
+def bounds_of_positions(
+    schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Bound]:
+    """Return the bounds of those arguments of a call that are positions, by their names."""
+    found = _POSITIONS.get(schema.name.partition("::")[2])
+    if found is None:
+        return {}
+    names = [argument.name for argument in schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    pointer, rule = found
+    return {pointer: rule(given.get)}
+
+
+def _size(tensor: TensorArgument, dimension: int) -> int:
+    """Return the size of a dimension; a tensor without any holds one element."""
+    return tensor.shape[dimension] if tensor.shape else 1
+
+
+def _classes(given: _Given) -> int:
+    shape = given("self").shape
+    return int(shape[1] if len(shape) > 1 else shape[0])
+
+
+def _each_dimension(given: _Given) -> list[int | None]:
+    """Return the sizes that the tensors of x[i, :, j] point into; a mask has no positions."""
+    bounds: list[int | None] = []
+    dimension = 0
+    for index in given("indices"):
+        mask = isinstance(index, TensorArgument) and index.dtype in ("bool", "uint8")
+        bounds.append(None if mask or index is None else given("self").shape[dimension])
+        dimension += len(index.shape) if mask else 1
+    return bounds
+
+
+def _image(dimensions: int) -> tuple[str, _Rule]:
+    return "indices", lambda given: math.prod(given("self").shape[-dimensions:])
+
+
+_POSITIONS: Mapping[str, tuple[str, _Rule]] = {
+    **dict.fromkeys(
+        ("embedding", "_embedding_bag", "_embedding_bag_forward_only"),
+        ("indices", lambda given: _size(given("weight"), 0)),
+    ),
+    "embedding_dense_backward": ("indices", lambda given: int(given("num_weights"))),
+    **dict.fromkeys(
+        ("nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward"),
+        ("target", _classes),
+    ),
+    **dict.fromkeys(
+        ("max_pool2d_with_indices_backward", "adaptive_max_pool2d_backward"), _image(2)
+    ),
+    **dict.fromkeys(
+        ("max_pool3d_with_indices_backward", "adaptive_max_pool3d_backward"), _image(3)
+    ),
+    **dict.fromkeys(
+        (
+            *("index_select", "gather", "index_add", "index_add_", "index_copy", "index_copy_"),
+            *("index_fill", "index_fill_", "index_reduce", "index_reduce_"),
+            *("scatter", "scatter_", "scatter_add", "scatter_add_"),
+            *("scatter_reduce", "scatter_reduce_"),
+        ),
+        ("index", lambda given: _size(given("self"), given("dim"))),
+    ),
+    **dict.fromkeys(
+        ("take", "put", "put_"), ("index", lambda given: math.prod(given("self").shape))
+    ),
+    **dict.fromkeys(
+        (
+            *("index", "index_put", "index_put_", "_index_put_impl_"),
+            *("_unsafe_index", "_unsafe_index_put"),
+        ),
+        ("indices", _each_dimension),
+    ),
+}
+"""By the operator's name: which argument holds positions, and what bounds them.
+
+A position beyond its tensor is an error on a CPU, ends all work on a GPU, and is memory of others
+where an op does not look (`_unsafe_index`). What this table lacks gets the position 0.
+"""
+
+
+FLUSH = 1.5  # of the last-level cache is streamed through it
+ROW = 1e-3  # seconds that a row of warm calls takes, at least
+
+
+class Bench:
+    """Times ops on one device, one visit at a time.
+
+    *Warm* is how Huang et al. profile (section 3): the same op many times in a row, on the same
+    data. In a real iteration hundreds of megabytes pass through the cache between two visits to a
+    tensor, so an op finds its data in memory. *Cold* makes it so: the cache is streamed full with
+    other data, the op runs once on a second set of arguments, so that its code is warm, and is then
+    timed on the first.
+    """
+
+    def __init__(self, device: str, clock: Clock) -> None:
+        self._device, self._clock = device, clock
+        length = int(FLUSH * last_level_cache(device)) // 4
+        self._stream = torch.ones(length, device=device)
+
+    def visit(self, op: Op, caches: Sequence[str], seed: int) -> dict[str, float]:
+        """Return the seconds of one call for each of `caches`."""
+        clock = self._clock
+        first = instantiate(op, self._device, seed)
+        second = instantiate(op, self._device, seed + 1)
+        second()
+        clock.wait()
+        found: dict[str, float] = {}
+        if "cold" in caches:
+            self._stream.add_(1.0)
+            clock.seconds(second)  # timed as well: the clock's code is warm then, too
+            clock.head_start()
+            found["cold"] = clock.seconds(first)
+        if "warm" in caches:
+            once = max(clock.seconds(first), 1e-7)
+            times = max(1, min(1000, int(ROW / once)))
+            found["warm"] = clock.seconds(first, times) / times
+        return found
+
+
+_IGNORED = frozenset({"prim", "profiler"})  # as in a capture
+
+
+def time_in_situ(run: Callable[[], object], clock: Clock) -> tuple[tuple[str, ...], list[float]]:
+    """Run an iteration and return the names of its ops and the seconds of each, in their order.
+
+    The order is that of the captured graph, so entry i belongs to its row i.
+    """
+    mode = _TimingMode(clock)
+    with mode:
+        run()
+    return tuple(mode.names), mode.seconds
+
+
+class _TimingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: list[str] = []
+        self.seconds: list[float] = []
+        self._clock = clock
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace in _IGNORED:
+            return func(*args, **kwargs)
+        result: list[Any] = []
+
+        def call() -> None:
+            result.append(func(*args, **kwargs))
+
+        self.seconds.append(self._clock.seconds(call))
+        self.names.append(str(func))
+        return result[0]

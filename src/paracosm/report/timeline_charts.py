@@ -1,0 +1,325 @@
+"""What nodes do when: the first rounds of a run, the ranks of a job, an emulated iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+from paracosm.report.chart import Axis, Boxes, Chart, Floats, time_unit
+from paracosm.report.lanes import LANES, laid_out, lane_of, node_order
+from paracosm.report.part_bars import part_bars, ranks_alike
+from paracosm.report.run import Run
+from paracosm.results import JobSummary
+from paracosm.timeline import Span, Spans, union
+from paracosm.units import format_duration
+
+NODES, SPANS = 20, 600  # of the first rounds
+RANKS, RANK_BARS = 16, 24  # of a job
+PIXELS = 1500  # of a screen's width: gaps below one are closed
+FILLED = 0.84  # of a row
+
+RANK_LANES: Mapping[str, tuple[int, int]] = {
+    "compute": (0, 0),
+    "host": (0, 5),
+    "memory": (0, 3),
+    "communication": (1, 1),
+    "tensor": (1, 4),
+    "send": (1, 2),
+    "receive": (2, 3),
+}
+"""Lane -> which line of its rank's row it is drawn on, and its colour."""
+
+# Of an emulated iteration:
+ITERATION_ROWS, ITERATION_SPANS = 20, 2000
+FIRST = 200  # spans that are shown of a run without iterations
+LINES = 3  # for collectives of one comm worker that overlap
+COLORS = {"compute": 0, "wait": 3}
+OTHERS = (1, 2, 4, 5)  # for the kinds of collectives
+
+
+def timeline_chart(
+    run: Run, of_several: bool = False, phases: Collection[str] = ()
+) -> Chart | None:
+    """Return the beginning of the timeline: up to 20 nodes and 600 spans; None without one.
+
+    Args:
+        run: whose timeline it is.
+        of_several: the report has other runs besides.
+        phases: names of spans of computing that are told apart by colour.
+    """
+    if run.timeline is None:
+        return None
+    spans = run.timeline.spans
+    all_nodes = node_order(spans.node.distinct())
+    nodes = all_nodes[:NODES]
+    known = spans[spans.node.isin(*nodes) & spans.resource.isin(*LANES)]
+    known = known[np.argsort(known.begin, kind="stable")]
+    # From the first span left out on, the picture would be incomplete.
+    until = float(known.begin[SPANS] if len(known) > SPANS else known.end.max())
+    factor, unit = time_unit(until)
+    lanes: dict[str, list[Span]] = {}
+    for span in known[:SPANS]:
+        lanes.setdefault(lane_of(span.resource, span.name, phases), []).append(span)
+    places = laid_out(lane for lane in LANES if lane in lanes)
+    left_out = len(all_nodes) - len(nodes)
+    return _chart(
+        *(run, of_several, "Timeline", Axis(f"virtual time ({unit})", limits=(0, until * factor))),
+        *(nodes, 30),
+        [
+            Boxes(
+                *_times(lanes[lane], factor),
+                row=np.array([nodes.index(span.node) + place.offset for span in lanes[lane]]),
+                labels=tuple(
+                    f"{span.node}, {span.resource}: {span.name}, "
+                    f"{format_duration(span.end - span.begin)}"
+                    for span in lanes[lane]
+                ),
+                height=place.height,
+                color=place.color,
+                series=lane,
+            )
+            for lane, place in places.items()
+        ],
+        f"The first {min(len(known), SPANS):,} of {len(spans):,} spans"
+        + (f"; {left_out:,} more nodes are not shown." if left_out else "."),
+    )
+
+
+def _chart(
+    run: Run,
+    of_several: bool,
+    title: str,
+    time: Axis,
+    rows: Sequence[str],
+    pixels: int,
+    marks: Sequence[Boxes],
+    caption: str,
+) -> Chart:
+    return Chart(
+        name=f"timeline_{run.index + 1}" if of_several else "timeline",
+        title=f"{title}: {run.name}" if of_several else title,
+        x=time,
+        y=Axis("", names=tuple(rows)),
+        marks=tuple(marks),
+        caption=caption,
+        height=110 + pixels * len(rows),
+        wide=True,
+    )
+
+
+def _times(spans: Sequence[Span], factor: float) -> tuple[Floats, Floats]:
+    """Return begins and ends in the unit of the chart."""
+    return (
+        np.array([span.begin for span in spans]) * factor,
+        np.array([span.end for span in spans]) * factor,
+    )
+
+
+def rank_bars(runs: Sequence[Run]) -> Chart | None:
+    """Return a bar in parts for each kind of ranks of a run; None for several runs, or none."""
+    alike = [each for run in runs for each in (run.numbers.get("breakdown") or {}).get("ranks", ())]
+    if len(runs) > 1 or not alike:
+        return None
+    shown = alike[:RANK_BARS]
+    left_out = len(alike) - len(shown)
+    more = f" {left_out:,} more kinds are not shown." if left_out else ""
+    return part_bars(
+        *("ranks", "An iteration, rank by rank", ""),
+        [ranks_alike(each) for each in shown],
+        shown,
+        f"Ranks that spend their time alike share a bar.{more}",
+    )
+
+
+def rank_timeline(run: Run, of_several: bool) -> Chart | None:
+    """Return what each rank of the timeline does: what it computes above what it communicates."""
+    if not isinstance(run.numbers, JobSummary):
+        return None
+    return lane_timeline(
+        *(run, of_several, RANK_LANES), lambda lane: lane if lane in RANK_LANES else "compute"
+    )
+
+
+def lane_timeline(
+    run: Run,
+    of_several: bool,
+    lanes: Mapping[str, tuple[int, int]],
+    lane_of: Callable[[str], str],
+) -> Chart | None:
+    """Return what each node of a run's timeline does, lane by lane; None without a timeline.
+
+    Args:
+        run: whose timeline it is.
+        of_several: the report has other runs besides.
+        lanes: lane -> which line of its node's row it is drawn on, and its colour.
+        lane_of: returns one of them for the resource of a span.
+    """
+    if run.timeline is None:
+        return None
+    spans = run.timeline.spans
+    nodes = node_order(spans.node.distinct())[:RANKS]
+    waits = spans.name.isin(*(name for name in spans.name.words if name.startswith("wait: ")))
+    spans = spans[spans.node.isin(*nodes) & ~waits & (spans.end > spans.begin)]
+    if not len(spans):
+        return None
+    last = float(spans.end.max())
+    factor, unit = time_unit(last)
+    resources: dict[str, list[str]] = {lane: [] for lane in lanes}
+    for resource in spans.resource.distinct():
+        resources[lane_of(resource)].append(resource)
+    used = {lane: own for lane, own in resources.items() if own}
+    lines = sorted({lanes[lane][0] for lane in used})
+    marks = []
+    for lane, own in used.items():
+        line, color = lanes[lane]
+        offset = (lines.index(line) - (len(lines) - 1) / 2) * FILLED / len(lines)
+        drawn = spans[spans.resource.isin(*own)]
+        boxes = [_joined(drawn, node, last / PIXELS) for node in nodes]
+        marks.append(
+            Boxes(
+                begin=np.concatenate([begin for begin, _, _ in boxes]) * factor,
+                end=np.concatenate([end for _, end, _ in boxes]) * factor,
+                row=np.repeat(np.arange(len(nodes)) + offset, [len(each[0]) for each in boxes]),
+                labels=tuple(
+                    f"{node}, {lane}: {number:,} span{'s' if number > 1 else ''}, "
+                    f"{format_duration(until - since)}"
+                    for node, box in zip(nodes, boxes, strict=True)
+                    for since, until, number in zip(*(each.tolist() for each in box), strict=True)
+                ),
+                height=0.9 * FILLED / len(lines),
+                color=color,
+                series=lane,
+            )
+        )
+    return _chart(
+        *(run, of_several, "Timeline", Axis(f"time ({unit})", limits=(0.0, last * factor))),
+        *(nodes, 16 * (1 + len(lines)), marks),
+        "Spans that a screen cannot tell apart are drawn as one.",
+    )
+
+
+def _joined(spans: Spans, node: str, gap: float) -> tuple[Floats, Floats, Any]:
+    """Return a node's spans without gaps below `gap`, and how many each is made of."""
+    own = spans[spans.node.isin(node)]
+    begin, end = union(own.begin, own.end, gap)
+    first = np.searchsorted(np.sort(own.begin), begin)
+    return begin, end, np.diff(first, append=len(own))
+
+
+def iteration_timeline(run: Run, of_several: bool) -> Chart | None:
+    """Return the iteration of an emulated job that took the median time, span by span.
+
+    Of a run without iterations, the first spans.
+    """
+    if run.timeline is None:
+        return None
+    spans = run.timeline.spans
+    spans = spans[np.argsort(spans.begin, kind="stable")]
+    number = run.numbers.get("typical_iteration")
+    begin, end = _window(spans, number, run.numbers.get("slowest_rank"))
+    inside = [
+        span._replace(begin=max(span.begin, begin) - begin, end=min(span.end, end) - begin)
+        for span in spans[(spans.begin < end) & (spans.end > begin)]
+    ]
+    rows = _rows(inside)
+    shown = [span for span in inside if span[:2] in rows][:ITERATION_SPANS]
+    if not shown:
+        return None
+    factor, unit = time_unit(end - begin)
+    names = list(dict.fromkeys(rows.values()))
+    left_out = len({span[:2] for span in inside}) - len(rows)
+    return _chart(
+        *(run, of_several, "First collectives" if number is None else f"Iteration {number:,}"),
+        Axis(f"time ({unit})", limits=(0.0, (end - begin) * factor)),
+        *(names, 34, _marks(shown, rows, names, factor)),
+        " ".join(
+            [
+                *(["It took the median time."] if number is not None else []),
+                "A comm worker has a collective from when it takes it up until it is done.",
+                *([f"{left_out:,} more rows are not shown."] if left_out > 0 else []),
+            ]
+        ),
+    )
+
+
+def _window(spans: Spans, number: int | None, rank: int | None) -> tuple[float, float]:
+    """Return when the iteration began and ended, or from when to when the first spans are."""
+    own = spans[spans.name.isin(f"iteration {number}")]
+    if rank is not None:
+        own = own[own.node.isin(f"rank{rank}")]
+    if number is None or not len(own):
+        return float(spans.begin[0]), float(spans.end[:FIRST].max())
+    return float(own.begin.min()), float(own.end.max())
+
+
+def _rows(spans: Sequence[Span]) -> dict[tuple[str, str], str]:
+    """Return the name of the row for each node and resource; the node's own comes first."""
+    nodes = node_order({span.node for span in spans})
+    rows: dict[tuple[str, str], str] = {}
+    for node in nodes:
+        for resource in sorted({span.resource for span in spans if span.node == node}, key=_order):
+            if resource in COLORS:
+                rows[node, resource] = node
+            else:
+                rows[node, resource] = f"{node}, {resource}" if len(nodes) > 1 else resource
+    kept = list(dict.fromkeys(rows.values()))[:ITERATION_ROWS]
+    return {key: row for key, row in rows.items() if row in kept}
+
+
+def _order(resource: str) -> tuple[bool, int, str]:
+    return resource not in COLORS, len(resource), resource
+
+
+def _marks(
+    spans: Sequence[Span], rows: dict[tuple[str, str], str], names: Sequence[str], factor: float
+) -> list[Boxes]:
+    """Return boxes coloured by what they are: computing, waiting, or the kind of collective."""
+    kinds: dict[str, list[tuple[Span, int, int]]] = {}
+    for span, line, count in _lines(spans):
+        kind = span.resource if span.resource in COLORS else span.name.split(" ")[0]
+        kinds.setdefault(kind, []).append((span, line, count))
+    by_number = sorted(kinds.keys() - COLORS.keys(), key=lambda kind: (-len(kinds[kind]), kind))
+    collectives = zip(by_number, cycle(OTHERS), strict=False)
+    colors = {kind: color for kind, color in COLORS.items() if kind in kinds} | dict(collectives)
+    marks = []
+    for kind, color in colors.items():
+        own = [span for span, _, _ in kinds[kind]]
+        row = np.array([names.index(rows[span[:2]]) for span in own])
+        line, count = np.array([each[1:] for each in kinds[kind]], dtype=np.float64).T
+        # Boxes of one mark are of one height: that of the row with most lines.
+        height = FILLED / count.max() * (0.35 if kind == "wait" else 1.0)
+        marks.append(
+            Boxes(
+                *_times(own, factor),
+                row=row + (line - (count - 1) / 2) * FILLED / count,
+                labels=tuple(_label(span) for span in own),
+                height=float(height),
+                color=color,
+                series=kind,
+            )
+        )
+    return marks
+
+
+def _lines(spans: Sequence[Span]) -> list[tuple[Span, int, int]]:
+    """Return each span with its line in its row, and with how many lines that row has."""
+    ends: dict[tuple[str, str], list[float]] = {}
+    line_of = []
+    for span in spans:  # by begin
+        open_until = ends.setdefault(span[:2], [])
+        free = [line for line, end in enumerate(open_until) if end <= span.begin]
+        line = free[0] if free else min(len(open_until), LINES - 1)
+        if line == len(open_until):
+            open_until.append(span.end)
+        else:
+            open_until[line] = max(open_until[line], span.end)
+        line_of.append(line)
+    return [(span, line, len(ends[span[:2]])) for span, line in zip(spans, line_of, strict=True)]
+
+
+def _label(span: Span) -> str:
+    what = span.name if span.resource == "wait" else f"{span.resource}: {span.name}"
+    return f"{span.node}, {what}, {format_duration(float(f'{span.end - span.begin:.4g}'))}"

@@ -1,0 +1,125 @@
+"""Typed objects that are at the same time what their JSON holds, and values as JSON has them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+
+__all__ = ["JsonObject", "to_builtin", "to_json"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JsonObject(Mapping[str, Any]):
+    """A frozen record whose fields are read as attributes or, as in its JSON, by their names.
+
+    A field with a default of None is left out of the mapping, and of the JSON, while it is None;
+    a field without a default is always there.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in _fields(type(self)) or self._is_left_out(name):
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in _fields(type(self)) if not self._is_left_out(name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _is_left_out(self, name: str) -> bool:
+        return _fields(type(self))[name] and getattr(self, name) is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object made of dict and list down to the last level, as JSON has it."""
+        found: dict[str, Any] = to_builtin(self)
+        return found
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+        """Return the object that a mapping, read from JSON for instance, describes.
+
+        Names that the type does not know are passed over. A field that is missing is None: the
+        summary of an unfinished run has only what is known so far.
+        """
+        kinds = _hints(cls)
+        known = {name: _typed(kinds[name], found[name]) for name in _fields(cls) if name in found}
+        needed = (each.name for each in fields(cls) if each.default is MISSING)
+        return cls(**{**dict.fromkeys(needed), **known})
+
+
+@cache
+def _fields(kind: type[JsonObject]) -> Mapping[str, bool]:
+    """Return the names of a type's fields, each with whether None leaves it out."""
+    return {each.name: each.default is None for each in fields(kind) if each.init}
+
+
+@cache
+def _hints(kind: type[JsonObject]) -> Mapping[str, Any]:
+    return get_type_hints(kind)
+
+
+def _typed(kind: Any, value: Any) -> Any:
+    """Return a value of JSON as its annotation wants it."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if value is None:
+        return None
+    if origin in (Union, UnionType):
+        return _typed(next(each for each in arguments if each is not type(None)), value)
+    if origin is Sequence and isinstance(value, list | tuple):
+        return [_typed(arguments[0], each) for each in value]
+    if isinstance(value, Mapping):
+        if origin is Mapping:
+            return {key: _typed(arguments[1], each) for key, each in value.items()}
+        if isinstance(kind, type) and issubclass(kind, JsonObject) and not isinstance(value, kind):
+            return kind.from_dict(value)
+    return value
+
+
+def to_builtin(value: object) -> Any:
+    """Return `value` made of dict, list, str, int, float, bool and None only.
+
+    Scalars and arrays of NumPy and PyTorch become numbers and lists, enums their values, paths
+    and everything else strings.
+    """
+    match value:
+        case Enum():
+            return to_builtin(value.value)
+        case None | bool():
+            return value
+        case str():
+            return str(value)
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case Mapping():
+            return {str(key): to_builtin(item) for key, item in value.items()}
+        case list() | tuple():
+            return [to_builtin(item) for item in value]
+    if callable(to_list := getattr(value, "tolist", None)):
+        return to_builtin(to_list())
+    return str(value)
+
+
+def to_json(value: object) -> str:
+    """Return indented JSON that every parser reads: NaN and the infinities become null."""
+    text = json.dumps(_finite(to_builtin(value)), indent=2, ensure_ascii=False, allow_nan=False)
+    return f"{text}\n"
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list():
+            return [_finite(item) for item in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value

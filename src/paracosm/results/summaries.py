@@ -1,0 +1,494 @@
+"""The summary of each kind of run: what `summary.json` holds, typed.
+
+Times are in seconds, memory in bytes, rates per second, shares from 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from paracosm.errors import InputError, unknown
+from paracosm.results.json_object import JsonObject
+
+__all__ = [
+    "SUMMARIES",
+    "AfterStart",
+    "EmulationSummary",
+    "Interval",
+    "IterationSummary",
+    "IterationTimes",
+    "JobSummary",
+    "Measured",
+    "OpLatenciesSummary",
+    "ProfileSummary",
+    "RelaxationSummary",
+    "ReplaySummary",
+    "Saturation",
+    "Scenario",
+    "Summary",
+    "ThroughputRow",
+    "ThroughputSummary",
+    "TrainingSummary",
+    "TuningSummary",
+    "read_summary",
+]
+
+Json = Mapping[str, Any]
+Seconds = Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Interval(JsonObject):
+    """The bounds between which a time is thought to lie, with 90 %."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AfterStart(JsonObject):
+    """Rates as a measurement of some seconds finds them right after the start."""
+
+    steps_per_second: float
+    examples_per_second: float | None
+    spread: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ThroughputRow(JsonObject):
+    """The throughput of a job with one number of workers: one form for all kinds of runs.
+
+    Attributes:
+        workers: their number.
+        steps_per_second: minibatches of all workers together; None where the batch is not known.
+        examples_per_second: None where the batch is not known.
+        ideal: steps per second of as many workers that never wait.
+        efficiency: the throughput over the ideal one.
+        bottleneck: a sentence, or the name of a resource.
+        iteration_time, interval, breakdown: of an iteration.
+        peak_memory: of the rank that needs most; `fits` whether it has it, None where nobody
+            knows, and `misfits` says which do not fit.
+        standard_error: of the steps per second; `spread` their standard deviation between
+            measurements of `measure` seconds, None where there was time for one.
+        after_start: what such a measurement finds first; None where none was asked for.
+        if_twice_as_fast: relative gain by resource.
+        utilisation: share of the time in which each resource is busy; of several servers the
+            busiest, `utilisation_by_server` has all.
+    """
+
+    workers: int
+    steps_per_second: float | None
+    examples_per_second: float | None
+    ideal: float | None = None
+    efficiency: float | None = None
+    bottleneck: str | None = None
+    iteration_time: float | None = None
+    interval: Interval | None = None
+    breakdown: Seconds | None = None
+    peak_memory: int | None = None
+    fits: bool | None = None
+    misfits: Sequence[str] | None = None
+    standard_error: float | None = None
+    spread: float | None = None
+    measure: float | None = None
+    after_start: AfterStart | None = None
+    if_twice_as_fast: Mapping[str, float] | None = None
+    utilisation: Mapping[str, float] | None = None
+    utilisation_by_server: Mapping[str, Sequence[float]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Summary(JsonObject):
+    """What every summary has.
+
+    Attributes:
+        status: "done", "converged", "stopped", "diverged", "failed", "interrupted"; of a run that
+            is not finished "unfinished".
+        what_if: the changes, as they were asked for; with them the subclasses' `unchanged` says
+            what comes of the run without.
+    """
+
+    kind: str
+    status: str
+    what_if: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingSummary(Summary):
+    """Of `paracosm train`."""
+
+    kind: Literal["training"] = "training"
+    algorithm: str
+    workers: int
+    servers: int
+    topology: str
+    cluster: Json
+    model: str
+    data: str
+    seed: int
+    updates: int
+    examples: int
+    dropped: int
+    final_loss: float | None
+    final_test_loss: float | None
+    final_accuracy: float | None
+    mean_staleness: float | None
+    virtual_time: float
+    examples_per_second: float | None
+    throughput: Sequence[ThroughputRow]
+    wall_time: float
+    lookahead: str | None
+    durations: Mapping[str, str]
+    divergence: Json | None
+    unchanged: TrainingSummary | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SpectralRadius(JsonObject):
+    """Of the iteration matrix, with its bounds and what that says."""
+
+    value: float | None
+    lower: float
+    upper: float
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Staleness(JsonObject):
+    """`counts[i]` reads had a staleness of i * width up to (i + 1) * width - 1 updates."""
+
+    mean: float | None
+    max: int
+    width: int
+    counts: Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RelaxationSummary(Summary):
+    """Of `paracosm relax`."""
+
+    kind: Literal["relaxation"] = "relaxation"
+    problem: str
+    method: str
+    read: str
+    synchronous: bool
+    pattern: str
+    memory: str
+    processors: int
+    unknowns: int
+    nonzeros: int
+    reason: str
+    residual: float
+    initial_residual: float
+    norm: str
+    tolerance: float | None
+    error: float | None
+    relaxations: int
+    updates: int
+    sweeps: float
+    virtual_time: float
+    wall_time: float
+    spectral_radius: SpectralRadius | None
+    staleness: Staleness
+    definition: Json
+    updates_per_processor: Json
+    detection: Json
+    durations: Mapping[str, str]
+    messages: Json | None = None
+    cluster: Json | None = None
+    faults: Json | None = None
+    checkpoints: Json | None = None
+    growth_rate: float | None = None
+    unchanged: Json | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measured(JsonObject):
+    """The measured time of the same iteration, and how far the prediction is from it."""
+
+    iteration_time: float
+    p10: float
+    p90: float
+    samples: int
+    error: float
+    slower: float | None
+    error_at_its_speed: float | None
+    baseline_errors: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _TimedGraph(Summary):
+    """What is said of a graph whose ops have durations."""
+
+    model: str
+    batch: int | None
+    environment: str
+    differences: str
+    device: str
+    captured_for: str
+    cache: str
+    profiled: int
+    not_profiled: Mapping[str, str]
+    machine_spread: float
+    launch: float
+    durations: Mapping[str, str]
+    coverage: Mapping[str, float]
+    estimated_ops: int
+    baselines: Seconds
+    largest: Sequence[Json]
+    nodes: int
+    distinct_ops: int
+    untimed: Sequence[str]
+    resident: Mapping[str, int]
+    iteration_time: float
+    interval: Interval
+    examples: int | None
+    examples_per_second: float | None
+    throughput: Sequence[ThroughputRow]
+    breakdown: Json
+    peak_memory: int | None
+    bottleneck: str
+    measured: Measured | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class IterationSummary(_TimedGraph):
+    """Of `paracosm predict`: an iteration on one device."""
+
+    kind: Literal["iteration"] = "iteration"
+    phases: Mapping[str, Seconds]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OneReplica(JsonObject):
+    """A replica of the job alone on its device, or on the `split` devices that share its layers."""
+
+    iteration_time: float
+    examples_per_second: float | None
+    peak_memory: int | None
+    split: int
+    measured: float | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobSummary(_TimedGraph):
+    """Of `paracosm predict`: a job on a cluster. Numbers are those of the most workers."""
+
+    kind: Literal["job"] = "job"
+    workers: int
+    strategy: str
+    servers: int
+    cluster: Json
+    ideal: float | None
+    efficiency: float | None
+    fits: bool | None
+    misfits: Sequence[str]
+    replica: OneReplica
+    ranks: int
+    tasks: int
+    classes: int
+    provenance: Json
+    devices: Mapping[str, str]
+    unchanged: Json | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Saturation(JsonObject):
+    """The number of workers from which more bring little, and the resource that limits them."""
+
+    workers: int
+    because: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ThroughputSummary(Summary):
+    """Of `paracosm predict` from a job profile. Numbers are those of the most workers."""
+
+    kind: Literal["throughput"] = "throughput"
+    profile: str
+    workers: int
+    servers: int
+    batch: int | None
+    steps_per_second: float
+    spread: float | None
+    examples_per_second: float | None
+    throughput: Sequence[ThroughputRow]
+    baselines: Mapping[str, Sequence[ThroughputRow]]
+    saturation: Saturation | None
+    bottleneck: str
+    job_profile: Json
+    imagined: Json
+    cluster: Json
+    unchanged: ThroughputSummary | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpLatenciesSummary(Summary):
+    """Of `paracosm predict --op-latencies`: whole models from latencies of others."""
+
+    kind: Literal["op latencies"] = "op latencies"
+    op_latencies: str
+    models: int
+    mean_error: float
+    baselines: Mapping[str, float]
+    devices: Mapping[str, Json]
+    comparisons: Sequence[Json]
+    left_out: Mapping[str, str]
+    durations: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scenario(JsonObject):
+    """What comes of a traced job with a change, or without any.
+
+    Attributes:
+        breakdown: rank -> seconds of its iteration by part.
+        straggler: the rank that comes last most often; None where no collectives meet.
+        error: relative to the trace; only of the unchanged one.
+    """
+
+    what_if: str
+    iteration_time: float
+    speedup: float | None
+    breakdown: Mapping[str, Seconds]
+    straggler: Json | None
+    bottleneck: str
+    error: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReplaySummary(Summary):
+    """Of `paracosm replay`; `what_ifs` has each change alone, `together` all of them at once."""
+
+    kind: Literal["replay"] = "replay"
+    traces: Sequence[str]
+    ranks: Sequence[int]
+    steps: Sequence[int]
+    tasks: int
+    alone: bool
+    iteration_time: float
+    replayed: Scenario | None
+    what_ifs: Sequence[Scenario]
+    together: Scenario | None
+    clocks_moved: Mapping[str, float]
+    missing: Mapping[str, Sequence[str]]
+    durations: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class IterationTimes(JsonObject):
+    """Times of measured iterations; `error` is the standard error of the median."""
+
+    median: float
+    p10: float
+    p90: float
+    mean: float
+    error: float
+    measured: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EmulationSummary(Summary):
+    """Of `paracosm emulate`. Of several real ranks the numbers are those of the slowest one."""
+
+    kind: Literal["emulation"] = "emulation"
+    exit_code: int | None
+    world_size: int
+    mode: str
+    rank: Sequence[int]
+    iterations: int
+    iteration_time: IterationTimes | None
+    no_iteration_time: str | None = None
+    typical_iteration: int | None
+    breakdown: Seconds | None
+    utilisation: Mapping[str, float | None]
+    peak_memory: int | None
+    collectives: Mapping[str, Json]
+    all_collectives: Json
+    groups: Sequence[Json]
+    modelled: Mapping[str, str]
+    notes: Sequence[Json]
+    virtual_time: float
+    wall_time: float
+    cluster: Json | None = None
+    lateness: Json | None = None
+    emulator: Json | None = None
+    slowest_rank: int | None = None
+    ranks: Sequence[Json] | None = None
+    delays: Sequence[Json] | None = None
+    knee: Json | None = None
+    beside: Json | None = None
+    unchanged: EmulationSummary | None = None
+    ratio: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProfileSummary(Summary):
+    """Of `paracosm profile ops`; `iteration_time` is measured, None without real iterations."""
+
+    kind: Literal["profile"] = "profile"
+    environment: Json
+    nodes: int
+    distinct_ops: int
+    timings: int
+    refused: Mapping[str, str]
+    stable: float
+    probe: Seconds | None
+    iteration_time: float | None
+    iteration_spread: Seconds | None
+    iterations: int
+    sum_of_ops: Seconds
+    untimed_nodes: Mapping[str, int]
+    by_phase: Seconds
+    by_op: Mapping[str, Json]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TuningSummary(Summary):
+    """Of `paracosm relax tune`; times are in units of the fault-free time of the same seed."""
+
+    kind: Literal["tuning"] = "tuning"
+    space: Mapping[str, Sequence[float]]
+    trials: int
+    seeds: Sequence[int]
+    fresh_seeds: Sequence[int]
+    limit: float
+    fault_free_time: Json
+    time_between_faults: float | None
+    best: Json
+    near_best: Mapping[str, Sequence[float]]
+    suggested_intervals: Mapping[str, float | None]
+    validation: Mapping[str, Json]
+    remarks: Sequence[str]
+
+
+SUMMARIES: Mapping[str, type[Summary]] = {
+    "training": TrainingSummary,
+    "relaxation": RelaxationSummary,
+    "iteration": IterationSummary,
+    "job": JobSummary,
+    "throughput": ThroughputSummary,
+    "op latencies": OpLatenciesSummary,
+    "replay": ReplaySummary,
+    "emulation": EmulationSummary,
+    "profile": ProfileSummary,
+    "tuning": TuningSummary,
+}
+
+
+def read_summary(found: Mapping[str, Any], where: str = "summary") -> Summary:
+    """Return the summary that a mapping, read from `summary.json`, describes.
+
+    Raises:
+        InputError: it says of no kind that there is that it is of it.
+    """
+    if isinstance(found, Summary):
+        return found
+    kind = found.get("kind")
+    if kind is None:
+        raise InputError(f"{where}: does not say what kind of run it is of")
+    if kind not in SUMMARIES:
+        raise InputError(f"{where}: {unknown('kind of run', str(kind), SUMMARIES)}")
+    return SUMMARIES[kind].from_dict(found)

@@ -1,0 +1,99 @@
+"""Random streams: the one way to key them.
+
+A seed stands for as many independent streams as anybody asks for. Each is keyed by what it is for
+and by an index (of a worker, a link, ...), exactly as `SeedSequence.spawn` would key it, so that
+one more worker or purpose changes no other stream. The numbers of the purposes are part of what a
+seed means, and never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "EmulationStream",
+    "RelaxationStream",
+    "ServerStream",
+    "SimulationStream",
+    "TrainingStream",
+    "generator",
+    "integer_seed",
+    "sequence",
+    "stream_keys",
+]
+
+
+class TrainingStream(IntEnum):
+    """What the random streams of a training run are for."""
+
+    MODEL = 0
+    SHARDS = 1
+    BATCHES = 2
+    COMPUTE = 3
+    SERVER = 4
+    NEIGHBOURS = 5
+    DROPOUT = 6
+
+
+class ServerStream(IntEnum):
+    """What the random streams of simulated parameter servers are for, each by worker."""
+
+    STEPS = 0
+    SHARES = 1
+    STARTS = 2
+
+
+class EmulationStream(IntEnum):
+    """What the random streams of emulated ranks are for."""
+
+    SKEW = 0
+    JITTER = 1
+    LATE = 2
+
+
+class RelaxationStream(IntEnum):
+    """What the random streams of a relaxation are for."""
+
+    TIMES = 1
+    CHOICES = 2
+    MESSAGES = 3
+    FAULTS = 4
+    RIGHT_HAND_SIDE = 1001
+    START = 1002
+
+
+class SimulationStream(IntEnum):
+    """What the random streams of a simulated job are for, each by rank."""
+
+    TASKS = 20
+
+
+def sequence(seed: int | Sequence[int], *key: int) -> np.random.SeedSequence:
+    """Return the entropy of the stream `key` (its purpose, then indices) of a seed."""
+    return np.random.SeedSequence(seed, spawn_key=key)
+
+
+def generator(seed: int | Sequence[int], *key: int) -> np.random.Generator:
+    """Return the generator of the stream `key` of a seed."""
+    return np.random.default_rng(sequence(seed, *key))
+
+
+def integer_seed(seed: int | Sequence[int], *key: int) -> int:
+    """Return 32 bits of the stream `key`, which seed a generator of another library."""
+    return int(sequence(seed, *key).generate_state(1)[0])
+
+
+def stream_keys(seed: int, purpose: int, count: int) -> NDArray[np.uint64]:
+    """Return the keys of `count` streams for compiled loops, shape (count,).
+
+    Key i is the first 64 bits of the stream (purpose, i); `timing.compiled.uniform` counts on from
+    it.
+    """
+    keys = np.empty(count, np.uint64)
+    for index in range(count):
+        keys[index] = sequence(seed, purpose, index).generate_state(1, np.uint64)[0]
+    return keys

@@ -1,0 +1,198 @@
+"""The kinds of run: what a study may ask for, and which room runs it.
+
+A room is imported when a study first asks for its kind: a relaxation never loads what training
+needs, nor the other way round. Another kind is one entry here, and one field of `Study`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paracosm.results import Summary
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from paracosm.timeline import Timeline
+
+__all__ = ["KINDS", "Announce", "Hooks", "Kind", "Outcome", "Progress"]
+
+Progress = Callable[[int, float | None], None]
+"""Called now and then with how much is done (in the kind's unit) and the virtual time."""
+
+Announce = Callable[[str], None]
+"""Called before the run with a sentence on what to expect of it, by kinds that know one."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Who listens while a run goes on.
+
+    Attributes:
+        progress: is told how far it is.
+        announce: is told what to expect, before it starts.
+        log: print a line for every event.
+    """
+
+    progress: Progress | None = None
+    announce: Announce | None = None
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to.
+
+    Attributes:
+        summary: the key numbers.
+        timeline: the spans; None when they were not recorded.
+        files: further files of the run folder by name, each with a function that writes it.
+    """
+
+    summary: Summary
+    timeline: Timeline | None
+    files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of run.
+
+    Attributes:
+        noun: what a sentence calls such a run.
+        unit: returns what a progress bar counts.
+        success: the status of a run that went as it should.
+        ends: the statuses of runs that came to an end of their own, and need not be run again.
+        model: returns the pydantic model of its arguments.
+        check: raises InputError for arguments that cannot be run.
+        total: how many units a run will take; None where nobody knows.
+        run: takes arguments, seed, a sink for metrics, and hooks.
+        logs: whether it can print a line for every event.
+        prints: whether a run writes to the terminal, where a progress bar would be in its way.
+    """
+
+    noun: str
+    unit: Callable[[Any], str]
+    success: str
+    ends: frozenset[str]
+    model: Callable[[], type[BaseModel]]
+    check: Callable[[Any], None]
+    total: Callable[[Any], int | None]
+    run: Callable[[Any, int, Any, Hooks], Outcome]
+    logs: bool = False
+    prints: Callable[[Any], bool] = lambda config: False
+
+
+def _train_model() -> type[BaseModel]:
+    from paracosm.training import TrainConfig
+
+    return TrainConfig
+
+
+def _updates(config: Any) -> int | None:
+    total: int | None = config.updates if config.until is not None else config.most_updates
+    return total
+
+
+def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.training import train
+
+    result = train(config, seed, metrics, hooks.progress, hooks.log)
+    recording = result.recording
+    files = {} if recording is None else {"recording.json": recording.save}
+    return Outcome(result.summary, result.timeline, files)
+
+
+def _relax_model() -> type[BaseModel]:
+    from paracosm.relaxation.config import RelaxConfig
+
+    return RelaxConfig
+
+
+def _relax(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.relaxation.run import run_relaxation
+
+    result = run_relaxation(config, seed, metrics, hooks.progress, hooks.announce)
+    return Outcome(result.summary, result.timeline)
+
+
+def _predict_model() -> type[BaseModel]:
+    from paracosm.prediction.config import PredictConfig
+
+    return PredictConfig
+
+
+def _predict(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.prediction.run import run_prediction
+
+    result = run_prediction(config, seed, hooks.progress, hooks.announce)
+    return Outcome(result.summary, result.timeline)
+
+
+def _emulate_model() -> type[BaseModel]:
+    from paracosm.emulation.config import EmulateConfig
+
+    return EmulateConfig
+
+
+def _check_emulate(config: Any) -> None:
+    from paracosm.emulation.check import check_emulation
+
+    check_emulation(config)
+
+
+def _emulate(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.emulation.run import run_emulation
+
+    result = run_emulation(config, seed, metrics, hooks.progress, hooks.announce)
+    return Outcome(result.summary, result.timeline, result.files)
+
+
+KINDS: Mapping[str, Kind] = {
+    "train": Kind(
+        noun="a training run",
+        unit=lambda config: "updates",
+        success="done",
+        ends=frozenset({"done", "diverged"}),
+        model=_train_model,
+        check=lambda config: config.check(config.resolve_cluster()),
+        total=_updates,
+        run=_train,
+        logs=True,
+    ),
+    "relax": Kind(
+        noun="a relaxation",
+        unit=lambda config: "relaxations",
+        success="converged",
+        ends=frozenset({"converged", "stopped", "diverged"}),
+        model=_relax_model,
+        check=lambda config: config.check(),
+        total=lambda config: None,
+        run=_relax,
+    ),
+    "predict": Kind(
+        noun="a prediction",
+        unit=lambda config: "predictions" if config.predictions else "new ops",
+        success="done",
+        ends=frozenset({"done"}),
+        model=_predict_model,
+        check=lambda config: config.check(),
+        total=lambda config: config.predictions,
+        run=_predict,
+    ),
+    "emulate": Kind(
+        noun="an emulation",
+        unit=lambda config: "iterations",
+        success="done",
+        ends=frozenset({"done"}),
+        model=_emulate_model,
+        check=_check_emulate,
+        total=lambda config: None,
+        run=_emulate,
+        prints=lambda config: config.output == "terminal",
+    ),
+}
+"""By the key of the study, which is the verb of the command line too."""

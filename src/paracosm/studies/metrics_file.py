@@ -1,0 +1,198 @@
+"""The metrics of a run on disk: an Arrow stream while it runs, a Parquet file once it is finished.
+
+Parquet keeps its index at the end of the file, so a file that was cut off cannot be read at all.
+An Arrow stream is a sequence of batches, each complete in itself: whatever instant the run is
+killed at, the batches before it are there. The price is its size, several times
+that of Parquet, hence the Parquet file at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MetricsWriter", "Series", "read_parquet", "read_stream", "stream_to_parquet"]
+
+FLUSH_ROWS = 4096
+FLUSH_SECONDS = 1.0
+ROW_GROUP = 2**20  # rows of one Parquet row group; bounds the memory that finishing takes
+
+
+def schema() -> pa.Schema:
+    """Return the columns of the long table, node and name as dictionaries."""
+    import pyarrow as pa
+
+    words = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema(
+        [
+            ("virtual_time", pa.float64()),
+            ("wall_time", pa.float64()),
+            ("node", words),
+            ("name", words),
+            ("value", pa.float64()),
+            ("step", pa.int64()),
+        ]
+    )
+
+
+def _stream_schema() -> pa.Schema:
+    """Return the same columns with plain strings: a batch must not depend on an earlier one."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            (field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type)
+            for field in schema()
+        ]
+    )
+
+
+class MetricsWriter:
+    """Appends rows to an Arrow stream, a batch at least every 4096 rows.
+
+    A batch also goes out with the first row that comes a second or more after the last batch.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+
+        self._schema = _stream_schema()
+        # An OSFile hands each write to the kernel at once: nothing waits in this process.
+        self._file = pa.OSFile(str(path), "wb")
+        self._stream = pa.ipc.new_stream(self._file, self._schema)
+        self._rows: list[tuple[float, float, str, str, float, int]] = []
+        self._written = False
+        self._flush_at = monotonic() + FLUSH_SECONDS
+
+    def append(
+        self,
+        virtual_time: float,
+        wall_time: float,
+        node: str,
+        name: str,
+        value: float,
+        step: int,
+    ) -> None:
+        """Add one row. Cheap: called for every update."""
+        rows = self._rows
+        rows.append((virtual_time, wall_time, node, name, value, step))
+        if len(rows) >= FLUSH_ROWS or monotonic() >= self._flush_at:
+            self.flush()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row was ever added."""
+        return not self._rows and not self._written
+
+    def flush(self) -> None:
+        """Write the rows so far as one batch."""
+        import pyarrow as pa
+
+        if self._rows:
+            self._written = True
+            columns = zip(self._schema, zip(*self._rows, strict=True), strict=True)
+            self._stream.write_batch(
+                pa.record_batch([_array(field, cells) for field, cells in columns], self._schema)
+            )
+            self._rows.clear()
+        self._flush_at = monotonic() + FLUSH_SECONDS
+
+    def close(self) -> None:
+        """Flush and close the file; a second call does nothing."""
+        if not self._file.closed:
+            self.flush()
+            self._stream.close()
+            self._file.close()
+
+
+def read_stream(path: Path) -> pa.Table:
+    """Read an Arrow stream up to its last complete batch, wherever it was cut off."""
+    import pyarrow as pa
+
+    batches = list(_complete_batches(path))
+    return pa.Table.from_batches(batches, schema=_stream_schema()).cast(schema())
+
+
+def read_parquet(path: Path, name: str | None = None) -> pa.Table:
+    """Read a Parquet file of metrics, all of them or those called `name`."""
+    import pyarrow.parquet as pq
+
+    filters = None if name is None else [("name", "==", name)]
+    return pq.read_table(path, schema=schema(), filters=filters)
+
+
+def stream_to_parquet(stream: Path, parquet: Path) -> None:
+    """Copy a stream to a Parquet file, rows in the same order, a million rows at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(parquet, schema(), compression="zstd") as writer:
+        group: list[pa.RecordBatch] = []
+        for batch in _complete_batches(stream):
+            group.append(batch)
+            if sum(part.num_rows for part in group) >= ROW_GROUP:
+                writer.write_table(pa.Table.from_batches(group).cast(schema()))
+                group.clear()
+        if group:
+            writer.write_table(pa.Table.from_batches(group).cast(schema()))
+
+
+def _complete_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    with pa.OSFile(str(path), "rb") as file:
+        try:
+            with pa.ipc.open_stream(file) as reader:
+                yield from reader
+        except (pa.ArrowInvalid, OSError):
+            return  # cut off here, in the schema or in a batch
+
+
+def _array(field: pa.Field, cells: tuple[object, ...]) -> pa.Array:
+    import pyarrow as pa
+
+    if pa.types.is_string(field.type):
+        return pa.array(cells, field.type)
+    # Through NumPy, since values may be scalars of NumPy or PyTorch, mixed.
+    return pa.array(np.array(cells, dtype=field.type.to_pandas_dtype()))
+
+
+@dataclass(frozen=True)
+class Series:
+    """All values of one metric in the order in which they were made; every column has shape (n,).
+
+    Attributes:
+        virtual_time: the simulated clock, seconds.
+        wall_time: real time since the run began, seconds.
+        node: name of the worker, server or evaluation that the value belongs to.
+        value: the value itself.
+        step: number of the update (of the iteration, of the sweep) that the value belongs to.
+    """
+
+    virtual_time: NDArray[np.float64]
+    wall_time: NDArray[np.float64]
+    node: NDArray[np.object_]
+    value: NDArray[np.float64]
+    step: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def where(self, chosen: NDArray[np.bool_]) -> Series:
+        """Return the rows for which `chosen`, of shape (n,), is true."""
+        return Series(
+            self.virtual_time[chosen],
+            self.wall_time[chosen],
+            self.node[chosen],
+            self.value[chosen],
+            self.step[chosen],
+        )

@@ -1,0 +1,289 @@
+"""What ran on the device: every span of a window, with its call, its collective and its waits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.timeline.kineto.trace import Collective, KinetoTrace, Window, collective_of
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceSpans:
+    """m spans of streams, by begin.
+
+    Attributes:
+        row: m rows of the trace.
+        begin, end: m seconds from the trace's origin; what began before the window begins with it.
+        stream: m lanes of the trace.
+        call: m rows of the calls that launched them; -1 where that was before the window.
+        launched: m seconds at which those calls began; minus infinity where there is none.
+        thread: m lanes of those calls; -1.
+    """
+
+    row: Ints
+    begin: Floats
+    end: Floats
+    stream: Codes
+    call: Ints
+    launched: Floats
+    thread: Codes
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def device_spans(trace: KinetoTrace, window: Window) -> DeviceSpans:
+    """Return the spans that calls of the window launched, and those that still ran when it began.
+
+    Of a trace without calls, whose profiler saw the device only, all spans in the window.
+    """
+    rows = trace.of("kernel", "copy", "memset")
+    calls = trace.of("runtime", "other")
+    calls = calls[trace.correlation[calls] >= 0]
+    # Of several calls with one correlation (runtime and driver) the outermost stands first.
+    numbers, first = np.unique(trace.correlation[calls], return_index=True)
+    place = np.searchsorted(numbers, trace.correlation[rows])
+    place = np.minimum(place, max(len(numbers) - 1, 0))
+    known = np.zeros(len(rows), dtype=bool)
+    call = np.full(len(rows), -1, dtype=np.int64)
+    if len(numbers):
+        known = (numbers[place] == trace.correlation[rows]) & (trace.correlation[rows] >= 0)
+        call[known] = calls[first[place[known]]]
+    launched = np.where(known, trace.begin[call], -np.inf)
+    within = (launched >= window.begin) & (launched <= window.end)
+    alone = ~known & (trace.begin[rows] <= window.end)
+    running = (trace.end[rows] > window.begin) & (alone | (known & (launched < window.begin)))
+    chosen = within | running
+    rows, call, launched, within = rows[chosen], call[chosen], launched[chosen], within[chosen]
+    return DeviceSpans(
+        row=rows,
+        begin=np.maximum(trace.begin[rows], window.begin),
+        end=trace.end[rows],
+        stream=trace.lane[rows],
+        call=np.where(within, call, -1),
+        launched=np.where(within, launched, -np.inf),
+        thread=np.where(within, trace.lane[call], -1).astype(np.int32),
+    )
+
+
+class Calls:
+    """Finds what is said of the collective that a kernel is.
+
+    New traces say all of it at the kernel, older ones at the op that called it
+    (`record_param_comms`) or the range below (`nccl:all_reduce`), which enclose the launch; the
+    oldest have the kernel's name.
+    """
+
+    def __init__(self, trace: KinetoTrace) -> None:
+        self._trace = trace
+        rows = np.array(sorted(trace.collectives), dtype=np.int64)
+        self._on = {
+            lane: rows[trace.lane[rows] == lane] for lane in np.unique(trace.lane[rows]).tolist()
+        }
+
+    def of(self, row: int, call: int) -> Collective | None:
+        """Return the collective that the span in `row` is, if any; `call` launched it, or -1."""
+        trace = self._trace
+        own = trace.collectives.get(row)
+        kind = collective_of(trace.text(row)) if own is None else own.kind
+        if own is None and not kind:
+            return None
+        said = [own] if own is not None else []
+        if call >= 0:
+            said += self._around(int(trace.lane[call]), float(trace.begin[call]))
+        kinds = [each.kind for each in said if each.kind]
+        return Collective(
+            kind=kinds[0] if kinds else kind,
+            group=next((each.group for each in said if each.group), ""),
+            ranks=next((each.ranks for each in said if each.ranks), ()),
+            group_size=next((each.group_size for each in said if each.group_size), 0),
+            size=next((each.size for each in said if each.size >= 0), -1),
+        )
+
+    def _around(self, lane: int, time: float) -> Sequence[Collective]:
+        """Return what is said by the ranges that are open at an instant, the innermost first."""
+        trace = self._trace
+        rows = self._on.get(lane)
+        if rows is None:
+            return []
+        at = int(np.searchsorted(trace.begin[rows], time, side="right"))
+        near = rows[max(at - 4, 0) : at][::-1]
+        return [trace.collectives[row] for row in near.tolist() if trace.end[row] >= time]
+
+
+LATE = 5e-6  # seconds without a reason that need one: a launch on an idle stream takes 2 to 5 us
+
+_WAIT_CALL = re.compile(r"(cuda|hip|cu)StreamWaitEvent")
+
+
+def waits_between_streams(trace: KinetoTrace, spans: DeviceSpans) -> dict[int, list[int]]:
+    """Return, by number of a span, the numbers of the spans of other streams that it waits for.
+
+    Where the profiler recorded its waits (`cuda_sync`), they say so: a wait makes the next span of
+    its stream wait for the last span that was launched, before the event was recorded, to the other
+    one. Where it did not, two rules stand in, as in replays of traces before this one (Zhu et al.,
+    Daydream, USENIX ATC 2020; Hu et al., dPRO, MLSys 2022): after a call of `cudaStreamWaitEvent`
+    the next launch of its thread waits for what was launched to other streams before the call; and
+    a span that begins late, for no other reason, waits for the span of another stream that ended
+    last before. Neither adds a wait that the trace contradicts.
+    """
+    streams = _Streams(trace, spans)
+    if len(streams.order) < 2:
+        return {}
+    if any(each.kind == "stream wait event" for each in trace.synchronisations.values()):
+        streams.add_recorded()
+    elif not trace.synchronisations:
+        streams.add_after_calls()
+        streams.add_for_late()
+    return streams.waits
+
+
+class _Streams:
+    """The spans of each stream, in order, and which of another one they wait for."""
+
+    def __init__(self, trace: KinetoTrace, spans: DeviceSpans) -> None:
+        self.trace, self.spans = trace, spans
+        self.order = {
+            int(lane): np.flatnonzero(spans.stream == lane) for lane in np.unique(spans.stream)
+        }
+        self.waits: dict[int, list[int]] = {}
+
+    def add_recorded(self) -> None:
+        """Add what the profiler saw."""
+        trace, spans, order = self.trace, self.spans, self.order
+        calls = trace.of("runtime", "other")
+        call_at: dict[int, float] = dict(
+            zip(trace.correlation[calls].tolist(), trace.begin[calls].tolist(), strict=True)
+        )
+        stream_of = {(trace.lanes[lane].owner, trace.lanes[lane].number): lane for lane in order}
+        for row, seen in trace.synchronisations.items():
+            if seen.kind != "stream wait event":
+                continue
+            owner = trace.lanes[trace.lane[row]].owner
+            waiting, on = stream_of.get((owner, seen.stream)), stream_of.get((owner, seen.on))
+            if waiting is None or on is None or waiting == on:
+                continue
+            called = call_at.get(int(trace.correlation[row]), float(trace.begin[row]))
+            source = self._last_launched(on, call_at.get(seen.recorded, called))
+            members = order[waiting]
+            after = int(np.searchsorted(spans.launched[members], called, side="right"))
+            if source >= 0 and after < len(members):
+                target = int(members[after])
+                if spans.end[source] <= spans.begin[target]:
+                    self.waits.setdefault(target, []).append(source)
+
+    def add_after_calls(self) -> None:
+        """Add what the calls that make a stream wait hint at."""
+        trace, spans = self.trace, self.spans
+        wanted = [code for code, name in enumerate(trace.names) if _WAIT_CALL.match(name)]
+        rows = np.flatnonzero(np.isin(trace.name, wanted))
+        for thread in np.unique(trace.lane[rows]):
+            called = trace.begin[rows[trace.lane[rows] == thread]]
+            mine = np.flatnonzero(spans.thread == thread)
+            launched = spans.launched[mine]
+            mine = mine[np.argsort(launched, kind="stable")]
+            launched = spans.launched[mine]
+            target = np.searchsorted(launched, called, side="right")
+            for at, time in dict(zip(target.tolist(), called.tolist(), strict=True)).items():
+                if at == len(mine):
+                    continue
+                span = int(mine[at])
+                for stream in self.order:
+                    if stream != spans.stream[span]:
+                        self._add(span, self._last_launched(stream, time))
+
+    def add_for_late(self) -> None:
+        """Add a reason to spans that begin late without one."""
+        trace, spans = self.trace, self.spans
+        by_end = np.argsort(spans.end, kind="stable")
+        ends = spans.end[by_end]
+        for members in self.order.values():
+            free = -np.inf
+            for span in members.tolist():
+                begin = spans.begin[span]
+                known = [spans.end[other] for other in self.waits.get(span, ())]
+                call = spans.call[span]
+                issued = trace.end[call] if call >= 0 else spans.launched[span]
+                ready = max(free, min(issued, begin), *known, -np.inf)
+                free = max(free, spans.end[span])
+                if call < 0 or begin - ready <= LATE:
+                    continue
+                at = int(np.searchsorted(ends, begin, side="right")) - 1
+                while at >= 0 and ends[at] > ready:
+                    other = int(by_end[at])
+                    if (
+                        spans.stream[other] != spans.stream[span]
+                        and spans.launched[other] < spans.launched[span]
+                    ):
+                        self._add(span, other)
+                        break
+                    at -= 1
+
+    def _add(self, span: int, other: int) -> None:
+        """Note that a span waits for another one, unless it began before that ended."""
+        if other >= 0 and self.spans.end[other] <= self.spans.begin[span]:
+            known = self.waits.setdefault(span, [])
+            if other not in known:
+                known.append(other)
+
+    def _last_launched(self, stream: int, before: float) -> int:
+        """Return the last of a stream's spans that was launched before an instant; -1 for none."""
+        members = self.order[stream]
+        at = int(np.searchsorted(self.spans.launched[members], before, side="left")) - 1
+        return int(members[at]) if at >= 0 else -1
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpan:
+    """One op.
+
+    Attributes:
+        record: "Record function id"; -1 where it has none.
+        thread: number of the lane that it began on, where ops stand in the order of their begins.
+        name: "aten::addmm".
+        seconds: of the device on what the op launched, itself and through others that it called;
+            its own span on the host where it launched nothing.
+        on_device: whether it launched anything.
+    """
+
+    record: int
+    thread: int
+    name: str
+    seconds: float
+    on_device: bool
+
+
+def op_times(trace: KinetoTrace) -> Iterator[OpSpan]:
+    """Yield the ops and named ranges of a trace, thread by thread in the order in which they began.
+
+    What an op launched are the kernels, copies and fills whose correlation a call of the runtime
+    has that stands within the op on its thread.
+    """
+    device = trace.of("kernel", "copy", "memset")
+    known = device[trace.correlation[device] >= 0]
+    work: dict[int, float] = {}
+    for number, seconds in zip(
+        trace.correlation[known].tolist(), trace.duration[known].tolist(), strict=True
+    ):
+        work[number] = work.get(number, 0.0) + seconds
+    calls, ops = trace.of("runtime"), trace.of("op", "annotation")
+    for lane in np.unique(trace.lane[ops]).tolist():
+        here = calls[trace.lane[calls] == lane]
+        launched = [row for row in here.tolist() if int(trace.correlation[row]) in work]
+        begins = trace.begin[launched]
+        sums = np.cumsum([0.0, *(work[int(trace.correlation[row])] for row in launched)])
+        rows = ops[trace.lane[ops] == lane]
+        first = np.searchsorted(begins, trace.begin[rows], side="left")
+        last = np.searchsorted(begins, trace.end[rows], side="right")
+        for row, low, high in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True):
+            seconds = float(sums[high] - sums[low]) if high > low else float(trace.duration[row])
+            yield OpSpan(int(trace.record[row]), lane, trace.text(row), seconds, high > low)

@@ -1,0 +1,337 @@
+"""Paracosm in Python: what each function returns, gives back, and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pyarrow as pa
+import pytest
+
+import paracosm
+from paracosm import InputError, Result
+from paracosm.cli import main
+from paracosm.results import (
+    EmulationSummary,
+    JobSummary,
+    RelaxationSummary,
+    ReplaySummary,
+    ThroughputSummary,
+    TrainingSummary,
+    read_summary,
+)
+from paracosm.studies import RunFolder
+from paracosm.timeline import Timeline
+from paracosm.training import TrainConfig
+
+DATA = Path(__file__).parent / "data"
+SCRIPT = Path(__file__).parent / "emulation" / "scripts" / "ddp.py"
+TRAINING: dict[str, Any] = {
+    "algorithm": "asgd",
+    "timing_only": True,
+    "compute": "0.1s",
+    "message_size": "1MB",
+    "bandwidth": "1Gbit/s",
+    "updates": 20,
+}
+RELAXATION: dict[str, Any] = {"problem": "laplace2d:4", "method": "jacobi", "processors": 2}
+PROFILE = DATA / "psthroughput" / "profile.json.gz"
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def training() -> Result[TrainingSummary]:
+    return paracosm.train(**TRAINING, workers=2, latency="1ms", seed=3)
+
+
+@pytest.fixture(scope="module")
+def predicted() -> Result[Any]:
+    return paracosm.predict(profile=PROFILE, workers=[1, 2], bandwidth="1Gbit/s", steps=100)
+
+
+def round_trip(result: Result[Any], folder: Path) -> Result[Any]:
+    """Save, open, and hold what comes back against what went in."""
+    assert result.save(folder) == folder
+    again = paracosm.open(folder)
+    assert again.summary.to_dict() == result.summary.to_dict()
+    assert type(again.summary) is type(result.summary)
+    assert repr(again) == repr(result)
+    assert (folder / "report.html").stat().st_size > 1000
+    return again
+
+
+def test_train_returns_summary_metrics_timeline_and_figures(
+    training: Result[TrainingSummary], tmp_path: Path
+) -> None:
+    assert isinstance(training.summary, TrainingSummary)
+    assert training.status == training.summary.status == "done"
+    (row,) = training.summary.throughput
+    assert (row.workers, training.summary.seed) == (2, 3)
+    assert row.examples_per_second == training.summary.examples_per_second
+    assert isinstance(training.metrics, pa.Table)
+    assert {"staleness", "utilisation.compute"} <= set(training.metrics["name"].to_pylist())
+    assert isinstance(training.timeline, Timeline)
+    assert {"staleness", "timeline"} <= training.figures.keys()
+    assert all(isinstance(figure, go.Figure) for figure in training.figures.values())
+    assert repr(training).startswith("<paracosm training: asgd with 2 workers: 20 updates in ")
+    again = round_trip(training, tmp_path / "run")
+    assert again.metrics.equals(training.metrics)
+
+
+def test_json_is_the_commands(training: Result[TrainingSummary], capsys: Capture) -> None:
+    flags = [f"--{key.replace('_', '-')}={value}" for key, value in TRAINING.items()]
+    flags = [flag.removesuffix("=True") for flag in flags]
+    assert main(["train", *flags, "--workers=2", "--latency=1ms", "--seed=3", "--json"]) == 0
+    printed, mine = json.loads(capsys.readouterr().out), training.summary.to_dict()
+    assert printed.keys() == mine.keys()
+    assert {**printed, "wall_time": 0.0} == {**mine, "wall_time": 0.0}
+
+
+def test_a_config_stands_for_arguments(training: Result[TrainingSummary]) -> None:
+    given = {**TRAINING, "workers": 2, "latency": "1ms"}
+    for config in (given, TrainConfig(**given)):
+        again = paracosm.train(config, seed=3)
+        assert again.summary.virtual_time == training.summary.virtual_time
+
+
+def test_relax(tmp_path: Path) -> None:
+    result = paracosm.relax(**RELAXATION, out=tmp_path / "run")
+    assert isinstance(result.summary, RelaxationSummary)
+    assert result.summary.staleness.mean is not None
+    assert "residual" in result.metrics["name"].to_pylist()
+    assert (tmp_path / "run" / "report.html").exists()
+    round_trip(paracosm.open(tmp_path / "run"), tmp_path / "copy")
+
+
+def test_predict_from_a_job_profile(predicted: Result[Any], tmp_path: Path) -> None:
+    summary = predicted.summary
+    assert isinstance(summary, ThroughputSummary)
+    assert [row.workers for row in summary.throughput] == [1, 2]
+    assert [row.workers for row in summary.baselines["lin"]] == [1, 2]
+    assert summary.throughput[-1].steps_per_second == summary.steps_per_second
+    round_trip(predicted, tmp_path / "run")
+
+
+def test_replay(tmp_path: Path) -> None:
+    trace = DATA / "kineto" / "resnet.json.gz"
+    result = paracosm.replay(trace, what_if="kernel *: 2x faster")
+    assert isinstance(result.summary, ReplaySummary)
+    assert result.summary.what_ifs[0].what_if == "kernel *: 2x faster"
+    assert result.timeline is not None
+    round_trip(result, tmp_path / "run")
+
+
+def test_emulate(tmp_path: Path) -> None:
+    result = paracosm.emulate(
+        SCRIPT,
+        arguments=["--steps", "4", "--hidden", "32"],
+        world_size=4,
+        bandwidth="1Gbit/s",
+        latency="20us",
+        output="none",
+    )
+    assert isinstance(result.summary, EmulationSummary)
+    assert result.summary.iteration_time is not None
+    assert result.summary.iteration_time.measured == 3
+    round_trip(result, tmp_path / "run")
+
+
+def test_a_study_with_a_grid_is_a_sweep(tmp_path: Path) -> None:
+    asked = {"train": TRAINING, "over": {"workers": [1, 2]}}
+    sweep = paracosm.studies(asked, out=tmp_path / "sweep")
+    assert [point.summary.workers for point in sweep.points] == [1, 2]
+    assert sweep.table["workers"].to_pylist() == [1, 2]
+    assert sweep.table["virtual_time"].to_pylist() == [p.summary.virtual_time for p in sweep.points]
+    assert sweep.status == "done"
+    assert "staleness" in sweep.figures
+    sweep.save(tmp_path / "copy")
+    again = paracosm.open(tmp_path / "copy")
+    assert again.table.equals(sweep.table)
+    assert repr(again) == "<paracosm training: 2 runs of kind training.>"
+    with pytest.raises(InputError, match="a sweep has no summary of its own: it has points, table"):
+        _ = again.summary
+    by_list = paracosm.train(**TRAINING, workers=[1, 2])
+    times = by_list.table["virtual_time"].to_pylist()
+    assert times == sweep.table["virtual_time"].to_pylist()
+
+
+def test_a_study_file_of_one_run(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text("seed: 2\nrelax: {problem: 'laplace2d:4', processors: 2}\n")
+    result = paracosm.studies(file, method="jacobi")
+    assert result.summary.kind == "relaxation"
+    assert result.summary.method == "jacobi"
+
+
+def test_a_tuning_opens(tmp_path: Path) -> None:
+    flags = [
+        *("relax", "tune", "--problem", "laplace2d:5", "--processors", "3", "--checkpoint"),
+        *("cost=1s", "--fault", "uniform(-100, 100) every 200s", "--seeds", "2", "--trials", "2"),
+        *("--tune", "alpha=1.05..20, omega=1..500", "--quiet", "--out", str(tmp_path / "tune")),
+    ]
+    assert main(flags) == 0
+    result = paracosm.open(tmp_path / "tune")
+    assert result.summary.kind == "tuning"
+    assert result.table["trial"].to_pylist() == [0, 1]
+    assert repr(result).startswith("<paracosm tuning: Best of 2 trials: alpha=")
+    assert "<img" in result._repr_html_()
+    result.save(tmp_path / "copy")
+    assert paracosm.open(tmp_path / "copy").summary.best == result.summary.best
+
+
+def test_a_notebook_shows_the_sentence_key_figures_and_a_picture(
+    training: Result[TrainingSummary],
+) -> None:
+    html = training._repr_html_()
+    assert training.sentence in html
+    assert "<th>Mean staleness</th>" in html
+    assert "data:image/png;base64,iVBOR" in html
+
+
+def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Path) -> None:
+    page = training.report(tmp_path / "page.html")
+    assert "asgd, 2 workers" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: paracosm.train(wrokers=3), 'train: unknown argument "wrokers": did you mean'),
+        (lambda: paracosm.train({"wrokers": 3}), 'train: unknown argument "wrokers"'),
+        (lambda: paracosm.relax(q=1), 'relax: unknown argument "q": choose from latency, '),
+        (lambda: paracosm.relax(method="foo"), 'relax: method: unknown method "foo"'),
+        (lambda: paracosm.train(workers="x"), 'train: workers: cannot read "x"'),
+        (lambda: paracosm.train(bandwidth=25), "train: bandwidth: 25 of what"),
+        (lambda: paracosm.train(force=True), "force replaces the run in a folder: give out"),
+        (lambda: paracosm.train(TrainConfig(), workers=2), "train: workers: the config has it"),
+        (lambda: paracosm.relax(TrainConfig()), "relax: config: give a mapping or a RelaxConfig"),
+        (lambda: paracosm.studies({"trian": {}}), "study: "),
+        (lambda: paracosm.studies({"train": {}}, wrokers=2), 'unknown argument "wrokers"'),
+        (lambda: paracosm.replay("no.json"), "no.json"),
+        (lambda: paracosm.profile("mlp", bugdet="1s"), 'unknown argument "bugdet": did you mean'),
+        (lambda: paracosm.profile("mlp", budget="x"), "budget"),
+        (lambda: paracosm.arguments("trian"), 'unknown verb "trian": did you mean "train"?'),
+    ],
+)
+def test_wrong_arguments_are_one_line(call: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        call()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_arguments_are_named_as_the_flags() -> None:
+    known = paracosm.arguments("train")
+    assert "number of workers" in known["workers"] or known["workers"]
+    assert {"algorithm", "message_size", "bandwidth"} <= known.keys()
+
+
+def test_what_a_result_does_not_have_is_refused_with_what_there_is(
+    predicted: Result[Any], training: Result[TrainingSummary]
+) -> None:
+    with pytest.raises(InputError, match="has no metrics: it has summary, timeline, figures"):
+        _ = predicted.metrics
+    with pytest.raises(InputError, match="has no points: it has summary, metrics, timeline"):
+        _ = training.points
+    silent = paracosm.train(**TRAINING, workers=2, timeline=False)
+    with pytest.raises(InputError, match="has no timeline: it has summary, metrics, figures"):
+        _ = silent.timeline
+
+
+def test_folders_that_are_none_are_refused(
+    training: Result[TrainingSummary], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        paracosm.open(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"not a run folder: it has no study\.yaml"):
+        paracosm.open(tmp_path)
+    old = training.save(tmp_path / "old")
+    environment = json.loads((old / "environment.json").read_text())
+    del environment["format"]
+    (old / "environment.json").write_text(json.dumps(environment))
+    with pytest.raises(InputError, match=r"written by another version of Paracosm \(format 1"):
+        paracosm.open(old)
+    odd = training.save(tmp_path / "odd")
+    (odd / "summary.json").write_text('{"kind": "dream", "status": "done"}')
+    with pytest.raises(InputError, match="kind of summary"):
+        paracosm.open(odd)
+    (odd / "summary.json").write_text("{")
+    with pytest.raises(InputError, match=r"summary\.json: cannot be read"):
+        paracosm.open(odd)
+    with pytest.raises(InputError, match="does not say what kind"):
+        read_summary({"status": "done"})
+
+
+def test_a_folder_is_not_overwritten(training: Result[TrainingSummary], tmp_path: Path) -> None:
+    training.save(tmp_path / "run")
+    with pytest.raises(InputError, match="the folder exists and is not empty"):
+        training.save(tmp_path / "run")
+    training.save(tmp_path / "run", force=True)
+
+
+def test_half_a_run_opens_and_says_so(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run", {"seed": 0, "train": {"algorithm": "asgd"}}) as run:
+        run.metric(0.5, 0.1, "worker0", "staleness", 1.0, 7)
+    result = paracosm.open(tmp_path / "run")
+    assert result.status == "unfinished"
+    assert result.summary.updates == 7
+    assert "not finished" in repr(result)
+    assert result.metrics.num_rows == 1
+    assert "not finished" in result._repr_html_()
+
+
+def test_importing_paracosm_takes_no_time() -> None:
+    program = (
+        "import time; begun = time.process_time(); import paracosm; "
+        "print(time.process_time() - begun)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) < 0.1
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that the command wrote, with malloc's thread cache off."""
+    pytest.importorskip("torch")
+    file = tmp_path_factory.mktemp("profiles") / "a.db"
+    flags = {"batch": 4, "db": file, "budget": "1s", "precision": 0.5, "cache": "cold"}
+    result = paracosm.profile("mlp", **flags, iterations=False)
+    assert result.summary.timings > 0
+    assert result.summary.environment["allocator"] in ("malloc pinned", "malloc default")
+    return file
+
+
+def test_python_uses_the_database_that_the_command_wrote(database: Path) -> None:
+    asked = {"model": "mlp", "batch": 4, "db": database, "new_ops": "refuse"}
+    flags = [f"--{key.replace('_', '-')}={value}" for key, value in asked.items()]
+    program = "import sys; from paracosm.cli import main; sys.exit(main())"
+    environ = {key: value for key, value in os.environ.items() if key != "GLIBC_TUNABLES"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, "predict", *flags, "--json"],
+        capture_output=True,
+        text=True,
+        env=environ,
+        check=True,
+    )
+    result = paracosm.predict(**asked)
+    assert result.summary.to_dict() == json.loads(done.stdout)
+    assert result.summary.differences == ""
+    job = paracosm.predict(**asked, workers=[1, 2], bandwidth="1Gbit/s", strategy="ddp")
+    assert isinstance(job.summary, JobSummary)
+    assert [row.workers for row in job.summary.throughput] == [1, 2]
+
+
+def test_ops_that_python_needs_timed_are_timed_as_the_command_does(database: Path) -> None:
+    before = paracosm.predict(model="mlp", batch=4, db=database, new_ops="refuse")
+    result = paracosm.predict(model="mlp", batch=3, db=database, exact=True)
+    assert result.summary.profiled > 0
+    assert result.summary.environment == before.summary.environment
+    again = paracosm.predict(model="mlp", batch=3, db=database, exact=True)
+    assert again.summary.profiled == 0
