@@ -169,7 +169,7 @@ def _show(measurement: Measurement, out: Path | None, drawn: list[Path]) -> None
         say(f"\n{render_table1(solver)}")
     if stencil := table3(measurement):
         say(f"\n{render_table3(stencil)}")
-    from paracosm.relaxation.threads.times import CROWDED
+    from paracosm.relaxation.times import CROWDED
 
     if any(case.interruptions.share < CROWDED for case in measurement.cases):
         say(

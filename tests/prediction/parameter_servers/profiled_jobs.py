@@ -8,10 +8,13 @@ import numpy as np
 
 from paracosm.cluster import Link, star
 from paracosm.prediction.parameter_servers.settings import Settings, ports_of
-from paracosm.prediction.parameter_servers.target import TargetJob, target_job
+from paracosm.prediction.parameter_servers.target import (
+    TargetJob,
+    target_job,
+)
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 
-BANDWIDTH = 1000.0  # bytes/s
+BANDWIDTH = 1000.0  # bytes/s, ports_of
 
 
 def serial_profile(**changes: Any) -> JobProfile:

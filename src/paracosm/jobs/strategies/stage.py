@@ -146,7 +146,7 @@ class Costs:
         return self._collective("data", collective, size, self.all_reduce)
 
     def of_message(self, role: str, size: int) -> tuple[float, float]:
-        """Return the seconds that a message in a role is sent for, and how much later it comes."""
+        """Return how long a message in a role is sent, and how much later it arrives, in s."""
         source, target = (self.cluster.workers[rank] for rank in self.group[role])
         link = self.cluster.link(source, target)
         if link.duplex == "half":

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
-import numba
 import numpy as np
+
+from paracosm.compiled import compiled
 
 __all__ = ["bisect"]
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return cast(Callable[..., Any], numba.njit(cache=True)(function))
-
-
-@_compiled
+@compiled
 def bisect(pointer: Any, neighbours: Any, parts: Any) -> Any:
     """Return the part of each vertex, 0 to parts - 1; sizes differ by one vertex at most.
 
-    A piece of the graph that is to become several parts is ordered by breadth-first search from a
+    A segment of the graph that is to become several parts is ordered by breadth-first search from a
     vertex far from the others (George and Liu, "Computer Solution of Large Sparse Positive Definite
     Systems", 1981: a pseudo-peripheral vertex) and cut in two where the sizes ask for it; each half
     is treated alike.
@@ -30,13 +26,13 @@ def bisect(pointer: Any, neighbours: Any, parts: Any) -> Any:
     """
     n = pointer.size - 1
     owner = np.zeros(n, np.int64)
-    order = np.arange(n)  # the vertices of every piece stand together
+    order = np.arange(n)  # the vertices of every segment stand together
     mark = np.zeros(n, np.int64)
-    piece = np.zeros(n, np.int64)
+    segment = np.zeros(n, np.int64)
     queue = np.empty(n, np.int64)
     stack = np.empty((128, 2), np.int64)  # ranges of parts; a bisection is at most 64 deep
     stack[0, 0], stack[0, 1] = 0, parts
-    depth, stamp, pieces = 1, 0, 1
+    depth, stamp, segments = 1, 0, 1
     while depth > 0:
         depth -= 1
         first, end = stack[depth, 0], stack[depth, 1]
@@ -48,22 +44,22 @@ def bisect(pointer: Any, neighbours: Any, parts: Any) -> Any:
         far = order[begin]
         for _ in range(3):
             stamp += 1
-            _search(pointer, neighbours, order, begin, stop, far, piece, mark, stamp, queue)
+            _search(pointer, neighbours, order, begin, stop, far, segment, mark, stamp, queue)
             far = queue[stop - begin - 1]
         middle = (first + end) // 2
         cut = middle * n // parts
         for place in range(begin, stop):
             order[place] = queue[place - begin]
             if place >= cut:
-                piece[order[place]] = pieces
-        pieces += 1
+                segment[order[place]] = segments
+        segments += 1
         stack[depth, 0], stack[depth, 1] = first, middle
         stack[depth + 1, 0], stack[depth + 1, 1] = middle, end
         depth += 2
     return owner
 
 
-@_compiled
+@compiled
 def _search(
     pointer: Any,
     neighbours: Any,
@@ -71,13 +67,13 @@ def _search(
     begin: Any,
     stop: Any,
     start: Any,
-    piece: Any,
+    segment: Any,
     mark: Any,
     stamp: Any,
     queue: Any,
 ) -> None:
-    """Write the vertices of the piece at order[begin:stop] into `queue`, breadth first."""
-    inside = piece[start]
+    """Write the vertices of the segment at order[begin:stop] into `queue`, breadth first."""
+    inside = segment[start]
     tail = 0
     following = begin
     for head in range(stop - begin):
@@ -93,7 +89,7 @@ def _search(
         vertex = queue[head]
         for place in range(pointer[vertex], pointer[vertex + 1]):
             neighbour = neighbours[place]
-            if piece[neighbour] == inside and mark[neighbour] != stamp:
+            if segment[neighbour] == inside and mark[neighbour] != stamp:
                 mark[neighbour] = stamp
                 queue[tail] = neighbour
                 tail += 1

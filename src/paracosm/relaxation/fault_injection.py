@@ -19,13 +19,21 @@ from paracosm.faults import (
     choose_processor,
     fault_times,
 )
-from paracosm.relaxation.calls import ask_durations, ask_rows, ask_values
+from paracosm.relaxation.kernel.arrays import DUE, FAULT, MARKS, SQUARE
 from paracosm.relaxation.kernel.observe import mark
-from paracosm.relaxation.kernel.scalars import DUE, FAULT, MARKS, SQUARE
-from paracosm.relaxation.kernel.tree import rebuild, set_key
+from paracosm.relaxation.kernel.tournament_tree import rebuild, set_key
 from paracosm.relaxation.methods import BlockJacobi, method_gain
-from paracosm.relaxation.residual import compute_residual, norm, set_largest
-from paracosm.relaxation.state import Run, begin_update, schedule_update
+from paracosm.relaxation.state import (
+    Run,
+    ask_durations,
+    ask_rows,
+    ask_values,
+    begin_update,
+    compute_residual,
+    norm,
+    schedule_update,
+    set_largest,
+)
 from paracosm.rng import RelaxationStream, generator
 
 __all__ = ["schedule_faults"]

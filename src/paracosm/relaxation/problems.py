@@ -1,4 +1,4 @@
-"""Problems by name, from a Matrix Market file, or from a matrix at hand."""
+"""A linear system to be solved by relaxation: matrix, right-hand side, first iterate."""
 
 from __future__ import annotations
 
@@ -6,25 +6,36 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from paracosm.errors import InputError, unknown
-from paracosm.relaxation.problems.checks import as_csr, check_diagonal
-from paracosm.relaxation.problems.grids import (
+from paracosm.relaxation.grids import (
+    Stencil,
     convection_diffusion,
     heat_boundary,
     laplacian,
     laplacian_9_point,
 )
-from paracosm.relaxation.problems.problem import Problem
-from paracosm.relaxation.problems.stencil import Stencil
-from paracosm.relaxation.problems.vectors import checked_vector, first_iterate, right_hand_side
+from paracosm.relaxation.matrix_files import checked_vector, first_iterate, right_hand_side
 from paracosm.units import parse_number
 
-__all__ = ["PROBLEMS", "load_matrix", "load_problem", "problem_from"]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+__all__ = [
+    "PROBLEMS",
+    "Problem",
+    "as_csr",
+    "check_diagonal",
+    "load_matrix",
+    "load_problem",
+    "problem_from",
+]
+
 
 _MOST_UNKNOWNS = 10**8
 
@@ -109,7 +120,7 @@ def load_matrix(
     Raises:
         InputError: one line that names the file and what cannot be used in it.
     """
-    from paracosm.relaxation.problems.matrix_market import read_matrix_market
+    from paracosm.relaxation.matrix_files import read_matrix_market
 
     A = as_csr(read_matrix_market(path), str(path))
     if divides_by_diagonal:
@@ -200,3 +211,114 @@ def _option(spec: str, key: str, value: str) -> float | str:
         allowed = "0 to 90 degrees" if key == "angle" else "finite"
         raise InputError(f"problem {spec}: {key} must be {allowed}, not {value}")
     return number
+
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A x = b, with `n` unknowns, and where the iteration starts.
+
+    Args:
+        name: "laplace2d:100", "494_bus.mtx".
+        A: shape (n, n), float64, indices sorted, no duplicates and no stored zeros, int32 indices
+            where they fit.
+        b: the right-hand side, shape (n,).
+        x0: the first iterate, shape (n,).
+        solution: x, where it is known, shape (n,).
+        stencil: the same matrix as a stencil, for grid problems.
+        rhs, start: how `b` and `x0` were made, for the record.
+        map: `(x, rows, out)`, which writes G's components `rows` at x to `out`: a fixed point
+            x = G(x) is looked for in place of a solution; `A` is empty.
+    """
+
+    name: str
+    A: csr_array
+    b: Array
+    x0: Array
+    solution: Array | None = None
+    stencil: Stencil | None = None
+    rhs: str = "given"
+    start: str = "given"
+    map: Callable[..., Any] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def n(self) -> int:
+        """The number of unknowns."""
+        return self.b.size
+
+
+_SHOWN = 5
+
+
+def as_csr(matrix: Any, name: str) -> csr_array:
+    """Return a SciPy sparse matrix, or anything that NumPy reads as one, as a new `csr_array`.
+
+    float64, indices sorted, duplicates summed, stored zeros dropped, int32 indices where they fit.
+
+    Raises:
+        InputError: not two-dimensional, not real, not square, empty, or NaN or infinite entries
+            (how many, and the first). Rows and columns are counted from 1, as in Matrix Market.
+    """
+    from scipy.sparse import csr_array, issparse
+
+    if not issparse(matrix):
+        matrix = np.asarray(matrix)
+    if matrix.ndim != 2:
+        raise InputError(f"{name}: a matrix has two dimensions, not {matrix.ndim}")
+    if matrix.dtype.kind == "c":
+        raise InputError(f"{name}: its entries are complex; only real matrices are solved")
+    if matrix.dtype.kind not in "fiub":
+        raise InputError(f"{name}: its entries must be real numbers, not {matrix.dtype}")
+    rows, columns = matrix.shape
+    if rows != columns:
+        raise InputError(f"{name}: the matrix must be square, not {rows} x {columns}")
+    if rows == 0:
+        raise InputError(f"{name}: the matrix has no rows")
+    result = csr_array(matrix, dtype=np.float64, copy=True)
+    result.sum_duplicates()
+    wrong = np.flatnonzero(~np.isfinite(result.data))
+    if wrong.size:
+        row = int(np.searchsorted(result.indptr, wrong[0], side="right"))
+        column = int(result.indices[wrong[0]]) + 1
+        raise InputError(
+            f"{name}: {_count(wrong.size, 'entry is', 'entries are')} NaN or infinite, the first "
+            f"({result.data[wrong[0]]}) at row {row}, column {column}, counted from 1"
+        )
+    result.eliminate_zeros()
+    if result.indptr[-1] < 2**31 and rows < 2**31:
+        result.indptr = result.indptr.astype(np.int32, copy=False)
+        result.indices = result.indices.astype(np.int32, copy=False)
+    return result
+
+
+def check_diagonal(matrix: csr_array, name: str) -> None:
+    """Refuse a matrix with empty rows, or with zeros on the diagonal, by which methods divide.
+
+    Raises:
+        InputError: how many rows, and the first five, counted from 1.
+    """
+    empty = np.flatnonzero(np.diff(matrix.indptr) == 0)
+    if empty.size:
+        raise InputError(
+            f"{name}: {_count(empty.size, 'row is', 'rows are')} empty: {_list(empty)}"
+        )
+    zero = np.flatnonzero(matrix.diagonal() == 0.0)
+    if zero.size:
+        raise InputError(
+            f"{name}: the diagonal, by which a relaxation divides, is zero in "
+            f"{_count(zero.size, 'row', 'rows')}: {_list(zero)}"
+        )
+
+
+def _count(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _list(rows: NDArray[np.int64]) -> str:
+    shown = ", ".join(str(row + 1) for row in rows[:_SHOWN])
+    return f"{shown}{', ...' if rows.size > _SHOWN else ''} (counted from 1)"

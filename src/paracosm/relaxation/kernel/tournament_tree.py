@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.compiled import compiled_whole, inlined
 from paracosm.relaxation.kernel.arrays import Clock
-from paracosm.relaxation.kernel.compiled import compiled, inlined
 
 __all__ = ["new_clock", "rebuild", "set_key"]
 
@@ -22,7 +22,7 @@ def new_clock(players: int) -> Clock:
     return clock
 
 
-@compiled
+@compiled_whole
 def rebuild(clock: Any) -> None:
     """Play all matches again, after several keys changed."""
     key, winner = clock.key, clock.winner

@@ -1,4 +1,4 @@
-"""Patterns by name, and schedules of them."""
+"""Patterns by name, and schedules of them: which processor updates which rows, and when."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from paracosm.errors import InputError, unknown
-from paracosm.relaxation.patterns.contiguous import (
+from paracosm.relaxation.partition import (
+    METHODS,
+    Pattern,
     by_nonzeros,
     check_processors,
     contiguous,
     equal_blocks,
+    graph,
     overlapping,
+    pattern_from_blocks,
+    pattern_from_owner,
 )
-from paracosm.relaxation.patterns.graph import METHODS, graph, pattern_from_owner
-from paracosm.relaxation.patterns.pattern import Pattern, pattern_from_blocks
 from paracosm.relaxation.problems import Problem
 from paracosm.units import parse_duration
 
 __all__ = ["PATTERNS", "Patterns", "parse_patterns"]
+
 
 _SPEC = re.compile(r"\s*(?P<name>[\w-]+)\s*(?:\((?P<arguments>[^()]*)\))?\s*")
 _AFTER = re.compile(r"(?P<spec>.*?)(?:\s+after\s+(?P<time>.+))?", re.DOTALL)
