@@ -63,7 +63,7 @@ def replay(
 
 
 def _show(summary: ReplaySummary, out: Path | None) -> None:
-    from paracosm.report.replay_words import VIEW
+    from paracosm.report.replay import VIEW
 
     say = printer()
     steps = f"{len(summary.steps)} steps" if len(summary.steps) > 1 else "1 step"

@@ -24,7 +24,7 @@ from paracosm.prediction.parameter_servers.throughput import (
     sensitivity,
     single_worker_rates,
 )
-from paracosm.prediction.prediction import timeline_of
+from paracosm.prediction.predict import timeline_of
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
 from paracosm.prediction.summary import summarise
 from paracosm.results import JobSummary, Summary, ThroughputSummary

@@ -43,7 +43,6 @@ class Plan:
 
     @property
     def gathers(self) -> bool:
-        """Whether layers are gathered before they are used."""
         return self.strategy.sharding == "parameters"
 
     @property

@@ -12,17 +12,6 @@ from numpy.typing import NDArray
 
 from paracosm.relaxation.threads.measurement import Case, Measurement, phases
 
-__all__ = [
-    "IterationRow",
-    "PhaseRow",
-    "draw_figures",
-    "render_table1",
-    "render_table3",
-    "table1",
-    "table3",
-]
-
-
 _FAMILIES = ("kernel_density", "log_kernel_density", "lognormal", "gamma")
 _COLORS = {
     "kernel_density": "#d55e00",

@@ -34,17 +34,6 @@ from paracosm.relaxation.threads.atomics import (
     store,
 )
 
-__all__ = [
-    "CONVERGED",
-    "DIVERGED",
-    "LIMIT",
-    "read_clock",
-    "relax_band",
-    "relax_rows",
-    "watch_residual",
-]
-
-
 CONVERGED, DIVERGED, LIMIT = 1, 2, 3
 
 

@@ -32,7 +32,6 @@ from paracosm.relaxation.threads.run import (
 if TYPE_CHECKING:
     from paracosm.relaxation.problems import Problem
 
-__all__ = ["measure", "residual_threshold"]
 
 Progress = Callable[[int, int, str], None]
 """(runs done, runs in all, what comes next)."""

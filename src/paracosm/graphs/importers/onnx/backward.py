@@ -137,7 +137,6 @@ class _Backward:
         self._place: dict[str, str] = {}
 
     def mark(self, calls: Sequence[Call]) -> None:
-        """Find the values that have gradients."""
         for call in calls:
             op = _type(call)
             if op in _STOPS or not any(value in self.needed for value in _slots(call)):
@@ -179,7 +178,6 @@ class _Backward:
             )
 
     def product(self, call: Call, coming: str) -> None:
-        """Write down one node for each gradient of a product."""
         for slot, value in enumerate(call.inputs[:3]):
             if value not in self.needed:
                 continue
@@ -204,7 +202,6 @@ class _Backward:
     def emit(
         self, call: Call, reads: Sequence[str], wanted: Sequence[str], flops: int, kind: str
     ) -> None:
-        """Write down a node that computes the gradients of the values `wanted`."""
         made = []
         for value in dict.fromkeys(wanted):
             self._place[value] = call.name
@@ -228,7 +225,6 @@ class _Backward:
         return parts[0]
 
     def new(self, value: str) -> str:
-        """Return the name of a new gradient of a value, which is like it."""
         name = f"gradient {len(self.calls)} of {value}"
         if value in self.tensors:
             self.tensors[name] = self.tensors[value]
@@ -263,7 +259,6 @@ def _type(call: Call) -> str:
 
 
 def _slots(call: Call) -> list[str]:
-    """Return the inputs of a call that can have gradients."""
     op = _type(call)
     rule = _RULES.get(op)
     if op in _VIEWS:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
+from paracosm.profiling.estimators import fit_estimators
 from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe
 
 
@@ -39,8 +40,6 @@ def compare_designs(
     Raises:
         InputError: nothing is left to try.
     """
-    from paracosm.profiling.estimators import fit_estimators
-
     usual = usual_probe(held_out)
     tested = at_one_speed([timing for timing in held_out if timing.cache == cache], usual)
     known = {(timing.op.name, timing.op.arguments) for timing in tested}

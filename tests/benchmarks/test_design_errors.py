@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 
+import design_errors
 import pytest
+from design_errors import DesignError, compare_designs, write_errors
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op
-from paracosm.profiling import estimators
-from paracosm.profiling.designs.compare import DesignError, compare_designs, write_errors
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, spread_of
 
@@ -31,7 +31,7 @@ def largest_seen(monkeypatch: pytest.MonkeyPatch) -> None:
             longest[each.op.name] = max(longest.get(each.op.name, 0.0), each.time.median)
         return SimpleNamespace(estimate=lambda op: SimpleNamespace(duration=longest[op.name]))
 
-    monkeypatch.setattr(estimators, "fit_estimators", fit)
+    monkeypatch.setattr(design_errors, "fit_estimators", fit)
 
 
 def test_errors_are_relative_weighted_and_of_the_sum() -> None:
