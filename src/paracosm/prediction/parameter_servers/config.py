@@ -25,8 +25,8 @@ from paracosm.quantities import Duration, Size
 from paracosm.simulation.system import Ways, cluster_ways
 from paracosm.units import parse_duration
 
-__all__ = ["THROUGHPUT", "WINDOW", "ThroughputFields", "load_profile"]
-
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 WINDOW = 28e6
 """Bytes of a stream's first turn where nobody measured them: what Li et al. (2020, section 3.2.2)
@@ -266,10 +266,6 @@ def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
     if not names:
         raise InputError(f"order: {path}: empty: write one op a line")
     return names
-
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,13 @@ class TargetJob:
         times, flows = background_changes(settings.background, until)
         return replace(system, background_times=times, background_down=flows, background_up=flows)
 
+    def by_server(self, resource: int, amounts: Floats) -> Floats:
+        """Return sums of the amounts of a resource's ops, (servers,)."""
+        chosen = self.workload.resource == resource
+        servers = len(self.settings.ports.server)
+        held = self.workload.server[chosen]
+        return np.bincount(held, amounts[chosen], servers).astype(np.float64)
+
     def asynchronous(self) -> TargetJob:
         return replace(self, settings=replace(self.settings, backup=None))
 
