@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from paracosm.cli import main
-from paracosm.study import load_study
+from paracosm.studies import load_study
 
 STUDY = Path(__file__).with_name("demo.yaml")
 OUT = Path("runs/demo")

@@ -25,7 +25,7 @@ from paracosm.results import (
     TrainingSummary,
     read_summary,
 )
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 from paracosm.timeline import Timeline
 from paracosm.training import TrainConfig
 
@@ -143,7 +143,7 @@ def test_emulate(tmp_path: Path) -> None:
 
 def test_a_study_with_a_grid_is_a_sweep(tmp_path: Path) -> None:
     asked = {"train": TRAINING, "over": {"workers": [1, 2]}}
-    sweep = paracosm.study(asked, out=tmp_path / "sweep")
+    sweep = paracosm.studies(asked, out=tmp_path / "sweep")
     assert [point.summary.workers for point in sweep.points] == [1, 2]
     assert sweep.table["workers"].to_pylist() == [1, 2]
     assert sweep.table["virtual_time"].to_pylist() == [p.summary.virtual_time for p in sweep.points]
@@ -163,7 +163,7 @@ def test_a_study_with_a_grid_is_a_sweep(tmp_path: Path) -> None:
 def test_a_study_file_of_one_run(tmp_path: Path) -> None:
     file = tmp_path / "study.yaml"
     file.write_text("seed: 2\nrelax: {problem: 'laplace2d:4', processors: 2}\n")
-    result = paracosm.study(file, method="jacobi")
+    result = paracosm.studies(file, method="jacobi")
     assert result.summary.kind == "relaxation"
     assert result.summary.method == "jacobi"
 
@@ -206,12 +206,12 @@ def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Pat
         (lambda: paracosm.relax(q=1), 'relax: unknown argument "q": choose from latency, '),
         (lambda: paracosm.relax(method="foo"), 'relax: method: unknown method "foo"'),
         (lambda: paracosm.train(workers="x"), 'train: workers: cannot read "x"'),
-        (lambda: paracosm.train(bandwidth=25), "train: bandwidth: 25 of what"),
+        (lambda: paracosm.train(bandwidth="25"), "train: bandwidth: 25 of what"),
         (lambda: paracosm.train(force=True), "force replaces the run in a folder: give out"),
         (lambda: paracosm.train(TrainConfig(), workers=2), "train: workers: the config has it"),
         (lambda: paracosm.relax(TrainConfig()), "relax: config: give a mapping or a RelaxConfig"),
-        (lambda: paracosm.study({"trian": {}}), "study: "),
-        (lambda: paracosm.study({"train": {}}, wrokers=2), 'unknown argument "wrokers"'),
+        (lambda: paracosm.studies({"trian": {}}), "study: "),
+        (lambda: paracosm.studies({"train": {}}, wrokers=2), 'unknown argument "wrokers"'),
         (lambda: paracosm.replay("no.json"), "no.json"),
         (lambda: paracosm.profile("mlp", bugdet="1s"), 'unknown argument "bugdet": did you mean'),
         (lambda: paracosm.profile("mlp", budget="x"), "budget"),

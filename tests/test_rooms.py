@@ -21,6 +21,7 @@ GROUND: dict[str, set[str]] = {
     "validation": set(),
     "compiled": set(),
     "files": set(),
+    "rng": set(),
     "quantities": {"units"},
 }
 """Modules that every room may import, and which of each other they do."""
@@ -52,10 +53,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "relaxation": {"network", "cluster", "timing", "timeline", "results", "faults"},
     "emulation": {"network", "cluster", "timing", "timeline", "results"},
     "autoload": {"emulation", "cli"},
-    "study": BELOW_STUDY,
-    "report": {"study", "results", "timeline", "cluster"},
-    "api": BELOW_STUDY | {"study", "report", "cli"},
-    "cli": BELOW_STUDY | {"study", "report", "api"},
+    "studies": BELOW_STUDY,
+    "report": {"studies", "results", "timeline", "cluster"},
+    "api": BELOW_STUDY | {"studies", "report", "cli"},
+    "cli": BELOW_STUDY | {"studies", "report", "api"},
 }
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from paracosm.report.run import Run
-    from paracosm.study import RunFolder
+    from paracosm.studies import RunFolder
     from paracosm.timeline import Timeline
 
 __all__ = [
@@ -157,7 +157,7 @@ class Result(Generic[S]):
         return self._copied(self._folder.path, Path(folder), force)
 
     def _copied(self, source: Path, folder: Path, force: bool) -> Path:
-        from paracosm.study.run_folder import claim_folder
+        from paracosm.studies.run_folder import claim_folder
 
         claim_folder(folder, force)
         shutil.copytree(source, folder, dirs_exist_ok=True)
@@ -362,7 +362,7 @@ def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:
         source: the study.
         options: `seed`, `out`, `force`, `jobs`; and arguments in place of those of the study.
     """
-    from paracosm.study import Study, load_study
+    from paracosm.studies import Study, load_study
     from paracosm.validation import validated
 
     if isinstance(source, Mapping):
@@ -393,7 +393,7 @@ def replay(
         InputError: a trace cannot be used, or a change not be understood or applied.
     """
     from paracosm.prediction.traces import replay_traces, summarise_replays
-    from paracosm.study import REPLAY, RunFolder
+    from paracosm.studies import REPLAY, RunFolder
 
     paths = [Path(each) for each in ([traces] if isinstance(traces, str | os.PathLike) else traces)]
     changes = [what_if] if isinstance(what_if, str) else list(what_if)
@@ -463,7 +463,7 @@ def open_result(folder: Folder) -> Result[Any]:
     Raises:
         InputError: there is none, it is damaged, or another version of Paracosm wrote it.
     """
-    from paracosm.study import RunFolder
+    from paracosm.studies import RunFolder
 
     path = Path(folder)
     if (path / "sweep.json").is_file():
@@ -477,7 +477,7 @@ class Tuned(Result[TuningSummary]):
     """What `paracosm relax tune` found; `table` has a row for each trial."""
 
     def __init__(self, path: Path) -> None:
-        from paracosm.study.run_folder import check_format, read_json
+        from paracosm.studies.run_folder import check_format, read_json
 
         found = read_json(path / "tuning.json")
         check_format(path, found.get("environment") or {})
@@ -512,7 +512,7 @@ _OWN = ("seed", "out", "force", "jobs")
 
 
 def _model(verb: str) -> type[BaseModel]:
-    from paracosm.study import KINDS
+    from paracosm.studies import KINDS
 
     if verb not in KINDS:
         raise unknown("verb", verb, KINDS)
@@ -522,7 +522,7 @@ def _model(verb: str) -> type[BaseModel]:
 def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
     from pydantic import BaseModel
 
-    from paracosm.study import Point, Study
+    from paracosm.studies import Point, Study
 
     model = _model(kind)
     if isinstance(config, BaseModel):
@@ -559,7 +559,7 @@ def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any
     points = asked.points(where)
     if not asked.is_sweep:
         return _run_point(points[0], own)
-    from paracosm.study import run_sweep
+    from paracosm.studies import run_sweep
 
     folder, keep = _folder(own["out"], own["force"])
     run_sweep(asked, points, folder, own["jobs"], own["force"])
@@ -567,7 +567,7 @@ def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any
 
 
 def _run_point(point: Any, own: Mapping[str, Any]) -> Result[Any]:
-    from paracosm.study import RunFolder, run_point
+    from paracosm.studies import RunFolder, run_point
 
     folder, keep = _folder(own["out"], own["force"])
     summary = run_point(point, folder, own["force"]).summary
@@ -606,7 +606,7 @@ def _opened(run: RunFolder, keep: object) -> Result[Any]:
 
 
 def _sweep(path: Path, keep: object) -> Sweep[Any]:
-    from paracosm.study import RunFolder, read_sweep
+    from paracosm.studies import RunFolder, read_sweep
 
     rows = read_sweep(path)
     points = [_opened(RunFolder.open(path / row["point"]), keep) for row in rows]

@@ -17,7 +17,7 @@ from paracosm.cli import main
 from paracosm.cli.options import with_fields_of
 from paracosm.engine import Simulator
 from paracosm.errors import InputError
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 from paracosm.training import TrainConfig
 
 Capture = pytest.CaptureFixture[str]
@@ -449,7 +449,7 @@ def test_an_error_in_a_point_of_a_sweep_names_the_point(
     def fail(*_: object, **__: object) -> None:
         raise InputError("no such thing")
 
-    monkeypatch.setattr("paracosm.study.run.run_point", fail)
+    monkeypatch.setattr("paracosm.studies.run.run_point", fail)
     assert call("train", grid(tmp_path), "--out", str(tmp_path / "out")) == 2
     assert capsys.readouterr().err == "paracosm: workers=1: no such thing\n"
     assert call("report", str(tmp_path / "out")) == 2

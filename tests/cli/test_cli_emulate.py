@@ -19,7 +19,7 @@ from paracosm.cli.verbs import _command
 from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig
 from paracosm.results import to_builtin
-from paracosm.study import RunFolder, load_study
+from paracosm.studies import RunFolder, load_study
 
 ROOT = Path(__file__).parents[2]
 DDP = ROOT / "tests" / "emulation" / "scripts" / "ddp.py"

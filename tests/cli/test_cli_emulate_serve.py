@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from paracosm.cli import main
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 
 TIMEOUT = 90.0
 PARACOSM = [sys.executable, "-c", "import sys; from paracosm.cli import main; sys.exit(main())"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paracosm.study import RunFolder, Study, load_study
+from paracosm.studies import RunFolder, Study, load_study
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Patch = pytest.MonkeyPatch

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from paracosm.cli import main
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 
 Capture = pytest.CaptureFixture[str]
 SMALL = ["relax", "--problem", "laplace2d:6", "--processors", "3"]

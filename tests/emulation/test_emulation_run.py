@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from made_up_records import made_up_records
 
 from paracosm.emulation import run
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.result import EmulationResult
 from paracosm.emulation.run import Ended, run_emulation
+from paracosm.emulation.summary import summarise
 from paracosm.report.emulate_tables import emulate_tables
 from paracosm.report.emulate_words import FIGURES
+from paracosm.results.summaries import IterationTimes
 from paracosm.validation import validated
 
 CHANGES = ("all_reduce: +2 ms", "worker 3: compute 1.5x slower")
@@ -25,9 +29,16 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[EmulateConfig]:
     def run_once(config: EmulateConfig, *ignored: Any) -> tuple[EmulationResult, Ended]:
         made.append(config)
         median = 0.1 + 2e-3 * len(config.what_if)
-        time = {"median": median, "p10": median, "p90": median, "error": 1e-4}
         parts = {"compute": 0.08, "exposed_communication": median - 0.08, "waiting": 0.0}
-        summary = {"status": "done", "iteration_time": time, "breakdown": parts, "collectives": {}}
+        times = IterationTimes(
+            median=median, p10=median, p90=median, mean=median, error=1e-4, measured=10
+        )
+        summary = replace(
+            summarise(config, made_up_records(), 0),
+            iteration_time=times,
+            breakdown=parts,
+            collectives={},
+        )
         return EmulationResult(summary, None), Ended(0, None, False)
 
     monkeypatch.setattr(run, "_run_once", run_once)

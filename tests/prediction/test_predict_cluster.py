@@ -17,7 +17,7 @@ from paracosm.graphs.capture import CaptureOptions
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.jobs.prediction import JobPrediction, predict_job
 from paracosm.prediction.run import run_prediction
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 
 Capture = pytest.CaptureFixture[str]
 ALONE = 500e-6  # seconds of the fake graph: two convolutions and a ReLU

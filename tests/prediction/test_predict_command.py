@@ -11,7 +11,7 @@ from fake_database import GPU, KNOWN, make_database, make_graph
 from paracosm.cli import main
 from paracosm.errors import InputError
 from paracosm.prediction.config import PredictConfig
-from paracosm.study import Hooks, RunFolder, Study, run_point
+from paracosm.studies import Hooks, RunFolder, Study, run_point
 
 Capture = pytest.CaptureFixture[str]
 NEUSIGHT = Path(__file__).parents[1] / "data" / "neusight"

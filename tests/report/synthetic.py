@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
 STEP = 0.02  # seconds of virtual time between updates

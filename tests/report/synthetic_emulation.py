@@ -13,7 +13,7 @@ from paracosm.emulation.delays import summarise_delays
 from paracosm.emulation.records import Collective, Exchange, Group, Iteration, Note, Record, Wait
 from paracosm.emulation.summary import summarise
 from paracosm.emulation.timeline_of import timeline_of
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 
 START = 5_000.0  # seconds of the monotonic clock
 DELAYS = np.linspace(0.0, 8e-3, 9)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
 UNKNOWNS = 400

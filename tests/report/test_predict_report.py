@@ -13,7 +13,7 @@ from written_page import figures_of, page_of, text_of
 from paracosm.cli.show import show_summary
 from paracosm.report import write_images
 from paracosm.results import read_summary
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
 FIGURES = [

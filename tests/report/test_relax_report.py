@@ -12,7 +12,7 @@ from synthetic_relaxation import UNKNOWNS, UPDATE_TIME, make_relaxation
 from written_page import figures_of, page_of, text_of
 
 from paracosm.report import write_images
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
 FIGURES = ["residual_time", "residual_sweeps", "updates", "staleness", "utilisation", "timeline"]

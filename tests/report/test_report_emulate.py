@@ -14,7 +14,7 @@ from written_page import figures_of, page_of, text_of
 from paracosm.cli.show import show_summary
 from paracosm.emulation.records import Collective, Group, Iteration, Note
 from paracosm.report import write_images
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 
 FIGURES = ["iteration_times", "iteration_parts", "collectives", "timeline"]
 BESIDE = {"run": "runs/predicted", "iteration_time": 0.062}

@@ -12,7 +12,7 @@ from synthetic import make_run
 from synthetic_relaxation import make_relaxation
 
 from paracosm.report import write_report
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 
 pytestmark = pytest.mark.skipif(
     find_chromium() is None,

@@ -16,7 +16,7 @@ from written_page import figures_of, page_of, text_of
 from paracosm.errors import InputError
 from paracosm.report import write_report
 from paracosm.report.kinds import described
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 
 
 def test_the_headline_and_the_key_numbers_of_one_run(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.report import write_report
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 
 
 def page_of(tmp_path: Path, *runs: RunFolder) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.study import Hooks, Study, load_study, run_point
-from paracosm.study.kinds import KINDS
+from paracosm.studies import Hooks, Study, load_study, run_point
+from paracosm.studies.kinds import KINDS
 
 
 def test_every_kind_is_a_key_of_a_study_and_ends_where_it_succeeds() -> None:
@@ -71,7 +71,7 @@ def test_a_relaxation_has_no_log_of_its_events() -> None:
 
 def test_a_study_of_one_kind_loads_no_room_of_another() -> None:
     program = (
-        "import sys; from paracosm.study import Study; Study(train={}).points('test');"
+        "import sys; from paracosm.studies import Study; Study(train={}).points('test');"
         "print([m for m in sys.modules if m.startswith('paracosm.relaxation')]);"
         "assert 'paracosm.training' in sys.modules"
     )

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from paracosm.errors import InputError
-from paracosm.study.run_folder import RunFolder
+from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
 STUDY = {"seed": 7, "train": {"algorithm": "asgd", "workers": 4}}
@@ -78,7 +78,7 @@ def test_a_finished_folder_holds_the_files_of_the_design_and_no_others(tmp_path:
 def test_rows_keep_their_order_over_many_batches_and_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paracosm.study.metrics_file.ROW_GROUP", 5000)
+    monkeypatch.setattr("paracosm.studies.metrics_file.ROW_GROUP", 5000)
     run = RunFolder.create(tmp_path / "run", STUDY)
     add_rows(run, 30_000)
     run.finish({})
@@ -100,7 +100,7 @@ def test_a_full_batch_is_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:
 
 def test_a_row_goes_out_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr("paracosm.study.metrics_file.monotonic", lambda: clock[0])
+    monkeypatch.setattr("paracosm.studies.metrics_file.monotonic", lambda: clock[0])
     run = RunFolder.create(tmp_path / "run", STUDY)
     add_rows(run, 1)
     clock[0] = 100.9
@@ -130,7 +130,7 @@ def test_metrics_cut_off_at_any_byte_are_read_to_the_last_complete_batch(tmp_pat
 def test_a_killed_process_leaves_a_readable_run(tmp_path: Path) -> None:
     program = (
         "import sys, time\n"
-        "from paracosm.study.run_folder import RunFolder\n"
+        "from paracosm.studies.run_folder import RunFolder\n"
         "run = RunFolder.create(sys.argv[1], {'train': {}})\n"
         "for i in range(10_000):\n"
         "    run.metric(i, i, 'worker0', 'staleness', 0, i)\n"

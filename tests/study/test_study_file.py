@@ -10,7 +10,7 @@ import yaml
 
 from paracosm.errors import InputError
 from paracosm.results import to_builtin
-from paracosm.study import Study, load_study
+from paracosm.studies import Study, load_study
 
 
 def write(path: Path, text: str) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.study import Point, RunFolder
+from paracosm.studies import Point, RunFolder
 
 # The training loss at which a run counts as converged: early in training, and well below guessing.
 TARGETS = {"digits": 0.3, "cifar10": 1.5}

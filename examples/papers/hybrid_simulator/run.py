@@ -15,7 +15,7 @@ from findings import check_findings
 from page import write_page
 
 from paracosm.errors import InputError
-from paracosm.study import Point, load_study, run_sweep
+from paracosm.studies import Point, load_study, run_sweep
 
 HERE = Path(__file__).parent
 CIFAR10 = {"model": "paper-cnn", "data": "cifar10"}

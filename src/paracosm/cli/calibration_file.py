@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.tables import grid, printer
+from paracosm.cli.display import grid, printer
 from paracosm.errors import InputError
 from paracosm.profiling.nodes.calibration import QUANTITIES, NodeCalibration
 from paracosm.results import to_json
-from paracosm.study.run_folder import describe_environment
+from paracosm.studies.run_folder import describe_environment
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 __all__ = ["Out", "Update", "check", "finish", "host_and_port", "windows_in_words"]

@@ -10,7 +10,7 @@ from paracosm.cli.show import show_summary
 from paracosm.emulation.config import Setting
 from paracosm.emulation.records import RecordReader
 from paracosm.emulation.result import Metrics, result_of
-from paracosm.study import Point, RunFolder
+from paracosm.studies import Point, RunFolder
 
 __all__ = ["finish"]
 

@@ -106,7 +106,7 @@ def _serve(
     if out is None:
         return _emulate(config, host, seed)[0].summary
     from paracosm.emulation.result import Metrics
-    from paracosm.study import RunFolder
+    from paracosm.studies import RunFolder
 
     asked = config.model_dump(
         mode="json", exclude=config.without_effect(), exclude_defaults=True
@@ -159,6 +159,6 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
 
 def _write_report(out: Path) -> None:
     from paracosm.report import write_report
-    from paracosm.study import RunFolder
+    from paracosm.studies import RunFolder
 
     write_report([RunFolder.open(out)], out / "report.html")

@@ -11,18 +11,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from paracosm.cli.display import progress_bar
 from paracosm.cli.options import Force, Json, Quiet, Seed, StudyFile, with_fields_of
-from paracosm.cli.progress import progress_bar
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.results import to_builtin, to_json
-from paracosm.study import Study, load_study
+from paracosm.studies import Study, load_study
 from paracosm.units import format_duration
 from paracosm.validation import validated
 
 if TYPE_CHECKING:
-    from paracosm.study.tuning_result import Measured, Spread, Tuning
-    from paracosm.study.tuning_space import Parameter
+    from paracosm.studies.tuning_result import Measured, Spread, Tuning
+    from paracosm.studies.tuning_space import Parameter
 
 __all__ = ["tune"]
 
@@ -69,10 +69,10 @@ def tune(
     --fault "uniform(-100, 100) every 1000s" --checkpoint "cost=1s"
     --tune "alpha=1.05..20, omega=1..500" --trials 30 --out runs/tune
     """
-    from paracosm.study.tuning import count_runs
-    from paracosm.study.tuning import tune as search
-    from paracosm.study.tuning_files import claim_folder, write_tuning
-    from paracosm.study.tuning_space import parse_space
+    from paracosm.studies.tuning import count_runs
+    from paracosm.studies.tuning import tune as search
+    from paracosm.studies.tuning_files import claim_folder, write_tuning
+    from paracosm.studies.tuning_space import parse_space
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
@@ -115,7 +115,7 @@ def _asked(
     file: Path | None, arguments: Mapping[str, Any], seed: int | None, space: tuple[Parameter, ...]
 ) -> tuple[RelaxConfig, int]:
     """Return what a study file and flags ask for, and the first seed."""
-    from paracosm.study.tuning_space import complete_checkpoint
+    from paracosm.studies.tuning_space import complete_checkpoint
 
     where = "command line" if file is None else str(file)
     study = Study.model_validate({"relax": {}}) if file is None else load_study(file)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from paracosm.errors import InputError
-from paracosm.study import RunFolder, read_sweep
+from paracosm.studies import RunFolder, read_sweep
 
 __all__ = ["report"]
 

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from paracosm.cli.tables import grid, printer
+from paracosm.cli.display import grid, printer
 from paracosm.report.kinds import view_of
 from paracosm.report.view import SUCCESSES, Figure, View, trouble
 from paracosm.results import Summary, to_json
-from paracosm.study import SweepRow
+from paracosm.studies import SweepRow
 
 __all__ = ["show_summary", "show_sweep"]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from paracosm.errors import InputError
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 from paracosm.timeline import write_trace
 
 __all__ = ["trace"]

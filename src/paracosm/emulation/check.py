@@ -12,7 +12,7 @@ from paracosm.emulation.peers import peers_of
 from paracosm.errors import InputError
 from paracosm.results import EmulationSummary
 
-__all__ = ["check_emulation", "compare_with", "predicted_time"]
+__all__ = ["check_emulation"]
 
 
 def check_emulation(config: EmulateConfig) -> None:
@@ -57,9 +57,10 @@ def predicted_time(folder: Path) -> float:
     return float(found)
 
 
-def compare_with(folder: Path, predicted: float, summary: EmulationSummary) -> dict[str, Any]:
+def compare_with(folder: Path, summary: EmulationSummary) -> dict[str, Any]:
     """Return the predicted iteration time, in seconds, and the emulated one over it."""
     time = summary.iteration_time
+    predicted = predicted_time(folder)
     emulated = None if time is None else time.median
     return {
         "run": str(folder),

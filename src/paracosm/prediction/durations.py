@@ -17,7 +17,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Op
-from paracosm.graphs.op import shapes_of
+from paracosm.graphs.graph import shapes_of
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, at_one_speed
 

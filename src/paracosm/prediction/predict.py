@@ -27,8 +27,8 @@ import numpy.typing as npt
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph
 from paracosm.graphs.capture.options import CaptureOptions
-from paracosm.graphs.memory import memory_curve
-from paracosm.graphs.op import shapes_of
+from paracosm.graphs.graph import shapes_of
+from paracosm.graphs.summary import memory_curve
 from paracosm.prediction.durations import SOURCES
 from paracosm.simulation import Schedule, replay
 from paracosm.timeline import Labels, Timeline, largest_share

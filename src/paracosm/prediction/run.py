@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from paracosm.cluster import Cluster
+from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
-from paracosm.cluster.subset import first_workers
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig

@@ -17,15 +17,12 @@ from paracosm.faults import (
     score,
     young_interval,
 )
-from paracosm.relaxation.definition import definition_1
-from paracosm.relaxation.result import RelaxationResult
+from paracosm.relaxation.result import RelaxationResult, definition_1
 from paracosm.relaxation.spec import RunSpec
 from paracosm.results import RelaxationSummary, summaries
 
 if TYPE_CHECKING:
     from paracosm.relaxation.spectrum import SpectralRadius
-
-__all__ = ["summarise"]
 
 
 def summarise(

@@ -17,7 +17,7 @@ from paracosm.results import EmulationSummary
 from paracosm.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from paracosm.study import Series
+    from paracosm.studies import Series
 
 NOTES = 8  # of a run that has many
 

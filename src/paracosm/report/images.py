@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.typing import RcKeyType
 
-    from paracosm.study import RunFolder
+    from paracosm.studies import RunFolder
 
 
 __all__ = ["picture", "write_images"]

@@ -13,7 +13,7 @@ from paracosm.report.view import View, trouble
 from paracosm.results import SUMMARIES, Summary
 
 if TYPE_CHECKING:
-    from paracosm.study import RunFolder
+    from paracosm.studies import RunFolder
 
 __all__ = ["described", "view_of"]
 

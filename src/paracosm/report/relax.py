@@ -8,12 +8,11 @@ from itertools import islice
 import numpy as np
 
 from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats, Section, shown_sections
-from paracosm.report.lanes import PHASES, lane_of, node_group
 from paracosm.report.residual_chart import residual_chart
 from paracosm.report.run import Run
 from paracosm.report.staleness_chart import Histogram, staleness_chart
 from paracosm.report.thinning import extremes, histogram
-from paracosm.report.timeline_charts import timeline_chart
+from paracosm.report.timeline_charts import PHASES, lane_of, node_group, timeline_chart
 from paracosm.report.utilisation_chart import Shares, utilisation_chart
 from paracosm.timeline import Labels, Timeline, utilisation
 

@@ -14,7 +14,7 @@ from paracosm.results import RelaxationSummary
 from paracosm.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from paracosm.study import Series
+    from paracosm.studies import Series
 
 
 def _staleness(which: str) -> Figure:

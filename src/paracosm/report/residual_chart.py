@@ -12,7 +12,7 @@ from paracosm.report.run import Run
 from paracosm.report.thinning import extremes
 
 if TYPE_CHECKING:
-    from paracosm.study import Series
+    from paracosm.studies import Series
 
 __all__ = ["residual_chart"]
 

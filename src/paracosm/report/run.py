@@ -10,7 +10,7 @@ from paracosm.results import Summary
 from paracosm.timeline import Timeline
 
 if TYPE_CHECKING:
-    from paracosm.study import RunFolder, Series
+    from paracosm.studies import RunFolder, Series
 
 __all__ = ["Run"]
 

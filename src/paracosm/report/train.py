@@ -25,7 +25,7 @@ from paracosm.report.timeline_charts import timeline_chart
 from paracosm.report.utilisation_chart import utilisation_chart
 
 if TYPE_CHECKING:
-    from paracosm.study import Series
+    from paracosm.studies import Series
 
 __all__ = ["sections"]
 

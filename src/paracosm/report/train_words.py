@@ -14,7 +14,7 @@ from paracosm.results import TrainingSummary
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
-    from paracosm.study import Series
+    from paracosm.studies import Series
 
 
 def _unchanged(summary: TrainingSummary) -> str | None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from paracosm.report.chart import Axis, Boxes, Chart, Dots, Floats
-from paracosm.report.lanes import LANES, laid_out, node_group, node_order
 from paracosm.report.run import Run
 from paracosm.report.thinning import quantiles
+from paracosm.report.timeline_charts import LANES, laid_out, node_group, node_order
 
 __all__ = ["Shares", "recorded_shares", "utilisation_chart"]
 

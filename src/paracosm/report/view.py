@@ -12,7 +12,7 @@ from paracosm.report.run import Run
 from paracosm.results import Summary
 
 if TYPE_CHECKING:
-    from paracosm.study import Series
+    from paracosm.studies import Series
 
 __all__ = ["SUCCESSES", "Ending", "Figure", "Table", "View", "cluster_text", "figure", "trouble"]
 

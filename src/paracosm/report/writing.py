@@ -17,7 +17,7 @@ from paracosm.report.page import page
 from paracosm.report.run import Run
 
 if TYPE_CHECKING:
-    from paracosm.study import RunFolder
+    from paracosm.studies import RunFolder
 
 __all__ = ["write_report"]
 

@@ -312,7 +312,6 @@ def draw(draws: Any, row: Any, uniform: Any, index: Any) -> Any:
 
 @compiled
 def _truncated_normal(uniform: Any, mu: Any, sd: Any, mass: Any) -> Any:
-    """As `families.truncated_normal`; `mass` is Phi(mu / sd)."""
     return max(mu - sd * normal_quantile(min((1.0 - uniform) * mass, _GREATEST)), 0.0)
 
 

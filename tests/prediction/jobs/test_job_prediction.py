@@ -54,6 +54,16 @@ def test_equal_stages_have_the_bubble_of_1f1b() -> None:
     )
 
 
+@pytest.mark.parametrize(("batches", "limit"), [(8, "Pipeline bubble: "), (10, "Computing: ")])
+def test_what_takes_more_than_a_tenth_of_the_iteration_is_the_bottleneck(
+    batches: int, limit: str
+) -> None:
+    strategy = parse_strategy(f"pp=2, microbatches={batches}")
+    job = predict_job(replica([1, 1]), switch(2, 0, FREE), strategy)
+    assert job.parts["bubble"] / job.iteration_time == pytest.approx(1 / (batches + 1))
+    assert job_bottleneck(job, OPS).startswith(limit)
+
+
 def test_unequal_stages_are_named() -> None:
     strategy = parse_strategy("pp=2, microbatches=16")
     job = predict_job(replica([1, 4]), switch(2, 0, FREE), strategy)

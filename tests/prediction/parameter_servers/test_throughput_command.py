@@ -15,7 +15,7 @@ from profiled_jobs import serial_profile, two_parameters
 from paracosm.cli import main
 from paracosm.prediction import run as prediction_run
 from paracosm.profiling.jobs.file import save_job_profile
-from paracosm.study import RunFolder
+from paracosm.studies import RunFolder
 from paracosm.timeline import check
 
 Capture = pytest.CaptureFixture[str]

@@ -5,12 +5,8 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 
 from paracosm.errors import InputError
-from paracosm.relaxation.patterns import (
-    edge_cut,
-    halo_sizes,
-    parse_patterns,
-    pattern_from_blocks,
-)
+from paracosm.relaxation.partition import edge_cut, halo_sizes, pattern_from_blocks
+from paracosm.relaxation.patterns import parse_patterns
 from paracosm.relaxation.problems import load_problem, problem_from
 
 
@@ -224,7 +220,7 @@ def test_a_schedule_of_patterns():
         ("contiguous; cyclic after soon", "soon"),
         ("contiguous;", 'a pattern is missing beside ";"'),
         ("contigous", 'unknown pattern "contigous": did you mean "contiguous"'),
-        ("random(200", "cannot read the pattern"),
+        ("random(200", "as a pattern: write name"),
         ("random(block=3)", 'did you mean "blocks"'),
         ("random(blocks=many)", 'blocks must be a whole number, not "many"'),
         ("random(blocks=3, blocks=4)", "blocks is given twice"),

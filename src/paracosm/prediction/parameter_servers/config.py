@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, Field, field_validator
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.topology import Star, Switch
+from paracosm.cluster.link import Star, Switch
 from paracosm.errors import InputError, unknown
 from paracosm.prediction.parameter_servers.orders import ORDERS
 from paracosm.profiling.jobs import JobProfile

@@ -16,8 +16,7 @@ from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.job_profile import dependents_of, in_order, smallest_first
 from paracosm.rng import ServerStream, generator
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.system import System
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import System, Workload
 from paracosm.timeline import Labels, Timeline
 
 LEADING = 50

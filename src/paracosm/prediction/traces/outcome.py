@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.jobs import Job
-from paracosm.jobs.program import KINDS
+from paracosm.jobs.job import KINDS
 from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
 from paracosm.simulation import replay_job
 from paracosm.timeline import Labels, Timeline, breakdown, largest_share

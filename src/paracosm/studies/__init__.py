@@ -1,0 +1,23 @@
+"""Studies, what they run, and what they leave behind: the run folder."""
+
+from paracosm.studies.kinds import KINDS, Hooks, Outcome
+from paracosm.studies.metrics_file import Series
+from paracosm.studies.run import SweepRow, read_sweep, run_point, run_sweep
+from paracosm.studies.run_folder import REPLAY, RunFolder
+from paracosm.studies.study import Point, Study, load_study
+
+__all__ = [
+    "KINDS",
+    "REPLAY",
+    "Hooks",
+    "Outcome",
+    "Point",
+    "RunFolder",
+    "Series",
+    "Study",
+    "SweepRow",
+    "load_study",
+    "read_sweep",
+    "run_point",
+    "run_sweep",
+]

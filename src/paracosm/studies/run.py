@@ -1,0 +1,193 @@
+"""Run a study: one point, in a run folder or in memory, or all points of a grid."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from paracosm.errors import InputError
+from paracosm.files import replacing
+from paracosm.results import Summary, to_builtin, to_json
+from paracosm.studies.kinds import KINDS, Hooks, Outcome
+from paracosm.studies.run_folder import RunFolder, remove_run_files
+from paracosm.studies.study import Point, Study
+
+__all__ = ["SweepRow", "read_sweep", "run_point", "run_sweep"]
+
+SWEEP = "sweep.json"
+
+
+def run_point(
+    point: Point,
+    out: Path | None = None,
+    force: bool = False,
+    hooks: Hooks | None = None,
+    metrics: Any = None,
+) -> Outcome:
+    """Run `point`.
+
+    Args:
+        point: what to run.
+        out: the run folder to make; nothing is written without one.
+        force: replace the run that is in the folder.
+        hooks: who listens.
+        metrics: takes the measurements where no folder does.
+
+    Raises:
+        InputError: if the run cannot start; a folder that was made for it is then gone again.
+    """
+    kind, hooks = KINDS[point.kind], hooks or Hooks()
+    if hooks.log and not kind.logs:
+        raise InputError(f"{kind.noun} prints no line for every event: leave the log out")
+    if out is None:
+        return kind.run(point.config, point.seed, metrics, hooks)
+    with RunFolder.create(out, point.as_study(), force) as folder:
+        outcome = kind.run(point.config, point.seed, folder, hooks)
+        for name, save in outcome.files.items():
+            save(out / name)
+        folder.finish(outcome.summary, outcome.timeline)
+    return outcome
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """A point of a sweep that is finished: its name, what it varied, and its summary."""
+
+    point: str
+    varied: Mapping[str, Any]
+    summary: Summary
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as `sweep.json` has it."""
+        return {"point": self.point, "varied": self.varied, **self.summary.to_dict()}
+
+
+def run_sweep(
+    study: Study,
+    points: list[Point],
+    out: Path,
+    jobs: int = 1,
+    force: bool = False,
+    finished: Callable[[Point], None] | None = None,
+) -> list[SweepRow]:
+    """Run the points of a study, each in a folder of its own under `out`.
+
+    A sweep that was interrupted goes on where it stopped: points whose folders are finished are
+    not run again. `sweep.json` holds the points that are finished, at every instant.
+
+    Args:
+        study: the study, as its file says it.
+        points: its points.
+        out: the folder of the sweep; gets `study.yaml` and `sweep.json`.
+        jobs: how many points run at a time, each in a process of its own.
+        force: run everything again.
+        finished: called, in any order, with each point that is done.
+
+    Raises:
+        InputError: if `out` holds something else than this sweep, or a point cannot run.
+        KeyboardInterrupt: if the sweep was interrupted.
+    """
+    from joblib import Parallel, delayed
+
+    _claim(out, study, points, force)
+    rows: dict[str, SweepRow] = {}
+
+    def done(point: Point) -> None:
+        rows[point.name] = _row(point, out / point.name)
+        if finished is not None:
+            finished(point)
+
+    for point in points:
+        if _is_finished(point, out / point.name):
+            done(point)
+    _write_rows(rows, points, out)
+    runs: Iterable[Point] = Parallel(n_jobs=jobs, return_as="generator_unordered")(
+        delayed(_run)(point, out / point.name) for point in points if point.name not in rows
+    )
+    for point in runs:
+        done(point)
+        _write_rows(rows, points, out)
+    return [rows[point.name] for point in points]
+
+
+def _run(point: Point, out: Path) -> Point:
+    try:
+        status = run_point(point, out, force=True).summary.status
+    except InputError as error:
+        raise InputError(f"{point.name}: {error}") from None
+    except Exception as error:
+        error.add_note(f"in the point {point.name}")
+        raise
+    if status == "interrupted":
+        raise KeyboardInterrupt  # which ends the whole sweep, not this point alone
+    return point
+
+
+def _row(point: Point, folder: Path) -> SweepRow:
+    return SweepRow(point.name, to_builtin(point.varied), RunFolder.open(folder).results)
+
+
+def read_sweep(folder: Path) -> list[Mapping[str, Any]]:
+    """Return the rows of a sweep: of each finished point `point`, its run folder, and `varied`.
+
+    Raises:
+        InputError: its list cannot be read.
+    """
+    try:
+        rows = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        rows = None
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and {"point", "varied"} <= row.keys() for row in rows
+    ):
+        raise InputError(f"{folder / SWEEP}: cannot be read")
+    return rows
+
+
+def _write_rows(rows: Mapping[str, SweepRow], points: Iterable[Point], out: Path) -> None:
+    ordered = [rows[point.name].to_dict() for point in points if point.name in rows]
+    with replacing(out / SWEEP) as beside:
+        beside.write_text(to_json(ordered), encoding="utf-8")
+
+
+def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> None:
+    """Make `out` the folder of this sweep, unless it is something else's."""
+    file = out / "study.yaml"
+    wanted = to_builtin(study.as_written())
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if force:
+            for folder in (out, *(out / point.name for point in points)):
+                remove_run_files(folder)
+        elif any(out.iterdir()) and _study_in(file) != wanted:
+            raise InputError(
+                f"{out}: the folder exists and holds something else than this study: "
+                "choose another one, or give --force"
+            )
+        with replacing(file) as beside:
+            beside.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{out}: cannot write a sweep here: {error.strerror}") from None
+
+
+def _study_in(file: Path) -> object:
+    """Return what a study file says; None if there is none, or none that can be read."""
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return None
+
+
+def _is_finished(point: Point, folder: Path) -> bool:
+    """Whether the folder holds this very point, and its run came to an end of its own."""
+    try:
+        run = RunFolder.open(folder)
+        ended = run.status in KINDS[point.kind].ends
+        return ended and run.study == to_builtin(point.as_study())
+    except InputError:
+        return False

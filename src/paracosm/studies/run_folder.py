@@ -1,0 +1,437 @@
+"""The run folder: everything that a run leaves behind, readable at every instant.
+
+    study.yaml         what was asked for, with every default filled in
+    environment.json   versions, hardware, seed
+    metrics.arrows     the metrics so far, while the run goes on or after it was killed
+    metrics.parquet    the metrics of a finished run
+    timeline.parquet   the spans of a finished run that recorded them
+    recording.json     the durations that a run measured, to be replayed
+    collectives.parquet  every collective of an emulated job
+    plan.npz           what the real rank of an emulated job communicated, to be replayed
+    summary.json       the key numbers; its presence says that the run is finished
+    report.html        written by `paracosm.report`
+
+The folder of a sweep has a study.yaml, a sweep.json with the summaries of the points that are
+finished, and a run folder for each point.
+
+A file appears under its name only when it is complete (it is written beside and renamed), except
+for metrics.arrows, which can be read wherever it was cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import yaml
+
+from paracosm.errors import InputError
+from paracosm.files import replacing
+from paracosm.results import SUMMARIES, Summary, to_builtin, to_json
+from paracosm.studies.kinds import KINDS
+from paracosm.studies.metrics_file import (
+    MetricsWriter,
+    Series,
+    read_parquet,
+    read_stream,
+    stream_to_parquet,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from paracosm.timeline import Timeline
+
+__all__ = [
+    "REPLAY",
+    "UNFINISHED",
+    "RunFolder",
+    "check_format",
+    "claim_folder",
+    "describe_environment",
+    "read_json",
+    "remove_run_files",
+]
+
+UNFINISHED = "unfinished"
+
+REPLAY = "replay"
+"""Traces that were played again: a run of no study, since its arguments are the traces."""
+
+FORMAT = 2
+"""Of the run folder: another one is written by another version of Paracosm.
+
+1 had no number, and throughput in three shapes.
+"""
+
+SUMMARY_KINDS = {
+    "train": "training",
+    "relax": "relaxation",
+    "predict": "iteration",
+    "emulate": "emulation",
+    REPLAY: "replay",
+}
+"""Front door -> kind of summary that its runs have, unless the summary itself says another."""
+
+# The summary comes first: with it gone, a folder half removed cannot pass for a finished run.
+FILES = (
+    "summary.json",
+    "study.yaml",
+    "environment.json",
+    "metrics.arrows",
+    "metrics.parquet",
+    "timeline.parquet",
+    "recording.json",
+    "collectives.parquet",
+    "plan.npz",
+    "sweep.json",
+    "report.html",
+)
+
+
+class RunFolder:
+    """One run on disk: `create` it, add metrics, `finish` it; or `open` one that is there.
+
+    As a context manager it flushes and closes the metrics at the end of the block, whatever ended
+    it; only `finish` marks the run as finished. Where an InputError ends the block before the first
+    metric, the run could not start, and the folder is gone again.
+
+        with RunFolder.create("runs/asgd16", study) as run:
+            run.metric(0.02, 0.001, "worker3", "staleness", 15, 1)
+            run.finish({"final_loss": 0.02})
+    """
+
+    path: Path
+
+    def __init__(self, path: Path, writer: MetricsWriter | None = None) -> None:
+        self.path = path
+        self._writer = writer
+
+    @classmethod
+    def create(cls, path: str | Path, study: Mapping[str, Any], force: bool = False) -> RunFolder:
+        """Make the folder and write study.yaml and environment.json.
+
+        Args:
+            path: the folder; made, with its parents, if it is not there.
+            study: the study as resolved. Its seed (`study["seed"]`) is noted in the environment.
+            force: replace the run that is in the folder. Other files there are never touched.
+
+        Raises:
+            InputError: the folder exists and is not empty, or cannot be written.
+        """
+        path = Path(path)
+        try:
+            claim_folder(path, force)
+            environment = describe_environment(_seed(study))
+            _write(path / "environment.json", to_json(environment))
+            writer = MetricsWriter(path / "metrics.arrows")
+            # Last, since this file makes the folder a run folder.
+            _write(path / "study.yaml", _to_yaml(study))
+        except OSError as error:
+            raise InputError(f"{path}: cannot write a run folder here: {_reason(error)}") from None
+        return cls(path, writer)
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """Open a folder to read it; a run that is going on or was killed will do.
+
+        Raises:
+            InputError: this is no run folder, or one of its files is missing or damaged.
+        """
+        run = cls(Path(path))
+        if not run.path.is_dir():
+            raise InputError(f"{path}: no such folder")
+        if not (run.path / "study.yaml").is_file():
+            raise InputError(f"{path}: not a run folder: it has no study.yaml")
+        check_format(run.path, run.environment)
+        _ = run.study, run.summary
+        return run
+
+    # ------------------------------------------------------------------ writing
+
+    def metric(
+        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
+    ) -> None:
+        """Add one row to the metrics (times in seconds). Rows reach the disk in batches.
+
+        A batch is written every 4096 rows, and by the first row that comes a second or more after
+        the last batch.
+        """
+        if self._writer is None:
+            raise self._not_writing()
+        self._writer.append(virtual_time, wall_time, node, name, value, step)
+
+    def flush(self) -> None:
+        """Write the metrics so far to the disk at once, before a long computation for instance."""
+        if self._writer is None:
+            raise self._not_writing()
+        self._writer.flush()
+
+    def finish(
+        self,
+        summary: Mapping[str, Any],
+        timeline: Timeline | None = None,
+        status: str | None = None,
+    ) -> None:
+        """Write what is left and mark the run as finished.
+
+        Args:
+            summary: the key numbers, under the names of the design; NaN is written as null.
+            timeline: the spans, if they were recorded.
+            status: "done", "converged", "diverged", "interrupted", ...; by default the summary's
+                own `status`, or "done".
+        """
+        if self._writer is None:
+            raise self._not_writing()
+        self.close()
+        stream = self.path / "metrics.arrows"
+        with replacing(self.path / "metrics.parquet") as file:
+            stream_to_parquet(stream, file)
+        if timeline is not None:
+            with replacing(self.path / "timeline.parquet") as file:
+                timeline.save(file)
+        finished = {**summary, "status": status or summary.get("status", "done")}
+        _write(self.path / "summary.json", to_json(finished))
+        stream.unlink()
+        self.__dict__.pop("summary", None)
+
+    def close(self) -> None:
+        """Flush and close the metrics of a run that was not finished."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def discard(self) -> None:
+        """Remove the run, and its folder if nothing else is in it."""
+        self.close()
+        remove_run_files(self.path)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, InputError) and self._writer is not None and self._writer.is_empty:
+            self.discard()
+        else:
+            self.close()
+
+    def _not_writing(self) -> RuntimeError:
+        return RuntimeError(f"{self.path}: this run is closed, or open for reading only")
+
+    # ------------------------------------------------------------------ reading
+
+    @cached_property
+    def study(self) -> dict[str, Any]:
+        """What was asked for, defaults filled in."""
+        return _mapping(self.path / "study.yaml", yaml.safe_load)
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Versions, hardware and seed."""
+        return _mapping(self.path / "environment.json", json.loads)
+
+    @cached_property
+    def summary(self) -> dict[str, Any] | None:
+        """The key numbers; None if the run is not finished."""
+        file = self.path / "summary.json"
+        return _mapping(file, json.loads) if file.exists() else None
+
+    @property
+    def results(self) -> Summary:
+        """The summary, typed; of a run that is not finished one without any number."""
+        kind = (self.summary or {}).get("kind") or SUMMARY_KINDS.get(self.kind or "train")
+        if kind not in SUMMARIES or kind is None:
+            raise InputError(f"{self.path / 'summary.json'}: {kind!r} is no kind of summary")
+        return SUMMARIES[kind].from_dict({**(self.summary or {}), "status": self.status})
+
+    @property
+    def status(self) -> str:
+        """The summary's status; "unfinished" for a run that is going on or was killed."""
+        return UNFINISHED if self.summary is None else str(self.summary.get("status", "done"))
+
+    @property
+    def kind(self) -> str | None:
+        """Which front door the run came through: "train", "replay", ...; None for none of them."""
+        return next((kind for kind in (*KINDS, REPLAY) if kind in self.study), None)
+
+    def metrics(self, name: str | None = None) -> pa.Table:
+        """Return the long table, all of it or the rows of one metric, in the order of writing.
+
+        Columns: virtual_time, wall_time, node, name, value, step.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        parquet, stream = self.path / "metrics.parquet", self.path / "metrics.arrows"
+        try:
+            if parquet.exists():
+                return read_parquet(parquet, name)
+            table = read_stream(stream)
+        except FileNotFoundError:
+            raise InputError(f"{self.path}: metrics.parquet is missing") from None
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{parquet}: cannot be read: {_reason(error)}") from None
+        return table if name is None else table.filter(pc.equal(table["name"], name))
+
+    def series(self, name: str) -> Series:
+        """Return one metric as NumPy columns; empty if the run has none of that name."""
+        table = self.metrics(name)
+        virtual_time, wall_time, node, value, step = (
+            table[column].to_numpy()
+            for column in ("virtual_time", "wall_time", "node", "value", "step")
+        )
+        return Series(virtual_time, wall_time, node, value, step)
+
+    def timeline(self) -> Timeline | None:
+        """Return the recorded spans; None if the run recorded none or is not finished."""
+        file = self.path / "timeline.parquet"
+        if not file.exists():
+            return None
+        from paracosm.timeline import Timeline
+
+        return Timeline.load(file)
+
+
+def claim_folder(folder: Path, force: bool) -> None:
+    """Make a folder for a run, and remove an earlier run from it if `force` says so.
+
+    Raises:
+        InputError: the folder exists and is not empty, or cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            if not force:
+                raise InputError(
+                    f"{folder}: the folder exists and is not empty: "
+                    "choose another one, or give --force to replace the run in it"
+                )
+            remove_run_files(folder)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot write a run folder here: {_reason(error)}") from None
+
+
+def check_format(folder: Path, environment: Mapping[str, Any]) -> None:
+    """Refuse a folder that another version of Paracosm wrote.
+
+    Raises:
+        InputError: it did.
+    """
+    if (found := environment.get("format", 1)) != FORMAT:
+        raise InputError(
+            f"{folder}: written by another version of Paracosm (format {found}, and this one "
+            f"reads {FORMAT}): run it again, or use the version that wrote it"
+        )
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the mapping in a JSON file.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    return _mapping(file, json.loads)
+
+
+def remove_run_files(folder: Path) -> None:
+    """Remove the files of a run or a sweep, finished and half written, and nothing else."""
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+        for unfinished in folder.glob(f".{name}.*"):
+            unfinished.unlink(missing_ok=True)
+
+
+def _seed(study: Mapping[str, Any]) -> int | None:
+    inner = (study[kind] for kind in KINDS if isinstance(study.get(kind), Mapping))
+    return next((part["seed"] for part in (study, *inner) if part.get("seed") is not None), None)
+
+
+def _to_yaml(study: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(to_builtin(study), sort_keys=False, allow_unicode=True)
+
+
+def _mapping(file: Path, parse: Any) -> dict[str, Any]:
+    try:
+        value = parse(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{file.parent}: {file.name} is missing") from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{file}: cannot be read: {_reason(error)}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{file}: cannot be read: it holds no mapping of names to values")
+    return value
+
+
+def _write(file: Path, text: str) -> None:
+    with replacing(file) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
+def _reason(error: Exception) -> str:
+    """Return one line: the system's words without the path, or the parser's message."""
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return " ".join(text.split())
+
+
+# What numbers and timings may depend on.
+PACKAGES = ("numpy", "scipy", "numba", "torch", "scikit-learn")
+
+
+def describe_environment(seed: int | None = None) -> dict[str, object]:
+    """Return versions, hardware and seed. No host name, no user name, no path.
+
+    Packages are named if they are installed, imported or not.
+    """
+    versions = {package: _version(package) for package in PACKAGES}
+    return {
+        "versions": {
+            "python": platform.python_version(),
+            "paracosm": _version("paracosm"),
+            **{package: found for package, found in versions.items() if found},
+        },
+        "platform": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": _cores(),
+        "format": FORMAT,
+        "seed": seed,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()
+
+
+def _cores() -> int:
+    """Return how many cores this process may use, which can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,278 @@
+"""A study: one question with its arguments and a seed, or a grid of them.
+
+    seed: 0
+    train:                      # or relax, predict, emulate: the kind of run, with its arguments
+      model: mlp
+      algorithm: asgd
+    over:                       # every combination; a list of such grids is their union
+      workers: [1, 4, 16]
+      seed: [0, 1, 2]
+
+The command line builds the same mapping from its flags, so that whatever one can say the other can.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from paracosm.cluster.worker_counts import parse_workers
+from paracosm.errors import InputError
+from paracosm.studies.kinds import KINDS
+from paracosm.validation import read_yaml, validated
+
+__all__ = ["Point", "Study", "load_study"]
+
+Grid = dict[str, list[Any]]
+
+_COUNTS = ("workers", "processors", "world_size")
+Asked = dict[str, Any] | None
+
+
+class Study(BaseModel):
+    """A study as it is written in a file: one kind of run with its arguments."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seed: int = Field(0, ge=0, description="decides everything that is random")
+    train: Asked = Field(None, description="the arguments of `paracosm train`")
+    relax: Asked = Field(None, description="the arguments of `paracosm relax`")
+    predict: Asked = Field(None, description="the arguments of `paracosm predict`")
+    emulate: Asked = Field(None, description="the arguments of `paracosm emulate`")
+    over: Grid | list[Grid] = Field(
+        default_factory=list, description="arguments to vary: a grid, or a list of grids"
+    )
+
+    def with_arguments(self, seed: int | None, arguments: Mapping[str, Any]) -> Study:
+        """Return the study with other arguments, which take the place of its own.
+
+        Raises:
+            InputError: if the study varies one of them.
+        """
+        given = [*arguments, *([] if seed is None else ["seed"])]
+        for key in given:
+            if any(key in grid for grid in self._over()):
+                raise InputError(
+                    f"{key} is varied by the study (over.{key}): leave out "
+                    f"--{key.replace('_', '-')}, or change the study"
+                )
+        return self.model_copy(
+            update={
+                "seed": self.seed if seed is None else seed,
+                self.kind: {**self.arguments, **arguments},
+            }
+        )
+
+    @property
+    def counts(self) -> Grid:
+        """The lists of numbers of workers of which each run takes one: `workers: 1,2,4..64`.
+
+        That is a sweep in every kind of run that does not itself compare numbers of workers.
+
+        Raises:
+            InputError: a list that cannot be read.
+        """
+        model = KINDS[self.kind].model()
+        synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
+        found: Grid = {}
+        for key, value in self.arguments.items():
+            name = synonyms.get(key, key)
+            field = model.model_fields.get(name)
+            if name not in _COUNTS or field is None or not _is_one_number(field.annotation):
+                continue
+            if isinstance(value, list) or (isinstance(value, str) and re.search(r",|\.\.", value)):
+                try:
+                    numbers = parse_workers(value)
+                except InputError as error:
+                    raise InputError(f"{key}: {error}") from None
+                if len(numbers) > 1:
+                    found[key] = list(numbers)
+        return found
+
+    @property
+    def kind(self) -> str:
+        """Which kind of run it asks for: "train", "emulate"."""
+        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What it asks of each of its runs."""
+        asked: dict[str, Any] = getattr(self, self.kind)
+        return asked
+
+    def as_written(self) -> dict[str, Any]:
+        """Return the mapping that a file of this study holds."""
+        return self.model_dump(exclude=KINDS.keys() - {self.kind})
+
+    @field_validator(*KINDS, mode="before")
+    @classmethod
+    def _asked(cls, asked: Any) -> Any:
+        if asked is None:
+            raise ValueError("input should be a mapping of names to values, got nothing")
+        return asked
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Study:
+        asked = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(asked) != 1:
+            found = f", got {' and '.join(asked)}" if asked else ""
+            raise ValueError(
+                f"a study has one of the keys {', '.join(KINDS)}, with the arguments of the "
+                f"run{found}"
+            )
+        return self
+
+    @field_validator("over", mode="before")
+    @classmethod
+    def _lists(cls, over: Any) -> Any:
+        grids = over if isinstance(over, list) else [over]
+        for grid in grids:
+            if not isinstance(grid, Mapping):
+                raise ValueError("write arguments and lists of their values, as in workers: [1, 4]")
+            for key, values in grid.items():
+                if not isinstance(values, list):
+                    value = "..." if isinstance(values, Mapping) or values is None else values
+                    raise ValueError(f"{key} takes a list of values: write {key}: [{value}]")
+        return over
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether the study has a grid, or a list of numbers of workers."""
+        return bool(self.over or self.counts)
+
+    def points(self, where: str) -> list[Point]:
+        """Return every run of the study, each once, in the order in which they are written.
+
+        Args:
+            where: what an error message names as the study's origin.
+
+        Raises:
+            InputError: for the first argument that is wrong.
+        """
+        kind = KINDS[self.kind]
+        points: dict[tuple[int, str], Point] = {}
+        names: set[str] = set()
+        for varied, name in self._combinations(where):
+            seed = varied.get("seed", self.seed)
+            if type(seed) is not int or seed < 0:
+                raise InputError(f"{where}: over.seed: a seed is a whole number, got {seed!r}")
+            arguments = {key: value for key, value in varied.items() if key != "seed"}
+            place = f"{where}: {name}" if name else where
+            config = validated(kind.model(), {**self.arguments, **arguments}, place)
+            try:
+                kind.check(config)
+            except InputError as error:
+                raise InputError(f"{place}: {error}") from None
+            identity = (seed, config.model_dump_json())
+            if identity not in points:
+                points[identity] = Point(self.kind, _unique(name, names), seed, config, varied)
+        return list(points.values())
+
+    def _grids(self) -> list[Grid]:
+        counts = self.counts
+        return [{**counts, **grid} for grid in self._over() or [{}]]
+
+    def _over(self) -> list[Grid]:
+        return self.over if isinstance(self.over, list) else [self.over]
+
+    def _combinations(self, where: str) -> list[tuple[dict[str, Any], str]]:
+        """Return what each point varies, and a name for it."""
+        try:
+            grids = self._grids()
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        for grid in grids:
+            for key, values in grid.items():
+                if not values:
+                    raise InputError(f"{where}: over.{key}: give it at least one value")
+        if not self.is_sweep:
+            return [({}, "")]
+        return [
+            (
+                {key: value for key, (_, value) in zip(grid, choice, strict=True)},
+                _name(grid, choice),
+            )
+            for grid in grids
+            for choice in itertools.product(*(enumerate(v, start=1) for v in grid.values()))
+        ]
+
+
+def _is_one_number(annotation: Any) -> bool:
+    """Whether a field takes a whole number, not a tuple of them."""
+    parts = () if get_origin(annotation) is tuple else get_args(annotation)
+    return annotation is int or any(map(_is_one_number, parts))
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a study.
+
+    Attributes:
+        kind: what kind of run it is: "train", "relax", "predict", "emulate".
+        name: says what it varies, fit for a folder's name; empty when nothing is varied.
+        seed: its seed.
+        config: its arguments, checked and complete: a TrainConfig, ..., an EmulateConfig.
+        varied: the arguments that the study varies, as written.
+    """
+
+    kind: str
+    name: str
+    seed: int
+    config: Any
+    varied: Mapping[str, Any]
+
+    def as_study(self) -> dict[str, Any]:
+        """Return the study of this one run, complete, as `study.yaml` keeps it.
+
+        Arguments that have no effect on the run are left out, as a study must.
+        """
+        arguments = self.config.model_dump(exclude=self.config.without_effect())
+        return {"seed": self.seed, self.kind: arguments}
+
+
+def load_study(path: Path) -> Study:
+    """Read a study file. What the runs are asked for is checked by `Study.points`.
+
+    Raises:
+        InputError: if it cannot be read, is not YAML, or has a key that no study has.
+    """
+    content = read_yaml(path, "study file")
+    if not isinstance(content, dict) or not content.keys() & KINDS.keys():
+        raise InputError(
+            f"{path}: a study has one of the keys {', '.join(KINDS)}, with the arguments of the run"
+        )
+    return validated(Study, content, str(path))
+
+
+def _name(keys: Iterable[str], choice: Iterable[tuple[int, Any]]) -> str:
+    """Name a point by what it varies, fit for a folder; `choice` has position and value."""
+    parts = [
+        f"{key}={_word(value) or position}"
+        for key, (position, value) in zip(keys, choice, strict=True)
+    ]
+    return ",".join(parts)[:_LONGEST] or "base"
+
+
+_LONGEST = 200  # characters of a name; file systems take 255 bytes
+
+
+def _word(value: Any) -> str:
+    """Return a value as part of a name; empty if it cannot be said in one short word."""
+    if isinstance(value, Mapping | list):
+        return ""
+    word = re.sub(r"[^\w.,=()+-]", "", str(value))
+    return word if len(word) <= 60 else ""
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """Return `name`, numbered if it is taken, and take it."""
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    unique = next(n for n in itertools.chain([name], numbered) if n not in taken)
+    taken.add(unique)
+    return unique
