@@ -224,7 +224,6 @@ class ThroughputFields(BaseModel):
 
 
 THROUGHPUT = frozenset(ThroughputFields.model_fields)
-"""The names of the fields."""
 
 
 def load_profile(path: Path, batch: int | None) -> JobProfile:
@@ -248,7 +247,6 @@ def load_profile(path: Path, batch: int | None) -> JobProfile:
 
 
 def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
-    """Return the name of an order, or the names of ops in order."""
     if asked is None:
         return "scheduled"
     if not isinstance(asked, str):
@@ -270,12 +268,9 @@ def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is imagined of a job, for any number of its workers.
+    """How a job is simulated on a cluster, for any number of its workers.
 
     Attributes:
-        order: name of the order of transfers, or the names of transfers in order.
-        share_sigma: standard deviation of ln(share) of flows that compete for a port; 0: all get
-            equal shares.
         backup: synchronous: workers that a step does not wait for; None: asynchronous.
         start: what is predicted beside the steady state.
         stagger: seconds between the begins of workers that start staggered; None: a step of one
@@ -287,10 +282,10 @@ class Settings:
     alpha: float = 0.0  # seconds a byte of parsing what was received
     beta: float = 0.0  # seconds of parsing anything received
     window: float = inf  # bytes of a stream's first turn; infinite without flow control
-    order: str | Sequence[str] = "scheduled"
+    order: str | Sequence[str] = "scheduled"  # a name, or the names of transfers in order
     cores: int = 0  # of each server, shared by the updates of all workers; 0: one for each worker
     background: Background | None = None  # traffic of others in the ports of servers
-    share_sigma: float = 0.0
+    share_sigma: float = 0.0  # standard deviation of ln(share) of flows that compete for a port
     backup: int | None = None
     start: Literal["steady", "together", "staggered"] = "steady"
     stagger: float | None = None

@@ -1,4 +1,4 @@
-"""A profiled job on an imagined cluster: the workload and the systems that are simulated."""
+"""A profiled job on a target cluster: the workload and the systems that are simulated."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ class TargetJob:
         """Return the system of all workers that have ports.
 
         Args:
-            ports: of servers and workers.
             start: seconds at which each worker begins; all at once if not given.
             until: seconds for which background traffic is needed; as long as the simulated steps,
                 or all profiled ones, may take if not given.
