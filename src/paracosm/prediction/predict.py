@@ -250,7 +250,7 @@ class Prediction:
     by_phase: Mapping[str, float]
     by_op: Mapping[str, float]
     by_place: Mapping[str, float]
-    lanes: Mapping[str, float]  # seconds that each lane is busy: "host", "compute",
+    lanes: Mapping[str, float]  # seconds that each lane is busy: "host", "compute", ...
     coverage: Mapping[str, float]
     memory: npt.NDArray[np.int64]  # n bytes that are held while each node runs
     baselines: Mapping[str, float]

@@ -25,8 +25,8 @@ from paracosm.quantities import Duration, Size
 from paracosm.simulation.system import Ways, cluster_ways
 from paracosm.units import parse_duration
 
-__all__ = ["THROUGHPUT", "WINDOW", "ThroughputFields", "load_profile"]
-
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 WINDOW = 28e6
 """Bytes of a stream's first turn where nobody measured them: what Li et al. (2020, section 3.2.2)
@@ -224,7 +224,6 @@ class ThroughputFields(BaseModel):
 
 
 THROUGHPUT = frozenset(ThroughputFields.model_fields)
-"""The names of the fields."""
 
 
 def load_profile(path: Path, batch: int | None) -> JobProfile:
@@ -248,7 +247,6 @@ def load_profile(path: Path, batch: int | None) -> JobProfile:
 
 
 def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
-    """Return the name of an order, or the names of ops in order."""
     if asked is None:
         return "scheduled"
     if not isinstance(asked, str):
@@ -268,18 +266,11 @@ def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
     return names
 
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
-
 @dataclass(frozen=True)
 class Settings:
-    """What is imagined of a job, for any number of its workers.
+    """How a job is simulated on a cluster, for any number of its workers.
 
     Attributes:
-        order: name of the order of transfers, or the names of transfers in order.
-        share_sigma: standard deviation of ln(share) of flows that compete for a port; 0: all get
-            equal shares.
         backup: synchronous: workers that a step does not wait for; None: asynchronous.
         start: what is predicted beside the steady state.
         stagger: seconds between the begins of workers that start staggered; None: a step of one
@@ -291,10 +282,10 @@ class Settings:
     alpha: float = 0.0  # seconds a byte of parsing what was received
     beta: float = 0.0  # seconds of parsing anything received
     window: float = inf  # bytes of a stream's first turn; infinite without flow control
-    order: str | Sequence[str] = "scheduled"
+    order: str | Sequence[str] = "scheduled"  # a name, or the names of transfers in order
     cores: int = 0  # of each server, shared by the updates of all workers; 0: one for each worker
     background: Background | None = None  # traffic of others in the ports of servers
-    share_sigma: float = 0.0
+    share_sigma: float = 0.0  # standard deviation of ln(share) of flows that compete for a port
     backup: int | None = None
     start: Literal["steady", "together", "staggered"] = "steady"
     stagger: float | None = None

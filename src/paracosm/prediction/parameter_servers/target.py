@@ -1,4 +1,4 @@
-"""A profiled job on an imagined cluster: the workload and the systems that are simulated."""
+"""A profiled job on a target cluster: the workload and the systems that are simulated."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ class TargetJob:
         """Return the system of all workers that have ports.
 
         Args:
-            ports: of servers and workers.
             start: seconds at which each worker begins; all at once if not given.
             until: seconds for which background traffic is needed; as long as the simulated steps,
                 or all profiled ones, may take if not given.
@@ -70,6 +69,13 @@ class TargetJob:
             until = float(system.start.max()) + steps * float(self.longest_steps(ports).max())
         times, flows = background_changes(settings.background, until)
         return replace(system, background_times=times, background_down=flows, background_up=flows)
+
+    def by_server(self, resource: int, amounts: Floats) -> Floats:
+        """Return sums of the amounts of a resource's ops, (servers,)."""
+        chosen = self.workload.resource == resource
+        servers = len(self.settings.ports.server)
+        held = self.workload.server[chosen]
+        return np.bincount(held, amounts[chosen], servers).astype(np.float64)
 
     def asynchronous(self) -> TargetJob:
         return replace(self, settings=replace(self.settings, backup=None))

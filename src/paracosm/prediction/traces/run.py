@@ -29,9 +29,6 @@ from paracosm.results import ReplaySummary, summaries
 from paracosm.timeline import Timeline
 from paracosm.units import format_duration
 
-__all__ = ["Replays", "Scenario", "replay_traces", "summarise_replays"]
-
-
 _COMMUNICATION = WORK.index("communication")
 
 
@@ -68,7 +65,6 @@ class Replays:
 
     @property
     def last(self) -> Scenario:
-        """The scenario with most changes."""
         return self.together or (self.scenarios or (self.unchanged,))[-1]
 
     @property
@@ -90,7 +86,7 @@ def replay_traces(
 
     Args:
         paths: one for each rank.
-        what_ifs: changes, in the words of `paracosm.cluster.changes`; `changed.py` says which.
+        what_ifs: changes, in the words of `paracosm.cluster.changes`; `changed` says which.
         steps: numbers of the steps to take.
         alone: whether collectives of the only trace take as long as they did.
 
@@ -181,6 +177,13 @@ _WORK_OF = {**{part: part for part in PARTS}, "copies": "copy", "kernel": "compu
 def changed(traced: TracedJob, changes: Sequence[Change]) -> Job:
     """Return the job with the durations after all these changes; structure and order stay.
 
+    What a trace can change, of what `paracosm.cluster.changes` describes:
+
+        [worker R:] compute, copies, host, data loading, kernel PATTERN   slower, faster or none
+        all_reduce, ..., collectives  slower, faster, none, +T, -T; from when all their ranks are in
+        links: bandwidth              by a factor: collectives take so much less, latency included
+        latency                       +T, -T: every collective takes so much longer, or less
+
     Raises:
         InputError: a change names a rank, kernel or collective that is not there, is none of those
             that a trace can play, or has nothing to change.
@@ -250,14 +253,13 @@ def _work(change: Change) -> str:
 
 
 def _pattern(change: Change) -> str:
-    """Return what names of tasks are compared with; "" where it is about all of them."""
+    """What names of tasks are compared with; "" where it is about all of them."""
     if change.subject == "collectives":
         return "" if change.kinds == COLLECTIVES else change.kinds[0]
     return change.pattern
 
 
 def _names(traced: TracedJob, change: Change) -> Mask:
-    """Return for each name of the job whether a change means it."""
     names = traced.job.names
     pattern = _pattern(change).lower()
     if not pattern:
