@@ -26,7 +26,7 @@ import numba
 import numpy as np
 
 from paracosm.relaxation import relax
-from paracosm.relaxation.patterns import contiguous
+from paracosm.relaxation.partition import contiguous
 from paracosm.relaxation.problems import Problem, load_problem
 from paracosm.rng import stream_keys
 from paracosm.timing.compiled import uniform

@@ -21,6 +21,7 @@ GROUND: dict[str, set[str]] = {
     "validation": set(),
     "compiled": set(),
     "files": set(),
+    "rng": set(),
     "quantities": {"units"},
 }
 """Modules that every room may import, and which of each other they do."""

@@ -19,13 +19,16 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from in_situ import time_in_situ
 from iteration_accuracy import Accuracy, accuracy, from_others
 
 from paracosm.graphs.capture import CaptureOptions
 from paracosm.prediction.predict import predict
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
 from paracosm.profiling.allocator import restart_pinned
-from paracosm.profiling.designs import FAMILIES, Family, design, families_named
+from paracosm.profiling.designs.design import design
+from paracosm.profiling.designs.families import FAMILIES, families_named
+from paracosm.profiling.designs.family import Family
 from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe
 
 BATCH = 64
@@ -55,7 +58,7 @@ def main() -> None:
             grid = time_grid(asked.grid, database)
             done = {
                 name: profile_model(
-                    MODELS[name], Settings(budget=asked.budget), database, in_situ=True
+                    MODELS[name], Settings(budget=asked.budget), database, in_situ=time_in_situ
                 )
                 for name in asked.models.split(",")
             }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.jobs.program import KINDS
+from paracosm.jobs.job import KINDS
 from paracosm.prediction.traces.traced import TracedJob
 
 __all__ = ["Meeting", "meetings_of", "transfer_by_others"]

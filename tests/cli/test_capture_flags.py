@@ -8,8 +8,7 @@ import pytest
 
 from paracosm.cli.verbs import _command
 from paracosm.models import OPTIMIZERS
-from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.fields import CAPTURE
+from paracosm.prediction.config import CAPTURE, PredictConfig
 
 FLAGS = sorted(CAPTURE)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paracosm.cli import main
-from paracosm.graphs.op import Op, TensorArgument, encode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming, LinkTiming, OpTiming, spread_of

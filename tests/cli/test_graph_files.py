@@ -10,7 +10,7 @@ import pytest
 
 from paracosm.cli import main
 from paracosm.graphs import Node, Op, build_graph, fingerprint, load_graph, save_graph
-from paracosm.graphs.op import TensorArgument, encode_arguments
+from paracosm.graphs.graph import TensorArgument, encode_arguments
 
 Capture = pytest.CaptureFixture[str]
 DATA = Path(__file__).parents[1] / "data" / "chakra"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paracosm.cli import main
-from paracosm.graphs.op import decode_arguments
+from paracosm.graphs.graph import decode_arguments
 from paracosm.profiling.database import ProfileDatabase
 
 Capture = pytest.CaptureFixture[str]

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from paracosm.graphs.build import Node
-from paracosm.graphs.capture.places import Places
-from paracosm.graphs.capture.record import record
-from paracosm.graphs.capture.recorder import Recorder
+from paracosm.graphs.capture.record import Places, Recorder, record
 from paracosm.graphs.capture.step import TrainingStep
 from paracosm.graphs.capture.storages import Ledger
 from paracosm.models import Workload

@@ -15,7 +15,7 @@ from random_graphs import MATMUL, REDUCE, VIEW, assert_same, four_op_graph, four
 
 from paracosm.errors import InputError
 from paracosm.graphs import Graph, Node, Op, build_graph, check, fingerprint
-from paracosm.graphs.cycles import find_cycle
+from paracosm.graphs.check import find_cycle
 
 A = Op("a")
 

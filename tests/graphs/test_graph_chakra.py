@@ -21,7 +21,7 @@ from random_graphs import assert_same, four_op_graph, graphs
 from paracosm.errors import InputError, MissingExtraError
 from paracosm.graphs import RESOURCES, Graph, build_graph
 from paracosm.graphs.chakra import read_chakra, write_chakra
-from paracosm.graphs.chakra.schema import GLOBAL_METADATA, NODE, message
+from paracosm.graphs.chakra.trace import GLOBAL_METADATA, NODE, message
 
 DATA = Path(__file__).parents[1] / "data" / "chakra"
 FORMS = ("et", "json")

@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from random_graphs import four_op_graph, graphs
 
 from paracosm.graphs import Graph, Node, Op, build_graph
-from paracosm.graphs.depth import longest_chain
-from paracosm.graphs.memory import memory_curve, peak_memory
-from paracosm.graphs.summary import summarize
+from paracosm.graphs.summary import longest_chain, memory_curve, peak_memory, summarize
 
 
 def test_the_memory_of_four_ops_by_hand() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from paracosm.errors import InputError
 from paracosm.graphs import TensorArgument
-from paracosm.graphs.op import decode_arguments, encode_arguments
+from paracosm.graphs.graph import decode_arguments, encode_arguments
 
 tensors = st.integers(0, 4).flatmap(
     lambda rank: st.builds(

@@ -6,7 +6,7 @@ import pytest
 
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
-from paracosm.jobs.matching import check_job
+from paracosm.jobs.check import check_job
 
 Calls = list[tuple[str, str, str, int]]  # name, kind, role, bytes
 

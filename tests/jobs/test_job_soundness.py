@@ -11,7 +11,7 @@ import pytest
 from paracosm.cluster import Link, switch
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
-from paracosm.jobs.matching import check_job
+from paracosm.jobs.check import check_job
 from paracosm.network import Stations
 
 

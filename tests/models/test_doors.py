@@ -14,7 +14,7 @@ from torch import nn
 
 from paracosm.errors import InputError
 from paracosm.graphs.capture import CaptureOptions, capture
-from paracosm.graphs.capture.load import load_workload
+from paracosm.graphs.capture.step import load_workload
 from paracosm.models import DATA_SETS, MODELS, OPTIMIZERS, DataSet, built_in, check_trainable
 from paracosm.models.build import build_model
 from paracosm.prediction.config import PredictConfig

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from paracosm.graphs import Node, Op, build_graph, save_graph
-from paracosm.graphs.op import TensorArgument, encode_arguments
+from paracosm.graphs.graph import TensorArgument, encode_arguments
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, Spread

@@ -24,7 +24,7 @@ from fake_database import (
 
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument, fingerprint, load_graph
-from paracosm.graphs.op import encode_arguments
+from paracosm.graphs.graph import encode_arguments
 from paracosm.prediction import PredictConfig, choose_environment, find_durations, run_prediction
 from paracosm.prediction.durations import Found
 from paracosm.profiling import environment_here

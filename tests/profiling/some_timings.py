@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paracosm.graphs.op import Op, TensorArgument, encode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming, LinkTiming, OpTiming, spread_of
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments, encode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments, encode_arguments
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, spread_of
 

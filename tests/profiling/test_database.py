@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from some_timings import CPU, DAY, GPU, RELU, iteration, link, some, timing
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.database import ProfileDatabase, pool, pool_spreads
 from paracosm.profiling.samples import OpTiming, spread_of
 

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from some_timings import CPU, GPU, iteration, link, timing
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.database import ProfileDatabase, Timings, export, load_export
 from paracosm.profiling.database.files import COLUMNS
 from paracosm.profiling.environment import Environment

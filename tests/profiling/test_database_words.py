@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from some_timings import CPU, GPU
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import TensorArgument, encode_arguments
+from paracosm.graphs.graph import TensorArgument, encode_arguments
 from paracosm.profiling.database import choose_environments, describe, short_arguments
 
 

@@ -13,7 +13,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.neural_network import MLPRegressor
 from synthetic_device import add, device_time, draw, matmul
 
-from paracosm.graphs.op import Op, TensorArgument, encode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 from paracosm.profiling.estimators.crossvalidate import HeldOut, fold_of
 from paracosm.profiling.estimators.describe import Description, describe, layout_of, seen_in
 from paracosm.profiling.estimators.methods import fit_gaussian, fit_mlp

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from synthetic_device import ENVIRONMENT, add, device_time, draw, matmul, timings_of, view
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments, encode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments, encode_arguments
 from paracosm.profiling.estimators import Estimators, fit_estimators
 from paracosm.profiling.estimators.describe import describe
 from paracosm.profiling.estimators.timed import pool

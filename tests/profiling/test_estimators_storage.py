@@ -12,7 +12,7 @@ import pytest
 from synthetic_device import TYPES, draw, matmul, timings_of, view
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.estimators import Estimators, fit_estimators, load_estimators
 
 

@@ -9,7 +9,7 @@ import torch
 
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument
-from paracosm.graphs.op import encode_arguments
+from paracosm.graphs.graph import encode_arguments
 from paracosm.profiling.torch_ops import instantiate, memory_of
 
 T = TensorArgument

@@ -14,7 +14,7 @@ import torch
 
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument
-from paracosm.graphs.op import encode_arguments
+from paracosm.graphs.graph import encode_arguments
 from paracosm.profiling.profiler import LEAST, MOST, Settings, profile
 from paracosm.profiling.samples import OpTiming, spread_of
 from paracosm.profiling.this_machine import (
@@ -165,7 +165,7 @@ def test_threads_and_denormals_are_as_before_after_a_profile() -> None:
 
 def test_all_is_as_before_where_pinning_itself_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
-    monkeypatch.setattr("paracosm.profiling.this_machine._stay_on", fail_once(InterruptedError))
+    monkeypatch.setattr(os, "sched_setaffinity", fail_once(InterruptedError))
     with pytest.raises(InterruptedError), pinned("cpu", 1):
         pass
     assert torch.get_num_threads() == before
@@ -175,7 +175,7 @@ def test_all_is_as_before_where_pinning_itself_fails(monkeypatch: pytest.MonkeyP
 def fail_once(error: type[Exception]) -> Any:
     errors = [error]
 
-    def stay_on(cores: set[int]) -> None:
+    def stay_on(process: int, cores: set[int]) -> None:
         if errors:
             raise errors.pop()
 

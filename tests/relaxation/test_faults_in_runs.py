@@ -43,7 +43,7 @@ def run(**more: Any) -> RelaxationResult:
 def spec_of(monkeypatch: pytest.MonkeyPatch, **more: Any) -> RunSpec:
     """Return what `relax` asks the simulation for."""
     asked: list[RunSpec] = []
-    module = importlib.import_module("paracosm.relaxation.relax")
+    module = importlib.import_module("paracosm.relaxation.run")
     with monkeypatch.context() as patch:
         patch.setattr(module, "solve", lambda spec, _: asked.append(spec))
         run(**more)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from paracosm.relaxation import RelaxationResult, relax
-from paracosm.relaxation.patterns import pattern_from_blocks
+from paracosm.relaxation.partition import pattern_from_blocks
 from paracosm.relaxation.problems import load_problem
 from paracosm.rng import stream_keys
 from paracosm.timing import parse_distribution

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import spsolve_triangular
 
 from paracosm.relaxation import RelaxationResult, relax
-from paracosm.relaxation.patterns import contiguous, pattern_from_blocks
+from paracosm.relaxation.partition import contiguous, pattern_from_blocks
 from paracosm.relaxation.problems import load_problem
 
 Array = NDArray[np.float64]

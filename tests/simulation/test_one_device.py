@@ -10,7 +10,7 @@ import pytest
 
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Node, Op, build_graph
-from paracosm.graphs.host import COMPUTE, HOST
+from paracosm.graphs.graph import COMPUTE, HOST
 from paracosm.simulation import Schedule, replay
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from replay_literal import Task, replay_literally
 
 from paracosm.graphs import RESOURCES, Graph, Node, Op, build_graph
-from paracosm.graphs.host import host_nodes
+from paracosm.graphs.graph import host_nodes
 from paracosm.simulation import replay
 
 WAITING = "aten._local_scalar_dense.default"

@@ -1,12 +1,16 @@
+from __future__ import annotations
+
 import math
 import struct
+from pathlib import Path
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.timeline import Timeline
+from paracosm.timeline import Labels, Timeline
 
 times = st.floats(allow_nan=False)
 names = st.text(max_size=5)
@@ -34,6 +38,7 @@ def test_records_in_order():
     assert list(timeline.counters) == [("server0", "staleness", 0.75, 2)]
 
 
+@settings(deadline=None)  # the first one imports Arrow
 @given(st.lists(spans, max_size=20), st.lists(counters, max_size=20))
 def test_parquet_round_trip_to_the_bit(tmp_path_factory, spans, counters):
     path = tmp_path_factory.mktemp("timeline") / "timeline.parquet"
@@ -81,3 +86,86 @@ def test_what_is_not_a_timeline_is_refused(tmp_path):
     parquet.write_table(pyarrow.table({"node": ["a"], "name": ["b"]}), tmp_path / "o.parquet")
     with pytest.raises(InputError, match='no column "resource"'):
         Timeline.load(tmp_path / "o.parquet")
+
+
+def test_arrays_are_recorded_at_once_between_single_spans() -> None:
+    timeline = Timeline()
+    timeline.span("rank1", "compute", "first", 0.0, 1.0)
+    timeline.extend(
+        Labels(np.array([1, 0]), ("rank0", "rank1", "nobody")),
+        "compute",
+        Labels(np.array([0, 0]), ("op",)),
+        np.array([1.0, 2.0]),
+        np.array([2.0, 4.0]),
+    )
+    timeline.append(("rank0", "send", "last", 4.0, 5.0, 7))
+    timeline.extend("rank0", "compute", "op", np.empty(0), np.empty(0))
+    assert list(timeline.spans) == [
+        ("rank1", "compute", "first", 0.0, 1.0, -1),
+        ("rank1", "compute", "op", 1.0, 2.0, -1),
+        ("rank0", "compute", "op", 2.0, 4.0, -1),
+        ("rank0", "send", "last", 4.0, 5.0, 7),
+    ]
+    assert timeline.spans.node.words == ("rank1", "rank0")
+    sends = timeline.spans[timeline.spans.resource.isin("send", "receive")]
+    assert (len(sends), sends.name.distinct(), sends.flow.tolist()) == (1, ["last"], [7])
+
+
+def test_several_spans_of_each_task_go_row_by_row_and_some_are_left_out() -> None:
+    timeline = Timeline()
+    arrive, begin, end = np.array([0.0, 3.0]), np.array([1.0, 3.0]), np.array([2.0, 5.0])
+    timeline.extend(
+        "rank0",
+        Labels(np.array([[0], [1]]), ("send", "receive")),
+        Labels(np.array([0, 1]), ("wait", "work")),
+        np.column_stack([arrive, begin]),
+        np.column_stack([begin, end]),
+        np.array([[-1, 4], [-1, 5]]),
+        where=np.column_stack([begin > arrive, end > begin]),
+    )
+    assert list(timeline.spans) == [
+        ("rank0", "send", "wait", 0.0, 1.0, -1),
+        ("rank0", "send", "work", 1.0, 2.0, 4),
+        ("rank0", "receive", "work", 3.0, 5.0, 5),
+    ]
+
+
+def test_a_table_has_the_columns_of_the_file(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    timeline = Timeline()
+    timeline.span("worker0", "send", "gradient", 0.5, 0.75, flow=3)
+    timeline.extend_counters("server0", "queue", np.array([0.5, 0.75]), np.array([1, 2]))
+    timeline.save(tmp_path / "timeline.parquet")
+    table = timeline.table()
+    assert table.to_pylist() == parquet.read_table(tmp_path / "timeline.parquet").to_pylist()
+    assert table.to_pylist()[1:] == [
+        {
+            "node": "server0",
+            "resource": None,
+            "name": "queue",
+            "begin": time,
+            "end": None,
+            "flow": -1,
+            "value": value,
+        }
+        for time, value in ((0.5, 1.0), (0.75, 2.0))
+    ]
+
+
+def test_a_file_with_plain_strings_is_read(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    timeline = Timeline()
+    timeline.span("worker0", "send", "gradient", 0.5, 0.75, flow=3)
+    timeline.counter("server0", "queue", 0.5, 1.0)
+    table = timeline.table()
+    plain = [
+        pa.string() if pa.types.is_dictionary(each.type) else each.type for each in table.schema
+    ]
+    schema = pa.schema(list(zip(table.column_names, plain, strict=True)))
+    parquet.write_table(table.cast(schema), tmp_path / "plain.parquet")
+    loaded = Timeline.load(tmp_path / "plain.parquet")
+    assert list(loaded.spans) == list(timeline.spans)
+    assert list(loaded.counters) == list(timeline.counters)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from paracosm.compiled import compiled
 from paracosm.errors import InputError
-from paracosm.relaxation.problems.problem import Problem
-from paracosm.relaxation.threads.recording import Recording
+from paracosm.relaxation.problems import Problem
+from paracosm.relaxation.threads.measurement import Recording
 
 Array = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from paracosm.compiled import compiled
 from paracosm.errors import InputError
-from paracosm.relaxation.problems.problem import Problem
+from paracosm.relaxation.problems import Problem
 from paracosm.relaxation.threads.measurement import Phases
 from paracosm.relaxation.threads.run import block_pointer
 from paracosm.rng import generator

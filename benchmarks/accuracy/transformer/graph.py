@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
-from paracosm.graphs.graph import Graph
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Graph, Op
 from transformer.architecture import Transformer
 from transformer.boundary import hand_back, hand_on, take_back, take_over
 from transformer.ends import (

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from transformer.architecture import Transformer
 from transformer.ops import HALF, all_reduce, product, streaming
 

@@ -5,7 +5,7 @@ Numbers have two bytes (half precision), masks of dropout one.
 
 from __future__ import annotations
 
-from paracosm.graphs.op import Op, TensorArgument, encode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 
 __all__ = ["HALF", "all_gather", "all_reduce", "product", "streaming"]
 

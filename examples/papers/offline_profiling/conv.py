@@ -12,7 +12,8 @@ from plan import FIGURE2, Plan
 
 from paracosm.graphs import Op
 from paracosm.profiling import OpTiming, Settings, profile
-from paracosm.profiling.designs import FAMILIES, along, figure2_design
+from paracosm.profiling.designs.design import along, figure2_design
+from paracosm.profiling.designs.families import FAMILIES
 
 __all__ = ["CLIFF", "Fit", "Series", "fit_line", "measure_figure2"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.capture import CaptureOptions
-from paracosm.profiling.designs import Limits
+from paracosm.profiling.designs.design import Limits
 
 __all__ = ["FULL", "QUICK", "Plan"]
 

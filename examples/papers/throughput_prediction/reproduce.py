@@ -28,7 +28,7 @@ from sending import judge_sending, judge_turns, sending_of, turns_of_figure_12
 from tables import ablation_table, curve_tables, sending_tables
 
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.timeline import first_steps
+from paracosm.prediction.parameter_servers.target import first_steps
 from paracosm.timeline import write_trace
 
 Result = TypeVar("Result")

@@ -12,20 +12,15 @@ import typer
 from paracosm.cli import calibration_file
 from paracosm.cli.calibration_file import Out, Update, host_and_port
 from paracosm.cli.capture_flags import duration, named
+from paracosm.cli.display import grid, printer, progress_bar
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.progress import progress_bar
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError, unknown
 from paracosm.units import format_duration, format_size, parse_bandwidth
 
 if TYPE_CHECKING:
-    from paracosm.profiling.nodes import (
-        BandwidthSettings,
-        NodeCalibration,
-        Parsing,
-        Shares,
-        ShareSettings,
-    )
+    from paracosm.profiling.nodes.calibration import NodeCalibration
+    from paracosm.profiling.nodes.goodput import BandwidthSettings, Shares, ShareSettings
+    from paracosm.profiling.nodes.parsing import Parsing
 
 
 __all__ = ["calibrate"]
@@ -83,7 +78,7 @@ def calibrate(
 
     Example: paracosm calibrate --peer 10.0.0.2:5201 --out node.yaml
     """
-    from paracosm.profiling.nodes import BandwidthSettings, ShareSettings
+    from paracosm.profiling.nodes.goodput import BandwidthSettings, ShareSettings
     from paracosm.profiling.processes import WorkerError
 
     if json and quiet:
@@ -153,14 +148,9 @@ def _measured_link(
     hidden: bool,
 ) -> tuple[NodeCalibration, dict[str, Any]]:
     """Measure bandwidth and its sharing with HOST:PORT, or another process of this machine."""
-    from paracosm.profiling.nodes import (
-        calibration_of_goodput,
-        calibration_of_shares,
-        connected,
-        connected_here,
-        measure_goodput,
-        measure_shares,
-    )
+    from paracosm.profiling.nodes.calibration import calibration_of_goodput, calibration_of_shares
+    from paracosm.profiling.nodes.goodput import measure_goodput, measure_shares
+    from paracosm.profiling.nodes.peer import connected, connected_here
 
     reached = (
         connected_here(timeout)
@@ -190,7 +180,7 @@ def _measured_link(
 
 
 def _share_details(shares: Shares) -> dict[str, Any]:
-    from paracosm.profiling.nodes import correlation, counted, unevenness
+    from paracosm.profiling.nodes.goodput import correlation, counted, unevenness
 
     ways = {"out": shares.sent, "in": shares.received}
     return {
@@ -211,8 +201,8 @@ def _share_details(shares: Shares) -> dict[str, Any]:
 
 
 def _parsed(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
-    from paracosm.profiling.nodes import calibration_of_parsing, measure_parsing
-    from paracosm.profiling.nodes.parsing import PARSING_SIZES
+    from paracosm.profiling.nodes.calibration import calibration_of_parsing
+    from paracosm.profiling.nodes.parsing import PARSING_SIZES, measure_parsing
 
     with progress_bar(len(PARSING_SIZES), hidden=hidden, unit="sizes") as shown:
         found = measure_parsing(parser, progress=lambda done: shown(done, None))
@@ -221,11 +211,8 @@ def _parsed(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]
 
 
 def _tensorflow(hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
-    from paracosm.profiling.nodes import (
-        calibration_of_parsing,
-        calibration_of_window,
-        measure_transfers,
-    )
+    from paracosm.profiling.nodes.calibration import calibration_of_parsing, calibration_of_window
+    from paracosm.profiling.nodes.parsing import measure_transfers
 
     with progress_bar(None, hidden=hidden, unit="fetches") as shown:
         seen = measure_transfers(progress=lambda done: shown(done, None))

@@ -11,8 +11,8 @@ import typer
 from paracosm.cli import calibration_file
 from paracosm.cli.calibration_file import Out, Update, host_and_port
 from paracosm.cli.capture_flags import duration
+from paracosm.cli.display import printer
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.tables import printer
 from paracosm.errors import InputError
 from paracosm.units import format_duration, format_size
 
@@ -36,7 +36,9 @@ def proxy(
 
     Example: paracosm calibrate proxy --listen 2222 --to 10.0.0.2:2222 --out node.yaml
     """
-    from paracosm.profiling.nodes import Proxy, StreamWatch, calibration_of_window
+    from paracosm.profiling.nodes.calibration import calibration_of_window
+    from paracosm.profiling.nodes.http2 import StreamWatch
+    from paracosm.profiling.nodes.proxy import Proxy
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
@@ -113,7 +115,7 @@ def serve(
 
     Example: paracosm calibrate serve --host 0.0.0.0 --port 5201
     """
-    from paracosm.profiling.nodes import listen, serve_one
+    from paracosm.profiling.nodes.peer import listen, serve_one
 
     wait = duration("--timeout", timeout)
     listener = listen(host, port)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paracosm.cli.capture_flags import duration, named
+from paracosm.cli.display import printer, progress_bar
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.progress import progress_bar
-from paracosm.cli.tables import printer
 from paracosm.errors import InputError, unknown
 from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, parse_size
 
 if TYPE_CHECKING:
-    from paracosm.profiling.links import Links, LinkSettings, Row
+    from paracosm.profiling.links.measure import Links, LinkSettings
+    from paracosm.profiling.links.table import Row
 
 __all__ = ["link"]
 
@@ -63,7 +63,8 @@ def link(
 
     Example: paracosm measure link --kinds host-copy,send-recv --sizes 1KiB,1MiB
     """
-    from paracosm.profiling.links import USUAL, LinkSettings, rows
+    from paracosm.profiling.links.measure import USUAL, LinkSettings
+    from paracosm.profiling.links.table import rows
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
@@ -95,7 +96,7 @@ def _measure(
 ) -> Links:
     """Measure, and keep every timing as soon as it is there."""
     from paracosm.profiling.database import ProfileDatabase
-    from paracosm.profiling.links import measure_links
+    from paracosm.profiling.links.measure import measure_links
 
     if db is None:
         return measure_links(settings, progress=progress)
@@ -104,7 +105,7 @@ def _measure(
 
 
 def _kinds(text: str) -> list[str]:
-    from paracosm.profiling.links import KINDS
+    from paracosm.profiling.links.measure import KINDS
 
     known = {_hyphened(kind): kind for kind in KINDS}
     asked = [_hyphened(name.strip()) for name in text.split(",") if name.strip()]
@@ -215,7 +216,7 @@ def _status(measured: Links) -> str:
 
 
 def _show(measured: Links, table: Sequence[Row], db: Path | None) -> None:
-    from paracosm.profiling.links import write_table
+    from paracosm.profiling.links.table import write_table
 
     say = printer()
     say(write_table(table))

@@ -19,16 +19,16 @@ from paracosm.cli.capture_flags import (
     duration,
     named,
 )
+from paracosm.cli.display import printer, progress_bar
 from paracosm.cli.options import Json, Quiet
 from paracosm.cli.profile_ops import in_short, say_the_end
-from paracosm.cli.progress import progress_bar
-from paracosm.cli.tables import printer
 from paracosm.errors import InputError
 from paracosm.results import to_json
 from paracosm.units import parse_number, parse_size
 
 if TYPE_CHECKING:
-    from paracosm.profiling.designs import Design, Family
+    from paracosm.profiling.designs.design import Design
+    from paracosm.profiling.designs.family import Family
     from paracosm.profiling.profiler import Profile
 
 __all__ = ["grid"]
@@ -65,8 +65,8 @@ def grid(
     Example: paracosm profile grid --ops addmm,relu --values 4 --budget 10s
     """
     from paracosm.profiling.database import ProfileDatabase
-    from paracosm.profiling.designs import Limits
-    from paracosm.profiling.designs import design as make_design
+    from paracosm.profiling.designs.design import Limits
+    from paracosm.profiling.designs.design import design as make_design
     from paracosm.profiling.profiler import Settings, profile
 
     if json and quiet:
@@ -110,7 +110,7 @@ def grid(
 
 
 def _families_asked(text: str, batch: int | None) -> list[Family]:
-    from paracosm.profiling.designs import families_named
+    from paracosm.profiling.designs.families import families_named
 
     families = families_named([name.strip() for name in text.split(",") if name.strip()])
     if batch is None:

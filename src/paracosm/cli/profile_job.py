@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paracosm.cli.capture_flags import Classes, Shape, duration, named, sizes
+from paracosm.cli.display import grid, printer, progress_bar
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.progress import progress_bar
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError, unknown
 from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
@@ -226,7 +225,7 @@ def import_(
 
 def _is_profilers(path: Path) -> bool:
     """Whether a file is a trace of PyTorch's profiler; timelines of TensorFlow look much alike."""
-    from paracosm.graphs.contents import contents
+    from paracosm.graphs.file import contents
     from paracosm.timeline.kineto import is_kineto
 
     return is_kineto(path) and b' Compute"' not in contents(path, _HEAD)

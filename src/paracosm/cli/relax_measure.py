@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from paracosm.cli.progress import progress_bar
+from paracosm.cli.display import progress_bar
 from paracosm.errors import InputError
 from paracosm.results import to_json
 
@@ -169,7 +169,7 @@ def _show(measurement: Measurement, out: Path | None, drawn: list[Path]) -> None
         say(f"\n{render_table1(solver)}")
     if stencil := table3(measurement):
         say(f"\n{render_table3(stencil)}")
-    from paracosm.relaxation.threads.times import CROWDED
+    from paracosm.relaxation.times import CROWDED
 
     if any(case.interruptions.share < CROWDED for case in measurement.cases):
         say(

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from paracosm.cli.display import grid, printer
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError
 from paracosm.results import ReplaySummary, to_json
 

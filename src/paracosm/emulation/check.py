@@ -12,7 +12,7 @@ from paracosm.emulation.peers import peers_of
 from paracosm.errors import InputError
 from paracosm.results import EmulationSummary
 
-__all__ = ["check_emulation", "compare_with", "predicted_time"]
+__all__ = ["check_emulation"]
 
 
 def check_emulation(config: EmulateConfig) -> None:

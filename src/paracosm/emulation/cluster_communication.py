@@ -8,12 +8,10 @@ from functools import cached_property
 from math import isinf
 
 from paracosm.cluster import Cluster, Link
-from paracosm.cluster.communication import collective_times
-from paracosm.cluster.topology import Hierarchical, Topology
+from paracosm.cluster.collectives import collective_times
+from paracosm.cluster.link import Hierarchical, Topology
 from paracosm.emulation.cost import FREE, IN, OUT, Cost
 from paracosm.emulation.group_cache import GroupCache
-
-__all__ = ["ClusterCommunication"]
 
 # Kinds whose time depends on who the root is: it comes first among the workers.
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -25,15 +23,11 @@ TimeOf = Callable[[float], float]
 class ClusterCommunication:
     """Collectives and messages over the links of `cluster`, whose worker i is rank i.
 
-    A collective costs `paracosm.cluster.communication.collective_time`: fixed is what the same
+    A collective costs `paracosm.cluster.collectives.collective_time`: fixed is what the same
     algorithm takes for latencies that hold no port; the rest needs the rank's link, all of it. A
     message needs it for `Link.occupancy`, and is there `Link.propagation` later. A rank has one
     link, "nic"; in a hierarchical cluster "inner" within its machine and "outer" to others. A
     message needs one direction of it, or both where the link is half duplex.
-
-    Args:
-        cluster: the links.
-        algorithms: by kind of collective; those that it does not name take the cheapest.
     """
 
     is_measured = False
@@ -50,18 +44,11 @@ class ClusterCommunication:
         """Return what a collective costs, in a microsecond where it was asked for before.
 
         A message from anybody (peer -1) comes from the next rank of the group.
-
-        Raises:
-            InputError: nothing joins two ranks that would exchange messages.
         """
         return self._groups.of(members).cost(kind, size, rank, peer)
 
     def message(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return what a message costs on the link of `rank`, one of its ends.
-
-        Raises:
-            InputError: nothing joins the two ranks.
-        """
+        """Return what a message costs on the link of `rank`, one of its ends."""
         cluster = self.cluster
         link = cluster.link(cluster.workers[source], cluster.workers[target])
         busy, after = link.occupancy(size), link.propagation(size)
@@ -103,7 +90,8 @@ class _Group:
         if len(self.members) < 2:
             return FREE
         if kind in ("send", "recv"):
-            other = self._next(rank) if peer < 0 else peer
+            following = self.members[(self.members.index(rank) + 1) % len(self.members)]
+            other = following if peer < 0 else peer
             return self.message(*((rank, other) if kind == "send" else (other, rank)), size, rank)
         time_of, latency_of = min(self._ways(kind, peer), key=lambda way: way[0](size))
         fixed = latency_of(0)
@@ -124,9 +112,6 @@ class _Group:
                 latencies = collective_times(self.latencies, workers, kind, algorithm)
             self.ways[kind, first] = [(whole[name], latencies[name]) for name in whole]
         return self.ways[kind, first]
-
-    def _next(self, rank: int) -> int:
-        return self.members[(self.members.index(rank) + 1) % len(self.members)]
 
     @cached_property
     def _port(self) -> str:

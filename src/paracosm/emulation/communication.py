@@ -5,20 +5,18 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from paracosm.cluster.changes import Change
-from paracosm.cluster.communication import COLLECTIVES as WITH_ALGORITHMS
-from paracosm.cluster.communication import algorithms_of
+from paracosm.cluster.collectives import COLLECTIVES as WITH_ALGORITHMS
+from paracosm.cluster.collectives import algorithms_of
 from paracosm.emulation.cluster_communication import ClusterCommunication
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.cost import FREE, IN, OUT, Cost
 from paracosm.errors import InputError, unknown
 from paracosm.factory import is_reference, named_function, one_line
 from paracosm.units import parse_duration
-
-__all__ = ["Communication", "NoCommunication", "communication_of"]
 
 _NAMES = ("cluster", "none", "measured")
 
@@ -89,17 +87,11 @@ class NoCommunication:
 
 @dataclass(frozen=True)
 class Communication:
-    """How long communication takes: a model, and what what-ifs make of its collectives.
-
-    Attributes:
-        model: without the changes.
-        delays: seconds by which collectives of a kind take longer.
-        factors: how many times as long they take without that.
-    """
+    """How long communication takes: a model, and what what-ifs make of its collectives."""
 
     model: _Model
-    delays: Mapping[str, float] = field(default_factory=dict)
-    factors: Mapping[str, float] = field(default_factory=dict)
+    delays: Mapping[str, float]  # seconds by which collectives of a kind take longer
+    factors: Mapping[str, float]  # how many times as long they take without that
 
     @property
     def is_measured(self) -> bool:
@@ -141,11 +133,7 @@ class Communication:
 
 
 def _name(config: EmulateConfig) -> str:
-    name = config.communication
-    if name is None:
-        if config.has_links:
-            return "cluster"
-        return "measured" if config.mode == "wire" else "none"
+    name = config.communication_model
     if name == "cluster" and not config.has_links:
         raise InputError(
             "communication: cluster needs links: --cluster FILE, or --bandwidth and --latency"
@@ -277,14 +265,12 @@ class UserCommunication:
     def _seconds(self, value: Any, kind: str) -> float:
         try:
             seconds = parse_duration(value)
+            if not math.isfinite(seconds):
+                raise InputError(f"a time is finite, not {seconds}")
         except InputError as error:
-            raise self._no_time(kind, str(error)) from None
-        if not math.isfinite(seconds):
-            raise self._no_time(kind, f"a time is finite, not {seconds}")
+            text = f'communication "{self.reference}" returned no time for {kind}: {error}'
+            raise InputError(text) from None
         return seconds
-
-    def _no_time(self, kind: str, reason: str) -> InputError:
-        return InputError(f'communication "{self.reference}" returned no time for {kind}: {reason}')
 
 
 def _names(reference: str, function: Callable[..., Any]) -> tuple[str, ...]:

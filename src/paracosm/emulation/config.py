@@ -21,10 +21,9 @@ from pydantic import (
 
 from paracosm.cluster import Cluster
 from paracosm.cluster.changes import Change, apply_changes, refuse_changes
+from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
-from paracosm.cluster.link import Sharing
-from paracosm.cluster.subset import first_workers
-from paracosm.cluster.topology import Hierarchical
+from paracosm.cluster.link import Hierarchical, Sharing
 from paracosm.emulation.delays import Delays, parse_delays
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
@@ -101,15 +100,13 @@ def _ranks(value: Any) -> Any:
 
 def _read(parse: Callable[[str], Any]) -> PlainValidator:
     """Read a text, of which "none" is nothing."""
-    return PlainValidator(
-        lambda value: (
-            value
-            if value is not None and not isinstance(value, str | int | float)
-            else None
-            if value in (None, "none")
-            else parse(str(value))
-        )
-    )
+
+    def read(value: Any) -> Any:
+        if value in (None, "none"):
+            return None
+        return parse(str(value)) if isinstance(value, str | int | float) else value
+
+    return PlainValidator(read)
 
 
 _AS_TEXT = PlainSerializer(lambda value: None if value is None else str(value))
@@ -123,12 +120,6 @@ _CHANGEABLE = (
     "how fast emulated workers compute, how late they come (worker 5: +10 ms), how many there are, "
     "links and collectives"
 )
-
-
-def _can_be_emulated(change: Change) -> bool:
-    if change.subject == "workers":
-        return change.what in ("compute", "late", "count")
-    return change.subject != "servers"
 
 
 class EmulateConfig(ClusterFields):
@@ -213,6 +204,20 @@ class EmulateConfig(ClusterFields):
         return self.cluster is not None or flags
 
     @property
+    def communication_model(self) -> str:
+        """The communication model that is asked for, or taken by default."""
+        if self.communication is not None:
+            return self.communication
+        if self.has_links:
+            return "cluster"
+        return "measured" if self.mode == "wire" else "none"
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether the real rank's own links get the modelled speed, in mode wire."""
+        return self.has_links if self.pace is None else self.pace
+
+    @property
     def shared(self) -> Sharing:
         """How what is under way at one time shares the rank's links."""
         file = self.cluster_in_file
@@ -274,7 +279,10 @@ class EmulateConfig(ClusterFields):
         Raises:
             InputError: a change that no emulated job can make.
         """
-        impossible = (each for each in self.what_if if not _can_be_emulated(each))
+        can = {"workers": ("compute", "late", "count"), "servers": ()}
+        impossible = [
+            each for each in self.what_if if each.what not in can.get(each.subject, (each.what,))
+        ]
         refuse_changes(impossible, "emulate", _CHANGEABLE)
         for each in self.what_if:
             if each.subject == "collectives" and not isinstance(each.added, str) and each.added < 0:
@@ -329,27 +337,18 @@ class EmulateConfig(ClusterFields):
         return idle
 
 
-VARIABLE = "PARACOSM_EMULATION"
-"""Environment variable that holds a `Setting`."""
+VARIABLE = "PARACOSM_EMULATION"  # environment variable that holds a `Setting`
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a process of an emulated job is told when it starts, through its environment.
-
-    Attributes:
-        config: what is emulated.
-        seed: of everything that is random.
-        rank: of this process; -1 for the emulator.
-        records: file that it writes its records to.
-        plan: file to write the plan to, in backend mode; None for no plan.
-    """
+    """What a process of an emulated job is told when it starts, through its environment."""
 
     config: EmulateConfig
-    seed: int
-    rank: int
-    records: Path
-    plan: Path | None = None
+    seed: int  # of everything that is random
+    rank: int  # of this process; -1 for the emulator
+    records: Path  # file that it writes its records to
+    plan: Path | None = None  # file to write the plan to, in backend mode; None for no plan
 
     def environment(self) -> dict[str, str]:
         """Return the variables that tell this, and a real rank who it is, as torchrun does.

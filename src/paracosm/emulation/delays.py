@@ -21,9 +21,6 @@ from paracosm.results import EmulationSummary
 from paracosm.timeline.analysis import Floats
 from paracosm.units import format_duration, parse_duration, parse_number
 
-__all__ = ["Delays", "find_knee", "parse_delays", "summarise_delays"]
-
-
 FEWEST_DELAYS = 3
 FEWEST_FOR_KNEE = 5  # a line with a knee has four numbers of its own
 LEAST_ERROR = 1e-4  # of a median: no clock and no scheduler is better
@@ -38,16 +35,10 @@ _EXAMPLE = 'write "all_reduce 0ms..8ms/9" for nine delays from 0 ms to 8 ms'
 
 @dataclass(frozen=True)
 class Delays:
-    """Delays to try one after the other.
+    """Delays to try one after the other."""
 
-    Attributes:
-        kind: of the collectives that are delayed, one of `COLLECTIVES`.
-        delays: rising, seconds; the first is 0, the unchanged job.
-        text: as it was written.
-    """
-
-    kind: str
-    delays: tuple[float, ...]
+    kind: str  # of the collectives that are delayed, one of `COLLECTIVES`
+    delays: tuple[float, ...]  # rising, seconds; the first is 0, the unchanged job
     text: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -56,26 +47,16 @@ class Delays:
 
 @dataclass(frozen=True)
 class Knee:
-    """Up to which delay it hides under computing.
+    """Up to which delay it hides under computing."""
 
-    Attributes:
-        knee: that delay, seconds; None where the iteration time grows alike over all delays.
-        low, high: the knee's 90 % interval; None without a knee.
-        slope: seconds per iteration and second of delay, beyond the knee; without one, everywhere.
-        slope_error: its standard error.
-        flat_slope: the same below the knee; None without a knee.
-        base: iteration time without any delay, as fitted, seconds.
-        reason: why there is no knee; empty where there is one.
-    """
-
-    knee: float | None
-    low: float | None
+    knee: float | None  # that delay, seconds; None where all delays cost alike
+    low: float | None  # the knee's 90 % interval; None without a knee
     high: float | None
-    slope: float
-    slope_error: float
-    flat_slope: float | None
-    base: float
-    reason: str = ""
+    slope: float  # seconds per iteration and second of delay, beyond the knee if any
+    slope_error: float  # its standard error
+    flat_slope: float | None  # the same below the knee; None without a knee
+    base: float  # iteration time without any delay, as fitted, seconds
+    reason: str = ""  # why there is no knee; empty where there is one
 
 
 def parse_delays(text: str) -> Delays:
@@ -112,13 +93,7 @@ def parse_delays(text: str) -> Delays:
 def summarise_delays(
     kind: str, delays: Sequence[float], summaries: Sequence[EmulationSummary]
 ) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
-    """Return what runs with different delays came to, a list, and the knee.
-
-    Args:
-        kind: of the delayed collectives.
-        delays: rising, seconds.
-        summaries: of one run for each, as `summary.summarise` returns them.
-    """
+    """Return what runs with different delays came to, a list, and the knee."""
     listed: list[Mapping[str, Any]] = [
         {
             "delay": delay,
@@ -195,7 +170,6 @@ def find_knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
 
 
 def _straight(delays: Floats, medians: Floats, errors: Floats, reason: str) -> Knee:
-    """Return the line without a knee; a `reason` of its own goes before what the line says."""
     base, slope, error, chi_squared = fit_line(delays, medians, errors)
     error *= _scale(chi_squared, len(delays) - 2)
     alike = f"all delays up to {format_duration(float(delays[-1]))}"
@@ -242,20 +216,13 @@ LEAST_CHI_SQUARED = 0.1  # per degree of freedom: what is left of a fit is never
 
 @dataclass(frozen=True)
 class PiecewiseLinear:
-    """A line with a knee.
+    """A line with a knee."""
 
-    Attributes:
-        knee: where it is.
-        base: y at x = 0.
-        before, after: the slopes.
-        chi_squared: the squares of what is left of the points, in units of their errors.
-    """
-
-    knee: float
-    base: float
-    before: float
+    knee: float  # where it is
+    base: float  # y at x = 0
+    before: float  # the slopes
     after: float
-    chi_squared: float
+    chi_squared: float  # the squares of what is left of the points, in units of their errors
 
 
 def fit_piecewise_linear(x: Floats, y: Floats, errors: Floats) -> PiecewiseLinear:
@@ -292,6 +259,12 @@ def line_suffices(fit: PiecewiseLinear, x: Floats, y: Floats, errors: Floats) ->
 
 
 def _candidates(x: Floats, y: Floats, errors: Floats) -> Iterator[PiecewiseLinear]:
+    """Yield the best lines with the knee at or between any two points.
+
+    Between two neighbouring points the best knee is where the best lines through the points on
+    either side meet, if they meet there; else it is one of the two. So one of these has the least
+    squares.
+    """
     one = np.ones_like(x)
     for knee in x[1:-1].tolist():
         (base, before, bend), left = _solved([one, x, np.maximum(x - knee, 0.0)], y, errors)

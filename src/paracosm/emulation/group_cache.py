@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-__all__ = ["GroupCache"]
-
 Known = TypeVar("Known")
 
 _MOST_IDENTITIES = 4096
@@ -18,9 +16,6 @@ class GroupCache(Generic[Known]):
     To hash the members of a large group takes longer than all else that is done for a collective. A
     caller that passes the same tuple again is recognised by that; the tuple is kept, so that no
     other one takes its identity.
-
-    Args:
-        make: makes it from the members.
     """
 
     def __init__(self, make: Callable[[tuple[int, ...]], Known]) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,6 @@ from paracosm.rng import EmulationStream, sequence
 from paracosm.timing import Constant, Distribution
 from paracosm.timing.distribution import inside
 
-__all__ = ["Peers", "peers_of"]
-
-
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -29,13 +26,9 @@ _MOST_AT_A_TIME = 64  # collectives in flight
 
 
 def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
-    """Return when the emulated ranks of a job come, as the real rank `rank` sees it.
-
-    Raises:
-        InputError: a change that names no emulated rank; a speed of a real rank's node.
-    """
+    """Return when the emulated ranks of a job come, as the real rank `rank` sees it."""
     world = config.world
-    jitter: Jitter | None = None
+    jitter: DrawnJitter | MeasuredJitter | None = None
     if config.compute_jitter == "measured":
         jitter = MeasuredJitter(RankRng(seed, (EmulationStream.JITTER,)), world)
     elif config.compute_jitter is not None:
@@ -87,13 +80,7 @@ def _time_factors(config: EmulateConfig) -> Array:
 
 @dataclass(frozen=True)
 class _Collective:
-    """What is the same for all members of one collective.
-
-    Attributes:
-        number: counts them.
-        computed: seconds for which the real rank computed before it asked.
-        jitter: seconds by which each rank is later for that; None for none.
-    """
+    """What is the same for all members of one collective."""
 
     number: int
     computed: float
@@ -113,28 +100,19 @@ class Peers:
     - skew, once for each collective.
 
     Calls with the same `asked` are about one collective. A straggler that shares no process group
-    with the real rank has no effect: who waits for it is not followed.
-
-    Args:
-        world: ranks of the job.
-        real: those that are not emulated.
-        seed: of all that is drawn; the same calls in the same order get the same draws, and a
-            rank's draws do not depend on the size of the world.
-        skew: None for none.
-        jitter: None for none.
-        factors: by rank, how many times as long it computes as the real rank.
-        late: ranks that are later by a draw, once in an iteration; they add up.
+    with the real rank has no effect: who waits for it is not followed. The same calls in the same
+    order get the same draws, and a rank's draws do not depend on the size of the world.
     """
 
     def __init__(
         self,
-        world: int,
-        real: set[int],
+        world: int,  # ranks of the job
+        real: set[int],  # those that are not emulated
         seed: int,
         skew: RandomDelay | None,
-        jitter: Jitter | None,
-        factors: Array,
-        late: Sequence[tuple[range, Distribution]],
+        jitter: DrawnJitter | MeasuredJitter | None,
+        factors: Array,  # by rank, how many times as long it computes as the real rank
+        late: Sequence[tuple[range, Distribution]],  # a draw once in an iteration; they add up
     ) -> None:
         self._skew = skew
         self._jitter = jitter
@@ -147,9 +125,7 @@ class Peers:
         )
         self._skews = RankRng(seed, (EmulationStream.SKEW,))
         self._stretch = self._iteration = self._count = 0
-        self._collectives: dict[
-            float, _Collective
-        ] = {}  # the last ones, by when they were asked for
+        self._collectives: dict[float, _Collective] = {}  # the last, by when they were asked for
         self._together: float | None = None
         self._slower = factors - 1  # seconds for each second that the real rank computes
         self._late = np.zeros(world)
@@ -157,7 +133,7 @@ class Peers:
         self._draw_late()
 
     def resumed(self, now: float) -> None:
-        """Know that a wait of the real rank ended at `now`."""
+        """A wait of the real rank has ended."""
         self._together = now
         self._stretch += 1
         if self._has_stragglers:
@@ -165,7 +141,7 @@ class Peers:
             self._met[:] = False
 
     def iteration_ended(self, now: float) -> None:
-        """Know that an iteration of the real rank ended at `now`."""
+        """An iteration of the real rank has ended."""
         self._iteration += 1
         if self._jitter is not None:
             self._jitter.iteration_ended()
@@ -174,12 +150,7 @@ class Peers:
             self._draw_late()
 
     def last_entry(self, members: Sequence[int], asked: float) -> float:
-        """Return when the last emulated one of `members` comes to a collective.
-
-        Args:
-            members: global ranks of the process group.
-            asked: when the real rank asked for the collective; the peers may come before that.
-        """
+        """Return when the last emulated one of `members` comes to a collective."""
         if self._skew is None and self._jitter is None and not self._has_stragglers:
             return asked
         ranks = self._emulated.of(members)
@@ -205,7 +176,6 @@ class Peers:
         return late
 
     def _begin(self, asked: float) -> _Collective:
-        """Draw what is drawn once for a collective."""
         if self._together is None:
             self._together = asked
         computed = max(asked - self._together, 0.0)
@@ -222,7 +192,6 @@ class Peers:
         return skew.sign * self._skews.of(skew.distribution, collective, ranks)
 
     def _draw_late(self) -> None:
-        """Draw how late each straggler is in this iteration."""
         self._late[:] = 0.0
         for ranks, distribution, rng in self._lates:
             numbers = np.arange(ranks.start, ranks.stop)
@@ -230,21 +199,6 @@ class Peers:
 
 
 _LEAST, _MOST = 2, 32  # iterations that a measured jitter draws from
-
-
-class Jitter(Protocol):
-    """How much later than the real rank each rank comes to a collective."""
-
-    def late(self, stretch: int, computed: float) -> Array | None:
-        """Return the seconds by rank, which may be negative; None while nothing is known.
-
-        Args:
-            stretch: counts the waits of the real rank: what is drawn is drawn once for each.
-            computed: seconds for which the real rank computed since its last wait.
-        """
-
-    def iteration_ended(self) -> None:
-        """Know that an iteration of the real rank has ended."""
 
 
 class DrawnJitter:
@@ -258,14 +212,14 @@ class DrawnJitter:
         self._late: Array | None = None
 
     def late(self, stretch: int, computed: float) -> Array | None:
-        """Return the seconds of this stretch by rank."""
+        """Return the seconds by rank, drawn once for each wait of the real rank."""
         if stretch != self._stretch:
             self._late = self._rng.of(self._distribution, stretch, self._ranks)
             self._stretch = stretch
         return self._late
 
     def iteration_ended(self) -> None:
-        """Do nothing: all iterations are alike."""
+        """All iterations are alike."""
 
 
 class MeasuredJitter:
@@ -286,7 +240,7 @@ class MeasuredJitter:
         self._computed: list[float] | None = None  # in this iteration; None in the first
 
     def late(self, stretch: int, computed: float) -> Array | None:
-        """Return the deviations of other iterations from this one, by rank."""
+        """Return the seconds by rank, which may be negative; None while nothing is known."""
         if self._computed is None:
             return None
         place = len(self._computed)
@@ -300,7 +254,6 @@ class MeasuredJitter:
         return np.asarray(past[(self._uniform * len(past)).astype(np.intp)] - computed)
 
     def iteration_ended(self) -> None:
-        """Add what the real rank computed in this iteration to what is known."""
         for place, computed in enumerate(self._computed or ()):
             if place == len(self._past):
                 self._past.append(deque(maxlen=_MOST))
@@ -315,14 +268,10 @@ class RankRng:
     The generator is counter-based (Philox; Salmon et al., "Parallel random numbers: as easy as 1,
     2, 3", 2011), so that an occasion needs no other one to have been drawn, and a rank's number is
     its place in the sequence of the occasion.
-
-    Attributes:
-        seed: of the run.
-        source: what the numbers are for: two sources share none.
     """
 
     seed: int
-    source: tuple[int, ...]
+    source: tuple[int, ...]  # what the numbers are for: two sources share none
 
     def uniform(self, occasion: int, ranks: int) -> Array:
         """Return numbers in (0, 1) for ranks 0 to `ranks` - 1."""
@@ -334,7 +283,5 @@ class RankRng:
         return distribution.from_uniform(self.uniform(occasion, int(ranks.max()) + 1)[ranks])
 
     @cached_property
-    def _key(self) -> npt.NDArray[np.uint64]:
-        return np.asarray(
-            sequence(self.seed, *self.source).generate_state(2, np.uint64), dtype=np.uint64
-        )
+    def _key(self) -> npt.NDArray[Any]:
+        return sequence(self.seed, *self.source).generate_state(2, np.uint64)

@@ -18,50 +18,31 @@ from math import inf
 from paracosm.cluster.link import Sharing
 from paracosm.emulation.cost import Cost, directions
 
-__all__ = ["Ports", "Span"]
-
 _FORGIVEN = 1e-12  # seconds of a link: less is none
 
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """When a comm worker had a collective in hand, as far as is known.
+    """When a comm worker had a collective in hand, as far as is known."""
 
-    Attributes:
-        worker: which one of its group.
-        begun: when it took the collective up.
-        done: when the collective is done.
-        on_earlier: called when it turns out to be done earlier than it was thought to be.
-    """
-
-    worker: int
-    begun: float
-    done: float
-    on_earlier: Callable[[], None] | None = None
+    worker: int  # which one of its group
+    begun: float  # when it took the collective up
+    done: float  # when the collective is done
+    on_earlier: Callable[[], None] | None = None  # called when that moves to an earlier instant
 
 
 @dataclass(slots=True, eq=False)
 class _Task:
-    """One collective or message.
+    """One collective or message."""
 
-    Attributes:
-        number: in the order of asking.
-        pool: of comm workers.
-        asked, entered, cost: as in `Ports.ask`.
-        stations: what it needs of which link: directions of the rank's, or one of two ranks' own.
-        span: what the caller knows of it.
-        left: seconds of the rank's whole link that are still needed.
-        worker: which one has it.
-    """
-
-    number: int
+    number: int  # in the order of asking
     pool: Hashable
-    asked: float
+    asked: float  # as in `Ports.ask`
     entered: float
     cost: Cost
-    stations: tuple[str, ...]
-    span: Span
-    left: float
+    stations: tuple[str, ...]  # directions of the rank's links, or the link of two ranks
+    span: Span  # what the caller knows of it
+    left: float  # seconds of the rank's whole link that are still needed
     worker: int = -1
 
 
@@ -70,8 +51,6 @@ class _State:
     """All that is under way at an instant.
 
     Attributes:
-        sharing: how links are shared.
-        now: the instant.
         free: comm workers of each pool that have nothing in hand.
         queues: what waits for one, by pool.
         ready: a heap of what needs links from a known instant on.
@@ -79,7 +58,7 @@ class _State:
         waiting: what waits for links to be free (serial), in that order.
     """
 
-    sharing: Sharing
+    sharing: Sharing  # how links are shared
     now: float = -inf
     free: dict[Hashable, list[int]] = field(default_factory=dict)
     queues: dict[Hashable, deque[_Task]] = field(default_factory=dict)
@@ -88,7 +67,6 @@ class _State:
     waiting: list[_Task] = field(default_factory=list)
 
     def tasks(self) -> list[_Task]:
-        """Return all that is not through."""
         queued = [task for queue in self.queues.values() for task in queue]
         return [*queued, *(event[2] for event in self.ready), *self.moving, *self.waiting]
 
@@ -130,7 +108,6 @@ class _State:
             self._start()
 
     def take(self, task: _Task) -> None:
-        """Have a comm worker take a task up, when one is free."""
         self.queues.setdefault(task.pool, deque()).append(task)
         self._next(task.pool)
 
@@ -206,11 +183,7 @@ class _State:
 
 
 class Ports:
-    """The links of a rank, which all its process groups share, and the comm workers of these.
-
-    Args:
-        sharing: how what is under way at one time has them.
-    """
+    """The links of a rank, which all its process groups share, and the comm workers of these."""
 
     def __init__(self, sharing: Sharing) -> None:
         self._state = _State(sharing)
@@ -220,25 +193,17 @@ class Ports:
 
     def ask(
         self,
-        group: Hashable,
+        group: Hashable,  # whose comm workers are counted together
         pool: Hashable,
-        count: int,
-        asked: float,
-        entered: float,
-        cost: Cost,
+        count: int,  # how many the pool has, if this is the first that it hears
+        asked: float,  # when it was asked for; calls come in this order, or nearly
+        entered: float,  # when the last of the other members came to it
+        cost: Cost,  # what it costs from then on
     ) -> Span:
         """Hand a collective or message to the first comm worker of its pool that is free.
 
-        Args:
-            group: whose comm workers are counted together.
-            pool: which of them; each has one task in hand at a time, in the order of asking.
-            count: how many the pool has, if this is the first that it hears.
-            asked: when it was asked for; calls come in this order, or nearly.
-            entered: when the last of the other members came to it.
-            cost: what it costs from then on.
-
-        Returns:
-            Its span, whose `done` later calls may still move.
+        Each has one task in hand at a time, in the order of asking. Later calls may still move
+        `done` of the span.
         """
         state = self._state
         self._run(asked)

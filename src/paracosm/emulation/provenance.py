@@ -8,12 +8,11 @@ from pathlib import Path
 from paracosm.emulation.config import EmulateConfig
 from paracosm.units import format_bandwidth, format_duration
 
-__all__ = ["origins"]
-
 
 def origins(config: EmulateConfig) -> dict[str, str]:
     """Return by what it is about how each part of the times, and the values, came about."""
-    real = _real(config)
+    several = len(config.rank) > 1
+    real = f"rank{'s' if several else ''} {', '.join(map(str, config.rank))}"
     lines = {
         "compute": f"measured: the script really runs as {real}",
         "communication": _communication(config),
@@ -24,32 +23,23 @@ def origins(config: EmulateConfig) -> dict[str, str]:
             if config.mode == "backend"
             else "assumed: emulated ranks send data of the right size that leaves sums as they are"
         ),
-        "memory": f"measured: of the process that runs as {real}"
-        if len(config.rank) == 1
-        else "measured: of the processes of the real ranks",
+        "memory": "measured: of the processes of the real ranks"
+        if several
+        else f"measured: of the process that runs as {real}",
         "what if": "; ".join(map(str, config.what_if)),
     }
     return {what: line for what, line in lines.items() if line}
 
 
-def _real(config: EmulateConfig) -> str:
-    several = len(config.rank) > 1
-    return f"rank{'s' if several else ''} {', '.join(map(str, config.rank))}"
-
-
 def _communication(config: EmulateConfig) -> str:
-    model = config.communication
-    if model is None:
-        by_default = "measured" if config.mode == "wire" else "none"
-        model = "cluster" if config.has_links else by_default
-    match model:
-        case "none":
-            return "assumed: takes no time"
-        case "measured":
-            return "measured: between emulated ranks as on the real rank's own link"
-        case "cluster":
-            how = "" if config.mode == "wire" else f", algorithm {config.algorithm}"
-            return f"modelled: {_links(config)}{how}"
+    model = config.communication_model
+    if model == "none":
+        return "assumed: takes no time"
+    if model == "measured":
+        return "measured: between emulated ranks as on the real rank's own link"
+    if model == "cluster":
+        how = "" if config.mode == "wire" else f", algorithm {config.algorithm}"
+        return f"modelled: {_links(config)}{how}"
     return f"modelled: {model}"
 
 
@@ -67,8 +57,7 @@ def _links(config: EmulateConfig) -> str:
 def _own_links(config: EmulateConfig) -> str:
     if config.mode == "backend":
         return ""
-    paced = config.has_links if config.pace is None else config.pace
-    if paced:
+    if config.is_paced:
         return "modelled: real messages, at the pace of the modelled links"
     return "measured: real messages of gloo"
 

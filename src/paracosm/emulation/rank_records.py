@@ -13,37 +13,18 @@ from numpy.typing import NDArray
 from paracosm.emulation.records import Collective, Exchange, Group, Iteration, Note, Record, Wait
 from paracosm.timeline.analysis import Floats
 
-__all__ = [
-    "Iterations",
-    "RankRecords",
-    "by_rank",
-    "error_of_median",
-    "measured_iterations",
-    "spans_of",
-    "spread",
-]
-
-
 One = TypeVar("One", bound=Record)
 
 
 @dataclass(frozen=True)
 class RankRecords:
-    """What one real rank did.
-
-    Attributes:
-        rank: which.
-        collectives: in the order in which it asked for them.
-        waits: when each began and ended, shape (m, 2), seconds.
-        iterations: in order.
-        groups: that it is a member of, in the order in which they came, each once.
-    """
+    """What one real rank did."""
 
     rank: int
-    collectives: tuple[Collective, ...]
-    waits: Floats
+    collectives: tuple[Collective, ...]  # in the order in which it asked for them
+    waits: Floats  # when each began and ended, shape (m, 2), seconds
     iterations: tuple[Iteration, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[Group, ...]  # that it is a member of, in the order in which they came, each once
 
     @cached_property
     def spans(self) -> Floats:
@@ -97,15 +78,10 @@ def _pairs(pairs: Sequence[tuple[float, float]]) -> Floats:
 
 @dataclass(frozen=True)
 class Iterations:
-    """Iterations, k of them.
+    """Iterations, k of them."""
 
-    Attributes:
-        number: of each, shape (k,).
-        begin, end: when, shape (k,), seconds.
-    """
-
-    number: NDArray[np.int64]
-    begin: Floats
+    number: NDArray[np.int64]  # of each, shape (k,)
+    begin: Floats  # when, shape (k,), seconds
     end: Floats
 
     def __len__(self) -> int:
@@ -113,7 +89,6 @@ class Iterations:
 
     @cached_property
     def time(self) -> Floats:
-        """How long each took, shape (k,), seconds."""
         return self.end - self.begin
 
     @property

@@ -45,34 +45,23 @@ class Collective:
     """One collective, or one message of a pair, as a real rank saw it.
 
     Attributes:
-        rank: the real rank.
-        group: name of the process group.
-        number: counts the collectives of this rank in this group, from 0.
-        kind: one of `COLLECTIVES`.
         size: bytes of the whole vector: what each rank has before an all-reduce or reduce-scatter,
             what each has after an all-gather or broadcast, what each sends in an all-to-all, what
             the root has before a scatter or after a gather; of the message.
-        peer: global rank of the root or of the other end; -1 where there is none.
-        asked: when the rank asked for it.
-        entered: when the last of the other members had come to it.
-        begun: when a comm worker took it up.
-        done: when the rank had its result.
-        worker: which comm worker of the group: 0, 1.
-        site: "train.py:42", the line of the script that asked; empty where nobody knows.
     """
 
     rank: int
-    group: str
-    number: int
-    kind: str
+    group: str  # name of the process group
+    number: int  # counts the collectives of this rank in this group, from 0
+    kind: str  # one of `COLLECTIVES`
     size: int
-    peer: int
-    asked: float
-    entered: float
-    begun: float
-    done: float
-    worker: int = 0
-    site: str = ""
+    peer: int  # global rank of the root or of the other end; -1 where there is none
+    asked: float  # when the rank asked for it
+    entered: float  # when the last of the other members had come to it
+    begun: float  # when a comm worker took it up
+    done: float  # when the rank had its result
+    worker: int = 0  # which comm worker of the group: 0, 1
+    site: str = ""  # "train.py:42", the line of the script that asked; empty where nobody knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,52 +75,29 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """The end of an iteration: of a step of the optimizer that stepped first.
-
-    Attributes:
-        rank: the real rank.
-        number: from 0; number 0 began before the first collective and is no good as a measurement.
-        end: when it ended.
-        cpu: seconds of processor time that the rank's process had used by then.
-        peak_memory: largest resident set so far, or of the accelerator's allocator, in bytes.
-    """
+    """The end of an iteration: of a step of the optimizer that stepped first."""
 
     rank: int
-    number: int
+    number: int  # from 0, which began before the first collective and is no measurement
     end: float
-    cpu: float
-    peak_memory: int
+    cpu: float  # seconds of processor time that the rank's process had used by then
+    peak_memory: int  # largest resident set so far, or of the accelerator's allocator, in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group that a rank is a member of.
-
-    Attributes:
-        rank: the real rank.
-        name: of the group.
-        size: how many members.
-        members: their global ranks, in the order of the group; empty where nobody knows.
-        backend: what the script asked for: "gloo", "nccl".
-    """
+    """A process group that a rank is a member of."""
 
     rank: int
     name: str
     size: int
-    members: tuple[int, ...]
-    backend: str
+    members: tuple[int, ...]  # global ranks, in the group's order; empty where nobody knows
+    backend: str  # what the script asked for: "gloo", "nccl"
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What the emulator moved in all: bytes and messages to and from a real rank, and its cost.
-
-    Attributes:
-        rank: the real rank.
-        sent, received: bytes of payload, as the emulator sees it.
-        messages: in both directions.
-        cpu: seconds of processor time of the emulator's process.
-    """
+    """What the emulator moved in all to and from a real rank, in bytes of payload, and its cost."""
 
     rank: int
     sent: int
@@ -142,16 +108,10 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence for the user: what was not as expected, and what was done about it.
+    """A sentence for the user: what was not as expected, and what was done about it."""
 
-    Attributes:
-        rank: the real rank; -1 for the emulator.
-        grave: whether the run failed for it.
-        text: one line.
-    """
-
-    rank: int
-    grave: bool
+    rank: int  # the real rank; -1 for the emulator
+    grave: bool  # whether the run failed for it
     text: str
 
 
@@ -183,19 +143,16 @@ class RecordWriter:
         self._file: IO[str] = path.open("w", encoding="utf-8", buffering=1 << 16)
         self._lock = threading.RLock()  # a handler of signals may record, too
         self._flushed = time.monotonic()
-        self._kept: deque[Record] = deque()
+        self._buffer: deque[Record] = deque()
         self._forsaken = False
 
     def append(self, record: Record) -> None:
         """Write one record; notes reach the disk at once."""
         if self._forsaken:
             return
-        self._kept.append(record)
-        if (
-            len(self._kept) >= _BUNDLE
-            or time.monotonic() - self._flushed > _EVERY
-            or type(record) is Note
-        ):
+        self._buffer.append(record)
+        is_due = len(self._buffer) >= _BUNDLE or time.monotonic() - self._flushed > _EVERY
+        if is_due or type(record) is Note:
             self.flush()
 
     def flush(self) -> None:
@@ -204,10 +161,12 @@ class RecordWriter:
             return
         with self._lock:
             if self._file.closed:
-                self._kept.clear()
+                self._buffer.clear()
                 return
-            while self._kept:
-                self._file.write(_line(self._kept.popleft()))
+            while self._buffer:
+                record = self._buffer.popleft()
+                kind = type(record)
+                self._file.write(json.dumps((_LETTER_OF[kind], *_FIELDS[kind](record))) + "\n")
             self._file.flush()
             self._flushed = time.monotonic()
 
@@ -220,15 +179,9 @@ class RecordWriter:
             os.close(nowhere)
 
     def close(self) -> None:
-        """Write what is left; later records are dropped."""
         with self._lock:
             self.flush()
             self._file.close()
-
-
-def _line(record: Record) -> str:
-    kind = type(record)
-    return json.dumps((_LETTER_OF[kind], *_FIELDS[kind](record))) + "\n"
 
 
 class RecordReader:

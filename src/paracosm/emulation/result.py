@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -15,23 +16,18 @@ from paracosm.emulation.summary import summarise
 from paracosm.emulation.timeline_of import timeline_of
 from paracosm.results import EmulationSummary
 from paracosm.timeline import Timeline
-from paracosm.timeline.analysis import exposed_of_each, parts_between
+from paracosm.timeline.analysis import exposed_of_each, exposure_between
 
-__all__ = ["EmulationResult", "Metrics", "Sink", "result_of", "save_collectives"]
+__all__ = ["EmulationResult", "Metrics", "Sink", "result_of"]
 
 
 @dataclass(frozen=True)
 class EmulationResult:
-    """What an emulated job came to.
+    """What an emulated job came to."""
 
-    Attributes:
-        summary: the key numbers, as `summary.json` names them.
-        timeline: of the real ranks; None where several runs were made.
-        files: further files of the run folder by name, each with a function that writes it.
-    """
-
-    summary: EmulationSummary
-    timeline: Timeline | None
+    summary: EmulationSummary  # the key numbers, as `summary.json` names them
+    timeline: Timeline | None  # of the real ranks; None where several runs were made
+    # Further files of the run folder, with what writes them
     files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
 
 
@@ -42,15 +38,7 @@ def result_of(
     emulator: int | None = None,
     interrupted: bool = False,
 ) -> EmulationResult:
-    """Return what the records of a job say.
-
-    Args:
-        config: what was emulated.
-        records: of all its processes.
-        exit_code: of the script; None where nobody knows.
-        emulator: exit code of the emulator; None where there was none.
-        interrupted: whether the user ended the job.
-    """
+    """Return what the records of a job say; `emulator` is the exit code of that, if any."""
     summary = summarise(config, records, exit_code)
     if emulator:
         summary = replace(summary, status="failed")
@@ -59,17 +47,21 @@ def result_of(
     if config.beside is not None:
         found = compare_with(config.beside, predicted_time(config.beside), summary)
         summary = replace(summary, beside=found)
-    files = {"collectives.parquet": lambda path: save_collectives(records, path)}
+    files = {"collectives.parquet": lambda path: _save_collectives(records, path)}
     return EmulationResult(summary, timeline_of(records), files)
 
 
 class Sink(Protocol):
-    """What takes metrics: a run folder."""
-
     def metric(
         self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
-    ) -> None:
-        """Add one row."""
+    ) -> None: ...
+
+
+_BEGINS = {
+    Collective: attrgetter("asked"),
+    Wait: attrgetter("begin"),
+    Iteration: attrgetter("end"),
+}
 
 
 class Metrics:
@@ -94,24 +86,19 @@ class Metrics:
         self._last.clear()
 
     def hear(self, records: Sequence[Record]) -> None:
-        """Take in what was recorded since the last call."""
         for record in records:
-            if self._begun is None:
-                self._begun = _time_of(record)
+            if self._begun is None and (time_of := _BEGINS.get(type(record))):
+                self._begun = time_of(record)
             if isinstance(record, Iteration):
                 self._iteration(record)
 
     def exposure(self, records: Sequence[Record]) -> None:
-        """Add how much communication was exposed and hidden in every iteration of a run.
-
-        Args:
-            records: all of the run's.
-        """
+        """Add how much communication was exposed and hidden in every iteration of a whole run."""
         if self._sink is None or self._begun is None:
             return
         for own in by_rank(records):
             iterations = measured_iterations(own.iterations)
-            parts = parts_between(iterations.begin, iterations.end, own.spans, own.waits)
+            parts = exposure_between(iterations.begin, iterations.end, own.spans, own.waits)
             for name, seconds in (("exposed", parts.exposed), ("hidden", parts.hidden)):
                 rows = zip(iterations.number, iterations.end - self._begun, seconds, strict=True)
                 for number, time, value in rows:
@@ -135,22 +122,16 @@ class Metrics:
                 self._progress(self._done, None)
 
 
-def _time_of(record: Record) -> float | None:
-    match record:
-        case Collective():
-            return record.asked
-        case Wait():
-            return record.begin
-        case Iteration():
-            return record.end
-    return None
-
-
 _TIMES = ("asked", "entered", "begun", "done")
 
 
-def save_collectives(records: Sequence[Record], path: Path) -> None:
-    """Write the collectives of all real ranks to `path`, rank by rank as they were asked for."""
+def _save_collectives(records: Sequence[Record], path: Path) -> None:
+    """Write the collectives of all real ranks, rank by rank as they were asked for, as Parquet.
+
+    Columns: rank, group, number, kind, size (bytes), peer (-1 for none), asked, entered, begun,
+    done (seconds since the first record of the job), worker, site, and exposed and hidden
+    (seconds).
+    """
     import pyarrow as pa
     from pyarrow import parquet
 

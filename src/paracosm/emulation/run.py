@@ -26,18 +26,15 @@ from paracosm.rng import generator
 
 
 def run_emulation(
-    config: EmulateConfig,
-    seed: int = 0,
-    metrics: Sink | None = None,
+    config: EmulateConfig,  # what is emulated
+    seed: int = 0,  # of all that is random about the emulated ranks
+    metrics: Sink | None = None,  # gets iteration times as they are made
     progress: Callable[[int, float | None], None] | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> EmulationResult:
     """Run the script as the real ranks of the job, and return what came of it.
 
     Args:
-        config: what is emulated.
-        seed: of all that is random about the emulated ranks.
-        metrics: gets iteration times as they are made.
         progress: is told how many iterations have ended.
         announce: is told what is real and what is assumed before the script starts.
 
@@ -98,7 +95,6 @@ def _run_delays(
 
 
 def _run_once(config: EmulateConfig, seed: int, heard: Metrics) -> tuple[EmulationResult, Ended]:
-    """Run the script once; what it left in the scratch folder is read before that is removed."""
     with tempfile.TemporaryDirectory(prefix="paracosm-emulate-") as name:
         records: list[Record] = []
 
@@ -140,9 +136,7 @@ def _expectation(config: EmulateConfig) -> str:
     return f"{real}, the others are emulated; collectives take modelled time"
 
 
-PLAN = "plan.npz"
-"""The file of a backend run that says what the real rank communicated."""
-
+PLAN = "plan.npz"  # the file of a backend run that says what the real rank communicated
 _STEP = 0.1  # seconds between two looks
 _GRACE = 5.0  # seconds in which a process that was asked to end may do so
 _GRACE_ALONE = 30.0  # seconds in which a rank without its peers may notice and end
@@ -152,23 +146,15 @@ _PYTHON = (sys.executable, "-P", "-m")  # modules in the current folder are not 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended.
+    """How a job ended."""
 
-    Attributes:
-        exit_code: of the first real rank that failed, else 0; -N where signal N killed it.
-        emulator: exit code of the emulator; None in backend mode.
-        interrupted: whether the user ended it.
-    """
-
-    exit_code: int
-    emulator: int | None
+    exit_code: int  # of the first rank that failed, else 0; -N where signal N killed it
+    emulator: int | None  # exit code of the emulator; None in backend mode
     interrupted: bool
 
 
 @dataclass
 class _Job:
-    """The processes of a job, by name, and their records."""
-
     ranks: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     emulator: subprocess.Popen[bytes] | None = None
     readers: list[RecordReader] = field(default_factory=list)
@@ -183,17 +169,7 @@ def run_job(
     """Run the script as the real ranks of the job until they end.
 
     Ctrl-C is passed on to the script, and so is SIGTERM or SIGHUP to this process; what has been
-    recorded until then is heard.
-
-    Args:
-        config: what is emulated.
-        seed: of all that is random.
-        folder: where the processes write records, and in backend mode the plan.
-        heard: is told the records as they come.
-
-    Raises:
-        InputError: PyTorch is missing; the port is in use; the world needs more open files than
-            are allowed.
+    recorded until then is heard. `folder` is for records, and in backend mode the plan.
     """
     require("torch", "torch", "emulation")
     port = _free_port(config.port)

@@ -2,10 +2,18 @@
 
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.check import check
-from paracosm.graphs.fingerprint import fingerprint
-from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Storages
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments, encode_arguments
-from paracosm.graphs.storage import load_graph, save_graph
+from paracosm.graphs.file import load_graph, save_graph
+from paracosm.graphs.graph import (
+    PHASES,
+    RESOURCES,
+    Graph,
+    Op,
+    Storages,
+    TensorArgument,
+    decode_arguments,
+    encode_arguments,
+)
+from paracosm.graphs.summary import fingerprint
 
 __all__ = [
     "PHASES",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.cycles import find_cycle
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph
-
-__all__ = ["check", "cycle_message", "node_label"]
 
 _SHOWN = 6
 """Nodes of a long cycle that its message names."""
@@ -186,3 +185,62 @@ def _check_storages(graph: Graph, where: str) -> None:
     for what, held in graph.resident.items():
         if held < 0:
             raise InputError(f"{where}: {held} resident bytes of {what}")
+
+
+def in_issue_order(
+    waits: Sequence[Sequence[int]],
+    priority: Sequence[Any],
+    label: Callable[[int], str],
+    where: str,
+    hint: str = "",
+) -> list[int]:
+    """Return the rows 0..n-1, each after all that it waits for, else by priority."""
+    waiting = [len(each) for each in waits]
+    followers: list[list[int]] = [[] for _ in waits]
+    for row, before in enumerate(waits):
+        for each in before:
+            followers[each].append(row)
+    ready = [(priority[row], row) for row, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, row = heapq.heappop(ready)
+        order.append(row)
+        for after in followers[row]:
+            waiting[after] -= 1
+            if not waiting[after]:
+                heapq.heappush(ready, (priority[after], after))
+    if len(order) < len(waits):
+        offsets = np.concatenate(([0], np.cumsum([len(each) for each in waits], dtype=np.int64)))
+        wanted = np.array([each for before in waits for each in before], dtype=np.int64)
+        cycle = find_cycle(offsets, wanted)
+        raise InputError(f"{where}: {cycle_message([label(row) for row in cycle])}{hint}")
+    return order
+
+
+Ints = npt.NDArray[np.int64]
+
+
+def find_cycle(offsets: Ints, dependencies: Ints) -> list[int]:
+    """Return a shortest cycle through the lowest row that is on any, or nothing."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    own = rows[rows == dependencies]
+    n = len(offsets) - 1
+    waits = csr_array((np.ones(len(rows), dtype=np.int8), (rows, dependencies)), shape=(n, n))
+    _, component = connected_components(waits, directed=True, connection="strong")
+    joined = np.flatnonzero(np.bincount(component)[component] > 1)
+    if len(own) and not (len(joined) and joined[0] < own[0]):
+        return [int(own[0])]
+    if not len(joined):
+        return []
+    start = int(joined[0])
+    order, before = breadth_first_order(waits, start, directed=True, return_predecessors=True)
+    closing = set(rows[dependencies == start].tolist())
+    row = next(int(row) for row in order if int(row) in closing)
+    path = [row]
+    while path[-1] != start:
+        path.append(int(before[path[-1]]))
+    return path[::-1]

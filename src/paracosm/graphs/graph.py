@@ -1,21 +1,49 @@
-"""The unified dataflow graph: one row for every node, in arrays.
+"""The unified dataflow graph: one row for every node, in arrays; its ops and their arguments.
 
 Rows stand in the order of their ids, which is the order in which one thread issues the ops: an
 in-order stream runs them in this order. Where a node came from in a file does not matter.
+
+Arguments of an op are JSON with the positional ones first, then the named ones, keys sorted and no
+blanks, so that equal calls have equal texts:
+
+    {"args":[{"tensor":[64,3,32,32],"dtype":"float32"},{"tensor":[64,3,7,7],"dtype":"float32"},...]}
+
+A tensor that is not contiguous says its "stride"; one that lives elsewhere than the graph's device
+says "on". A list is a list, None is null, a dtype {"dtype":"int64"}, a memory format
+{"memory_format":"channels_last"}, a layout {"layout":"strided"}, an infinite or undefined number
+{"float":"-inf"}. Devices and generators are null: which device it is, the environment says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.graphs.op import Op
+from paracosm.errors import InputError
 
-__all__ = ["PHASES", "RESOURCES", "Graph", "Storages"]
+__all__ = [
+    "COMPUTE",
+    "HOST",
+    "PHASES",
+    "RESOURCES",
+    "Graph",
+    "Op",
+    "Storages",
+    "TensorArgument",
+    "decode_arguments",
+    "encode_arguments",
+    "host_nodes",
+    "numbered",
+    "shapes_of",
+    "waiting_nodes",
+]
+
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -87,17 +115,14 @@ class Graph:
 
     @property
     def flops(self) -> Ints:
-        """Floating-point operations of every node."""
         return np.array([op.flops for op in self.ops], dtype=np.int64)[self.op]
 
     @property
     def bytes_read(self) -> Ints:
-        """Bytes that every node reads."""
         return np.array([op.bytes_read for op in self.ops], dtype=np.int64)[self.op]
 
     @property
     def bytes_written(self) -> Ints:
-        """Bytes that every node writes."""
         return np.array([op.bytes_written for op in self.ops], dtype=np.int64)[self.op]
 
     @property
@@ -113,5 +138,179 @@ class Graph:
         return self.dependencies[self.offsets[row] : self.offsets[row + 1]]
 
     def count(self) -> Ints:
-        """Return how many nodes each of `ops` has."""
         return np.bincount(self.op, minlength=len(self.ops)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorArgument:
+    """A tensor among the arguments of an op: everything but its values.
+
+    Attributes:
+        shape: sizes.
+        dtype: the name without its package, "float32".
+        stride: in elements; None where it is contiguous.
+        on: the type of its device, where it is not the graph's ("cpu", beside a GPU).
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    stride: tuple[int, ...] | None = None
+    on: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One distinct op of a graph; many nodes may be occurrences of it.
+
+    Two ops are the same if name and arguments are: what they cost follows from them.
+
+    Attributes:
+        name: the op as its framework names it, "aten.convolution.default".
+        arguments: as the module's text describes; "" where nobody recorded them.
+        flops: floating-point operations (a multiply-add is two); 0 where none are counted.
+        bytes_read, bytes_written: of the tensors that go in and come out; a view moves none.
+    """
+
+    name: str
+    arguments: str = ""
+    flops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+def encode_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return the text of arguments in which `TensorArgument` stands for every tensor.
+
+    Numbers are rounded to six digits, so that errors in the last ones make no other op.
+    """
+    content: dict[str, Any] = {"args": [_encode(value) for value in args]}
+    if kwargs:
+        content["kwargs"] = {name: _encode(value) for name, value in kwargs.items()}
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def decode_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return what `encode_arguments` was given; dtypes and the like stay mappings of one name.
+
+    Raises:
+        InputError: the text is not of that form.
+    """
+    try:
+        content = json.loads(text)
+        args = [_decode(value) for value in content["args"]]
+        kwargs = {name: _decode(value) for name, value in content.get("kwargs", {}).items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"not the arguments of an op: {text[:200]}") from None
+    return args, kwargs
+
+
+def shapes_of(text: str) -> list[str]:
+    """Return the shapes of an op's tensors, "64x3x32x32"; none where no arguments are known."""
+    try:
+        args, kwargs = decode_arguments(text)
+    except InputError:
+        return []
+    return [shape for value in (*args, *kwargs.values()) for shape in _shapes(value)]
+
+
+def _shapes(value: Any) -> list[str]:
+    if isinstance(value, TensorArgument):
+        return ["x".join(map(str, value.shape)) or "scalar"]
+    return [shape for each in value for shape in _shapes(each)] if isinstance(value, list) else []
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, TensorArgument):
+        tensor: dict[str, Any] = {"tensor": list(value.shape), "dtype": value.dtype}
+        if value.stride is not None:
+            tensor["stride"] = list(value.stride)
+        if value.on is not None:
+            tensor["on"] = value.on
+        return tensor
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, list | tuple):
+        return [_encode(each) for each in value]
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if "tensor" in value:
+        stride = value.get("stride")
+        return TensorArgument(
+            shape=tuple(value["tensor"]),
+            dtype=value["dtype"],
+            stride=None if stride is None else tuple(stride),
+            on=value.get("on"),
+        )
+    return float(value["float"]) if "float" in value else value
+
+
+Entry = TypeVar("Entry", bound=Hashable)
+
+
+def numbered(
+    entries: Sequence[Entry], codes: npt.NDArray[np.int32]
+) -> tuple[tuple[Entry, ...], npt.NDArray[np.int32]]:
+    """Return the distinct entries that occur, as they are first met, and the codes for them.
+
+    Equal entries become one. Negative codes stand for no entry and stay.
+    """
+    used, first = np.unique(codes, return_index=True)
+    met: dict[Entry, int] = {}
+    fresh = np.full(len(entries) + 1, -1, dtype=np.int32)
+    for code in used[np.argsort(first)].tolist():
+        if code >= 0:
+            fresh[code] = met.setdefault(entries[code], len(met))
+    return tuple(met), np.where(codes < 0, codes, fresh[codes])
+
+
+HOST = RESOURCES.index("host")
+COMPUTE = RESOURCES.index("compute")
+
+WAITS = frozenset(
+    {
+        "aten._local_scalar_dense",
+        "aten._unique2",
+        "aten.equal",
+        "aten.is_nonzero",
+        "aten.item",
+        "aten.masked_select",
+        "aten.nonzero",
+        "aten.unique_consecutive",
+        "aten.unique_dim",
+        "synchronize",
+    }
+)
+"""Ops whose result the host looks at, if only for its size, so that an asynchronous device has to
+have it first."""
+
+
+def waiting_nodes(graph: Graph, asynchronous: bool) -> npt.NDArray[np.bool_]:
+    """Return for every node that the host carries out whether it needs values for that.
+
+    A view needs none. What a synchronous device computes does.
+    """
+    reads = np.array([_without_overload(op.name) in WAITS for op in graph.ops], dtype=np.bool_)
+    waits = reads[graph.op] if len(graph.ops) else np.zeros(0, dtype=np.bool_)
+    computes = (graph.resource == COMPUTE) & (not asynchronous)
+    return np.asarray(waits | computes, dtype=np.bool_)
+
+
+def host_nodes(graph: Graph, asynchronous: bool) -> npt.NDArray[np.bool_]:
+    """Return for every node whether the host carries it out.
+
+    On a synchronous device (a CPU) these are the compute nodes as well; copies and communication
+    have lanes of their own everywhere.
+    """
+    its_own = waiting_nodes(graph, asynchronous) | (graph.resource == HOST)
+    return np.asarray(its_own, dtype=np.bool_)
+
+
+def _without_overload(name: str) -> str:
+    """Return "aten.item" of "aten.item.default"."""
+    return name.rpartition(".")[0] if name.count(".") > 1 else name

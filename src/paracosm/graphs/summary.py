@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs.check import node_label
-from paracosm.graphs.depth import longest_chain
-from paracosm.graphs.fingerprint import fingerprint
-from paracosm.graphs.graph import PHASES, RESOURCES, Graph
-from paracosm.graphs.memory import memory_curve
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, numbered
 
-__all__ = ["summarize"]
+__all__ = ["fingerprint", "longest_chain", "memory_curve", "peak_memory", "summarize"]
+
 
 Ints = npt.NDArray[np.int64]
 
@@ -67,7 +67,6 @@ def _memory(graph: Graph) -> dict[str, Any]:
 def _by(
     words: tuple[str, ...], codes: npt.NDArray[np.int32], flops: Ints, moved: Ints
 ) -> dict[str, dict[str, int]]:
-    """Return the sums for each of the words that occur."""
     return {
         word: {
             "nodes": int(chosen.sum()),
@@ -114,3 +113,56 @@ def _largest(graph: Graph, largest: int) -> list[dict[str, Any]]:
         for code in order[:largest]
         for op in [graph.ops[code]]
     ]
+
+
+def fingerprint(graph: Graph) -> str:
+    """Return 32 hexadecimal digits for the ops of a graph, their order and dependencies.
+
+    Which ranks communicate counts. Ids, names, durations, storages and provenance do not, nor how
+    the distinct ops are numbered.
+    """
+    ops, op = numbered([_key(each) for each in graph.ops], graph.op)
+    groups, group = numbered(graph.groups, graph.group)
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([ops, groups], separators=(",", ":")).encode())
+    for column in (op, group, graph.offsets, graph.dependencies):
+        digest.update(column.astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _key(op: Op) -> tuple[str, ...] | tuple[str, int, int, int]:
+    """Return what tells ops apart; their work, only where nobody recorded their arguments."""
+    if op.arguments:
+        return op.name, op.arguments
+    return op.name, op.flops, op.bytes_read, op.bytes_written
+
+
+def memory_curve(graph: Graph) -> npt.NDArray[np.int64]:
+    """Return the bytes that are held while each of the n nodes runs.
+
+    A storage is held from the start of the node that allocates it to the end of the last one that
+    uses it; what is resident, and what was there before, is added.
+    """
+    n, storages = len(graph), graph.storages
+    change = np.zeros(n + 1, dtype=np.int64)
+    np.add.at(change, np.maximum(storages.first, 0), storages.size)
+    freed = storages.last < n
+    np.add.at(change, storages.last[freed] + 1, -storages.size[freed])
+    return sum(graph.resident.values()) + np.cumsum(change[:n])
+
+
+def peak_memory(graph: Graph) -> int:
+    """Return the most bytes that are held at a time."""
+    if len(graph):
+        return int(memory_curve(graph).max())
+    return sum(graph.resident.values()) + int(graph.storages.size.sum())
+
+
+def longest_chain(graph: Graph) -> int:
+    """Return the number of nodes on the longest path of dependencies."""
+    offsets, dependencies = graph.offsets.tolist(), graph.dependencies.tolist()
+    depth = [0] * len(graph)
+    for row in range(len(graph)):
+        waits = dependencies[offsets[row] : offsets[row + 1]]
+        depth[row] = 1 + max((depth[before] for before in waits), default=0)
+    return max(depth, default=0)

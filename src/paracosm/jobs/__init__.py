@@ -1,10 +1,7 @@
 """A whole job: programs of ranks, communicators, and the task graph that they come to."""
 
-from paracosm.jobs.columns import Codebook
-from paracosm.jobs.job import POLICIES, Communicators, Job
-from paracosm.jobs.program import KINDS, STEPS, Program
-from paracosm.jobs.tasks import TaskGraph
-from paracosm.jobs.writer import ProgramWriter, write_communicators, write_job
+from paracosm.jobs.job import KINDS, POLICIES, STEPS, Communicators, Job, Program, TaskGraph
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 
 __all__ = [
     "KINDS",

@@ -10,13 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.jobs.job import POLICIES, Job
-from paracosm.jobs.picoseconds import picoseconds
-from paracosm.jobs.program import KINDS, Program
-from paracosm.jobs.tasks import TaskGraph
+from paracosm.jobs.job import KINDS, POLICIES, Job, Program, TaskGraph
 from paracosm.network import Stations
 
-__all__ = ["expand", "first_rows", "task_label"]
+__all__ = ["LONGEST", "PICOSECOND", "expand", "first_rows", "picoseconds", "task_label"]
+
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -33,7 +31,7 @@ def expand(job: Job, duration: Ints | None = None) -> TaskGraph:
     and the k-th receive on a communicator awaits the k-th send. Where communicators have a network,
     a message asks its stations for what its connection says, whatever its duration in the program,
     and has arrived when its propagation is over; those of one connection travel in the order in
-    which they are sent. What has no counterpart (`matching.py` refuses such jobs) is left without
+    which they are sent. What has no counterpart (`check_job` refuses such jobs) is left without
     one.
 
     Args:
@@ -83,7 +81,6 @@ def expand(job: Job, duration: Ints | None = None) -> TaskGraph:
 def _over_network(
     tasks: TaskGraph, network: Stations, kind: Codes, communicator: Ints, size: Ints
 ) -> TaskGraph:
-    """Return the task graph with its messages on their ways through a network."""
     connections = network.connections
     carried = (communicator >= 0) & (communicator < len(connections))
     receives = np.flatnonzero((kind == RECEIVE) & carried)
@@ -140,7 +137,6 @@ def task_label(job: Job, task: int) -> str:
 
 
 def _joined(programs: list[Program], column: Callable[[Program], Any], dtype: Any) -> Any:
-    """Return a column of all programs, one after the other."""
     columns = [column(program) for program in programs]
     return np.concatenate(columns, dtype=dtype) if columns else np.zeros(0, dtype=dtype)
 
@@ -156,7 +152,6 @@ def _durations(job: Job) -> Ints:
 
 
 def _resources(job: Job, programs: list[Program], rank: Ints) -> tuple[Codes, Codes]:
-    """Return the resource of every task, and the policy of every resource."""
     lane = _joined(programs, lambda program: program.lane, np.int32)
     slot = np.where(lane >= 0, rank * len(job.lanes) + lane, -1)
     is_used = np.zeros(job.ranks * len(job.lanes) + 1, dtype=np.bool_)  # the last one is for -1
@@ -168,7 +163,6 @@ def _resources(job: Job, programs: list[Program], rank: Ints) -> tuple[Codes, Co
 
 
 def _dependencies(job: Job, programs: list[Program], lengths: Ints) -> tuple[Ints, Ints]:
-    """Return the dependencies of all tasks, CSR."""
     edges = np.array([len(program.dependencies) for program in programs], dtype=np.int64)
     counts = _joined(programs, lambda program: np.diff(program.offsets), np.int64)
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
@@ -205,7 +199,6 @@ def _awaited(kind: Codes, communicator: Ints) -> Ints:
 
 
 def _keys(communicator: Ints, tasks: int) -> Ints:
-    """Return one number for a communicator and which of its messages this is."""
     return communicator * tasks + _ordinals(communicator)
 
 
@@ -217,3 +210,37 @@ def _ordinals(group: Ints) -> Ints:
     ordinals = np.empty(len(group), dtype=np.int64)
     ordinals[order] = np.arange(len(group)) - np.repeat(first, counts)
     return ordinals
+
+
+PICOSECOND = 1e-12
+"""Seconds."""
+
+LONGEST = 9e6
+"""Seconds that a job may take: 104 days; 2**63 picoseconds are 106."""
+
+
+def picoseconds(program: Program, speed: float, names: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    """Return the n durations of a program on a rank of this speed, rounded.
+
+    Only tasks of the rank alone (kind "task") depend on its speed.
+
+    Args:
+        program: whose tasks.
+        speed: relative.
+        names: of the job's tasks, for messages.
+
+    Raises:
+        InputError: a duration is missing, negative or endless, or all of them last too long.
+    """
+    own = program.kind == KINDS.index("task")
+    seconds = np.where(own, program.duration / speed, program.duration)
+    wrong = np.flatnonzero(~(np.isfinite(seconds) & (seconds >= 0)))
+    if len(wrong):
+        row = int(wrong[0])
+        name = names[program.name[row]]
+        raise InputError(f"task {row} ({name}): its duration is {program.duration[row]} s")
+    if seconds.sum() > LONGEST:
+        raise InputError(
+            f"the tasks of one rank take {seconds.sum():.3g} s: at most {LONGEST:.3g} are replayed"
+        )
+    return np.rint(seconds * 1e12).astype(np.int64)

@@ -4,28 +4,237 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from paracosm.cluster import Cluster, star
 from paracosm.cluster.changes import Change, is_of_cluster, refuse_changes
-from paracosm.cluster.subset import first_workers
+from paracosm.cluster.cluster import first_workers
+from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
-from paracosm.prediction.fields import CAPTURE, PredictFields
-from paracosm.prediction.jobs.shown_ranks import check_ranks
-from paracosm.prediction.parameter_servers.config import load_profile
+from paracosm.graphs.capture.options import DTYPES, parse_shape
+from paracosm.models import OPTIMIZERS, canonical
+from paracosm.prediction.jobs.rank_times import check_ranks, parse_ranks
+from paracosm.prediction.parameter_servers.config import THROUGHPUT, ThroughputFields, load_profile
 from paracosm.prediction.parameter_servers.settings import Settings
 from paracosm.profiling.jobs import JobProfile
+from paracosm.quantities import Bandwidth, Duration
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.jobs.strategies import Strategy
 
-__all__ = ["PredictConfig"]
+
+__all__ = ["CAPTURE", "PredictConfig"]
 
 
-class PredictConfig(PredictFields):
+SUBJECTS = ("model", "graph", "op_latencies", "profile")
+CLUSTER = frozenset(
+    {
+        *(*LINK_FIELDS, "strategy", "workers", "servers", "cluster"),
+        *("what_if", "duration_cv", "timeline_ranks"),
+    }
+)
+CAPTURE = frozenset(
+    {"batch", "shape", "classes", "dtype", "optimizer", "foreach", "dropout", "train"}
+)
+TIMINGS = frozenset(
+    {"db", "hardware", "threads", "device", "cache", "estimator", "new_ops", "exact", "launch"}
+)
+
+
+def _sizes(value: Any) -> Any:
+    """Read "3x32x32"."""
+    return parse_shape(value) if isinstance(value, str) else value
+
+
+def _model(value: Any) -> Any:
+    """Write a model as it is always written."""
+    return None if value is None else canonical(value)
+
+
+class PredictConfig(ThroughputFields, ClusterFields):
     """A prediction: which computation, on which cluster, from whose timings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    # Which computation.
+    model: Annotated[str | None, BeforeValidator(_model)] = Field(
+        None,
+        description="resnet50, gpt2, mlp(hidden=512, layers=2), ..., or package.module:factory of "
+        "your own",
+    )
+    graph: Path | None = Field(None, description=".graph file, instead of a model")
+    op_latencies: Path | None = Field(
+        None,
+        description="folder of measured op latencies and whole-model latencies (NeuSight's form), "
+        "instead of a model: predicts the one from the other and compares",
+    )
+    batch: int = Field(
+        64,
+        ge=1,
+        description="examples of one forward and backward pass of a replica, or of a profiled step",
+    )
+    shape: Annotated[tuple[int, ...] | None, BeforeValidator(_sizes)] = Field(
+        None, description="of one example: 3x32x32, or a number of tokens (the model's own)"
+    )
+    classes: int | None = Field(
+        None, ge=1, description="classes to tell apart (the model's own, or 10 of small images)"
+    )
+    dtype: str = Field("float32", description=f"of parameters and activations: {', '.join(DTYPES)}")
+    optimizer: str = Field(
+        "sgd", description=f"{', '.join(OPTIMIZERS)}; with options as in sgd(momentum=0.9)"
+    )
+    foreach: bool = Field(False, description="update all parameters in one op")
+    dropout: bool = Field(False, description="train with the model's dropout, in place of none")
+    train: bool = Field(True, description="a training step, or the forward pass alone")
+
+    # On which cluster.
+    strategy: str | None = Field(
+        None,
+        description="how workers share the work: ddp, fsdp, zero1, ps, ps-async, or "
+        '"dp=64, tp=8, pp=4, schedule=1f1b, microbatches=32" (ddp, where there is a cluster)',
+    )
+    workers: WorkerCounts = Field(
+        None,
+        description="numbers of workers: 16, or several, as 1,2,4..1024, which goes on by the same "
+        "factor where the number before the dots is a multiple of the one before it, else by their "
+        "difference; 1..8 goes on by ones",
+    )
+    cluster: Path | dict[str, Any] | None = Field(
+        None,
+        description="a cluster file, in place of the fields of links; workers then says how many "
+        "of its own, the first ones",
+    )
+    bandwidth: Bandwidth | None = Field(
+        None,
+        gt=0,
+        description="bandwidth of every link: 25Gbit/s, or inf (of a profile: the node's, or what "
+        "it was profiled on)",
+    )
+    servers: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_NODES,
+        description="parameter servers of strategies ps and ps-async (1), or of a profiled job "
+        "(its own)",
+    )
+    duration_cv: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="coefficient of variation of the durations of tasks: their standard deviation "
+        "over their mean",
+    )
+    timeline_ranks: str | None = Field(
+        None,
+        description="whose timeline is written: ranks 0,8..15, or all (one of each kind, at most "
+        "16)",
+    )
+
+    # From whose timings.
+    db: Path = Field(Path("profiles.db"), description="profile database")
+    hardware: str | None = Field(
+        None, description='of whose timings: part of a name, "H100" (this machine)'
+    )
+    threads: int = Field(1, ge=1, description="threads of one op, where this machine is meant")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="which device of this machine")
+    cache: Literal["cold", "warm"] = Field(
+        "cold", description="timings with cold data, as in a real iteration, or the op in a row"
+    )
+    estimator: str | None = Field(
+        None, description="how ops are estimated that nobody timed (what cross-validation chooses)"
+    )
+    new_ops: Literal["profile", "estimate", "refuse"] | None = Field(
+        None,
+        description="ops of a type that nobody timed: profile them now, estimate them from flops "
+        "and bytes, or refuse (profile on this machine, else estimate)",
+    )
+    exact: bool = Field(False, description="profile every op that was not timed as it is")
+    launch: Duration | None = Field(
+        None,
+        ge=0,
+        description="time that the host spends on issuing an op of a GPU (the shortest timing)",
+    )
+
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether a job on a cluster is meant, not one device."""
+        return any(getattr(self, name) is not None for name in ("cluster", "workers", "strategy"))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        given = [name for name in SUBJECTS if getattr(self, name)]
+        if len(given) != 1:
+            found = f", not {' and '.join(given)}" if given else ""
+            raise ValueError(f"what is to be predicted? give one of {', '.join(SUBJECTS)}{found}")
+        if self.shape is not None and any(size < 1 for size in self.shape):
+            raise ValueError(f"shape: sizes are 1 or more, not {'x'.join(map(str, self.shape))}")
+        for reason, fields in self._idle().items():
+            idle = sorted(fields & self.model_fields_set)
+            if idle:
+                raise ValueError(f"{', '.join(idle)}: no effect here, leave out: {reason}")
+        if self.exact and self.new_ops in ("estimate", "refuse"):
+            raise ValueError(f"exact profiles what is missing, new_ops {self.new_ops} does not")
+        return self
+
+    @field_validator("strategy")
+    @classmethod
+    def _some_strategy(cls, text: str | None) -> str | None:
+        if text is not None and not text.strip():
+            raise InputError('empty: write ddp, or "dp=8, tp=2", or leave it out')
+        return text
+
+    @field_validator("timeline_ranks")
+    @classmethod
+    def _readable_ranks(cls, text: str | None) -> str | None:
+        if text is not None:
+            parse_ranks(text)
+        return text
+
+    def without_effect(self) -> set[str]:
+        """Return the fields that make no difference, whatever their values, to such a run."""
+        idle = set().union(*self._idle().values())
+        if self.profile is not None and "batch" not in self.model_fields_set:
+            idle.add("batch")
+        if self.is_timed:
+            idle.add("db")
+        return idle
+
+    def _idle(self) -> dict[str, set[str]]:
+        idle: dict[str, set[str]] = {}
+        if self.profile is not None:
+            return self._idle_of_profile()
+        idle["only a job profile is simulated so: give --profile"] = set(THROUGHPUT) - {"profile"}
+        if self.op_latencies is not None:
+            idle["the folder says what there is"] = set(CAPTURE | TIMINGS | CLUSTER)
+        elif self.graph is not None:
+            idle["the graph is captured already"] = set(CAPTURE)
+        if self.hardware is not None:
+            idle["hardware says whose timings are meant"] = {"threads", "device"}
+        elif self.device == "cuda":
+            idle["the device decides"] = {"threads"}
+        if self.op_latencies is None and not self.is_on_cluster:
+            idle["one device is predicted: workers, cluster or strategy makes it a job"] = {
+                *CLUSTER
+            } - {"workers", "cluster", "strategy"}
+        if self.cluster is not None:
+            idle["the cluster says what there is"] = {*LINK_FIELDS, "servers"}
+        return idle
+
+    def _idle_of_profile(self) -> dict[str, set[str]]:
+        idle = self.idle_habits()
+        idle["the profile says what a step is"] = set(CAPTURE) - {"batch"}
+        idle["the profile has its own timings"] = set(TIMINGS)
+        idle["a profile is of parameter servers, and its steps differ as they did"] = {
+            *("strategy", "duration_cv", "timeline_ranks")
+        }
+        if self.cluster is not None:
+            idle["the cluster says what there is"] = {*LINK_FIELDS, "servers"}
+        return idle
 
     @property
     def predictions(self) -> int | None:
@@ -69,10 +278,6 @@ class PredictConfig(PredictFields):
         from paracosm.graphs import load_graph
 
         return load_graph(self.graph).is_timed
-
-    def without_effect(self) -> set[str]:
-        """Return the fields that make no difference, whatever their values, to such a run."""
-        return super().without_effect() | ({"db"} if self.is_timed else set())
 
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
         """Return what the capture of the model on "cpu" or "cuda" is asked for, by one of `tensor`
@@ -129,7 +334,7 @@ class PredictConfig(PredictFields):
     @cached_property
     def jobs(self) -> list[tuple[int, Strategy]]:
         """The numbers of workers that are asked for, each with its strategy."""
-        from paracosm.prediction.jobs.strategies_by_workers import strategies_by_workers
+        from paracosm.prediction.jobs.prediction import strategies_by_workers
 
         workers, held = self.workers, None
         if self.cluster_in_file is not None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Op
-from paracosm.graphs.op import shapes_of
+from paracosm.graphs.graph import shapes_of
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, at_one_speed
 
@@ -50,22 +50,17 @@ class Found:
     """What a database says of a graph's ops.
 
     Attributes:
-        durations: of each of its ops; None where nothing is known.
-        profiled: how many ops were profiled now.
-        refused: why an op could not be profiled, by its name.
         launch: seconds of the shortest timing of a compute op in a row: on an asynchronous device,
             what it takes to issue one; None where there is none.
-        probe: seconds of the speed probe in the median; 0 where nobody probed.
-        common: its relative spread: half of what lies between p10 and p90.
         baselines: seconds of an iteration by "roofline" and "sum of warm timings", as far as known.
     """
 
-    durations: Sequence[Estimate | None]
-    profiled: int
-    refused: dict[str, str]
+    durations: Sequence[Estimate | None]  # of each of its ops; None where nothing is known
+    profiled: int  # how many ops were profiled now
+    refused: dict[str, str]  # why an op could not be profiled, by its name
     launch: float | None
-    probe: float
-    common: float
+    probe: float  # seconds of the speed probe in the median; 0 where nobody probed
+    common: float  # its relative spread: half of what lies between p10 and p90
     baselines: dict[str, float]
 
 

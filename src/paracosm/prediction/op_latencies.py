@@ -48,17 +48,11 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A model on a GPU: seconds as measured, as predicted, and by adding up all latencies.
+    """A model on a GPU: seconds as measured, as predicted, and by adding up all latencies."""
 
-    Attributes:
-        device: the folder's name, which is the GPU's.
-        model: the file's name, "gpt2_large-train-1024-4".
-        layers: how often the layer was repeated; 0 where the graph is the whole model.
-    """
-
-    device: str
-    model: str
-    layers: int
+    device: str  # the folder's name, which is the GPU's
+    model: str  # the file's name, "gpt2_large-train-1024-4"
+    layers: int  # how often the layer was repeated; 0 where the graph is the whole model
     measured: Times
     predicted: Times
     serial: Times
@@ -197,28 +191,21 @@ class Row:
     """A node of the graph.
 
     Attributes:
-        kind: what the node is, "call_module", "call_method", "placeholder", ...
-        function: what it calls: the method's or function's own name; a module's path.
-        module: path of the innermost module it belongs to; empty for none.
         forward, backward, accumulate: seconds between the events around it; 0 where there is none.
-        inputs: names of the nodes whose results it takes.
-        layer: the class of a module, "Linear"; empty for other nodes.
-        shapes: of its inputs' tensors.
-        shape: of its result.
     """
 
     name: str
-    kind: str
-    function: str
-    module: str
+    kind: str  # what the node is, "call_module", "call_method", "placeholder",
+    function: str  # what it calls: the method's or function's own name; a module's path
+    module: str  # path of the innermost module it belongs to; empty for none
     makes_tensor: bool
     forward: float
     backward: float
     accumulate: float
-    inputs: tuple[str, ...] = ()
-    layer: str = ""
-    shapes: tuple[tuple[int, ...], ...] = ()
-    shape: tuple[int, ...] = ()
+    inputs: tuple[str, ...] = ()  # names of the nodes whose results it takes
+    layer: str = ""  # the class of a module, "Linear"; empty for other nodes
+    shapes: tuple[tuple[int, ...], ...] = ()  # of its inputs' tensors
+    shape: tuple[int, ...] = ()  # of its result
 
 
 def read_table(path: Path) -> list[Row]:

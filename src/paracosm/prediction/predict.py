@@ -25,11 +25,18 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph
-from paracosm.graphs.memory import memory_curve
-from paracosm.prediction import breakdown
-from paracosm.prediction.breakdown import bottleneck
+from paracosm.graphs.summary import memory_curve
 from paracosm.prediction.durations import SOURCES
-from paracosm.prediction.prediction import Prediction
+from paracosm.prediction.prediction import (
+    Prediction,
+    bottleneck,
+    busy_lanes,
+    by_op,
+    by_phase,
+    by_place,
+    coverage,
+    largest,
+)
 from paracosm.simulation import replay
 
 __all__ = ["iteration_interval", "predict"]
@@ -79,8 +86,8 @@ def predict(
 
     schedule = replay(graph, duration, asynchronous=asynchronous, launch=launch)
     time = schedule.makespan
-    ops = breakdown.by_op(graph, duration)
-    lanes = breakdown.busy_lanes(graph, schedule)
+    ops = by_op(graph, duration)
+    lanes = busy_lanes(graph, schedule)
     return Prediction(
         graph=graph,
         duration=duration,
@@ -89,14 +96,14 @@ def predict(
         iteration_time=time,
         interval=iteration_interval(duration, low, high, _parts(graph, source), common, makespan),
         examples=_examples(graph),
-        by_phase=breakdown.by_phase(graph, duration),
+        by_phase=by_phase(graph, duration),
         by_op=ops,
-        by_place=breakdown.by_place(graph, duration),
+        by_place=by_place(graph, duration),
         lanes=lanes,
-        coverage=breakdown.coverage(source, duration),
+        coverage=coverage(source, duration),
         memory=memory_curve(graph),
         baselines={**(baselines or {}), "sum of durations": float(duration.sum())},
-        largest=tuple(breakdown.largest(graph, duration, source)),
+        largest=tuple(largest(graph, duration, source)),
         untimed=untimed,
         bottleneck=bottleneck(time, lanes, ops, asynchronous),
     )
@@ -211,8 +218,7 @@ def iteration_interval(
     """Return the seconds between which the iteration is thought to take.
 
     Args:
-        duration: n seconds.
-        low, high: n seconds, the intervals of the nodes.
+        duration, low, high: n seconds of nodes, and their intervals.
         part: n numbers: nodes of one number err together.
         common: relative error that all nodes share.
         makespan: replays durations and returns the time of the iteration.

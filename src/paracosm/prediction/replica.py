@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,8 @@ from paracosm.errors import InputError, MissingExtraError, require
 from paracosm.graphs import Graph, fingerprint, load_graph
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.durations import Found, find_durations
-from paracosm.prediction.environment import choose_environment
+from paracosm.prediction.predict import predict
+from paracosm.prediction.prediction import Prediction
 from paracosm.profiling.allocator import command_allocator, own_allocator
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming
@@ -24,32 +25,43 @@ LAUNCH = 5e-6  # seconds; of a CUDA kernel, where neither the user nor the datab
 
 @dataclass(frozen=True, eq=False)
 class TimedReplica:
-    """A graph, and how long its ops take.
-
-    Attributes:
-        captured_for: type of device that it was captured for.
-        environment: whose timings they are; None where they are the graph's own.
-        here: this machine's environment; None where another is meant and nobody can say.
-        asynchronous: whether the host runs ahead of the device (a GPU).
-        launch: seconds that the host spends on issuing an op.
-        launch_origin: how that is known; empty on a CPU.
-        split: ranks that split each layer of the graph between them; it is that of one of them.
-    """
+    """A graph, and how long its ops take."""
 
     graph: Graph
-    captured_for: str
-    environment: Environment | None
-    here: Environment | None
+    captured_for: str  # type of device that it was captured for
+    environment: Environment | None  # whose timings they are; None where they are the graph's own
+    differences: str  # how that one differs from this machine's
     found: Found
-    asynchronous: bool
-    launch: float
-    launch_origin: str
-    split: int
+    launch: float  # seconds that the host spends on issuing an op
+    launch_origin: str  # how that is known; empty on a CPU
 
     @property
-    def differences(self) -> str:
-        """How the environment of the timings differs from this machine's."""
-        return "" if self.environment is None else _differences(self.here, self.environment)
+    def device(self) -> str:
+        """Type of the device that was timed."""
+        return self.captured_for if self.environment is None else self.environment.device
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether the host runs ahead of the device (a GPU)."""
+        return self.device != "cpu"
+
+    @property
+    def split(self) -> int:
+        """Ranks that split each layer of the graph between them; it is that of one of them."""
+        provenance = self.graph.provenance
+        return int(provenance.get("ranks", 1)) if provenance.get("parallel") == "tensor" else 1
+
+    def predict(self, *, free_communication: bool = False) -> Prediction:
+        """Predict one iteration, as `paracosm.prediction.predict` does."""
+        return predict(
+            self.graph,
+            self.found.durations,
+            asynchronous=self.asynchronous,
+            launch=self.launch,
+            common=self.found.common,
+            baselines=self.found.baselines,
+            free_communication=free_communication,
+        )
 
     def facts(self, config: PredictConfig, coverage: Mapping[str, float]) -> dict[str, Any]:
         """Return what a summary says of where the durations come from."""
@@ -57,14 +69,14 @@ class TimedReplica:
             "model": str(config.graph) if config.model is None else config.model,
             "environment": "" if self.environment is None else str(self.environment),
             "differences": self.differences,
-            "device": self.captured_for if self.environment is None else self.environment.device,
+            "device": self.device,
             "captured_for": self.captured_for,
             "cache": config.cache,
             "profiled": self.found.profiled,
             "not_profiled": self.found.refused,
             "machine_spread": self.found.common,
             "launch": self.launch,
-            "durations": _origins(config, coverage, self.launch_origin),
+            "durations": _provenance(config, coverage, self.launch_origin),
         }
 
 
@@ -94,7 +106,7 @@ def find_replica(
     if config.is_timed:
         return _recorded(config)
     hardware = config.hardware if config.hardware is not None else device
-    here = _here(config, hardware)
+    here = _this_machine(config, hardware)
     try:
         environment = _environment(config, here, hardware)
     except InputError as error:
@@ -114,11 +126,8 @@ def find_replica(
     found = _durations(config, graph, environment, here == environment, seed, progress)
     if found.profiled:
         say(f"{found.profiled} ops were profiled here and added to {config.db}.")
-    asynchronous = environment.device != "cpu"
-    launch, whence = _launch(config, found, asynchronous)
-    return TimedReplica(
-        graph, captured_for, environment, here, found, asynchronous, launch, whence, _split(graph)
-    )
+    launch = _launch(config, found, environment.device)
+    return TimedReplica(graph, captured_for, environment, differences, found, *launch)
 
 
 def measured_iteration(config: PredictConfig, replica: TimedReplica) -> IterationTiming | None:
@@ -136,15 +145,11 @@ def _recorded(config: PredictConfig) -> TimedReplica:
     """The replica of a graph that has all durations, where no database is at hand."""
     graph = load_graph(config.graph or "")
     device = str(graph.provenance.get("device", "cpu"))
-    asynchronous = device != "cpu"
     found = Found([None] * len(graph.ops), 0, {}, None, 0.0, 0.0, {})
-    launch, whence = _launch(config, found, asynchronous)
-    return TimedReplica(
-        graph, device, None, None, found, asynchronous, launch, whence, _split(graph)
-    )
+    return TimedReplica(graph, device, None, "", found, *_launch(config, found, device))
 
 
-def _here(config: PredictConfig, hardware: str | None) -> Environment | None:
+def _this_machine(config: PredictConfig, hardware: str | None) -> Environment | None:
     """This machine's environment; None where another is meant and nobody can say.
 
     It is that of the commands: how malloc happens to work in the caller's process says nothing
@@ -202,12 +207,6 @@ def _graph(
     return capture(config.options(device)), device
 
 
-def _split(graph: Graph) -> int:
-    if graph.provenance.get("parallel") != "tensor":
-        return 1
-    return int(graph.provenance.get("ranks", 1))
-
-
 def _durations(
     config: PredictConfig,
     graph: Graph,
@@ -235,9 +234,9 @@ def _durations(
     )
 
 
-def _launch(config: PredictConfig, found: Found, asynchronous: bool) -> tuple[float, str]:
+def _launch(config: PredictConfig, found: Found, device: str) -> tuple[float, str]:
     """Return what the host spends on issuing an op, and how that is known."""
-    if not asynchronous:
+    if device == "cpu":
         if config.launch is not None:
             raise InputError("launch: no effect on a CPU, leave out: timings of ops include it")
         return 0.0, ""
@@ -248,7 +247,9 @@ def _launch(config: PredictConfig, found: Found, asynchronous: bool) -> tuple[fl
     return LAUNCH, f"assumed: {format_duration(LAUNCH)}"
 
 
-def _origins(config: PredictConfig, coverage: Mapping[str, float], launch: str) -> dict[str, str]:
+def _provenance(
+    config: PredictConfig, coverage: Mapping[str, float], launch: str
+) -> dict[str, str]:
     names = {
         "exact": f"measured, data {config.cache}",
         "interpolated": "interpolated between measured ones",
@@ -258,3 +259,75 @@ def _origins(config: PredictConfig, coverage: Mapping[str, float], launch: str) 
     }
     found = {source: names[source] for source in coverage if source in names}
     return found | ({"launching an op": launch} if launch else {})
+
+
+def choose_environment(
+    held: Sequence[tuple[Environment, int]],
+    here: Environment | None,
+    wanted: str | None,
+    where: str,
+) -> Environment:
+    """Return the environment whose timings are to be used.
+
+    Args:
+        held: what the database holds, with the number of timings of each.
+        here: this machine's environment; None where nobody knows.
+        wanted: parts of a description, separated by commas, that must all be found in it, whatever
+            their case: "H100", "epyc, threads 2". None for this machine's.
+        where: the database, for messages.
+
+    Raises:
+        InputError: it holds no timings, none of this machine and nothing else was asked for, none
+            that fits what was asked for, or several. It says what there is.
+    """
+    if not held:
+        raise InputError(f"{where}: holds no timings of ops: paracosm profile ops adds some")
+    environments = [environment for environment, _ in held]
+    if wanted is None:
+        alike = [] if here is None else [e for e in environments if _is_alike(e, here)]
+        if alike:
+            return here if here in alike else alike[0]
+        raise InputError(
+            f"{where}: holds no timings of this machine, but of {_listed(environments, here)}: "
+            f'--hardware "{_short(environments[0])}" predicts for that one'
+        )
+    parts = [part.strip().lower() for part in wanted.split(",") if part.strip()]
+    fitting = [each for each in environments if all(part in _text(each) for part in parts)]
+    if not fitting:
+        raise InputError(
+            f'{where}: nothing is "{wanted}": it holds timings of {_listed(environments, here)}'
+        )
+    if len(fitting) > 1 and here in fitting:
+        return here
+    if len(fitting) > 1:
+        raise InputError(
+            f'{where}: "{wanted}" may be any of {_listed(fitting, None)}: add what tells them '
+            'apart, as in --hardware "H100, threads 1"'
+        )
+    return fitting[0]
+
+
+def _is_alike(environment: Environment, here: Environment) -> bool:
+    """Whether it is this machine's, however memory was handed out."""
+    return replace(environment, allocator=here.allocator) == here
+
+
+def _text(environment: Environment) -> str:
+    return f"{environment.device}, {environment}".lower()
+
+
+def _listed(environments: Sequence[Environment], here: Environment | None) -> str:
+    return "; ".join(_told(each, here) for each in environments)
+
+
+def _told(environment: Environment, here: Environment | None) -> str:
+    """Return an environment by what tells it from this machine's, where that is little."""
+    differences = [] if here is None else here.differences(environment)
+    if here is not None and here.hardware == environment.hardware:
+        return f"{environment.hardware} ({', '.join(differences) or 'this machine'})"
+    return str(environment)
+
+
+def _short(environment: Environment) -> str:
+    """Return enough of an environment to ask for it."""
+    return environment.hardware.split(",")[0].split(" (")[0]

@@ -1,28 +1,45 @@
-"""Carry out what a configuration asks for, and say what it came to."""
+"""Runs of `predict`: from a configuration to a typed summary and a timeline."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from paracosm.prediction.breakdown import timeline_of
+from paracosm.cluster.cluster import first_workers
+from paracosm.cluster.description import describe_cluster
+from paracosm.errors import InputError
+from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.predict import predict
+from paracosm.prediction.jobs.device_speeds import device_of, device_speeds, with_devices
+from paracosm.prediction.jobs.prediction import JobPrediction, ideal_throughput, predict_job
+from paracosm.prediction.jobs.rank_times import job_timeline, shown_ranks
+from paracosm.prediction.jobs.summary import OF_JOB, summarise_jobs
+from paracosm.prediction.op_latencies import summarise_folder
+from paracosm.prediction.parameter_servers.coarse_models import phases_of
+from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
+from paracosm.prediction.parameter_servers.target import first_steps, target_job
+from paracosm.prediction.parameter_servers.throughput import (
+    predict_throughput,
+    sensitivity,
+    single_worker_rates,
+)
+from paracosm.prediction.prediction import timeline_of
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
 from paracosm.prediction.summary import summarise
-from paracosm.results import Summary
+from paracosm.results import JobSummary, Summary, ThroughputSummary
 from paracosm.timeline import Timeline
+from paracosm.units import format_duration
 
 __all__ = ["PredictionRun", "run_prediction"]
+
+Case = TypeVar("Case")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class PredictionRun:
-    """A carried out prediction.
-
-    Attributes:
-        summary: the key numbers.
-        timeline: the spans of every node; None for op latencies, which are many models.
-    """
+    """What came of a prediction; op latencies, which are many models, have no timeline."""
 
     summary: Summary
     timeline: Timeline | None
@@ -36,39 +53,153 @@ def run_prediction(
 ) -> PredictionRun:
     """Predict what a configuration asks for.
 
+    An interrupt (Ctrl-C) after the first of several numbers of workers ends the run with what it
+    has. The timeline is that of the last number.
+
     Args:
         config: what to predict.
         seed: of what is profiled, fitted and drawn.
-        progress: called while new ops are profiled, with how many are done.
+        progress: called with how many numbers of workers are done, where there are several; else
+            while new ops are profiled, with how many are done.
         announce: told beforehand what is worth knowing.
 
     Raises:
-        InputError: for what cannot be used, or has no timing.
+        InputError: for what cannot be used, has no timing, or does not fit together.
         MissingExtraError: PyTorch is needed and not installed.
     """
     if config.op_latencies is not None:
-        from paracosm.prediction.op_latencies import summarise_folder
-
         return PredictionRun(summarise_folder(config.op_latencies), None)
     if config.profile is not None:
-        from paracosm.prediction.parameter_servers.run import run_throughput
-
-        done = progress if config.predictions else None
-        return PredictionRun(*run_throughput(config, seed, done))
+        return PredictionRun(*_run_throughput(config, seed, progress))
     if config.is_on_cluster:
-        from paracosm.prediction.jobs.run import run_on_cluster
-
-        return PredictionRun(*run_on_cluster(config, seed, progress, announce))
+        return PredictionRun(*_run_on_cluster(config, seed, progress, announce))
     replica = find_replica(config, seed, progress, announce)
-    prediction = predict(
-        replica.graph,
-        replica.found.durations,
-        asynchronous=replica.asynchronous,
-        launch=replica.launch,
-        common=replica.found.common,
-        baselines=replica.found.baselines,
-    )
+    prediction = replica.predict()
     measured = measured_iteration(config, replica)
     facts = replica.facts(config, prediction.coverage)
     summary = summarise(prediction, measured, replica.found.probe, facts)
     return PredictionRun(summary, timeline_of(prediction))
+
+
+def _run_on_cluster(
+    config: PredictConfig, seed: int, progress: Progress | None, announce: Announce | None
+) -> tuple[JobSummary, Timeline]:
+    """Predict a job; the graph is captured, and timed, once for all numbers of workers."""
+    changed = config.resolved
+    jobs = changed.jobs
+    workers, strategy = jobs[-1]
+    largest = changed.resolve_cluster(workers)
+    several = config.predictions is not None
+    timed = find_replica(
+        *(config, seed, None if several else progress, announce),
+        tensor=strategy.tensor,
+        device=device_of(largest),
+    )
+    alone = timed.predict(free_communication=True)
+    speeds = device_speeds(largest, timed, alone, config.db, cache=config.cache, seed=seed)
+    replica = Replica(timed.graph, alone.duration, timed.asynchronous, timed.launch)
+    time, (low, high) = alone.iteration_time, alone.interval
+    relative = (low / time, high / time) if time > 0 else (1.0, 1.0)
+    ideal = ideal_throughput(replica, strategy)
+    check_changes(replica, largest, strategy, changed.of_collectives)
+
+    def predicted(asked: PredictConfig, index: int) -> JobPrediction:
+        workers, strategy = asked.jobs[index]
+        return predict_job(
+            replica,
+            with_devices(asked.resolve_cluster(workers), speeds),
+            strategy,
+            relative=relative,
+            duration_cv=config.duration_cv,
+            seed=seed,
+            ideal=ideal,
+            changes=asked.of_collectives,
+        )
+
+    versions = (changed, config.unchanged) if config.what_if else (changed,)
+    found, status = _until_interrupted(
+        range(len(jobs)),
+        lambda index: [predicted(version, index) for version in versions],
+        progress if several else None,
+    )
+    measured = measured_iteration(config, timed)
+    facts = timed.facts(config, alone.coverage)
+    if timed.split < strategy.tensor:
+        facts["durations"]["splitting layers"] = (
+            f"estimated: each into {strategy.tensor} parts, but not embedding, head, loss"
+        )
+
+    def summarised(predictions: Sequence[JobPrediction]) -> JobSummary:
+        return summarise_jobs(
+            *(predictions, alone, timed.split, facts),
+            devices=speeds.origin,
+            measured=None if measured is None else measured.duration,
+            status=status,
+        )
+
+    summary = summarised([each[0] for each in found])
+    if config.what_if:
+        unchanged = summarised([each[1] for each in found])
+        summary = replace(
+            summary,
+            what_if=list(map(str, config.what_if)),
+            unchanged={key: unchanged[key] for key in OF_JOB},
+        )
+    last = found[-1][0].schedule
+    # The ranks that were wanted are those of the largest number.
+    shown = shown_ranks(last, config.timeline_ranks if status == "done" else None)
+    return summary, job_timeline(last, shown)
+
+
+def _run_throughput(
+    config: PredictConfig, seed: int, progress: Progress | None
+) -> tuple[ThroughputSummary, Timeline]:
+    """Predict the throughput of a profiled job."""
+    changed, profile = config.resolved, config.job_profile
+    settings = changed.settings
+    job = target_job(profile, settings, seed)
+    alone, phases = single_worker_rates(job, seed), phases_of(job)
+    fastest = float(alone.max())
+    # Where a measurement has no whole step, its rate is 0 or far above any.
+    if settings.measure is not None and settings.measure * fastest < 1:
+        raise InputError(
+            f"measure: no worker ends a step in {format_duration(settings.measure)}: one takes "
+            f"{format_duration(1 / fastest)} alone, and a measurement many of them"
+        )
+    points, status = _until_interrupted(
+        changed.profiled_workers,
+        lambda workers: Point(
+            predict_throughput(job, workers, seed), sensitivity(job, workers, seed)
+        ),
+        None if config.predictions is None else progress,
+    )
+    workers = points[-1].throughput.workers
+    summary = summarise_throughput(
+        *(points, profile, settings, alone, phases),
+        status=status,
+        profile_file=str(config.profile),
+        cluster=describe_cluster(first_workers(changed.profile_cluster, workers)),
+    )
+    if config.what_if:
+        unchanged, _ = _run_throughput(config.unchanged, seed, None)
+        summary = replace(summary, what_if=list(map(str, config.what_if)), unchanged=unchanged)
+    return summary, first_steps(job, workers, seed)
+
+
+def _until_interrupted(
+    cases: Sequence[Case], predicted: Callable[[Case], Found], progress: Progress | None
+) -> tuple[list[Found], str]:
+    """Return the predictions of the cases, or of those that were done when Ctrl-C came, and which.
+
+    Where not even the first is done, the interrupt goes on.
+    """
+    found: list[Found] = []
+    try:
+        for case in cases:
+            found.append(predicted(case))
+            if progress is not None:
+                progress(len(found), None)
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    return found, "done" if len(found) == len(cases) else "interrupted"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.allocator import PINNED, own_allocator, pinned_environ
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.profiler import Settings, profile

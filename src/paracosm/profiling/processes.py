@@ -63,14 +63,7 @@ class Processes:
         inherited: Sequence[int] = (),
         prefix: Sequence[str] = (),
     ) -> None:
-        """Start one more.
-
-        Args:
-            name: what errors call it.
-            setup: its argument.
-            inherited: descriptors that it is given.
-            prefix: a command that runs it as the rest of its own command line, and becomes it.
-        """
+        """Start one more."""
         command = [*prefix, sys.executable, "-m", self._module, json.dumps(setup)]
         with self._said(len(self._workers)).open("wb") as errors:
             worker = subprocess.Popen(

@@ -11,24 +11,22 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from paracosm.errors import InputError, require
 from paracosm.graphs import Graph, fingerprint
-from paracosm.graphs.graph import RESOURCES
-from paracosm.graphs.memory import peak_memory
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import RESOURCES, Op
+from paracosm.graphs.summary import peak_memory
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, spread_of, typical
+from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, spread_of, typical
 from paracosm.profiling.this_machine import (
+    Clock,
     SpeedProbe,
     clock_for,
     environment_here,
     free_memory,
-    own_random_numbers,
     pinned,
 )
 
@@ -58,26 +56,17 @@ STABLE = 0.01  # relative standard error
 
 @dataclass(frozen=True)
 class Settings:
-    """How ops are timed.
+    """How ops are timed."""
 
-    Attributes:
-        device: "cpu" or "cuda".
-        threads: of one op, on the CPU.
-        caches: which of `CACHES`.
-        precision: relative standard error of the mean at which an op is done.
-        budget: seconds in all; every op is visited once whatever they are.
-        memory: bytes that timing one op may take, with its two sets of arguments and its results;
-            larger ops are refused. None for half of what is free.
-        seed: of the order of visits and the values in tensors.
-    """
-
-    device: str = "cpu"
-    threads: int = 1
+    device: str = "cpu"  # or "cuda"
+    threads: int = 1  # of one op, on the CPU
     caches: tuple[str, ...] = CACHES
-    precision: float = 0.01
-    budget: float = 120.0
+    precision: float = 0.01  # relative standard error of the mean at which an op is done
+    budget: float = 120.0  # seconds in all; every op is visited once whatever they are
+    # Bytes that timing one op may take, with its two sets of arguments and its results; larger ops
+    # are refused. None for half of what is free.
     memory: float | None = None
-    seed: int = 0
+    seed: int = 0  # of the order of visits and the values in tensors
 
     def __post_init__(self) -> None:
         if not self.budget >= 0 or not self.precision > 0:
@@ -85,24 +74,24 @@ class Settings:
         if not self.caches or any(cache not in CACHES for cache in self.caches):
             raise InputError(f"caches are {' and '.join(CACHES)}, not {', '.join(self.caches)}")
 
+    @property
+    def room(self) -> float:
+        """Bytes of memory that timing one op may take."""
+        if self.memory is not None:
+            return self.memory
+        free = free_memory(self.device)
+        return math.inf if free is None else free / 2
+
 
 @dataclass(frozen=True)
 class Profile:
-    """What was measured.
+    """What was measured."""
 
-    Attributes:
-        environment: where.
-        timings: one entry for every op and cache state.
-        refused: why an op has no timing, by op.
-        probes: seconds of every speed probe, in the order of time.
-        interrupted: whether Ctrl-C ended it.
-    """
-
-    environment: Environment
-    timings: list[OpTiming]
-    refused: Mapping[Op, str]
-    probes: tuple[float, ...]
-    interrupted: bool = False
+    environment: Environment  # where
+    timings: list[OpTiming]  # one entry for every op and cache state
+    refused: Mapping[Op, str]  # why an op has no timing, by op
+    probes: tuple[float, ...]  # seconds of every speed probe, in the order of time
+    interrupted: bool = False  # whether Ctrl-C ended it
 
     @property
     def stable(self) -> float:
@@ -116,19 +105,13 @@ def profile(
     ops: Sequence[Op],
     settings: Settings | None = None,
     source: str = "",
-    keep: Callable[[list[OpTiming]], object] | None = None,
+    keep: Callable[[list[OpTiming]], object] = lambda timings: None,
     progress: Progress | None = None,
-    between: Callable[[], object] | None = None,
+    between: Callable[[], object] = lambda: None,
 ) -> Profile:
     """Time every distinct op on this machine.
 
     Args:
-        ops: what to time; doubles are timed once.
-        settings: how; see `Settings`.
-        source: who asks, for the database: "model resnet50".
-        keep: gets the timings that are done after every pass, so that little is lost if the program
-            dies.
-        progress: called after every visit.
         between: called before every visit and after the last one, with the process pinned as for
             the ops: real iterations, so that both meet the same machine.
 
@@ -139,15 +122,11 @@ def profile(
     torch = require("torch", "torch", "profiling ops")
     settings = settings or Settings()
     environment = environment_here(settings.device, settings.threads)
-    with (
-        pinned(settings.device, settings.threads),
-        own_random_numbers(settings.device, settings.seed),
-        torch.no_grad(),
-    ):
+    with pinned(settings.device, settings.threads, settings.seed), torch.no_grad():
         run = _Run(ops, settings, environment, source, keep)
         interrupted = False
         try:
-            run.measure(progress, between)
+            run.measure(progress or (lambda done, total: None), between)
         except KeyboardInterrupt:
             interrupted = True
         finally:  # whatever else fails, what was measured is kept
@@ -181,8 +160,10 @@ class _Run:
         settings: Settings,
         environment: Environment,
         source: str,
-        keep: Callable[[list[OpTiming]], object] | None,
+        keep: Callable[[list[OpTiming]], object],
     ) -> None:
+        from paracosm.profiling.torch_ops import Bench, memory_of  # PyTorch through and through
+
         self.timings: list[OpTiming] = []
         self.refused: dict[Op, str] = {}
         self.probes: list[float] = []
@@ -191,18 +172,12 @@ class _Run:
         self._kept = 0
         self._open = {op: _Samples() for op in ops}
         self._total = len(self._open)
-        self._clock = clock_for(settings.device, settings.threads)
-        from paracosm.profiling.torch_ops import (
-            Bench,
-            memory_of,  # PyTorch through and through
-        )
+        clock = clock_for(settings.device, settings.threads)
+        self._bench, self._memory_of = Bench(settings.device, clock), memory_of
+        self._probe, self._probed = SpeedProbe(settings.device, clock), -math.inf
+        self._room = settings.room
 
-        self._bench, self._memory_of = Bench(settings.device, self._clock), memory_of
-        self._probe = SpeedProbe(settings.device, self._clock)
-        self._probed = -math.inf
-        self._room = _room(settings)
-
-    def measure(self, progress: Progress | None, between: Callable[[], object] | None) -> None:
+    def measure(self, progress: Progress, between: Callable[[], object]) -> None:
         """Make passes until all is known or the budget is spent."""
         generator = np.random.default_rng(self._settings.seed)
         end = time.monotonic() + self._settings.budget
@@ -212,16 +187,13 @@ class _Run:
             for op in order:
                 if number > 0 and time.monotonic() > end:
                     break
-                if between is not None:
-                    between()
+                between()
                 self._visit(op, number)
-                if progress is not None:
-                    progress(self._total - len(self._open), self._total)
+                progress(self._total - len(self._open), self._total)
             self._hand_over()
             if not self._open or time.monotonic() > end:
                 break
-        if between is not None:
-            between()
+        between()
 
     def finish(self) -> None:
         """Keep what is known of ops that were not done."""
@@ -233,19 +205,17 @@ class _Run:
         samples = self._open[op]
         seed = 2 * (number + MOST * self._settings.seed)
         try:
-            self._require_room(op)
+            needed = 2 * self._memory_of(op) + op.bytes_written
+            if needed > self._room:
+                raise InputError(f"timing it takes {needed:,} bytes of memory")
             found = self._bench.visit(op, self._settings.caches, seed)
         except Exception as error:  # whatever an op makes of arguments that were made up
-            self._refuse(op, " ".join(str(error).split()) or type(error).__name__)
+            del self._open[op]
+            self.refused[op] = " ".join(str(error).split()) or type(error).__name__
             return
         samples.add(found, self._speed())
         if number + 1 >= LEAST and samples.known_to(self._settings.precision):
             self._done(op)
-
-    def _require_room(self, op: Op) -> None:
-        needed = 2 * self._memory_of(op) + op.bytes_written
-        if needed > self._room:
-            raise InputError(f"timing it takes {needed:,} bytes of memory")
 
     def _speed(self) -> float:
         """Return what the speed probe last took; run it where that is a while ago."""
@@ -255,13 +225,9 @@ class _Run:
             self._probed = now
         return self.probes[-1]
 
-    def _refuse(self, op: Op, reason: str) -> None:
-        del self._open[op]
-        self.refused[op] = reason
-
     def _done(self, op: Op) -> None:
         samples = self._open.pop(op)
-        timings = [
+        self.timings += [
             OpTiming(
                 op=op,
                 environment=self._environment,
@@ -269,26 +235,19 @@ class _Run:
                 time=spread_of(typical(values)),
                 probe=float(np.median(samples.probes)),
                 source=self._source,
-                measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                measured_at=now(),
             )
             for cache, values in samples.seconds.items()
         ]
-        self.timings += timings
 
     def _hand_over(self) -> None:
-        """Let the timings be kept that were not yet."""
-        if self._keep is not None and len(self.timings) > self._kept:
+        if len(self.timings) > self._kept:
             self._keep(self.timings[self._kept :])
         self._kept = len(self.timings)
 
 
-def _room(settings: Settings) -> float:
-    """Return the bytes of memory that timing one op may take."""
-    if settings.memory is not None:
-        return settings.memory
-    free = free_memory(settings.device)
-    return math.inf if free is None else free / 2
-
+InSitu = Callable[[Callable[[], object], Clock], tuple[tuple[str, ...], list[float]]]
+"""Runs an iteration; returns the names of its ops and the seconds of each, in their order."""
 
 WARM_UP, LEAST_ITERATIONS = 2, 3
 PROBES = 4  # before an iteration, and after it
@@ -297,23 +256,16 @@ SHARE = 0.5  # of the time goes to iterations
 
 @dataclass(frozen=True)
 class ModelProfile:
-    """What was measured of one model.
+    """What was measured of one model."""
 
-    Attributes:
-        graph: the step, as captured.
-        profile: its ops.
-        iteration: its real iterations; None where none was asked for or came to its end.
-        samples: seconds of each iteration, in the order of time.
-        in_situ: seconds of every node in real iterations, in the mean; empty where nobody asked.
-        faults: page faults of a real iteration, in the median.
-    """
-
-    graph: Graph
-    profile: Profile
+    graph: Graph  # the step, as captured
+    profile: Profile  # its ops
+    # Its real iterations; None where none was asked for or came to its end
     iteration: IterationTiming | None
-    samples: tuple[float, ...]
+    samples: tuple[float, ...]  # seconds of each iteration, in the order of time
+    # Seconds of every node in real iterations, in the mean; empty where nobody asked
     in_situ: tuple[float, ...] = ()
-    faults: float = 0.0
+    faults: float = 0.0  # page faults of a real iteration, in the median
 
 
 def profile_model(
@@ -323,18 +275,13 @@ def profile_model(
     iterations: bool = True,
     progress: Progress | None = None,
     graph: Graph | None = None,
-    in_situ: bool = False,
+    in_situ: InSitu | None = None,
 ) -> ModelProfile:
     """Capture a model's training step, time its ops, and run the real step between the passes.
 
     Args:
-        options: the model, its batch and its shapes.
-        settings: how ops are timed.
-        database: gets every timing as it is done.
         iterations: whether real iterations are run; they need the model's memory.
-        progress: called after every visit to an op.
-        graph: the captured step, where it is there already.
-        in_situ: whether a few iterations more are run with a clock around every op.
+        in_situ: runs an iteration more beside each, with a clock around every op.
 
     Raises:
         InputError: the model cannot be built or does not fit its shapes, or its real iterations do
@@ -345,35 +292,25 @@ def profile_model(
 
     settings = settings or Settings()
     graph = capture(options) if graph is None else graph
-    name = str(options)
-    real: _Iterations | None = None
-    if iterations:
-        _require_room(graph, settings.device)
-        with (
-            pinned(settings.device, settings.threads),
-            own_random_numbers(settings.device, settings.seed),
-        ):
-            step = training_step(options, device=settings.device, seed=settings.seed)
-            real = _Iterations(step.run, settings, in_situ)
-    measured = profile(
-        ops_to_profile(graph),
-        settings,
-        source=f"model {name}",
-        keep=None if database is None else database.add,
-        progress=progress,
-        between=real,
-    )
-    samples = () if real is None else tuple(real.samples)
+    source, ops = f"model {options}", ops_to_profile(graph)
+    keep = (lambda timings: None) if database is None else database.add
+    if not iterations:
+        return ModelProfile(graph, profile(ops, settings, source, keep, progress), None, ())
+    _require_room(graph, settings.device)
+    with pinned(settings.device, settings.threads, settings.seed):
+        step = training_step(options, device=settings.device, seed=settings.seed)
+        real = _Iterations(step.run, settings, in_situ)
+    measured = profile(ops, settings, source, keep, progress, between=real)
     iteration = None
-    if real is not None and samples:
+    if real.samples:
         iteration = IterationTiming(
             fingerprint=fingerprint(graph),
-            model=name,
+            model=str(options),
             environment=measured.environment,
-            time=spread_of(typical(samples)),
+            time=spread_of(typical(real.samples)),
             probe=float(np.median(real.probes)),
-            source=f"model {name}",
-            measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            source=source,
+            measured_at=now(),
         )
         if database is not None:
             database.add_iterations([iteration])
@@ -381,9 +318,9 @@ def profile_model(
         graph,
         measured,
         iteration,
-        samples,
-        () if real is None else real.mean_in_situ([graph.ops[code].name for code in graph.op]),
-        float(np.median(real.faults)) if real is not None and real.faults else 0.0,
+        tuple(real.samples),
+        real.mean_in_situ([graph.ops[code].name for code in graph.op]),
+        float(np.median(real.faults or [0])),
     )
 
 
@@ -405,7 +342,9 @@ def _require_room(graph: Graph, device: str) -> None:
 class _Iterations:
     """Runs real iterations whenever it is called, until they had their share of the time."""
 
-    def __init__(self, run: Callable[[], object], settings: Settings, in_situ: bool) -> None:
+    def __init__(
+        self, run: Callable[[], object], settings: Settings, in_situ: InSitu | None
+    ) -> None:
         self.samples: list[float] = []
         self.probes: list[float] = []
         self.faults: list[int] = []
@@ -422,24 +361,18 @@ class _Iterations:
                 self._step()
             self._begin = time.monotonic()
         # One at a time, as soon as the ops had theirs: both meet every minute of the machine.
-        while len(self.samples) < LEAST_ITERATIONS or self._is_behind():
+        while len(self.samples) < LEAST_ITERATIONS or self._spent < SHARE * (
+            time.monotonic() - self._begin
+        ):
             began = time.monotonic()
-            self._iterate()
+            self.probes += [self._probe() for _ in range(PROBES)]
+            faults = _page_faults()
+            self.samples.append(self._clock.seconds(self._step))
+            self.faults.append(_page_faults() - faults)
+            self.probes += [self._probe() for _ in range(PROBES)]
+            if self._in_situ is not None:
+                self._timed.append(self._in_situ(self._step, self._clock))
             self._spent += time.monotonic() - began
-
-    def _is_behind(self) -> bool:
-        return self._spent < SHARE * (time.monotonic() - self._begin)
-
-    def _iterate(self) -> None:
-        self.probes += [self._probe() for _ in range(PROBES)]
-        faults = _page_faults()
-        self.samples.append(self._clock.seconds(self._step))
-        self.faults.append(_page_faults() - faults)
-        self.probes += [self._probe() for _ in range(PROBES)]
-        if self._in_situ:
-            from paracosm.profiling.torch_ops import time_in_situ
-
-            self._timed.append(time_in_situ(self._step, self._clock))
 
     def mean_in_situ(self, names: Sequence[str]) -> tuple[float, ...]:
         """Return the mean of every node; nothing where these are not the ops that ran."""

@@ -6,10 +6,11 @@ import math
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import numpy as np
 
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "OpTiming",
     "Spread",
     "at_one_speed",
+    "now",
     "spread_of",
     "typical",
     "usual_probe",
@@ -34,6 +36,11 @@ row, as Huang et al. (section 3) measure."""
 
 def _new() -> str:
     return uuid.uuid4().hex
+
+
+def now() -> str:
+    """Return the ISO date and time, UTC, that timings are marked with."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +87,18 @@ def typical(samples: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class OpTiming:
-    """How long an op takes.
+    """How long an op takes."""
 
-    Attributes:
-        op: which, with its flops and bytes.
-        environment: where.
-        cache: one of `CACHES`.
-        time: of one call.
-        probe: seconds that a fixed piece of work took, in the median, while this was measured: what
-            the core was worth then. 0 where nobody probed.
-        source: who measured: "model resnet50", "grid paper", "grid model-like", "new op".
-        measured_at: ISO date and time, UTC.
-        key: of this set of samples, so that merging it twice does not double it.
-    """
-
-    op: Op
-    environment: Environment
-    cache: str
-    time: Spread
+    op: Op  # which, with its flops and bytes
+    environment: Environment  # where
+    cache: str  # one of `CACHES`
+    time: Spread  # of one call
+    # Seconds that a fixed piece of work took, in the median, while this was measured: what the core
+    # was worth then. 0 where nobody probed.
     probe: float = 0.0
-    source: str = ""
-    measured_at: str = ""
+    source: str = ""  # who measured: "model resnet50", "grid paper", "grid model-like", "new op"
+    measured_at: str = ""  # ISO date and time, UTC
+    # Of this set of samples, so that merging it twice does not double it
     key: str = field(default_factory=_new)
 
     @property
@@ -136,16 +134,11 @@ class LinkTiming:
 
 @dataclass(frozen=True, slots=True)
 class IterationTiming:
-    """How long whole training iterations took, measured between the passes of a profile.
+    """How long whole training iterations took, measured between the passes of a profile."""
 
-    Attributes:
-        fingerprint: of the graph: equal ops in equal order (`graphs.fingerprint`).
-        model: what a person calls it, "resnet50, batch 64, 3x32x32".
-        environment, time, probe, source, measured_at, key: as in `OpTiming`.
-    """
-
-    fingerprint: str
-    model: str
+    fingerprint: str  # of the graph: equal ops in equal order (`graphs.fingerprint`)
+    model: str  # what a person calls it, "resnet50, batch 64, 3x32x32"
+    # environment, time, probe, source, measured_at, key: as in `OpTiming`
     environment: Environment
     time: Spread
     probe: float = 0.0
@@ -166,12 +159,7 @@ def usual_probe(timings: Sequence[OpTiming]) -> float:
 
 
 def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> list[OpTiming]:
-    """Return timings as they would be on a machine whose speed probe takes `probe` seconds.
-
-    Args:
-        timings: of one environment. Those that nobody probed stay as they are.
-        probe: by default the timings' own median.
-    """
+    """Return timings as they would be on a machine whose speed probe takes `probe` seconds."""
     probe = usual_probe(timings) if probe is None else probe
     if probe <= 0:
         return list(timings)

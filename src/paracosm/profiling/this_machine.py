@@ -1,4 +1,8 @@
-"""The environment of this process: what its timings depend on beside the op."""
+"""This machine, and a process held still on it while it is measured.
+
+What timings depend on beside the op; one core, so many threads, one allocator; clocks that time a
+call: CPU time of one thread, wall time of several, events on a GPU; and what the core is worth.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,6 @@ __all__ = [
     "free_memory",
     "last_level_cache",
     "one_thread",
-    "own_random_numbers",
     "pinned",
 ]
 
@@ -81,11 +84,11 @@ def last_level_cache(device: str = "cpu") -> int:
     if device == "cuda":
         torch = require("torch", "torch", "profiling ops")
         return int(torch.cuda.get_device_properties(0).L2_cache_size)
-    sizes = [
-        _bytes(file.read_text())
-        for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
-    ]
-    return max(sizes, default=LAST_LEVEL_CACHE)
+    caches = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    sizes = [file.read_text().strip() for file in caches]
+    factors = {"K": 1 << 10, "M": 1 << 20}
+    bytes_of = [int(size.rstrip("KM")) * factors.get(size[-1:], 1) for size in sizes]
+    return max(bytes_of, default=LAST_LEVEL_CACHE)
 
 
 def free_memory(device: str = "cpu") -> int | None:
@@ -127,12 +130,6 @@ def _cached_files(folder: Path) -> int:
     return int(found[0]) if found else 0
 
 
-def _bytes(text: str) -> int:
-    text = text.strip()
-    factor = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
-    return int(text.rstrip("KM")) * factor
-
-
 def _processor() -> str:
     """Return name, family and model: hypervisors shorten names to "AMD EPYC"."""
     try:
@@ -150,26 +147,29 @@ _SHARED = 1 << 20  # numbers of a tensor of which every thread gets a part
 
 
 @contextlib.contextmanager
-def pinned(device: str, threads: int = 1) -> Iterator[None]:
+def pinned(device: str, threads: int = 1, seed: int | None = None) -> Iterator[None]:
     """Let PyTorch use `threads` threads, on one core where it is one; flush denormal numbers.
 
     Threads, cores and denormal numbers are as before at the end of the block. The allocator goes on
-    keeping memory: what malloc has been told, it cannot be asked.
+    keeping memory: what malloc has been told, it cannot be asked. With a `seed` the block has
+    random numbers of its own; the caller's go on afterwards as if nothing had been.
     """
     torch = require("torch", "torch", "profiling ops")
-    if device != "cpu":
-        yield
-        return
-    cores = (
-        os.sched_getaffinity(0)
-        if hasattr(os, "sched_getaffinity")
-        else set(range(os.cpu_count() or 1))
-    )
-    if not 1 <= threads <= len(cores):
-        raise InputError(f"threads: this process may use {len(cores)} cores, not {threads}")
-    before, flushed = torch.get_num_threads(), flushes_denormals(torch)
-    keep_memory()
-    try:
+    with contextlib.ExitStack() as stack:
+        if seed is not None:
+            devices = [torch.cuda.current_device()] if device == "cuda" else []
+            stack.enter_context(torch.random.fork_rng(devices=devices))
+            torch.manual_seed(seed)
+        if device != "cpu":
+            yield
+            return
+        has_affinity = hasattr(os, "sched_getaffinity")
+        cores = os.sched_getaffinity(0) if has_affinity else set(range(os.cpu_count() or 1))
+        if not 1 <= threads <= len(cores):
+            raise InputError(f"threads: this process may use {len(cores)} cores, not {threads}")
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        stack.callback(torch.set_flush_denormal, flushes_denormals(torch))
+        keep_memory()
         torch.set_num_threads(threads)
         can_flush = torch.set_flush_denormal(True)
         if can_flush and threads > 1 and not flushes_denormals(torch, _SHARED):
@@ -177,23 +177,9 @@ def pinned(device: str, threads: int = 1) -> Iterator[None]:
                 "threads: those of PyTorch were started before, and are slow on denormal numbers: "
                 "profile several threads first thing in a process"
             )
-        if threads == 1:
-            _stay_on({max(cores)})
-        yield
-    finally:
-        if threads == 1:
-            _stay_on(cores)
-        torch.set_flush_denormal(flushed)
-        torch.set_num_threads(before)
-
-
-@contextlib.contextmanager
-def own_random_numbers(device: str, seed: int) -> Iterator[None]:
-    """Seed PyTorch's random numbers; the caller's go on afterwards as if nothing had been."""
-    torch = require("torch", "torch", "profiling ops")
-    devices = [torch.cuda.current_device()] if device == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+        if threads == 1 and has_affinity:
+            stack.callback(os.sched_setaffinity, 0, cores)
+            os.sched_setaffinity(0, {max(cores)})
         yield
 
 
@@ -204,12 +190,6 @@ def flushes_denormals(torch: Any, numbers: int = 1) -> bool:
     """
     denormal = torch.full((numbers,), 1, dtype=torch.int32).view(torch.float32)
     return not (denormal * 1.0).view(torch.int32).any()
-
-
-def _stay_on(cores: set[int]) -> None:
-    """Let this thread run on `cores` only, where the system can say so."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, cores)
 
 
 Call = Callable[[], object]
@@ -243,18 +223,21 @@ class HostClock:
     def seconds(self, call: Call, times: int = 1) -> float:
         return max(0, self._span(call, times) - self._overhead) * 1e-9
 
-    def head_start(self) -> None:
-        """Do nothing: on the CPU there is no device to be ahead of."""
-
-    def wait(self) -> None:
-        """Return at once: calls on the CPU are done when they return."""
-
     def _span(self, call: Call, times: int) -> int:
         repeats, now = range(times), self._now
         begin = now()
         for _ in repeats:
             call()
         return now() - begin
+
+    def head_start(self) -> None:
+        """Do nothing: on the CPU there is no device to be ahead of, nor to wait for."""
+
+    wait = head_start
+
+
+def _nothing() -> None:
+    pass
 
 
 class CudaClock:
@@ -292,34 +275,34 @@ def clock_for(device: str, threads: int = 1) -> Clock:
     return CudaClock() if device == "cuda" else HostClock(threads)
 
 
-def _nothing() -> None:
-    pass
-
-
 SIZE = 384  # of the square matrices: 0.1 GFLOP, a millisecond or two of one core
 STREAM = 1 << 22  # floats that are copied: 16 MiB
 
 
 class SpeedProbe:
-    """Multiplies two matrices and copies a block of memory; call it for the seconds that took."""
+    """Multiplies two matrices and copies a block of memory; call it for the seconds that took.
+
+    Shared machines change their speed by a factor of two within seconds. A probe beside every
+    timing shows whether two of them were made on the same machine.
+    """
 
     def __init__(self, device: str, clock: Clock) -> None:
         torch: Any = require("torch", "torch", "profiling ops")
         self._clock = clock
-        self._a = torch.ones(SIZE, SIZE, device=device)
-        self._b = torch.ones(SIZE, SIZE, device=device)
-        self._c = torch.empty(SIZE, SIZE, device=device)
-        self._from = torch.ones(STREAM, device=device)
-        self._to = torch.empty(STREAM, device=device)
-        self._multiply = torch.mm
+        a, b = (torch.ones(SIZE, SIZE, device=device) for _ in range(2))
+        c = torch.empty(SIZE, SIZE, device=device)
+        source, target = torch.ones(STREAM, device=device), torch.empty(STREAM, device=device)
+        multiply = torch.mm
+
+        def work() -> None:
+            multiply(a, b, out=c)
+            target.copy_(source)
+
+        self._work = work
         self()
 
     def __call__(self) -> float:
         return self._clock.seconds(self._work)
-
-    def _work(self) -> None:
-        self._multiply(self._a, self._b, out=self._c)
-        self._to.copy_(self._from)
 
 
 def one_thread() -> AbstractContextManager[object]:

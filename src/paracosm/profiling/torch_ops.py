@@ -1,8 +1,9 @@
-"""From an op and its recorded arguments to a call that really runs.
+"""Ops of PyTorch as calls that really run, and what they take.
 
 No op needs code of its own: its name finds the operator, its recorded arguments say every shape,
 dtype and stride. Floating-point tensors get uniform numbers, integers are 0. The exception are
-integers that are positions in other tensors (see `positions`): those are random, and within bounds.
+integers that are positions in other tensors (see `bounds_of_positions`): those are random, and
+within bounds.
 """
 
 from __future__ import annotations
@@ -13,23 +14,21 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from paracosm.errors import InputError, require
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments
+from paracosm.errors import InputError
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 from paracosm.profiling.this_machine import Clock, last_level_cache
 
 
 @dataclass(frozen=True)
 class Call:
-    """An operator with arguments that it can be called with."""
+    """An operator with arguments; called, it runs once and drops what it returns."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 
     def __call__(self) -> None:
-        """Run the op once and drop what it returns."""
         self.function(*self.args, **self.kwargs)
 
 
@@ -144,8 +143,11 @@ class _Maker:
         if isinstance(value, list):
             bounds = bound if isinstance(bound, list) else [bound] * len(value)
             return [self.make(each, its) for each, its in zip(value, bounds, strict=True)]
-        if isinstance(value, dict):
-            return _constant(value)
+        if isinstance(value, dict):  # of one name: a dtype, a memory format or a layout
+            ((kind, name),) = value.items()
+            if kind not in ("dtype", "memory_format", "layout"):
+                raise ValueError(f"unknown kind of argument {kind!r}")
+            return getattr(torch, str(name).removeprefix("torch."))
         return value
 
     def _tensor(self, wanted: TensorArgument, bound: int | None) -> torch.Tensor:
@@ -178,14 +180,6 @@ class _Maker:
         )
 
 
-def _constant(value: Mapping[str, Any]) -> Any:
-    """Return the dtype, memory format or layout that a mapping of one name stands for."""
-    ((kind, name),) = value.items()
-    if kind not in ("dtype", "memory_format", "layout"):
-        raise ValueError(f"unknown kind of argument {kind!r}")
-    return getattr(torch, str(name).removeprefix("torch."))
-
-
 Bound: TypeAlias = int | list[int | None] | None
 """One more than the greatest position; of a list of tensors one for each; None for no positions."""
 
@@ -211,26 +205,6 @@ def _size(tensor: TensorArgument, dimension: int) -> int:
     return tensor.shape[dimension] if tensor.shape else 1
 
 
-def _rows(of: str) -> _Rule:
-    return lambda given: _size(given(of), 0)
-
-
-def _number(called: str) -> _Rule:
-    return lambda given: int(given(called))
-
-
-def _elements(of: str) -> _Rule:
-    return lambda given: math.prod(given(of).shape)
-
-
-def _image(of: str, dimensions: int) -> _Rule:
-    return lambda given: math.prod(given(of).shape[-dimensions:])
-
-
-def _along_dim(given: _Given) -> int:
-    return _size(given("self"), given("dim"))
-
-
 def _classes(given: _Given) -> int:
     shape = given("self").shape
     return int(shape[1] if len(shape) > 1 else shape[0])
@@ -247,19 +221,26 @@ def _each_dimension(given: _Given) -> list[int | None]:
     return bounds
 
 
+def _image(dimensions: int) -> tuple[str, _Rule]:
+    return "indices", lambda given: math.prod(given("self").shape[-dimensions:])
+
+
 _POSITIONS: Mapping[str, tuple[str, _Rule]] = {
-    "embedding": ("indices", _rows("weight")),
-    "embedding_dense_backward": ("indices", _number("num_weights")),
-    "_embedding_bag": ("indices", _rows("weight")),
-    "_embedding_bag_forward_only": ("indices", _rows("weight")),
+    **dict.fromkeys(
+        ("embedding", "_embedding_bag", "_embedding_bag_forward_only"),
+        ("indices", lambda given: _size(given("weight"), 0)),
+    ),
+    "embedding_dense_backward": ("indices", lambda given: int(given("num_weights"))),
     **dict.fromkeys(
         ("nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward"),
         ("target", _classes),
     ),
-    "max_pool2d_with_indices_backward": ("indices", _image("self", 2)),
-    "max_pool3d_with_indices_backward": ("indices", _image("self", 3)),
-    "adaptive_max_pool2d_backward": ("indices", _image("self", 2)),
-    "adaptive_max_pool3d_backward": ("indices", _image("self", 3)),
+    **dict.fromkeys(
+        ("max_pool2d_with_indices_backward", "adaptive_max_pool2d_backward"), _image(2)
+    ),
+    **dict.fromkeys(
+        ("max_pool3d_with_indices_backward", "adaptive_max_pool3d_backward"), _image(3)
+    ),
     **dict.fromkeys(
         (
             *("index_select", "gather", "index_add", "index_add_", "index_copy", "index_copy_"),
@@ -267,9 +248,11 @@ _POSITIONS: Mapping[str, tuple[str, _Rule]] = {
             *("scatter", "scatter_", "scatter_add", "scatter_add_"),
             *("scatter_reduce", "scatter_reduce_"),
         ),
-        ("index", _along_dim),
+        ("index", lambda given: _size(given("self"), given("dim"))),
     ),
-    **dict.fromkeys(("take", "put", "put_"), ("index", _elements("self"))),
+    **dict.fromkeys(
+        ("take", "put", "put_"), ("index", lambda given: math.prod(given("self").shape))
+    ),
     **dict.fromkeys(
         (
             *("index", "index_put", "index_put_", "_index_put_impl_"),
@@ -278,7 +261,11 @@ _POSITIONS: Mapping[str, tuple[str, _Rule]] = {
         ("indices", _each_dimension),
     ),
 }
-"""By the operator's name: which argument holds positions, and what bounds them."""
+"""By the operator's name: which argument holds positions, and what bounds them.
+
+A position beyond its tensor is an error on a CPU, ends all work on a GPU, and is memory of others
+where an op does not look (`_unsafe_index`). What this table lacks gets the position 0.
+"""
 
 
 FLUSH = 1.5  # of the last-level cache is streamed through it
@@ -286,75 +273,35 @@ ROW = 1e-3  # seconds that a row of warm calls takes, at least
 
 
 class Bench:
-    """Times ops on one device, one visit at a time."""
+    """Times ops on one device, one visit at a time.
+
+    *Warm* is how Huang et al. profile (section 3): the same op many times in a row, on the same
+    data. In a real iteration hundreds of megabytes pass through the cache between two visits to a
+    tensor, so an op finds its data in memory. *Cold* makes it so: the cache is streamed full with
+    other data, the op runs once on a second set of arguments, so that its code is warm, and is then
+    timed on the first.
+    """
 
     def __init__(self, device: str, clock: Clock) -> None:
-        torch: Any = require("torch", "torch", "profiling ops")
         self._device, self._clock = device, clock
         length = int(FLUSH * last_level_cache(device)) // 4
         self._stream = torch.ones(length, device=device)
 
     def visit(self, op: Op, caches: Sequence[str], seed: int) -> dict[str, float]:
         """Return the seconds of one call for each of `caches`."""
+        clock = self._clock
         first = instantiate(op, self._device, seed)
         second = instantiate(op, self._device, seed + 1)
         second()
-        self._clock.wait()
+        clock.wait()
         found: dict[str, float] = {}
         if "cold" in caches:
-            found["cold"] = self._cold(first, second)
+            self._stream.add_(1.0)
+            clock.seconds(second)  # timed as well: the clock's code is warm then, too
+            clock.head_start()
+            found["cold"] = clock.seconds(first)
         if "warm" in caches:
-            found["warm"] = self._warm(first)
+            once = max(clock.seconds(first), 1e-7)
+            times = max(1, min(1000, int(ROW / once)))
+            found["warm"] = clock.seconds(first, times) / times
         return found
-
-    def _cold(self, first: Call, second: Call) -> float:
-        self._stream.add_(1.0)
-        self._clock.seconds(second)  # timed as well: the clock's code is warm then, too
-        self._clock.head_start()
-        return self._clock.seconds(first)
-
-    def _warm(self, call: Call) -> float:
-        once = max(self._clock.seconds(call), 1e-7)
-        times = max(1, min(1000, int(ROW / once)))
-        return self._clock.seconds(call, times) / times
-
-
-_IGNORED = frozenset({"prim", "profiler"})  # as in a capture
-
-
-def time_in_situ(run: Callable[[], object], clock: Clock) -> tuple[tuple[str, ...], list[float]]:
-    """Run an iteration and return the names of its ops and the seconds of each, in their order.
-
-    The order is that of the captured graph, so entry i belongs to its row i.
-    """
-    mode = _TimingMode(clock)
-    with mode:
-        run()
-    return tuple(mode.names), mode.seconds
-
-
-class _TimingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.names: list[str] = []
-        self.seconds: list[float] = []
-        self._clock = clock
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[Any],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func.namespace in _IGNORED:
-            return func(*args, **kwargs)
-        result: list[Any] = []
-
-        def call() -> None:
-            result.append(func(*args, **kwargs))
-
-        self.seconds.append(self._clock.seconds(call))
-        self.names.append(str(func))
-        return result[0]

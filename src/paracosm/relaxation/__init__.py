@@ -1,8 +1,7 @@
 """Asynchronous iterative methods on simulated processors."""
 
 from paracosm.relaxation.config import RelaxConfig
-from paracosm.relaxation.relax import relax, relax_map
 from paracosm.relaxation.result import RelaxationResult
-from paracosm.relaxation.run import run_relaxation
+from paracosm.relaxation.run import relax, relax_map, run_relaxation
 
 __all__ = ["RelaxConfig", "RelaxationResult", "relax", "relax_map", "run_relaxation"]

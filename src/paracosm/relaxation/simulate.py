@@ -13,13 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.errors import InputError
-from paracosm.relaxation.calls import ask_durations, ask_rows, ask_values
-from paracosm.relaxation.kernel.functions import user_functions
-from paracosm.relaxation.kernel.links import BYTES
-from paracosm.relaxation.kernel.loop import advance
-from paracosm.relaxation.kernel.observe import observe, sample
-from paracosm.relaxation.kernel.prepare import prepare
-from paracosm.relaxation.kernel.scalars import (
+from paracosm.relaxation.fault_injection import schedule_faults
+from paracosm.relaxation.kernel.arrays import (
     BAD_ROWS,
     BAD_TIME,
     CALL_ROWS,
@@ -44,20 +39,30 @@ from paracosm.relaxation.kernel.scalars import (
     STALEST,
     TOO_LATE,
 )
-from paracosm.relaxation.patterns import Pattern
-from paracosm.relaxation.residual import (
+from paracosm.relaxation.kernel.functions import user_functions
+from paracosm.relaxation.kernel.halo import BYTES
+from paracosm.relaxation.kernel.loop import advance
+from paracosm.relaxation.kernel.observe import observe, sample
+from paracosm.relaxation.kernel.prepare import prepare
+from paracosm.relaxation.partition import Pattern
+from paracosm.relaxation.result import Mark, RelaxationResult, Spans, Staleness, Status, What
+from paracosm.relaxation.spec import RunSpec
+from paracosm.relaxation.state import (
+    Run,
+    ask_durations,
+    ask_rows,
+    ask_values,
+    bad_rows,
+    bad_time,
+    change_pattern,
     compute_residual,
     error_norm,
+    grow,
     growth_rate,
     norm,
     set_largest,
     true_norm,
 )
-from paracosm.relaxation.result import Mark, RelaxationResult, Spans, Staleness, Status, What
-from paracosm.relaxation.slots import change_pattern, grow
-from paracosm.relaxation.spec import RunSpec
-from paracosm.relaxation.state import Run, bad_rows, bad_time
-from paracosm.relaxation.strikes import schedule_faults
 
 __all__ = ["Progress", "simulate"]
 

@@ -21,7 +21,7 @@ from paracosm.relaxation.methods import (
     gauss_seidel_of,
     method_divides,
 )
-from paracosm.relaxation.patterns import Pattern
+from paracosm.relaxation.partition import Pattern
 from paracosm.relaxation.problems import Problem, load_matrix, load_problem
 from paracosm.relaxation.times import Times
 

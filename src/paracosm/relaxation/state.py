@@ -6,28 +6,56 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from math import nan
+from math import inf, isfinite, nan
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from paracosm.errors import InputError
-from paracosm.relaxation.kernel.functions import UserFunctions
-from paracosm.relaxation.kernel.loop import begin, schedule
-from paracosm.relaxation.kernel.prepare import Arrays
-from paracosm.relaxation.kernel.scalars import (
+from paracosm.relaxation.kernel.arrays import (
     BAD,
     BAD_ROWS,
     CULPRIT,
     DUE,
+    ERROR_AGAIN,
     EXHAUSTED,
     GO_ON,
+    LARGEST,
     NOW,
+    SAMPLES,
     SHIFT,
+    SQUARE,
     VERDICT,
 )
-from paracosm.relaxation.slots import grow
-from paracosm.relaxation.spec import RunSpec
+from paracosm.relaxation.kernel.blocks import fresh_residual
+from paracosm.relaxation.kernel.functions import UserFunctions
+from paracosm.relaxation.kernel.halo import exchange, with_more_room
+from paracosm.relaxation.kernel.loop import begin, rows_in_flight, schedule
+from paracosm.relaxation.kernel.observe import norm_of, set_limits
+from paracosm.relaxation.kernel.prepare import CHOICE_OF, Arrays, blocks_of, slots_for
+from paracosm.relaxation.partition import Pattern
+from paracosm.relaxation.spec import GROWTH, RunSpec
+from paracosm.timing.compiled import uniform
 
-__all__ = ["Event", "Run", "begin_update", "schedule_update"]
+__all__ = [
+    "Event",
+    "Run",
+    "ask_durations",
+    "ask_rows",
+    "ask_values",
+    "begin_update",
+    "change_pattern",
+    "compute_residual",
+    "error_norm",
+    "grow",
+    "grow_slots",
+    "growth_rate",
+    "norm",
+    "schedule_update",
+    "set_largest",
+    "true_norm",
+]
 
 
 @dataclass(order=True)
@@ -140,3 +168,218 @@ def bad_time(run: Run, answer: int) -> InputError:
     if run.spec.config.scale_factor and value == 0:
         return InputError(f"{where}: the duration rounds to 0 ticks: give a larger scale factor")
     return InputError(f"{where}: {value / run.ticks:g} s; a duration has to be finite and above 0")
+
+
+_Update = tuple[NDArray[np.int64], NDArray[np.float64]]
+
+
+def grow(arrays: Arrays) -> None:
+    """Make room for what the loop has none for: messages under way, or rows in flight."""
+    if arrays.rules.distributed and arrays.halos.fullest[0] > arrays.halos.arrival.shape[1] - 2:
+        arrays.halos = with_more_room(arrays.halos)
+    else:
+        grow_slots(arrays)
+
+
+def grow_slots(arrays: Arrays) -> None:
+    """Double the room for every processor's rows in flight."""
+    flight = arrays.flight
+    in_flight = [
+        (flight.chosen[begin:end], flight.values[begin:end])
+        for begin, end in zip(flight.slot[:-1], flight.slot[1:], strict=True)
+    ]
+    _set_slots(arrays, 2 * np.diff(flight.slot), in_flight)
+
+
+def change_pattern(arrays: Arrays, spec: RunSpec, pattern: Pattern) -> None:
+    """Let processors take blocks of another pattern; updates in flight keep their rows.
+
+    `spec` has the new pattern.
+    """
+    flight, processors = arrays.flight, pattern.processors
+    in_flight = []
+    for who in range(processors):
+        first, end, chosen = rows_in_flight(arrays.blocks, flight, who)
+        rows = (flight.chosen if chosen else arrays.blocks.rows)[first:end]
+        slot = flight.slot[who]
+        in_flight.append((rows, flight.values[slot : slot + rows.size]))
+        flight.size[who] = rows.size
+    blocks = blocks_of(pattern)
+    room = np.maximum(slots_for(spec, blocks), [rows.size for rows, _ in in_flight])
+    _set_slots(arrays, room, in_flight)
+    flight.block[:] = np.arange(processors) % pattern.blocks
+    arrays.blocks = blocks
+    arrays.rules = arrays.rules._replace(choice=CHOICE_OF[pattern.choice])
+    arrays.tally.local[:] = -1.0  # other blocks have other residuals
+
+
+def _set_slots(arrays: Arrays, room: NDArray[np.int64], in_flight: list[_Update]) -> None:
+    slot = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
+    values, chosen = np.zeros(slot[-1]), np.zeros(slot[-1], np.int64)
+    for start, (rows, new) in zip(slot, in_flight, strict=False):
+        chosen[start : start + rows.size] = rows
+        values[start : start + new.size] = new
+    arrays.flight = arrays.flight._replace(slot=slot, values=values, chosen=chosen)
+
+
+def norm(run: Run) -> float:
+    """Return the norm of the residual as the loop knows it."""
+    a = run.arrays
+    return float(norm_of(a.rules, a.iterate.residual, a.gauges[SQUARE]))
+
+
+def compute_residual(run: Run) -> None:
+    """Compute the residual anew: b - A x, or G(x) - x."""
+    a = run.arrays
+    if run.functions.map is None:
+        square = float(fresh_residual(a.matrix, a.iterate))
+    else:
+        rows, out = np.arange(run.spec.problem.n), np.empty(run.spec.problem.n)
+        given = run.functions.map(a.iterate.x, rows, out)
+        if given is not None and np.shape(given) != out.shape:
+            raise InputError(f"map: values of shape {np.shape(given)} for {out.size} rows")
+        a.iterate.residual[:] = (out if given is None else np.asarray(given)) - a.iterate.x
+        square = float(np.sum(a.iterate.residual**2))
+    set_limits(a.gauges, square)
+    a.gauges[ERROR_AGAIN] = inf  # sum it anew, too
+
+
+def true_norm(run: Run) -> float:
+    """Return the norm of b - A x with A and b as they were given, whatever faults made of them."""
+    a, problem = run.arrays, run.spec.problem
+    if run.functions.map is not None:
+        compute_residual(run)
+        residual = a.iterate.residual
+    else:
+        with np.errstate(all="ignore"):
+            residual = problem.b - problem.A @ a.iterate.x
+    return _norm(residual, a.rules.infinity)
+
+
+def error_norm(run: Run) -> float:
+    """Return the norm of x - solution; NaN where the solution is not known."""
+    solution = run.spec.problem.solution
+    if solution is None:
+        return nan
+    a = run.arrays
+    return _norm(a.iterate.x - solution, a.rules.infinity)
+
+
+def _norm(values: NDArray[np.float64], infinity: bool) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.linalg.norm(values, np.inf if infinity else 2))
+
+
+def set_largest(run: Run, square: float) -> None:
+    """Say from which residual on the iteration counts as diverged, given a square that is not."""
+    if isfinite(square):
+        run.arrays.gauges[LARGEST] = max(square, 1e-300) * GROWTH**2
+
+
+def growth_rate(run: Run) -> float:
+    """Return the factor by which the residual grew a sweep: least squares over the last half."""
+    a = run.arrays
+    rows = a.history.rows[: a.counters[SAMPLES]]
+    rows = rows[len(rows) // 2 :]
+    rows = rows[np.isfinite(rows[:, 2]) & (rows[:, 2] > 0)]
+    if len(rows) < 2 or rows[-1, 1] == rows[0, 1]:
+        return nan
+    slope = np.polyfit(rows[:, 1] / run.spec.problem.n, np.log(rows[:, 2]), 1)[0]
+    return float(np.exp(slope))
+
+
+def ask_rows(run: Run) -> None:
+    """Ask the pattern function which rows those who are due update next.
+
+    Raises:
+        InputError: if it does not return rows.
+    """
+    function, n = run.functions.python_rows, run.spec.problem.n
+    if function is None:
+        return
+    for who in _due(run):
+        flight = run.arrays.flight
+        number = int(flight.updates[who])
+        where = f"pattern function: processor {who}, update {number}"
+        rows = np.asarray(function(who, number, uniform(run.arrays.choices[who], number)))
+        if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
+            raise InputError(f"{where}: it has to return a list of one row or more")
+        if rows.min() < 0 or rows.max() >= n:
+            raise InputError(f"{where}: rows are 0 to {n - 1}, not {rows.min()} to {rows.max()}")
+        while rows.size > flight.slot[who + 1] - flight.slot[who]:
+            grow_slots(run.arrays)
+            flight = run.arrays.flight
+        flight.chosen[flight.slot[who] : flight.slot[who] + rows.size] = rows
+        flight.size[who] = rows.size
+
+
+def ask_values(run: Run) -> None:
+    """Ask the update function for the new values of those who are due.
+
+    Raises:
+        InputError: if it returns something else than one value a row.
+    """
+    function = run.functions.python_values
+    if function is None:
+        return
+    for who in _due(run):
+        _ask_values_of(run, function, who)
+
+
+def _ask_values_of(run: Run, function: Callable[..., Any], who: int) -> None:
+    a = run.arrays
+    first, end, chosen = rows_in_flight(a.blocks, a.flight, who)
+    rows = (a.flight.chosen if chosen else a.blocks.rows)[first:end]
+    slot = a.flight.slot[who]
+    out = a.flight.values[slot : slot + end - first]
+    arguments = (out,) if run.spec.problem.map is not None else (run.A, a.matrix.b, out)
+    if a.rules.distributed:
+        exchange(a.iterate, a.halos, who)
+    a.iterate.x.flags.writeable = False  # what the loop keeps is not for others to change
+    try:
+        given = function(a.iterate.x, rows, *arguments)
+    finally:
+        a.iterate.x.flags.writeable = True
+        if a.rules.distributed:
+            exchange(a.iterate, a.halos, who)
+    if given is None:
+        return
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"update function: processor {who}: it returned no numbers") from None
+    if values.shape != out.shape:
+        raise InputError(
+            f"update function: processor {who}: it returned values of shape {values.shape} "
+            f"for {out.size} rows"
+        )
+    out[:] = values
+
+
+def ask_durations(run: Run) -> None:
+    """Ask the time function for the next duration of everyone whose last one is used up."""
+    function = run.functions.python_time
+    if function is None:
+        return
+    a = run.arrays
+    leaves = a.clock.key.size // 2
+    for who in np.flatnonzero(np.isnan(a.flight.given[: run.spec.processors])).tolist():
+        # Whose update is in flight has its duration already: the next one is asked for.
+        in_flight = a.clock.key[leaves + who] < inf
+        number = int(a.flight.updates[who]) + int(in_flight)
+        given = function(who, number, uniform(a.streams[who], number))
+        try:
+            duration = float(given)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"time function: processor {who}, update {number}: {given!r} is no number"
+            ) from None
+        if duration != duration:
+            raise InputError(f"time function: processor {who}, update {number}: it returned NaN")
+        a.flight.given[who] = duration
+
+
+def _due(run: Run) -> list[int]:
+    a = run.arrays
+    due = a.flight.due[: a.counters[DUE]].tolist()
+    return [who for who in due if who < run.spec.processors and not a.flight.stale[who]]

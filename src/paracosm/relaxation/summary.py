@@ -17,8 +17,7 @@ from paracosm.faults import (
     score,
     young_interval,
 )
-from paracosm.relaxation.definition import definition_1
-from paracosm.relaxation.result import RelaxationResult
+from paracosm.relaxation.result import RelaxationResult, definition_1
 from paracosm.relaxation.spec import RunSpec
 from paracosm.results import RelaxationSummary, summaries
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from paracosm.errors import InputError
 from paracosm.faults import CheckpointPolicy
 from paracosm.relaxation.config import RelaxConfig
+from paracosm.relaxation.run import solve
 from paracosm.relaxation.simulate import simulate
-from paracosm.relaxation.solve import solve
 from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
 from paracosm.relaxation.times import Times
 

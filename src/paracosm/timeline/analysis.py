@@ -17,22 +17,6 @@ from numpy.typing import NDArray
 from paracosm.errors import InputError
 from paracosm.timeline.timeline import Span, Timeline
 
-__all__ = [
-    "Parts",
-    "breakdown",
-    "busy_time",
-    "check",
-    "covered",
-    "covered_before",
-    "exposed_of_each",
-    "largest_share",
-    "overlap",
-    "parts_between",
-    "union",
-    "utilisation",
-]
-
-
 Floats = NDArray[np.float64]
 Times = NDArray[Any]  # float64 or int64
 
@@ -111,7 +95,7 @@ def largest_share(parts: Mapping[str, float], whole: float) -> tuple[str, float]
 
 
 @dataclass(frozen=True)
-class Parts:
+class Exposure:
     """What communication and waiting are made of in each of k stretches of time.
 
     Attributes:
@@ -125,7 +109,7 @@ class Parts:
     other: Floats
 
 
-def parts_between(begin: Floats, end: Floats, communication: Floats, waits: Floats) -> Parts:
+def exposure_between(begin: Floats, end: Floats, communication: Floats, waits: Floats) -> Exposure:
     """Return what communication and waits, each taken together, are made of in stretches of time.
 
     Args:
@@ -137,14 +121,14 @@ def parts_between(begin: Floats, end: Floats, communication: Floats, waits: Floa
     # Of two sets of instants: what both hold is what each holds less what one of them holds.
     either = _covered_between(begin, end, np.concatenate([communication, waits]))
     both = np.clip(under_way + waited - either, 0.0, np.minimum(under_way, waited))
-    return Parts(exposed=both, hidden=under_way - both, other=waited - both)
+    return Exposure(exposed=both, hidden=under_way - both, other=waited - both)
 
 
 def exposed_of_each(communication: Floats, waits: Floats) -> Floats:
     """Return the exposed seconds of each operation, shape (n,); the rest of it is hidden.
 
     Args:
-        communication, waits: as `parts_between` takes them.
+        communication, waits: as `exposure_between` takes them.
     """
     begin, end = communication.T
     return np.clip(_covered_between(begin, end, waits), 0.0, end - begin)
@@ -185,40 +169,22 @@ def overlap(
 
     By default: how much of its communication a node hides behind its computation.
     """
-    others = set(others)
-    none = np.empty((2, 0))
-    by_node: dict[str, tuple[list[Floats], list[Floats]]] = {}
-    for (node, resource), spans in _by_resource(timeline, until).items():
-        own, beside = by_node.setdefault(node, ([none], [none]))
-        if resource == first:
-            own.append(spans)
-        elif resource in others:
-            beside.append(spans)
-    return {
-        node: _length(own) + _length(beside) - _length(own + beside)
-        for node, (own, beside) in by_node.items()
-    }
-
-
-def _length(parts: Sequence[Floats]) -> float:
-    return covered(*np.concatenate(parts, axis=1))
+    by_resource, none = _by_resource(timeline, until), np.empty((2, 0))
+    others, found = [each for each in others if each != first], {}
+    for node in dict.fromkeys(node for node, _ in by_resource):
+        own = by_resource.get((node, first), none)
+        beside = np.hstack([none, *(by_resource.get((node, each), none) for each in others)])
+        found[node] = covered(*own) + covered(*beside) - covered(*np.hstack([own, beside]))
+    return found
 
 
 def _by_resource(timeline: Timeline, until: float) -> dict[tuple[str, str], Floats]:
     """Return begins and ends by (node, resource), cut to what lies between 0 and `until`."""
-    spans = timeline.spans
-    nodes, resources = spans.node, spans.resource
-    key = nodes.codes.astype(np.int64) * len(resources.words) + resources.codes
-    keys, first, counts = np.unique(key, return_index=True, return_counts=True)
+    spans, rows = timeline.spans, dict[tuple[str, str], list[int]]()
+    for row, key in enumerate(zip(spans.node.tolist(), spans.resource.tolist(), strict=True)):
+        rows.setdefault(key, []).append(row)
     times = np.clip(np.stack([spans.begin, spans.end]), 0.0, until)
-    parts = np.split(times[:, np.argsort(key, kind="stable")], np.cumsum(counts)[:-1], axis=1)
-    return {
-        (
-            nodes.words[keys[place] // len(resources.words)],
-            resources.words[keys[place] % len(resources.words)],
-        ): parts[place]
-        for place in np.argsort(first).tolist()
-    }
+    return {key: times[:, own] for key, own in rows.items()}
 
 
 def check(
@@ -230,43 +196,42 @@ def check(
     one node do not overlap, to the nanosecond (times are sums of floats). A message has one send
     and one receive span; the receive does not begin before the send.
     """
-    return [*_times(timeline), *_overlaps(timeline, set(exclusive)), *_messages(timeline)]
+    spans = list(timeline.spans)
+    return [*_times(spans), *_overlaps(spans, set(exclusive)), *_messages(spans)]
 
 
-def _times(timeline: Timeline) -> Iterable[str]:
-    for span in timeline.spans:
-        if not (isfinite(span[3]) and isfinite(span[4])):
+def _times(spans: Sequence[Span]) -> Iterable[str]:
+    for span in spans:
+        if not (isfinite(span.begin) and isfinite(span.end)):
             yield f"{_text(span)}: a time is not finite"
-        elif span[4] < span[3]:
+        elif span.end < span.begin:
             yield f"{_text(span)}: it ends before it begins"
 
 
-def _overlaps(timeline: Timeline, exclusive: set[str]) -> Iterable[str]:
+def _overlaps(spans: Sequence[Span], exclusive: set[str]) -> Iterable[str]:
     last: dict[tuple[str, str], Span] = {}
     # A span without duration takes no part of the resource, wherever it lies.
-    busy = (span for span in timeline.spans if span[1] in exclusive and span[3] < span[4])
-    for span in sorted(busy, key=lambda span: span[3:5]):
+    busy = (span for span in spans if span.resource in exclusive and span.begin < span.end)
+    for span in sorted(busy, key=lambda span: (span.begin, span.end)):
         before = last.get(span[:2])
-        if before and round(span[3] * 1e9) < round(before[4] * 1e9):
+        if before and round(span.begin * 1e9) < round(before.end * 1e9):
             yield f"{_text(span)} overlaps {_text(before)}"
-        if not before or span[4] > before[4]:
+        if not before or span.end > before.end:
             last[span[:2]] = span
 
 
-def _messages(timeline: Timeline) -> Iterable[str]:
+def _messages(spans: Sequence[Span]) -> Iterable[str]:
     ends: dict[int, tuple[list[Span], list[Span]]] = {}
-    for span in timeline.spans:
-        if span[5] >= 0:
-            sends, receives = ends.setdefault(span[5], ([], []))
-            (receives if span[1] == "receive" else sends).append(span)
+    for span in spans:
+        if span.flow >= 0:
+            ends.setdefault(span.flow, ([], []))[span.resource == "receive"].append(span)
     for flow, (sends, receives) in ends.items():
         if len(sends) != 1 or len(receives) != 1:
             count = f"{len(sends)} send and {len(receives)} receive spans"
             yield f"message {flow} has {count}, not one of each"
-        elif receives[0][3] < sends[0][3]:
+        elif receives[0].begin < sends[0].begin:
             yield f"message {flow} is received before it is sent: {_text(receives[0])}"
 
 
 def _text(span: Span) -> str:
-    node, resource, name, begin, end, _ = span
-    return f"{node} {resource} {name!r} [{begin}, {end}]"
+    return f"{span.node} {span.resource} {span.name!r} [{span.begin}, {span.end}]"

@@ -99,7 +99,7 @@ def _span_events(timeline: Timeline, tracks: _Tracks) -> Iterator[str]:
     spans = timeline.spans
     begins, ends = _nanoseconds(spans.begin), _nanoseconds(spans.end)
     is_receive = spans.resource.isin("receive")
-    arrows = _arrows(spans, begins, is_receive)
+    arrows = _arrows(spans, begins)
     order = np.lexsort((-ends, is_receive, begins))
     columns = (begins[order].tolist(), ends[order].tolist(), arrows[order].tolist())
     for span, begin, end, arrow in zip(spans[order], *columns, strict=True):
@@ -121,17 +121,15 @@ def _counter_events(timeline: Timeline, tracks: _Tracks) -> Iterator[str]:
             yield f'{{"ph":"C","name":{_quoted(name)},{where},"args":{{"value":{value!r}}}}}'
 
 
-def _arrows(
-    spans: Spans, begins: NDArray[np.int64], is_receive: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def _arrows(spans: Spans, begins: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which spans are an end of a message whose both ends are there, in the right order."""
-    sent, first_send, sends = np.unique(
-        np.where(spans.resource.isin("send"), spans.flow, -1),
-        return_index=True,
-        return_counts=True,
-    )
-    received, first_receive, receives = np.unique(
-        np.where(is_receive, spans.flow, -1), return_index=True, return_counts=True
+    (sent, first_send, sends), (received, first_receive, receives) = (
+        np.unique(
+            np.where(spans.resource.isin(resource), spans.flow, -1),
+            return_index=True,
+            return_counts=True,
+        )
+        for resource in ("send", "receive")
     )
     common, in_sent, in_received = np.intersect1d(sent, received, return_indices=True)
     begun, arrived = first_send[in_sent], first_receive[in_received]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,6 @@ from paracosm.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow
-
-__all__ = ["Counter", "Counters", "Labels", "Span", "Spans", "Timeline"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -71,11 +69,25 @@ class Labels:
 
     def isin(self, *words: str) -> NDArray[np.bool_]:
         """Return which of the n strings are one of `words`."""
-        return np.isin(self.codes, [code for code, word in enumerate(self.words) if word in words])
+        wanted = set(words)
+        return np.isin(self.codes, [code for code, word in enumerate(self.words) if word in wanted])
+
+
+class _Columns:
+    """The fields of a dataclass as columns of one length: indexing takes rows of all of them."""
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())).codes)
+
+    def __getitem__(self, rows: Any) -> Self:
+        return type(self)(*(each[rows] for each in vars(self).values()))
+
+    def _rows(self) -> Iterator[tuple[Any, ...]]:
+        return zip(*(each.tolist() for each in vars(self).values()), strict=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Spans:
+class Spans(_Columns):
     """Columns of n spans; iterating yields a `Span` for each, indexing takes rows of all columns.
 
     Attributes:
@@ -91,18 +103,12 @@ class Spans:
     end: Floats
     flow: Ints
 
-    def __len__(self) -> int:
-        return len(self.begin)
-
     def __iter__(self) -> Iterator[Span]:
-        return map(Span._make, zip(*(each.tolist() for each in vars(self).values()), strict=True))
-
-    def __getitem__(self, rows: Any) -> Spans:
-        return Spans(*(each[rows] for each in vars(self).values()))
+        return map(Span._make, self._rows())
 
 
 @dataclass(frozen=True, eq=False)
-class Counters:
+class Counters(_Columns):
     """Columns of n values of counters, as `Spans` are of spans; `time` in seconds."""
 
     node: Labels
@@ -110,16 +116,8 @@ class Counters:
     time: Floats
     value: Floats
 
-    def __len__(self) -> int:
-        return len(self.time)
-
     def __iter__(self) -> Iterator[Counter]:
-        return map(
-            Counter._make, zip(*(each.tolist() for each in vars(self).values()), strict=True)
-        )
-
-    def __getitem__(self, rows: Any) -> Counters:
-        return Counters(*(each[rows] for each in vars(self).values()))
+        return map(Counter._make, self._rows())
 
 
 class Timeline:
@@ -246,19 +244,22 @@ class Timeline:
         text = pa.dictionary(pa.int32(), pa.string())
         kinds = (text, text, text, pa.float64(), pa.float64(), pa.int64(), pa.float64())
         schema = pa.schema(zip(_COLUMNS, kinds, strict=True))
-        spans, counters = self.spans, self.counters
-        number, many = len(spans), len(counters)
 
-        def texts(labels: Labels) -> pyarrow.Array:
-            words = pa.array(labels.words, pa.string())
-            return pa.DictionaryArray.from_arrays(labels.codes, words)
+        def table(number: int, *columns: Any) -> pyarrow.Table:
+            arrays = []
+            for kind, column in zip(kinds, columns, strict=True):
+                if isinstance(column, Labels):
+                    words = pa.array(column.words, pa.string())
+                    column = pa.DictionaryArray.from_arrays(column.codes, words)
+                arrays.append(pa.nulls(number, kind) if column is None else column)
+            return pa.table(arrays, schema=schema)
 
-        named = [texts(each) for each in (spans.node, spans.resource, spans.name)]
-        columns = [*named, spans.begin, spans.end, spans.flow, pa.nulls(number, pa.float64())]
-        whose, what = texts(counters.node), texts(counters.name)
-        times = [counters.time, pa.nulls(many, pa.float64()), np.full(many, -1), counters.value]
-        of_counters = [whose, pa.nulls(many, text), what, *times]
-        return pa.table(columns, schema=schema), pa.table(of_counters, schema=schema)
+        spans, values = self.spans, self.counters
+        no_flow = np.full(len(values), -1)
+        return table(len(spans), *vars(spans).values(), None), table(
+            *(len(values), values.node, None, values.name, values.time, None, no_flow),
+            values.value,
+        )
 
 
 class _Rows:
@@ -330,8 +331,7 @@ def _recoded(
     place = np.zeros(len(words), np.int32)
     for code in np.unique(codes).tolist():
         place[code] = known.setdefault(words[code], len(known))
-    recoded: NDArray[np.int32] = place[codes]
-    return recoded
+    return np.take(place, codes)
 
 
 def _labels(column: Any) -> Labels:

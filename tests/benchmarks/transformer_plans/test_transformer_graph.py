@@ -11,7 +11,7 @@ from transformer import Transformer, transformer_graph
 from paracosm.cluster import switch
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph, fingerprint
-from paracosm.graphs.memory import peak_memory
+from paracosm.graphs.summary import peak_memory
 from paracosm.jobs import KINDS
 from paracosm.jobs.strategies import Replica, Strategy, build_job
 

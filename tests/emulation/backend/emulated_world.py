@@ -19,6 +19,7 @@ from paracosm.emulation.backend.runtime import Runtime
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.cost import FREE, Cost
 from paracosm.emulation.peers import peers_of
+from paracosm.emulation.rank.observe import Waits
 from paracosm.emulation.records import Record, RecordReader, RecordWriter
 
 
@@ -77,7 +78,9 @@ def world_of(
     file = folder / "records"
     setting = Setting(config, 0, rank, file)
     communication = Given()
-    runtime = Runtime(setting, RecordWriter(file), communication, peers_of(config, rank, 0))
+    recorder, peers = RecordWriter(file), peers_of(config, rank, 0)
+    waits = Waits(recorder, rank, peers.resumed)
+    runtime = Runtime(setting, recorder, communication, peers, None, waits.add)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("broadcast_object_list", "scatter_object_list", "recv_object_list"):
             for module in (dist, c10d):

@@ -336,9 +336,9 @@ def test_a_wait_lasts_until_the_machine_lets_the_script_go_on(
     four: World, monkeypatch: pytest.MonkeyPatch
 ):
     four.communication.costs = Cost(5e-3, 0.0)
-    until = four.runtime.sleeper.until
+    until = four.runtime.waiting.sleeper.until
     monkeypatch.setattr(
-        four.runtime.sleeper, "until", lambda instant, sleep: until(instant + 30e-3, sleep)
+        four.runtime.waiting.sleeper, "until", lambda instant, sleep: until(instant + 30e-3, sleep)
     )
     dist.all_reduce(torch.ones(4))
     done, wait = four.of(Collective)[-1].done, four.of(Wait)[-1]

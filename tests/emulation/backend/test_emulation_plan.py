@@ -125,7 +125,7 @@ def test_it_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(np, "savez", fail)
     written.on_collective("0", "barrier", 0, -1, [])
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(InputError, match="no space"):
         written.write()
     assert [path.name for path in tmp_path.iterdir()] == ["plan.npz"]
     assert (tmp_path / "plan.npz").read_bytes() == before

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from paracosm.cluster import switch
 from paracosm.jobs.strategies import build_job, parse_strategy
-from paracosm.jobs.strategies.orders import order_of
+from paracosm.jobs.strategies.rank import order_of
 from paracosm.simulation import replay_job
 
 Passes = list[tuple[str, int, int]]

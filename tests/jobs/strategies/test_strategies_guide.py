@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paracosm.jobs.strategies.parse import KEYS, NAMES
+from paracosm.jobs.strategies.strategy import KEYS, NAMES
 
 GUIDE = Path(__file__).parents[3] / "docs" / "strategies.md"
 

@@ -12,7 +12,7 @@ from paracosm.cluster import switch
 from paracosm.graphs import Graph
 from paracosm.graphs.capture import CaptureOptions, capture
 from paracosm.jobs import KINDS, Job
-from paracosm.jobs.matching import check_job
+from paracosm.jobs.check import check_job
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
 from paracosm.simulation import replay, replay_job
 

@@ -9,9 +9,9 @@ from four_ops import layers, replayed
 from paracosm.errors import InputError
 from paracosm.graphs import Graph
 from paracosm.graphs.capture import CaptureOptions, capture
-from paracosm.graphs.op import Op, TensorArgument, encode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 from paracosm.jobs.strategies import Replica
-from paracosm.jobs.strategies.divisible import check_divides
+from paracosm.jobs.strategies.tensor_parallel import check_divides
 
 
 @pytest.fixture(scope="module")

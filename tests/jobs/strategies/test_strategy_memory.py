@@ -9,9 +9,9 @@ from four_ops import MB, layers, replayed
 from paracosm.cluster import switch
 from paracosm.graphs import Graph, Node, Op, build_graph
 from paracosm.graphs.capture import CaptureOptions, capture
-from paracosm.graphs.memory import peak_memory
+from paracosm.graphs.summary import peak_memory
 from paracosm.jobs.strategies import Replica
-from paracosm.simulation.job_memory import peak_memory_of_ranks
+from paracosm.simulation.job_schedule import peak_memory_of_ranks
 
 
 def peaks(replica: Replica, text: str) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 from four_ops import MB, bytes_of, layers, makespan, names_of, replayed, spans, two_layers
@@ -11,11 +13,11 @@ from hypothesis import strategies as st
 from paracosm.cluster import Link, switch
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
-from paracosm.jobs.matching import check_job
-from paracosm.jobs.strategies import Replica, build_job, orders, parse_strategy
-from paracosm.jobs.strategies.orders import order_of
+from paracosm.jobs.check import check_job
+from paracosm.jobs.strategies import Replica, build_job, parse_strategy
+from paracosm.jobs.strategies.rank import order_of
 from paracosm.simulation import replay_job
-from paracosm.simulation.job_memory import peak_memory_of_ranks
+from paracosm.simulation.job_schedule import peak_memory_of_ranks
 
 
 def free(ranks: int):  # a cluster on which messages cost nothing
@@ -102,7 +104,7 @@ def test_the_pictures_show_what_is_replayed(schedule: str, rank: int) -> None:
         mark = next(forward if end - begin == 1 else backward)
         line[round(begin) : round(end)] = mark * round(end - begin)
     drawn = f"rank {rank} |{''.join(line)}|"
-    assert drawn in str(orders.__doc__)
+    assert drawn in inspect.cleandoc(str(order_of.__doc__))
 
 
 def test_without_overlap_a_stage_waits_until_it_has_sent() -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph, Node, Op, build_graph
-from paracosm.graphs.memory import peak_memory
+from paracosm.graphs.summary import peak_memory
 from paracosm.jobs.strategies import Replica
 from paracosm.simulation import replay
-from paracosm.simulation.job_memory import peak_memory_of_ranks
+from paracosm.simulation.job_schedule import peak_memory_of_ranks
 
 OPS = [Op("aten.mm.default"), Op("aten.item.default"), Op("synchronize"), Op("aten.view.default")]
 

@@ -11,10 +11,9 @@ from paracosm.cluster import Link, star, switch
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
 from paracosm.jobs.strategies import Replica, parse_strategy
-from paracosm.prediction.jobs.bottleneck import job_bottleneck
-from paracosm.prediction.jobs.prediction import ideal_throughput, predict_job
+from paracosm.prediction.jobs.prediction import ideal_throughput, predict_job, strategies_by_workers
 from paracosm.prediction.jobs.rank_times import rank_breakdown
-from paracosm.prediction.jobs.strategies_by_workers import strategies_by_workers
+from paracosm.prediction.jobs.summary import job_bottleneck
 
 MS = 1e-3
 FREE = Link()
@@ -53,6 +52,16 @@ def test_equal_stages_have_the_bubble_of_1f1b() -> None:
         "Pipeline bubble: workers are idle 20% of the iteration; it has 2 stages and 4 "
         "micro-batches, more of which make that smaller."
     )
+
+
+@pytest.mark.parametrize(("batches", "limit"), [(8, "Pipeline bubble: "), (10, "Computing: ")])
+def test_what_takes_more_than_a_tenth_of_the_iteration_is_the_bottleneck(
+    batches: int, limit: str
+) -> None:
+    strategy = parse_strategy(f"pp=2, microbatches={batches}")
+    job = predict_job(replica([1, 1]), switch(2, 0, FREE), strategy)
+    assert job.parts["bubble"] / job.iteration_time == pytest.approx(1 / (batches + 1))
+    assert job_bottleneck(job, OPS).startswith(limit)
 
 
 def test_unequal_stages_are_named() -> None:

@@ -10,21 +10,19 @@ import pytest
 from profiled_jobs import job_of, serial_profile, two_parameters
 
 from paracosm.prediction.parameter_servers.settings import Background
-from paracosm.prediction.parameter_servers.steady import (
-    rate_after_start,
-    rates_in_period,
-    rates_of_windows,
-    steady_period,
-    steady_state,
-)
+from paracosm.prediction.parameter_servers.target import first_steps
 from paracosm.prediction.parameter_servers.throughput import (
     limiting,
     predict_throughput,
+    rate_after_start,
+    rates_in_period,
+    rates_of_windows,
     saturates_at,
     sensitivity,
     single_worker_rates,
+    steady_period,
+    steady_state,
 )
-from paracosm.prediction.parameter_servers.timeline import first_steps
 
 PROFILE = serial_profile()
 

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.profiling.designs import (
+from paracosm.profiling.designs.design import (
     DESIGNS,
-    FAMILIES,
-    Argument,
-    Family,
     Limits,
     along,
     design,
-    families_named,
     figure2_design,
+    points_of,
+    size_of,
+    values_of,
 )
-from paracosm.profiling.designs.design import points_of, size_of, values_of
+from paracosm.profiling.designs.families import FAMILIES, families_named
+from paracosm.profiling.designs.family import Argument, Family
 
 FEW = families_named(["convolution", "addmm", "_softmax", "_foreach_add_"])
 FREE = Limits(bytes=1e15, flops=1e18)

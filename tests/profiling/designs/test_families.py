@@ -13,8 +13,9 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paracosm.errors import InputError
-from paracosm.graphs.capture.encode import encode_call
-from paracosm.profiling.designs import FAMILIES, counted, families_named
+from paracosm.graphs.capture.calls import encode_call
+from paracosm.profiling.designs.design import counted
+from paracosm.profiling.designs.families import FAMILIES, families_named
 from paracosm.profiling.torch_ops import instantiate
 
 Program = Callable[..., Any]

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from paracosm.errors import InputError
-from paracosm.graphs.capture.load import load_workload
+from paracosm.graphs.capture.step import load_workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, check_job_profile
 from paracosm.profiling.jobs.pytorch import (
     Job,

@@ -9,9 +9,17 @@ import signal
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.profiling.links import KINDS, LinkSettings, Scenario, measure_links, scenarios
 from paracosm.profiling.links import measure as measuring
-from paracosm.profiling.links.measure import Team, WorkerError, team
+from paracosm.profiling.links.measure import (
+    KINDS,
+    LinkSettings,
+    Scenario,
+    Team,
+    WorkerError,
+    measure_links,
+    scenarios,
+    team,
+)
 from paracosm.profiling.samples import LinkTiming
 
 QUICK = LinkSettings(sizes=(1024, 65536), ranks=(2,), seconds=0.02)

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes import Found, NodeCalibration, load_calibration, save_calibration
+from paracosm.profiling.nodes.calibration import (
+    Found,
+    NodeCalibration,
+    load_calibration,
+    save_calibration,
+)
 
 PAPER = NodeCalibration(
     bandwidth_out=23.9e6,

@@ -12,17 +12,10 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes import (
-    BandwidthSettings,
-    calibration_of_goodput,
-    connected,
-    connected_here,
-    listen,
-    measure_goodput,
-    serve_one,
-)
+from paracosm.profiling.nodes.calibration import calibration_of_goodput
 from paracosm.profiling.nodes.exchange import Exchange
-from paracosm.profiling.nodes.goodput import Goodput
+from paracosm.profiling.nodes.goodput import BandwidthSettings, Goodput, measure_goodput
+from paracosm.profiling.nodes.peer import connected, connected_here, listen, serve_one
 
 BLOCK = 1 << 14
 QUICK = BandwidthSettings(seconds=0.1, rounds=1)

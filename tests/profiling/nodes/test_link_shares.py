@@ -15,19 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes import (
+from paracosm.profiling.nodes.calibration import calibration_of_shares
+from paracosm.profiling.nodes.goodput import (
     Shares,
     ShareSettings,
-    calibration_of_shares,
-    connected,
-    connected_here,
     correlation,
     counted,
-    listen,
     measure_shares,
-    serve_one,
     unevenness,
 )
+from paracosm.profiling.nodes.peer import connected, connected_here, listen, serve_one
 
 QUICK = ShareSettings(connections=3, interval=0.05, intervals=4)
 MB = 1_000_000

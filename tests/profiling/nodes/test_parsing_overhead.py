@@ -7,8 +7,9 @@ import time
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes import calibration_of_parsing, fit_parsing, measure_parsing
 from paracosm.profiling.nodes import parsing as module
+from paracosm.profiling.nodes.calibration import calibration_of_parsing
+from paracosm.profiling.nodes.parsing import fit_parsing, measure_parsing
 
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22)
 

@@ -5,12 +5,8 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 
 from paracosm.errors import InputError
-from paracosm.relaxation.patterns import (
-    edge_cut,
-    halo_sizes,
-    parse_patterns,
-    pattern_from_blocks,
-)
+from paracosm.relaxation.partition import edge_cut, halo_sizes, pattern_from_blocks
+from paracosm.relaxation.patterns import parse_patterns
 from paracosm.relaxation.problems import load_problem, problem_from
 
 

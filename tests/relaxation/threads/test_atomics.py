@@ -11,14 +11,15 @@ import numpy as np
 
 from paracosm.compiled import compiled
 from paracosm.relaxation.threads.atomics import (
+    acquire,
     add,
     add_float,
     compare_and_swap,
     load,
     now,
+    release,
     store,
 )
-from paracosm.relaxation.threads.control import acquire, release
 from paracosm.relaxation.threads.measure import clock_overhead
 
 THREADS, ROUNDS = 3, 20_000

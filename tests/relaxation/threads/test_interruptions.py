@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from paracosm.relaxation.threads.interruptions import find_interruptions, foreign_load
-from paracosm.relaxation.threads.recording import Recording
+from paracosm.relaxation.threads.measurement import Recording, find_interruptions, foreign_load
 
 MICRO, MILLI = 1000, 1_000_000
 

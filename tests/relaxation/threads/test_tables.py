@@ -17,9 +17,8 @@ from paracosm.relaxation.threads import (
     table1,
     table3,
 )
-from paracosm.relaxation.threads.interruptions import Interruptions
-from paracosm.relaxation.threads.measurement import ThreadTimes
-from paracosm.relaxation.threads.times import times_from_file
+from paracosm.relaxation.threads.measurement import Interruptions, ThreadTimes
+from paracosm.relaxation.times import times_from_file
 from paracosm.timing import Empirical, Gamma
 
 QUIET = Interruptions((), 1.0, 0.0)

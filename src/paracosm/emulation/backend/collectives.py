@@ -13,7 +13,7 @@ from paracosm.emulation.backend import values
 from paracosm.emulation.backend.runtime import Member, Runtime
 from paracosm.emulation.backend.work import AllOf
 
-__all__ = ["Collectives"]
+Tensors = list[Tensor]
 
 
 class Collectives:
@@ -22,27 +22,20 @@ class Collectives:
     Arguments are those of `torch.distributed.ProcessGroup`, with tensors or lists of them and with
     options or what would be in them, as its overloads have it. PyTorch 2.13 gave some methods other
     names; both are here. Outputs are those of `values`.
-
-    Raises:
-        NotImplementedError: what is not supported is asked for; names the line of the script.
     """
 
     def __init__(self, runtime: Runtime, member: Member) -> None:
-        """Take what says how long collectives take, and in which group."""
         self._runtime = runtime
         self._member = member
         self._coalesced: list[Work] | None = None
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
-        """Reduce tensors in place."""
         return self._reduced("all_reduce", _listed(tensors), _op(opts))
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
-        """Reduce tensors in place, as one."""
         return self._reduced("all_reduce", _listed(tensors), _op(opts))
 
     def allreduce_sparse(self, tensors: Any, opts: Any = None) -> Work:
-        """Refuse."""
         raise self._runtime.refuse("all_reduce of a sparse tensor")
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Work:
@@ -61,7 +54,7 @@ class Collectives:
         return self._reduced_parts(_listed(output_tensors), inputs, own, _op(opts))
 
     def reduce_scatter_single_coalesced(
-        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
         """Reduce tensors, as one, and keep one's own part of each."""
         own = [
@@ -71,7 +64,6 @@ class Collectives:
         return self._reduced_parts(outputs, inputs, own, _op(opts))
 
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
-        """Reduce a tensor, and keep one's own part."""
         return self.reduce_scatter_single_coalesced([output], [source], opts)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
@@ -90,14 +82,14 @@ class Collectives:
         return self._gathered("all_gather", lists, _listed(input_tensors))
 
     def allgather_coalesced(
-        self, output_lists: list[list[Tensor]], input_list: list[Tensor], opts: Any = None
+        self, output_lists: list[Tensors], input_list: Tensors, opts: Any = None
     ) -> Work:
         """Fill lists, one for each rank, of the tensors of that rank."""
         lists = [list(of_all) for of_all in zip(*output_lists, strict=True)]
         return self._gathered("all_gather", lists, input_list)
 
     def all_gather_single_coalesced(
-        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
         """Fill tensors, as one, with the parts of all ranks."""
         ranks = len(self._member.members)
@@ -109,7 +101,6 @@ class Collectives:
         return self._ask("all_gather", outputs, inputs, fill, size=_bytes(outputs))
 
     def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
-        """Fill a tensor with the parts of all ranks."""
         return self.all_gather_single_coalesced([output], [source], opts)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -152,7 +143,6 @@ class Collectives:
         opts: Any = None,
         timeout: Any = None,
     ) -> Work:
-        """Exchange chunks of two tensors."""
         ranks = len(self._member.members)
 
         def fill() -> None:
@@ -163,13 +153,11 @@ class Collectives:
     alltoall_base = all_to_all_single
 
     def alltoall(
-        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None, timeout: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None, timeout: Any = None
     ) -> Work:
-        """Exchange tensors."""
         return self._ask("all_to_all", outputs, inputs, lambda: values.all_to_all(outputs, inputs))
 
-    def send(self, tensors: list[Tensor], peer: int, tag: int) -> Work:
-        """Send to a rank of the group."""
+    def send(self, tensors: Tensors, peer: int, tag: int) -> Work:
         to = self._member.members[peer]
 
         def fill() -> None:
@@ -178,8 +166,7 @@ class Collectives:
 
         return self._ask("send", [], tensors, fill, peer)
 
-    def recv(self, tensors: list[Tensor], peer: int, tag: int) -> Work:
-        """Receive from a rank of the group."""
+    def recv(self, tensors: Tensors, peer: int, tag: int) -> Work:
         source = self._member.members[peer]
 
         def fill() -> None:
@@ -188,7 +175,7 @@ class Collectives:
 
         return self._ask("recv", tensors, [], fill, peer, _bytes(tensors))
 
-    def recv_anysource(self, tensors: list[Tensor], tag: int) -> Work:
+    def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
         """Receive from the rank before, where a ring gets its data from."""
         return self.recv(tensors, (self._member.rank - 1) % len(self._member.members), tag)
 
@@ -209,7 +196,7 @@ class Collectives:
         works, self._coalesced = self._coalesced or [], None
         return AllOf(works)
 
-    def _reduced(self, kind: str, tensors: list[Tensor], op: Any, root: int = -1) -> Work:
+    def _reduced(self, kind: str, tensors: Tensors, op: Any, root: int = -1) -> Work:
         for tensor in tensors:
             if tensor.layout != torch.strided:
                 raise self._runtime.refuse(f"{kind} of a sparse tensor")
@@ -222,9 +209,7 @@ class Collectives:
         gets = root in (-1, self._member.rank)
         return self._ask(kind, tensors, tensors, fill if gets else None, root)
 
-    def _reduced_parts(
-        self, outputs: list[Tensor], inputs: list[Tensor], own: list[Tensor], op: Any
-    ) -> Work:
+    def _reduced_parts(self, outputs: Tensors, inputs: Tensors, own: Tensors, op: Any) -> Work:
         ranks = len(self._member.members)
 
         def fill() -> None:
@@ -234,9 +219,7 @@ class Collectives:
 
         return self._ask("reduce_scatter", outputs, inputs, fill)
 
-    def _gathered(
-        self, kind: str, lists: list[list[Tensor]], inputs: list[Tensor], root: int = -1
-    ) -> Work:
+    def _gathered(self, kind: str, lists: list[Tensors], inputs: Tensors, root: int = -1) -> Work:
         def fill() -> None:
             for each, source in zip(lists, inputs, strict=True):
                 values.copy_to_all(each, source)
@@ -268,18 +251,15 @@ class Collectives:
         return work
 
 
-def _listed(tensors: Any) -> list[Tensor]:
-    """Return what may be one tensor or a list of them as a list."""
+def _listed(tensors: Any) -> Tensors:
     return [tensors] if isinstance(tensors, Tensor) else tensors
 
 
 def _op(opts: Any) -> Any:
-    """Return the reduce operation of options, or of itself."""
     return ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
 
 
 def _root(opts: Any) -> int:
-    """Return the root of options, or of itself."""
     return 0 if opts is None else getattr(opts, "rootRank", opts)
 
 

@@ -23,9 +23,8 @@ from torch import Tensor
 from torch.distributed import Work
 
 from paracosm.cluster.link import Sharing
+from paracosm.emulation.backend.work import WaitedWork
 from paracosm.emulation.cost import Cost, directions
-
-__all__ = ["CudaStreams", "CudaWork", "Lane", "Stamps"]
 
 _WARM_UP, _MEASURED = 50_000_000, 20_000_000  # cycles
 _LEAST_SPIN = 100e-6  # seconds of a spin from which the clock rate is learnt
@@ -45,7 +44,7 @@ class Stamps:
 
 @dataclass(frozen=True)
 class Lane:
-    """The streams of a comm worker."""
+    """The streams of a comm worker: for data, and for time to pass."""
 
     number: int
     stream: Any
@@ -71,27 +70,16 @@ class _Pending:
 
 
 class CudaStreams:
-    """The streams of one device, and what is under way on them.
-
-    Attributes:
-        device: which one.
-    """
+    """The streams of one device, and what is under way on them."""
 
     def __init__(
         self,
         device: torch.device,
         on_wait: Callable[[float, float], None],
-        sharing: Sharing,
-        refuse: Callable[[str], Exception],
+        sharing: Sharing,  # how what is on a link at one time should have it
+        refuse: Callable[[str], Exception],  # returns the error for what cannot be
     ) -> None:
-        """Measure the device's clock; takes 50 ms.
-
-        Args:
-            device: which one.
-            sharing: how what is on a link at one time should have it.
-            refuse: returns the error for what cannot be.
-            on_wait: told of each stretch in which the script's stream only waited.
-        """
+        """Measure the device's clock; takes 50 ms."""
         self.device = device
         self._on_wait = on_wait
         self._sharing = sharing
@@ -112,26 +100,16 @@ class CudaStreams:
 
     def run(
         self,
-        pool: object,
-        count: int,
-        late: float,
+        pool: object,  # which comm workers: of a group, or of the messages with a peer of it
+        count: int,  # how many the pool has
+        late: float,  # seconds by which the last of the other members comes later
         cost: Cost,
-        inputs: Sequence[Tensor],
+        inputs: Sequence[Tensor],  # of the collective, which must live until it is done
         outputs: Sequence[Tensor],
-        fill: Callable[[], None] | None,
-        tell: Callable[[Stamps, int], None],
+        fill: Callable[[], None] | None,  # writes the outputs
+        tell: Callable[[Stamps, int], None],  # told when it is done, and which comm worker had it
     ) -> Work:
-        """Give a collective to the next comm worker, and return its handle.
-
-        Args:
-            pool: which comm workers: of a group, or of the messages with a peer of it.
-            count: how many the pool has.
-            late: seconds by which the last of the other members comes later.
-            cost: from then on.
-            inputs, outputs: of the collective, which must live until it is done.
-            fill: writes the outputs.
-            tell: told when it is done, and which comm worker had it.
-        """
+        """Give a collective to the next comm worker, and return its handle."""
         self.collect()
         with self._lock, torch.cuda.device(self.device):
             current = torch.cuda.current_stream()
@@ -258,7 +236,7 @@ class CudaStreams:
         return _MEASURED / (float(begin.elapsed_time(end)) * 1e-3)
 
 
-class CudaWork(Work):
+class CudaWork(WaitedWork):
     """A collective under way on streams: to wait for it is to have the current stream wait."""
 
     def __init__(
@@ -285,28 +263,13 @@ class CudaWork(Work):
         self._streams.waited(begin, current.record_event(_event()))
         return True
 
-    def synchronize(self) -> None:
-        """Do as `wait`."""
-        self.wait()
-
-    def block_current_stream(self) -> None:
-        """Do as `wait`."""
-        self.wait()
-
     def get_future(self) -> torch.futures.Future[Any]:
-        """Return the future of the outputs, which streams wait for as for this."""
         return self._future
 
     def is_completed(self) -> bool:
-        """Return whether the device has done it."""
         return bool(self._done.query())
 
-    def is_success(self) -> bool:
-        """Return whether the device has done it."""
-        return self.is_completed()
-
     def result(self) -> list[Tensor]:
-        """Return the outputs."""
         return self._outputs
 
 

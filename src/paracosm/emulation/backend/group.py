@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,12 +13,7 @@ from torch.distributed import ProcessGroup
 from paracosm.emulation.backend.collectives import Collectives
 from paracosm.emulation.backend.runtime import Member, Runtime
 
-__all__ = ["BACKEND", "EmulatedGroup", "make_group", "register"]
-
-BACKEND = "paracosm"
-"""Name of the backend among those of torch.distributed."""
-
-_TIMEOUT = timedelta(minutes=30)  # of a gloo group
+BACKEND = "paracosm"  # name of the backend among those of torch.distributed
 
 
 def register(runtime: Runtime) -> None:
@@ -31,46 +25,16 @@ def register(runtime: Runtime) -> None:
 
     def create(options: Any, _backend_options: Any) -> ProcessGroup:
         members = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
-        return make_group(
-            runtime,
+        member = runtime.join(
             options.group_id,
             options.group_rank,
-            options.group_size,
             members,
             runtime.asked_backend,
-            store=options.store,
-            timeout=options.timeout,
+            options.timeout.total_seconds(),
         )
+        return EmulatedGroup(runtime, member, options.store)
 
     dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", "cuda"])
-
-
-def make_group(
-    runtime: Runtime,
-    name: str,
-    rank: int,
-    size: int,
-    members: Sequence[int],
-    asked_backend: str,
-    *,
-    store: Any = None,
-    timeout: timedelta = _TIMEOUT,
-) -> EmulatedGroup:
-    """Return a process group of which this process is a member.
-
-    Args:
-        runtime: of the process.
-        name: of the group.
-        rank: in the group.
-        size: how many members.
-        members: their global ranks, in the order of the group.
-        asked_backend: what the script asked for.
-        store: of the group.
-        timeout: after which a collective of a real group fails.
-    """
-    assert len(members) == size, "a group knows its members"
-    member = runtime.join(name, rank, members, asked_backend, timeout.total_seconds())
-    return EmulatedGroup(runtime, member, store)
 
 
 @dataclass
@@ -92,39 +56,31 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
     supports_shrinking = False
     supports_time_estimate = False
 
-    def __init__(self, runtime: Runtime, member: Member, store: Any = None) -> None:
-        """Take what `make_group` has made."""
+    def __init__(self, runtime: Runtime, member: Member, store: Any) -> None:
         ProcessGroup.__init__(self, member.rank, len(member.members))  # type: ignore[call-arg]
         Collectives.__init__(self, runtime, member)
         self._store = store
         self._description = "undefined"
 
     def rank(self) -> int:
-        """Return the real rank's rank in the group."""
         return self._member.rank
 
     def size(self) -> int:
-        """Return how many members the group has."""
         return len(self._member.members)
 
     def name(self) -> str:
-        """Return the backend's name."""
         return BACKEND
 
     def getGroupName(self) -> str:  # noqa: N802
-        """Return the group's name."""
         return self._member.name
 
     def setGroupName(self, name: str) -> None:  # noqa: N802
-        """Give the group a name."""
         self._member.name = name
 
     def getGroupDesc(self) -> str:  # noqa: N802
-        """Return what the group is for."""
         return self._description
 
     def setGroupDesc(self, description: str) -> None:  # noqa: N802
-        """Say what the group is for."""
         self._description = description
 
     getRank, getSize, getBackendName = rank, size, name  # noqa: N815
@@ -133,16 +89,13 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
     group_name, group_desc = property(getGroupName), property(getGroupDesc)
 
     def get_group_store(self) -> Any:
-        """Return the store that the group was made with."""
         return self._store
 
     @property
     def options(self) -> Options:
-        """What groups that this one is split into have in common with it."""
         return Options(BACKEND, timedelta(seconds=self._member.timeout))
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Say how long a collective of a real group would be waited for."""
         self._member.timeout = timeout.total_seconds()
 
     _set_default_timeout = set_timeout
@@ -163,7 +116,6 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         return [torch.device("cpu"), torch.device("cuda")]
 
     def supports_tensor_alloc(self, device: torch.device) -> bool:
-        """Return False: tensors need no memory of the backend's own."""
         return False
 
     def eager_connect_single_device(self, device: torch.device | None) -> None:
@@ -186,21 +138,18 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         member = self._member
         if member.rank not in ranks:
             return None
-        child = make_group(
-            self._runtime,
+        child = self._runtime.join(
             group_name or f"{member.name}:{'_'.join(map(str, ranks))}",
             ranks.index(member.rank),
-            len(ranks),
             [member.members[rank] for rank in ranks],
             member.asked,
-            store=self._store,
-            timeout=timeout or timedelta(seconds=member.timeout),
+            timeout.total_seconds() if timeout else member.timeout,
         )
-        child.setGroupDesc(group_desc or f"{self._description}:split")
-        return child
+        group = EmulatedGroup(self._runtime, child, self._store)
+        group.setGroupDesc(group_desc or f"{self._description}:split")
+        return group
 
     def merge_remote_group(self, *arguments: Any, **options: Any) -> ProcessGroup:
-        """Refuse."""
         raise self._runtime.refuse("merge_remote_group")
 
     def shutdown(self) -> None:

@@ -20,9 +20,6 @@ from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.records import Note
 from paracosm.errors import InputError
 
-__all__ = ["LocalStore", "allow_parts", "install", "replace_object_collectives", "tell_stages"]
-
-
 Made = tuple[Any, Any]
 
 _HOOKS = (
@@ -37,12 +34,6 @@ def install(runtime: Runtime) -> None:
     A script may ask for any backend that PyTorch knows ("gloo", "nccl", "cpu:gloo,cuda:nccl", none
     at all) and meet the other ranks anywhere (env://, tcp://, file://, a store of its own).
     `torch.distributed.get_backend` still answers what it asked for.
-
-    Args:
-        runtime: of this process.
-
-    Raises:
-        InputError: this PyTorch lacks what is replaced.
     """
     for name in _HOOKS:
         if not hasattr(c10d, name):
@@ -51,8 +42,9 @@ def install(runtime: Runtime) -> None:
                 "which backend mode replaces: it is tested with PyTorch 2.13"
             )
     register(runtime)
+    replace_object_collectives(runtime)
     rank, world = runtime.setting.rank, runtime.setting.config.world
-    _replace("_new_process_group_helper", _maker(runtime, rank, world))
+    _replace("_new_process_group_helper", _maker(runtime))
     _replace("rendezvous", _rendezvous(rank, world))
     _replace("_store_based_barrier", lambda *ignored, **options: None)
     _replace("split_group", _split_group)
@@ -76,8 +68,8 @@ def _replace(name: str, by: Any) -> None:
             setattr(module, name, by)
 
 
-def _maker(runtime: Runtime, rank: int, world: int) -> Callable[..., Made]:
-    """Return what makes process groups."""
+def _maker(runtime: Runtime) -> Callable[..., Made]:
+    rank, world = runtime.setting.rank, runtime.setting.config.world
     make: Callable[..., Made] = c10d._new_process_group_helper
 
     def made(
@@ -90,13 +82,22 @@ def _maker(runtime: Runtime, rank: int, world: int) -> Callable[..., Made]:
         **options: Any,
     ) -> Made:
         if not _is_known(wanted):
-            return make(
-                group_size, group_rank, members, wanted, store, *arguments, **options
-            )  # PyTorch has the right words for it
+            # PyTorch has the right words for it
+            return make(group_size, group_rank, members, wanted, store, *arguments, **options)
         if not members:
             if wanted == c10d.Backend.MPI:  # whose launcher says who is who
                 group_size, group_rank, store = world, rank, LocalStore()
-            _check_world(group_size, group_rank, world, rank)
+            if group_size != world:
+                raise InputError(
+                    f"the script makes a world of {group_size:,} ranks, but {world:,} are "
+                    f"emulated: world_size should be {group_size:,}, or the script should read "
+                    "WORLD_SIZE"
+                )
+            if group_rank != rank:
+                raise InputError(
+                    f"the script takes itself for rank {group_rank}, but is rank {rank}: it should "
+                    "read RANK"
+                )
         runtime.asked_backend = wanted
         group, prefixed = make(
             group_size, group_rank, members, BACKEND, store, *arguments, **options
@@ -112,18 +113,6 @@ def _maker(runtime: Runtime, rank: int, world: int) -> Callable[..., Made]:
 def _is_known(wanted: str) -> bool:
     names = [part.rpartition(":")[2] for part in str(wanted).lower().split(",")]
     return all(name in c10d.Backend.backend_list for name in names)
-
-
-def _check_world(size: int, own: int, world: int, rank: int) -> None:
-    if size != world:
-        raise InputError(
-            f"the script makes a world of {size:,} ranks, but {world:,} are emulated: "
-            f"world_size should be {size:,}, or the script should read WORLD_SIZE"
-        )
-    if own != rank:
-        raise InputError(
-            f"the script takes itself for rank {own}, but is rank {rank}: it should read RANK"
-        )
 
 
 def _rendezvous(rank: int, world: int) -> Callable[..., Iterator[tuple[Any, int, int]]]:
@@ -173,7 +162,11 @@ _receive = c10d.recv_object_list
 
 
 def replace_object_collectives(runtime: Runtime) -> None:
-    """Replace what receives objects in torch.distributed, for the groups of this process."""
+    """Have objects that come from an emulated rank be as if it had what this rank has.
+
+    PyTorch's own functions receive the length of a pickled object before the object, and no
+    emulated rank knows one. Where this rank is the source they do.
+    """
 
     def broadcast_object_list(
         object_list: list[Any],
@@ -233,24 +226,11 @@ class LocalStore(HashStore):
         *args: Any,
         **options: Any,
     ) -> None:
-        """Take what TCPStore takes."""
         super().__init__()
-        self._host = host_name
-        self._port = port
+        self.host, self.port = host_name, port
         super().set_timeout(_PATIENCE)
 
-    @property
-    def host(self) -> str:
-        """The host that was asked for."""
-        return self._host
-
-    @property
-    def port(self) -> int:
-        """The port that was asked for."""
-        return self._port
-
     def set_timeout(self, timeout: timedelta) -> None:
-        """Wait so long, but not longer than 10 seconds."""
         super().set_timeout(min(timeout, _PATIENCE))
 
 
@@ -265,9 +245,6 @@ def allow_parts(warn: Callable[[str], None]) -> None:
 
     Every emulated rank says that it holds what the real rank holds, so that parts of a tensor
     overlap and others are missing: PyTorch would refuse to save that.
-
-    Args:
-        warn: is told, whenever that is the case, what was saved.
     """
 
     def change(planner: Any) -> None:

@@ -7,7 +7,6 @@ shapes, pickled objects).
 from __future__ import annotations
 
 import json
-import os
 import threading
 import zipfile
 from array import array
@@ -21,15 +20,12 @@ import numpy.typing as npt
 
 from paracosm.emulation.records import COLLECTIVES, Note
 from paracosm.errors import InputError
-
-__all__ = ["LARGEST_SMALL", "MOST_BYTES", "Plan", "PlanWriter", "PlannedGroup", "load_plan"]
+from paracosm.files import replacing
 
 VERSION = 1
 LARGEST_SMALL = 1 << 16
 """Bytes of what one collective gives, up to which it is recorded; broadcasts are whatever size."""
-MOST_BYTES = 256 << 20
-"""Bytes that are recorded of broadcasts, and as many of everything else."""
-
+MOST_BYTES = 256 << 20  # bytes that are recorded of broadcasts, and as many of everything else
 _MOST_COLLECTIVES = 1_000_000
 _WITH_DATA = frozenset(("all_gather", "broadcast", "gather", "scatter", "all_to_all", "send"))
 _FIELDS = ("kind", "size", "peer", "tags", "start", "length")
@@ -39,52 +35,30 @@ Column = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PlannedGroup:
-    """The collectives of one process group, in the order in which they were asked for.
+    """The collectives of one process group, in the order in which they were asked for."""
 
-    Attributes:
-        name: in torch.distributed.
-        members: global ranks, in the order of the group; empty where nobody knew them.
-        kind: index in `records.COLLECTIVES`.
-        size: bytes, as `records.Collective.size` counts them.
-        peer: global rank of the root or the other end; -1 for none.
-        tags: how many operations of gloo each one is.
-        start: first byte of what the rank gave, in `Plan.data`; -1 where it is not recorded.
-        length: bytes of that.
-    """
-
-    name: str
-    members: tuple[int, ...]
-    kind: Column
-    size: Column
-    peer: Column
-    tags: Column
-    start: Column
-    length: Column
+    name: str  # in torch.distributed
+    members: tuple[int, ...]  # global ranks, in the group's order; empty where nobody knew
+    kind: Column  # index in `records.COLLECTIVES`
+    size: Column  # bytes, as `records.Collective.size` counts them
+    peer: Column  # global rank of the root or the other end; -1 for none
+    tags: Column  # how many operations of gloo each one is
+    start: Column  # first byte of what the rank gave, in `Plan.data`; -1 where it is not recorded
+    length: Column  # bytes of that
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a plan holds.
+    """What a plan holds."""
 
-    Attributes:
-        world: ranks of the job.
-        rank: whose plan it is.
-        groups: by name, in the order in which they were first used.
-        data: bytes that the rank gave.
-    """
-
-    world: int
-    rank: int
-    groups: dict[str, PlannedGroup]
-    data: npt.NDArray[np.uint8]
+    world: int  # ranks of the job
+    rank: int  # whose plan it is
+    groups: dict[str, PlannedGroup]  # by name, in the order in which they were first used
+    data: npt.NDArray[np.uint8]  # bytes that the rank gave
 
 
 def load_plan(path: Path) -> Plan:
-    """Read a plan.
-
-    Raises:
-        InputError: the file is not there, is no plan, or one of another version.
-    """
+    """Read a plan."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -117,14 +91,7 @@ class _Written:
 
 
 class PlanWriter:
-    """Keeps what a rank asks for, and writes it in the end; any thread may tell it.
-
-    Args:
-        path: of the plan.
-        world: ranks of the job.
-        rank: of this process.
-        note: called with what the user should know.
-    """
+    """Keeps what a rank asks for, and writes it in the end; any thread may tell it."""
 
     def __init__(self, path: Path, world: int, rank: int, note: Callable[[Note], None]) -> None:
         self._path, self._world, self._rank, self._note = path, world, rank, note
@@ -139,13 +106,7 @@ class PlanWriter:
     def on_collective(
         self, group: str, kind: str, size: int, peer: int, inputs: Sequence[Any]
     ) -> None:
-        """Take up one collective before it begins.
-
-        Args:
-            group: its name in torch.distributed.
-            kind, size, peer: as `records.Collective` has them.
-            inputs: the tensors that this rank gives.
-        """
+        """Take up one collective, with the tensors that this rank gives, before it begins."""
         tags = 0 if kind in ("send", "recv") else len(inputs) if kind == "reduce_scatter" else 1
         with self._lock:
             if self._count >= _MOST_COLLECTIVES:
@@ -175,13 +136,8 @@ class PlanWriter:
                 for place, name in enumerate(_FIELDS)
             }
             data = np.frombuffer(b"".join(self._data), dtype=np.uint8)
-        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        try:
-            with beside.open("wb") as file:
-                np.savez(file, plan=np.array(json.dumps(told)), data=data, **arrays)
-            beside.replace(self._path)
-        finally:
-            beside.unlink(missing_ok=True)
+        with replacing(self._path) as unfinished, unfinished.open("wb") as file:
+            np.savez(file, plan=np.array(json.dumps(told)), data=data, **arrays)
 
     def _record(self, kind: str, inputs: Sequence[Any]) -> tuple[int, int]:
         if kind not in _WITH_DATA:

@@ -23,59 +23,39 @@ from torch.distributed import Work
 import paracosm
 from paracosm.emulation.backend.threads import Completion, Filling, Sleeper, precise_timer
 from paracosm.emulation.backend.values import Sent
-from paracosm.emulation.backend.work import EmulatedWork
+from paracosm.emulation.backend.work import EmulatedWork, Waiting
 from paracosm.emulation.communication import Communication
 from paracosm.emulation.config import Setting
 from paracosm.emulation.ports import Ports, Span
-from paracosm.emulation.records import Collective, Group, Note, RecordWriter, Wait
+from paracosm.emulation.records import Collective, Group, Note, RecordWriter
 
 if TYPE_CHECKING:
     from paracosm.emulation.backend.cuda import CudaStreams
     from paracosm.emulation.peers import Peers
 
 
-__all__ = ["Member", "OnCollective", "Runtime", "call_site"]
-
-
 OnCollective = Callable[[str, str, int, int, Sequence[Tensor]], None]
 """Told of every collective: group's name, kind, size, global rank of the peer, inputs."""
 
 _SMALL = 128 << 10  # bytes that are written faster than another thread is woken
+_NOWHERE = "an unknown line"
 _TOO_LONG, _TOO_LONG_SHARE = 1e-3, 0.1  # of the time that the model gives a collective
 
 
 @dataclass(eq=False)
 class _UnderWay:
-    """What is recorded when it has ended.
-
-    Attributes:
-        span: of it.
-        record: records it, given when it was done.
-        filled: when its outputs were; None while they are not.
-    """
+    """What is recorded when it has ended."""
 
     span: Span
-    record: Callable[[float], None]
-    filled: float | None = None
+    record: Callable[[float], None]  # records it, given when it was done
+    filled: float | None = None  # when its outputs were; None while they are not
 
     def is_over(self, now: float) -> bool:
-        """Whether it had ended by an instant; all has in the end."""
         return now == inf or (self.filled is not None and self.span.done <= now)
 
 
 class Runtime:
-    """Communication, clocks and records of a process whose collectives are emulated.
-
-    Attributes:
-        setting: of the process.
-        recorder: where records go.
-        on_collective: told of every collective, if anybody wants to know.
-        on_wait: told of each stretch of waiting, its begin and its end.
-        asked_backend: what the script asks for when it makes the next group.
-        sleeper: of threads that wait.
-        completion: completes futures; keeps how late it was.
-        sent: what messages had in them.
-    """
+    """Communication, clocks and records of a process whose collectives are emulated."""
 
     def __init__(
         self,
@@ -83,26 +63,14 @@ class Runtime:
         recorder: RecordWriter,
         communication: Communication,
         peers: Peers,
-        on_collective: OnCollective | None = None,
-        on_wait: Callable[[float, float], None] | None = None,
+        on_collective: OnCollective | None,
+        on_wait: Callable[[float, float], None],
     ) -> None:
-        """Take what says how long collectives take; no thread is started yet.
-
-        Args:
-            setting: of the process.
-            recorder: of the process.
-            communication: what collectives cost.
-            peers: when the emulated ranks come to them.
-            on_collective: see there.
-            on_wait: see there; by default it records a `Wait` and tells the peers.
-        """
         self.setting = setting
         self.recorder = recorder
         self.on_collective = on_collective
-        self.on_wait = self._record_wait if on_wait is None else on_wait
         self.asked_backend = ""
-        self.sleeper = Sleeper()
-        self.completion = Completion()
+        self.waiting = Waiting(Sleeper(), Completion(), recorder.flush, on_wait)
         self.sent = Sent(setting.seed)
         self._communication = communication
         self._peers = peers
@@ -120,8 +88,8 @@ class Runtime:
             return
         self._process = os.getpid()
         precise_timer()  # threads that this one starts inherit it
-        self.sleeper.calibrate()
-        self.completion.start()
+        self.waiting.sleeper.calibrate()
+        self.waiting.completion.start()
 
     def close(self) -> None:
         """End the threads and have all records on the disk."""
@@ -130,7 +98,7 @@ class Runtime:
         for streams in self._streams.values():
             streams.collect(all_of_them=True)
         self.record_ended(inf)
-        self.completion.close()
+        self.waiting.completion.close()
         self._filling.close()
         self.recorder.flush()
 
@@ -154,24 +122,15 @@ class Runtime:
     def ask(
         self,
         member: Member,
-        kind: str,
+        kind: str,  # as in `records.Collective`
         size: int,
         *,
-        peer: int = -1,
-        inputs: Sequence[Tensor] = (),
-        outputs: Sequence[Tensor] = (),
-        fill: Callable[[], None] | None = None,
+        peer: int = -1,  # rank in the group of the root or the other end; -1 for none
+        inputs: Sequence[Tensor] = (),  # what this rank gives
+        outputs: Sequence[Tensor] = (),  # what it gets
+        fill: Callable[[], None] | None = None,  # writes the outputs
     ) -> Work:
-        """Begin a collective, and return its handle.
-
-        Args:
-            member: of the group.
-            kind, size: as in `records.Collective`.
-            peer: rank in the group of the root or the other end; -1 for none.
-            inputs: what this rank gives.
-            outputs: what it gets.
-            fill: writes the outputs.
-        """
+        """Begin a collective, and return its handle."""
         asked = time.monotonic()
         other = member.members[peer] if peer >= 0 else -1
         if self.on_collective is not None:
@@ -188,7 +147,11 @@ class Runtime:
 
         def record(asked: float, entered: float, begun: float, done: float, worker: int) -> None:
             if done - asked > member.timeout:
-                self._note_timeout(member, kind, site, done - asked)
+                self._note_once(
+                    "timeout",
+                    f"{kind} of group {member.name} at {site or _NOWHERE} takes "
+                    f"{done - asked:.1f} s: a real group gives up after {member.timeout:.0f} s",
+                )
             where = (self.setting.rank, member.name, number, kind, size, other)
             self.recorder.append(Collective(*where, asked, entered, begun, done, worker, site))
 
@@ -208,7 +171,7 @@ class Runtime:
                 span, lambda done: record(asked, entered, span.begun, done, span.worker)
             )
             self._under_way.append(under_way)
-        work = EmulatedWork(self, span, outputs, peer)
+        work = EmulatedWork(self.waiting, span, outputs, peer)
         if fill is None:
             under_way.filled = asked
         elif _is_small(outputs, inputs):
@@ -237,15 +200,14 @@ class Runtime:
         for each in ended:
             each.record(max(each.span.done, each.filled or 0.0))
 
-    def note_once(self, about: str, text: str) -> None:
-        """Tell the user something, the first time that it is the case."""
+    def _note_once(self, about: str, text: str) -> None:
         if about not in self._warned:
             self._warned.add(about)
             self.recorder.append(Note(self.setting.rank, False, text))
 
     def refuse(self, what: str) -> NotImplementedError:
         """Return the error for a collective that is not supported, and note that the run fails."""
-        text = f"{what} at {call_site() or 'an unknown line'}: not supported in backend mode"
+        text = f"{what} at {call_site() or _NOWHERE}: not supported in backend mode"
         self.recorder.append(Note(self.setting.rank, True, text))
         return NotImplementedError(text)
 
@@ -262,32 +224,20 @@ class Runtime:
             from paracosm.emulation.backend.cuda import CudaStreams
 
             streams = self._streams[device] = CudaStreams(
-                device, self.on_wait, self.setting.config.shared, self.refuse
+                device, self.waiting.on_wait, self.setting.config.shared, self.refuse
             )
         return streams
-
-    def _note_timeout(self, member: Member, kind: str, site: str, seconds: float) -> None:
-        self.note_once(
-            "timeout",
-            f"{kind} of group {member.name} at {site or 'an unknown line'} takes {seconds:.1f} s: "
-            f"a real group gives up after {member.timeout:.0f} s",
-        )
 
     def _note_slowness(
         self, kind: str, size: int, site: str, modelled: float, longer: float
     ) -> None:
         if modelled > 0 and longer > max(_TOO_LONG, _TOO_LONG_SHARE * modelled):
-            self.note_once(
+            self._note_once(
                 "slow",
-                f"{kind} of {size:,} bytes at {site or 'an unknown line'}: filling its outputs "
+                f"{kind} of {size:,} bytes at {site or _NOWHERE}: filling its outputs "
                 f"took this machine {1e3 * longer:.1f} ms longer than the {1e3 * modelled:.1f} ms "
                 "that the model gives it; so it may be with others",
             )
-
-    def _record_wait(self, begin: float, end: float) -> None:
-        self.recorder.append(Wait(self.setting.rank, begin, end))
-        with self._lock:
-            self._peers.resumed(end)
 
 
 def _is_small(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
@@ -304,36 +254,21 @@ def _is_small(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
 
 @dataclass
 class Member:
-    """The real rank as a member of one process group.
-
-    Attributes:
-        name: of the group.
-        rank: in the group.
-        members: global ranks of all.
-        asked: backend that the script asked for, as "gloo" or "cpu:gloo,cuda:nccl".
-        timeout: seconds after which a collective of a real group fails.
-        comm_workers: how many the user wants; None for as many as the backend asked for has.
-        count: of collectives so far.
-    """
+    """The real rank as a member of one process group."""
 
     name: str
     rank: int
-    members: tuple[int, ...]
-    asked: str
-    timeout: float
-    comm_workers: int | None
-    count: int = 0
+    members: tuple[int, ...]  # global ranks of all
+    asked: str  # backend that the script asked for, as "gloo" or "cpu:gloo,cuda:nccl"
+    timeout: float  # seconds after which a collective of a real group fails
+    comm_workers: int | None  # that the user wants; None for those of the backend asked for
+    count: int = 0  # of collectives so far
 
     def pool(self, kind: str, peer: int, device: str) -> tuple[object, int]:
         """Return which comm workers take a collective, and how many there are.
 
         Messages with one peer wait for each other and for nothing else: gloo needs no comm worker
-        for them, NCCL has a stream for each pair.
-
-        Args:
-            kind: as in `records.Collective`.
-            peer: rank in the group.
-            device: type of the tensors' device.
+        for them, NCCL has a stream for each pair. `device` is the type of the tensors' device.
         """
         if kind in ("send", "recv"):
             return (id(self), kind, peer), 1
@@ -341,7 +276,6 @@ class Member:
 
 
 def _comm_workers(asked: str, device: str) -> int:
-    """Return 2 for gloo, which has two threads for a group, and 1 for NCCL, which has a stream."""
     asked = asked.lower()
     if ":" in asked:
         asked = dict(pair.split(":", 1) for pair in asked.split(",")).get(device, "")

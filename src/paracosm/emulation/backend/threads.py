@@ -1,4 +1,4 @@
-"""Calling functions at their deadlines, from a thread of its own."""
+"""Sleeping until instants, calling functions at deadlines, filling outputs in the background."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["Completion", "Filling", "Sleeper", "precise_timer"]
-
-
 _LATENESSES = 16_384  # that are kept
 _SOON, _ROUNDS_SOON = 0.3e-3, 15  # of the measurement: seconds, how often
 _LATE, _ROUNDS_LATE = 10e-3, 4
@@ -34,13 +31,10 @@ class Completion:
     A function is called a little before its deadline: by the time from the completion of a future
     until whoever waits for it is running again. That is measured at the start, for short waits and,
     since cores that were idle for long take longer to wake, for long ones.
-
-    Attributes:
-        lateness: by how much the last calls were late, in seconds.
     """
 
     def __init__(self) -> None:
-        self.lateness: deque[float] = deque(maxlen=_LATENESSES)
+        self.lateness: deque[float] = deque(maxlen=_LATENESSES)  # of the last calls, seconds
         self._lead_soon = self._lead_late = 0.0
         self._due: list[tuple[float, int, Callable[[], None]]] = []  # a heap
         self._count = 0
@@ -94,7 +88,8 @@ class Completion:
 
     def _run(self) -> None:
         precise_timer()
-        _hurry()
+        with contextlib.suppress(OSError, AttributeError):  # go before threads that compute
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         sleeper = Sleeper()
         while True:
             with self._lock:
@@ -105,7 +100,7 @@ class Completion:
             if instant == _NEVER:
                 self._alarm.acquire()
                 continue
-            if sleeper.until(instant, self._sleep):
+            if sleeper.until(instant, lambda seconds: self._alarm.acquire(timeout=seconds)):
                 continue
             with self._lock:
                 if self._awake:  # it rang in the last instant
@@ -118,9 +113,6 @@ class Completion:
             except Exception:  # of a script that has completed the future itself
                 sys.excepthook(*sys.exc_info())
 
-    def _sleep(self, seconds: float) -> bool:
-        return self._alarm.acquire(timeout=seconds)
-
 
 def _wake_up(completion: Completion, wait: float) -> float:
     """Return the seconds from the completion of a future until whoever waits for it runs."""
@@ -129,12 +121,6 @@ def _wake_up(completion: Completion, wait: float) -> float:
     completion.at(deadline, lambda: future.set_result(None))
     future.wait()
     return time.monotonic() - deadline
-
-
-def _hurry() -> None:
-    """Go before threads that compute, where the rights are there."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
 class Filling:
@@ -169,19 +155,13 @@ class Filling:
             self._thread.join(1.0)
 
     def _run(self) -> None:
-        _compute_alone()
+        # No OpenMP threads for this thread; `torch.set_num_threads` is for all new threads.
+        torch.get_num_threads()  # makes the setting of this thread, which is then changed
+        with contextlib.suppress(AttributeError, OSError):
+            ctypes.CDLL(None).omp_set_num_threads(1)
         with torch.inference_mode():  # tensors that were made in it may be written in it alone
             while (fill := self._jobs.get()) is not None:
                 fill()
-
-
-def _compute_alone() -> None:
-    """Have no OpenMP threads for this thread; `torch.set_num_threads` is for all new threads."""
-    torch.get_num_threads()  # makes the setting of this thread, which is then changed
-    try:
-        ctypes.CDLL(None).omp_set_num_threads(1)
-    except (AttributeError, OSError):
-        return
 
 
 _MOST_EARLY = 300e-6  # seconds of spinning at most
@@ -195,24 +175,13 @@ class Sleeper:
 
     How late the operating system wakes this thread is learnt from every sleep. A long sleep ends
     with a nap: a core that was idle for long takes longer to wake.
-
-    Attributes:
-        early: how much before the instant the spinning begins, in seconds.
     """
 
     def __init__(self) -> None:
-        self.early = 60e-6
+        self.early = 60e-6  # how much before the instant the spinning begins, in seconds
 
     def until(self, instant: float, sleep: Callable[[float], bool] | None = None) -> bool:
-        """Return at an instant of `time.monotonic`, or at once when it has passed.
-
-        Args:
-            instant: in seconds.
-            sleep: a sleep of so many seconds that may end before its time, and then returns True.
-
-        Returns:
-            Whether the sleep ended before its time.
-        """
+        """Return at an instant, or early, and then True, where `sleep` ended before its time."""
         sleep = sleep or _sleep
         left = instant - time.monotonic()
         if left > 2 * _NAP:
@@ -226,11 +195,11 @@ class Sleeper:
             self._learn(time.monotonic() - target)
         while (left := instant - time.monotonic()) > 0:
             if left > _LAST:  # the last instants are too precious to let another thread run Python
-                _let_others_run_python()
+                # `time.sleep(0)` takes 50 us or more, `sched_yield` gives the core away for ms.
+                select.select((), (), (), 0)
         return False
 
     def calibrate(self, rounds: int = 24) -> None:
-        """Learn from a few short sleeps."""
         late = []
         for _ in range(rounds):
             target = time.monotonic() + 100e-6
@@ -246,17 +215,10 @@ class Sleeper:
 
 def precise_timer() -> None:
     """Ask Linux not to round the sleeps of this thread to 50 us; elsewhere nothing happens."""
-    try:
+    with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(29, 1, 0, 0, 0)  # PR_SET_TIMERSLACK, 1 ns
-    except (AttributeError, OSError):
-        return
 
 
 def _sleep(seconds: float) -> bool:
     time.sleep(seconds)
     return False
-
-
-def _let_others_run_python() -> None:
-    # `time.sleep(0)` takes 50 us or more, `sched_yield` gives the core away for milliseconds
-    select.select((), (), (), 0)

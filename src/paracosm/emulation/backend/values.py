@@ -16,17 +16,6 @@ from torch.distributed import ReduceOp
 
 from paracosm.errors import InputError
 
-__all__ = [
-    "Sent",
-    "all_to_all",
-    "all_to_all_single",
-    "copy",
-    "copy_to_all",
-    "part",
-    "reduce",
-    "repeat",
-]
-
 _KEPT = {ReduceOp.AVG, ReduceOp.MIN, ReduceOp.MAX, ReduceOp.BAND, ReduceOp.BOR}
 _NOISE = 1e-3
 
@@ -37,9 +26,6 @@ def reduce(tensor: Tensor, op: Any, ranks: int) -> None:
     SUM multiplies by the number of ranks and PRODUCT raises to its power; AVG, MIN, MAX, BAND and
     BOR leave it; BXOR clears it for an even number; PREMUL_SUM multiplies by its factor first. Of
     truth values, SUM is "or" and PRODUCT "and".
-
-    Raises:
-        InputError: another operation.
     """
     kind = getattr(op, "op", op)
     data = tensor.data
@@ -52,7 +38,8 @@ def reduce(tensor: Tensor, op: Any, ranks: int) -> None:
         if ranks % 2 == 0:
             data.zero_()
     elif kind == ReduceOp.PREMUL_SUM:
-        data.mul_(_factor(op)).mul_(ranks)
+        # PyTorch's public name for the factor, `factor`, is new.
+        data.mul_(op.__getstate__()[1]).mul_(ranks)
     elif kind == ReduceOp.PRODUCT:
         if data.dtype != torch.bool:
             _in_its_arithmetic(data, lambda wide: _power(wide, ranks))
@@ -116,14 +103,7 @@ def all_to_all_single(
     input_splits: Sequence[int],
     ranks: int,
 ) -> None:
-    """Do as `all_to_all` with the chunks of two tensors along their first dimension.
-
-    Args:
-        output: to be filled.
-        source: what this rank sends.
-        output_splits, input_splits: rows of each chunk; empty for chunks that are all alike.
-        ranks: members of the group.
-    """
+    """Do as `all_to_all` with chunks of rows of two tensors; no splits: all alike."""
     if list(output_splits) == list(input_splits) and output.numel() == source.numel():
         copy(output, source)
         return
@@ -134,7 +114,6 @@ def all_to_all_single(
 
 
 def part(tensor: Tensor, index: int, length: int) -> Tensor:
-    """Return a part of so many elements, in one dimension, of a tensor of several such."""
     return tensor.data.reshape(-1)[index * length : (index + 1) * length]
 
 
@@ -151,13 +130,11 @@ class Sent:
         self._generator = torch.Generator().manual_seed(seed)
 
     def keep(self, tensor: Tensor, peer: int) -> None:
-        """Remember what was sent to a peer."""
         of_peers = self._last.setdefault(_key(tensor), {})
         of_peers.pop(peer, None)  # the last one is last
         of_peers[peer] = tensor.data.clone()
 
     def has(self, tensor: Tensor) -> bool:
-        """Return whether something of that shape and type was sent."""
         return _key(tensor) in self._last
 
     def receive(self, tensor: Tensor, peer: int) -> None:
@@ -177,10 +154,6 @@ class Sent:
 
 def _key(tensor: Tensor) -> Any:
     return tensor.shape, tensor.dtype, tensor.device
-
-
-def _factor(op: Any) -> Any:
-    return op.__getstate__()[1]  # PyTorch's public name for it, `factor`, is new
 
 
 def _in_its_arithmetic(data: Tensor, change: Callable[[Tensor], Any]) -> None:

@@ -5,24 +5,44 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed import Work
 
+from paracosm.emulation.backend.threads import Completion, Sleeper
 from paracosm.emulation.ports import Span
-
-if TYPE_CHECKING:
-    from paracosm.emulation.backend.runtime import Runtime
-
-__all__ = ["AllOf", "EmulatedWork"]
 
 _TIME_TO_WRITE = 5e-3  # seconds: a wait so long has room for a bundle of records
 
 
-class EmulatedWork(Work):
+@dataclass(frozen=True)
+class Waiting:
+    """How the works of a process wait."""
+
+    sleeper: Sleeper
+    completion: Completion  # completes futures
+    before_long: Callable[[], None]  # called before a wait that has room for it
+    on_wait: Callable[[float, float], None]  # told of each stretch of waiting, its begin and end
+
+
+class WaitedWork(Work):
+    """What all handles have in common: to synchronise is to wait, done is well done."""
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        self.wait()
+
+    def is_success(self) -> bool:
+        return self.is_completed()
+
+
+class EmulatedWork(WaitedWork):
     """Done at its deadline, unless its outputs take longer to fill; then with them.
 
     Whoever waits sleeps in its own thread, which is exact; only a future needs another thread to
@@ -30,18 +50,14 @@ class EmulatedWork(Work):
     """
 
     def __init__(
-        self, runtime: Runtime, span: Span, outputs: Sequence[Tensor], source: int
+        self,
+        waiting: Waiting,
+        span: Span,  # of the collective, which is done at its end; that may still move
+        outputs: Sequence[Tensor],  # the result, as a future has it
+        source: int,  # rank in the group of the sender, of a message
     ) -> None:
-        """Make a handle.
-
-        Args:
-            runtime: of the process.
-            span: of the collective, which is done at its end; that may still move.
-            outputs: the result, as a future has it.
-            source: rank in the group of the sender, of a message.
-        """
         super().__init__()
-        self._runtime = runtime
+        self._waiting = waiting
         self._span = span
         self._outputs = list(outputs)
         self._source = source
@@ -68,19 +84,15 @@ class EmulatedWork(Work):
         return filled
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Block until the collective is done.
-
-        Raises:
-            RuntimeError: its outputs could not be filled.
-        """
+        """Block until the collective is done."""
         begin = time.monotonic()
         if begin < self._deadline or self._is_filling():
             if self._deadline - begin > _TIME_TO_WRITE:
-                self._runtime.recorder.flush()
+                self._waiting.before_long()
             self._sleep()
             if self._filling is not None:
                 self._filling.wait()
-            self._runtime.on_wait(begin, time.monotonic())
+            self._waiting.on_wait(begin, time.monotonic())
         self._complete()
         if self._error is not None:
             raise self._error
@@ -98,32 +110,19 @@ class EmulatedWork(Work):
         return self._future
 
     def get_future_result(self) -> torch.futures.Future[Any]:
-        """Return a future of whether this succeeded."""
         return self.get_future().then(lambda future: int(self._error is not None))
 
     def is_completed(self) -> bool:
-        """Return whether the collective is done."""
         return time.monotonic() >= self._deadline and not self._is_filling()
 
     def is_success(self) -> bool:
-        """Return whether it is done, and well."""
         return self.is_completed() and self._error is None
 
     def exception(self) -> BaseException | None:
-        """Return why outputs could not be filled."""
         return self._error
 
     def result(self) -> list[Tensor]:
-        """Return the outputs."""
         return self._outputs
-
-    def synchronize(self) -> None:
-        """Do as `wait`."""
-        self.wait()
-
-    def block_current_stream(self) -> None:
-        """Do as `wait`."""
-        self.wait()
 
     def abort(self) -> None:
         """Be done now."""
@@ -151,7 +150,7 @@ class EmulatedWork(Work):
                 sooner = self._sooner = self._sooner or threading.Event()
             if (deadline := self._deadline) <= time.monotonic():
                 return
-            self._runtime.sleeper.until(deadline, sooner.wait)
+            self._waiting.sleeper.until(deadline, sooner.wait)
 
     def _be_earlier(self) -> None:
         """Have everybody look at the deadline again."""
@@ -182,7 +181,7 @@ class EmulatedWork(Work):
             else:
                 self._be_due()
 
-        self._runtime.completion.at(deadline, due)
+        self._waiting.completion.at(deadline, due)
 
     def _complete(self) -> None:
         with self._lock:
@@ -197,7 +196,7 @@ class EmulatedWork(Work):
             future.set_exception(self._error)
 
 
-class AllOf(Work):
+class AllOf(WaitedWork):
     """Done when several are: what the end of a coalescing block returns."""
 
     def __init__(self, works: Sequence[Work]) -> None:
@@ -205,30 +204,21 @@ class AllOf(Work):
         self._works = list(works)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Block until all are done."""
         for work in self._works:
             work.wait()
         return True
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """Return the future of all their outputs."""
         futures = [work.get_future() for work in self._works]
         return torch.futures.collect_all(futures).then(
             lambda done: [tensor for each in done.value() for tensor in each.value()]
         )
 
     def is_completed(self) -> bool:
-        """Return whether all are done."""
         return all(work.is_completed() for work in self._works)
 
     def is_success(self) -> bool:
-        """Return whether all are done, and well."""
         return all(work.is_success() for work in self._works)
 
     def result(self) -> list[Tensor]:
-        """Return the outputs of all."""
         return [tensor for work in self._works for tensor in work.result()]
-
-    def synchronize(self) -> None:
-        """Do as `wait`."""
-        self.wait()

@@ -31,13 +31,7 @@ Finish = Callable[[Setting, Path, Path | None, int], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What PARACOSM_... variables ask for.
-
-    Attributes:
-        config: the job.
-        seed: of all that is random.
-        out: run folder to write at the end.
-    """
+    """What PARACOSM_... variables ask for; `out` is the run folder to write at the end."""
 
     config: EmulateConfig
     seed: int
@@ -49,14 +43,11 @@ def become_rank(finish: Finish) -> None:
 
     Its identity (RANK, WORLD_SIZE and so on) is changed to that rank's. What cannot be is said in
     one line, and ends the process with exit code 2.
-
-    Args:
-        finish: is called as the process ends: with its setting, its records, the run folder to
-            write, and the exit code of the script.
     """
     try:
         asked = asked_by(os.environ, sys.argv[0] if sys.argv else "")
-        setting = _setting(asked)
+        rank, folder = asked.config.rank[0], Path(tempfile.mkdtemp(prefix="paracosm-emulate-"))
+        setting = Setting(asked.config, asked.seed, rank, folder / f"rank{rank}.records")
         os.environ.update(setting.environment())
         _finish_at_end(finish, setting, asked.out)
         from paracosm.emulation.rank.prepare import prepare
@@ -72,13 +63,6 @@ def asked_by(environment: Mapping[str, str], script: str) -> Asked:
 
     Every field of `EmulateConfig` may be given as PARACOSM_<FIELD>; several what-ifs are set apart
     by ";". PARACOSM_SEED and PARACOSM_OUT are as the flags of the command line.
-
-    Args:
-        environment: of the process.
-        script: that it runs.
-
-    Raises:
-        InputError: an unknown variable, a value that cannot be, or more than one process.
     """
     fields = {
         f"{_PREFIX}{name.upper()}": name
@@ -128,46 +112,30 @@ def _out(environment: Mapping[str, str]) -> Path | None:
     return out
 
 
-def _setting(asked: Asked) -> Setting:
-    folder = Path(tempfile.mkdtemp(prefix="paracosm-emulate-"))
-    rank = asked.config.rank[0]
-    return Setting(asked.config, asked.seed, rank, folder / f"rank{rank}.records")
-
-
 def _finish_at_end(finish: Finish, setting: Setting, out: Path | None) -> None:
     """Register `finish` before anything that writes records does, so that it is called after."""
-    own = os.getpid()
-    exit_code = _exit_code()
+    own, leave, status = os.getpid(), sys.exit, 0
+
+    # The interpreter tells nobody the exit code of its script; `raise SystemExit(3)` passes for 0.
+    def leaving(asked: str | int | None = None) -> NoReturn:
+        nonlocal status
+        status = asked if isinstance(asked, int) else int(asked is not None)
+        leave(asked)
 
     def end() -> None:
         if os.getpid() != own:
             return
         try:
-            finish(setting, setting.records, out, exit_code())
+            # What went uncaught, as the interpreter leaves it behind.
+            exit_code = 1 if hasattr(sys, "last_value") else status
+            finish(setting, setting.records, out, exit_code)
         except InputError as error:
             _say(error)
         finally:
             shutil.rmtree(setting.records.parent, ignore_errors=True)
 
-    atexit.register(end)
-
-
-def _exit_code() -> Callable[[], int]:
-    """Return what knows, as the process ends, the exit code of its script.
-
-    The interpreter tells nobody; `raise SystemExit(3)` passes for 0.
-    """
-    leave = sys.exit
-    asked = 0
-
-    def leaving(status: str | int | None = None) -> NoReturn:
-        nonlocal asked
-        asked = status if isinstance(status, int) else int(status is not None)
-        leave(status)
-
     sys.exit = leaving
-    # What went uncaught, as the interpreter leaves it behind.
-    return lambda: 1 if hasattr(sys, "last_value") else asked
+    atexit.register(end)
 
 
 def _say(error: InputError) -> None:

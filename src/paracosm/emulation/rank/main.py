@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
 import importlib.machinery
 import importlib.util
@@ -17,9 +18,6 @@ from typing import Any
 
 from paracosm.emulation.config import Setting
 from paracosm.errors import InputError
-
-__all__ = ["Script", "end_with_parent", "load_script", "main", "run_script", "show"]
-
 
 _BAD_INPUT = 2
 
@@ -42,36 +40,20 @@ def main() -> None:
     run_script(script, sys.argv[2:])
 
 
-_MODULE = "module:"
-
-
 @dataclass(frozen=True)
 class Script:
-    """A script that is ready to run.
-
-    Attributes:
-        code: compiled.
-        path: `sys.path[0]` while it runs; None where the interpreter puts none there.
-        argument: `sys.argv[0]`.
-        names: the module's `__file__`, `__spec__` and so on.
-    """
+    """A script that is ready to run."""
 
     code: types.CodeType
-    path: str | None
-    argument: str
+    path: str | None  # `sys.path[0]` while it runs; None where the interpreter puts none there
+    argument: str  # `sys.argv[0]`
     names: dict[str, Any]
 
 
 def load_script(script: str) -> Script:
-    """Compile a script: a file, or "module:NAME" for what `python -m NAME` would run.
-
-    Raises:
-        InputError: there is no such file or module.
-        SyntaxError: in the script.
-    """
-    if script.startswith(_MODULE):
-        return _module(script.removeprefix(_MODULE))
-    return _file(script)
+    """Compile a script: a file, or "module:NAME" for what `python -m NAME` would run."""
+    is_module = script.startswith("module:")
+    return _module(script.removeprefix("module:")) if is_module else _file(script)
 
 
 def run_script(script: Script, arguments: Sequence[str]) -> None:
@@ -91,7 +73,12 @@ def run_script(script: Script, arguments: Sequence[str]) -> None:
     except SystemExit:
         raise
     except BaseException as error:
-        _end_with(error)
+        show(error)
+        if isinstance(error, KeyboardInterrupt):
+            # The interpreter ends itself by SIGINT when this reaches it; it has been shown already.
+            sys.excepthook = lambda *ignored: None
+            raise
+        raise SystemExit(1) from None
 
 
 def show(error: BaseException) -> None:
@@ -110,15 +97,6 @@ def _search_first(folder: str) -> None:
         sys.path[0] = folder
     elif not os.environ.get("PYTHONSAFEPATH"):  # by a flag, which is ours
         sys.path.insert(0, folder)
-
-
-def _end_with(error: BaseException) -> None:
-    show(error)
-    if isinstance(error, KeyboardInterrupt):
-        # The interpreter ends itself by SIGINT when this reaches it; it has been shown already.
-        sys.excepthook = lambda *ignored: None
-        raise error
-    raise SystemExit(1)
 
 
 def _file(name: str) -> Script:
@@ -161,15 +139,10 @@ def _module(name: str) -> Script:
     return Script(code, None, spec.origin or name, names)
 
 
-_PR_SET_PDEATHSIG = 1
-
-
 def end_with_parent() -> None:
     """Have Linux send SIGTERM to this process when its parent ends; elsewhere nothing happens."""
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-    except (AttributeError, OSError):
-        return
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(1, int(signal.SIGTERM), 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
 if __name__ == "__main__":

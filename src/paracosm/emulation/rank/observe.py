@@ -7,6 +7,7 @@ does, wrappers of PyTorch's own functions where it does not.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import resource
 import sys
 import threading
@@ -23,27 +24,33 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from paracosm.emulation.records import Iteration, RecordWriter, Wait
 
-__all__ = ["Waits", "observe", "peak_memory", "watch_backward", "watch_works"]
-
 
 def observe(
     recorder: RecordWriter,
     rank: int,
     waits: Waits,
-    on_iteration: Callable[[float], None] | None = None,
+    on_iteration: Callable[[float], None],
 ) -> None:
     """Record iterations, and the waits at the end of DistributedDataParallel's backward passes.
 
     An iteration ends with the step of the optimizer that stepped first. Other waits are recorded by
     the works themselves in backend mode, or with `watch_works`.
-
-    Args:
-        recorder: of this process.
-        rank: the real rank.
-        waits: of the rank.
-        on_iteration: is told the instant at which an iteration ended.
     """
-    register_optimizer_step_post_hook(_Iterations(recorder, rank, on_iteration).stepped)
+    numbers = itertools.count()
+    counted: weakref.ref[Optimizer] | None = None
+
+    def stepped(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        nonlocal counted
+        first = None if counted is None else counted()
+        if first is None:
+            counted = weakref.ref(optimizer)
+        elif first is not optimizer:
+            return
+        end, cpu = time.monotonic(), time.process_time()
+        recorder.append(Iteration(rank, next(numbers), end, cpu, peak_memory()))
+        on_iteration(end)
+
+    register_optimizer_step_post_hook(stepped)
     watch_backward(waits)
 
 
@@ -64,31 +71,6 @@ def watch_works(waits: Waits) -> None:
         setattr(owner, name, waits.watched(getattr(owner, name)))
 
 
-class _Iterations:
-    """Counts the steps of the optimizer that stepped first, as long as there is such a one."""
-
-    def __init__(
-        self, recorder: RecordWriter, rank: int, on_iteration: Callable[[float], None] | None
-    ) -> None:
-        self._recorder = recorder
-        self._rank = rank
-        self._on_iteration = on_iteration
-        self._number = 0
-        self._optimizer: weakref.ref[Optimizer] | None = None
-
-    def stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        first = None if self._optimizer is None else self._optimizer()
-        if first is None:
-            self._optimizer = weakref.ref(optimizer)
-        elif first is not optimizer:
-            return
-        end, cpu = time.monotonic(), time.process_time()
-        self._recorder.append(Iteration(self._rank, self._number, end, cpu, peak_memory()))
-        self._number += 1
-        if self._on_iteration is not None:
-            self._on_iteration(end)
-
-
 def watch_backward(waits: Waits) -> None:
     """Have each backward pass through a DistributedDataParallel record its wait for all-reduces.
 
@@ -104,35 +86,31 @@ def watch_backward(waits: Waits) -> None:
         # Under no_sync a backward pass waits for nothing; traced code takes no hooks.
         reduces = torch.is_grad_enabled() and module.require_backward_grad_sync
         if reduces and not torch.compiler.is_compiling():
-            watch = _Pass(waits).gradient_arrived
+            watch = _watcher(waits)
             for tensor in _tensors(output):
                 if tensor.requires_grad:
                     tensor.register_hook(watch)  # type: ignore[no-untyped-call]
         return output
 
-    _set_forward(watching)
+    setattr(DistributedDataParallel, "forward", watching)  # noqa: B010  # not a method to mypy
 
 
-def _set_forward(forward: Callable[..., Any]) -> None:
-    DistributedDataParallel.forward = forward  # type: ignore[method-assign]
+def _watcher(waits: Waits) -> Callable[[torch.Tensor], None]:
+    """Return the hook of the backward passes through the outputs of one forward pass."""
+    seen: int | None = None  # the backward pass that was seen last
 
+    def begin() -> None:
+        since = time.monotonic()
+        _queue(lambda: waits.add(since, time.monotonic()))
 
-class _Pass:
-    """The backward passes through the outputs of one forward pass."""
-
-    def __init__(self, waits: Waits) -> None:
-        self._waits = waits
-        self._task: int | None = None  # the backward pass that was seen last
-
-    def gradient_arrived(self, gradient: torch.Tensor) -> None:
+    def gradient_arrived(gradient: torch.Tensor) -> None:
+        nonlocal seen
         task = torch._C._current_graph_task_id()
-        if task != self._task:
-            self._task = task
-            _queue(self._begin)
+        if task != seen:
+            seen = task
+            _queue(begin)
 
-    def _begin(self) -> None:
-        begin = time.monotonic()
-        _queue(lambda: self._waits.add(begin, time.monotonic()))
+    return gradient_arrived
 
 
 def _queue(callback: Callable[[], None]) -> None:
@@ -183,7 +161,6 @@ class Waits:
     def __init__(
         self, recorder: RecordWriter, rank: int, ended: Callable[[float], None] | None = None
     ) -> None:
-        """Take the file to record to, and who is told the instant at which each wait ended."""
         self._recorder = recorder
         self._rank = rank
         self._ended = ended
@@ -226,7 +203,5 @@ class Waits:
 
 
 class _Open(threading.local):
-    """The wait that a thread is in."""
-
     depth = 0
     begin = 0.0

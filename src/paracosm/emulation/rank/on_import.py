@@ -6,10 +6,9 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
-__all__ = ["on_import"]
-
-Change = Callable[[ModuleType], None]
+Change = Callable[[Any], None]
 
 
 def on_import(name: str, change: Change) -> None:

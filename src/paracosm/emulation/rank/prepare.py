@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
 from torch.distributed import distributed_c10d as c10d
@@ -19,9 +18,6 @@ from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.records import Note, RecordWriter
 
-__all__ = ["Signals", "leave_untraced", "prepare"]
-
-
 _EMULATOR = "emulator.records"
 
 
@@ -29,19 +25,19 @@ def prepare(setting: Setting) -> None:
     """Make this process the rank that `setting` says.
 
     Its records and its plan are complete when the process ends, in whatever way Python knows of.
-
-    Raises:
-        InputError: something in the configuration cannot be, or PyTorch lacks what is needed.
     """
     recorder = RecordWriter(setting.records)
-    end = _End(setting, recorder)
-    end.register()  # first, since what is registered later is called before
+    end = _End(setting, recorder)  # first, since what is registered later is called before
     if setting.config.mode == "backend":
         _prepare_backend(setting, recorder, end)
     else:
-        _prepare_wire(setting, recorder)
+        signals = Signals(setting.records.with_name(_EMULATOR))
+        waits = Waits(recorder, setting.rank, signals.wait_ended)
+        watch_works(waits)
+        observe(recorder, setting.rank, waits, signals.iteration_ended)
     end.watch_groups()
-    leave_untraced()
+    # What torch.compile finds of this package runs as it is.
+    on_import("torch._dynamo.trace_rules", lambda rules: rules.add("paracosm"))
 
 
 def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> None:
@@ -65,13 +61,6 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Non
     observe(recorder, rank, waits, peers.iteration_ended)
 
 
-def _prepare_wire(setting: Setting, recorder: RecordWriter) -> None:
-    signals = Signals(setting.records.with_name(_EMULATOR))
-    waits = Waits(recorder, setting.rank, signals.wait_ended)
-    watch_works(waits)
-    observe(recorder, setting.rank, waits, signals.iteration_ended)
-
-
 class _End:
     """What is done as the process ends, but not as its children do."""
 
@@ -82,9 +71,6 @@ class _End:
         self._recorder = recorder
         self._process = os.getpid()
         self._never = ""  # what to say of a script that never made a group
-
-    def register(self) -> None:
-        """Have it done."""
         at_once = os._exit
 
         def exit_at_once(status: int) -> NoReturn:
@@ -98,7 +84,6 @@ class _End:
         atexit.register(self._end)
 
     def watch_groups(self) -> None:
-        """Know whether torch.distributed is ever initialised."""
         make: Callable[..., Any] = c10d._new_process_group_helper
         self._never = _NEVER
 
@@ -138,22 +123,11 @@ class Signals:
         self._socket.setblocking(False)
 
     def wait_ended(self, now: float) -> None:
-        """Tell that the real rank goes on."""
         self._send(b"w")
 
     def iteration_ended(self, now: float) -> None:
-        """Tell that an optimizer has stepped."""
         self._send(b"i")
 
     def _send(self, message: bytes) -> None:
         with contextlib.suppress(OSError):
             self._socket.sendto(message, self._address)
-
-
-def leave_untraced() -> None:
-    """Have torch.compile run the functions of this package as they are."""
-    on_import("torch._dynamo.trace_rules", _skip)
-
-
-def _skip(rules: ModuleType) -> None:
-    rules.add("paracosm")

@@ -27,18 +27,6 @@ from paracosm.emulation.wire.protocol import (
 )
 from paracosm.errors import InputError
 
-__all__ = [
-    "Connection",
-    "Kept",
-    "Listener",
-    "Loop",
-    "Outgoing",
-    "Pair",
-    "WireGroup",
-    "allow_open_files",
-]
-
-
 _TURN = 1 << 20  # bytes that one connection moves before the others have their turn
 _SCRATCH = bytearray(_TURN)
 _FIRST = memoryview(_SCRATCH)[: 1 << 16]  # where headers, and the data behind them, come in
@@ -51,80 +39,59 @@ _END = 1 << 14  # bytes at the end of one for which we do not sleep again
 _AWAKE = 200e-6  # seconds for which we do not: these take less, or a real rank to go on
 
 
-class Kept:
-    """Data of a real rank that will be sent back to it.
-
-    Attributes:
-        data: room for all of it.
-        got: bytes that have come.
-        readers: messages that wait for more of it.
-    """
+class Buffer:
+    """Data of a real rank that will be sent back to it."""
 
     __slots__ = ("data", "got", "readers")
 
     def __init__(self, length: int) -> None:
-        self.data = memoryview(bytearray(length))
-        self.got = 0
-        self.readers: list[tuple[Connection, Outgoing]] = []
+        self.data = memoryview(bytearray(length))  # room for all of it
+        self.got = 0  # bytes that have come
+        self.readers: list[tuple[Connection, Outgoing]] = []  # messages that wait for more of it
 
 
 class Outgoing:
-    """A message with data on its way out.
-
-    Attributes:
-        prefix: frames before the data.
-        length: bytes of data.
-        source: the data; None for zeros.
-        allowed: bytes of data that may go by now.
-        slot: of its operation.
-        moved: bytes of prefix and data that have gone.
-    """
+    """A message with data on its way out."""
 
     __slots__ = ("allowed", "length", "moved", "prefix", "slot", "source")
 
     def __init__(self, slot: int, length: int, source: memoryview | None, allowed: int) -> None:
+        # Frames before the data
         self.prefix = notice(SEND_READY, slot, length) + data_header(slot, length)
-        self.length = length
-        self.source = source
-        self.allowed = allowed
-        self.slot = slot
-        self.moved = 0
+        self.length = length  # bytes of data
+        self.source = source  # the data; None for zeros
+        self.allowed = allowed  # bytes of data that may go by now
+        self.slot = slot  # of its operation
+        self.moved = 0  # bytes of prefix and data that have gone
 
 
 class Listener(Protocol):
     """Is told what comes on connections."""
 
-    def on_send_ready(self, connection: Connection, slot: int, length: int) -> None:
-        """The real rank has data for us."""
+    # The real rank has data for us; it waits for data of ours.
+    def on_send_ready(self, connection: Connection, slot: int, length: int) -> None: ...
+    def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None: ...
 
-    def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None:
-        """The real rank waits for data of ours."""
+    # Data begins to come: the listener says where to keep it, None to throw it away; it is here.
+    def on_data(self, connection: Connection, slot: int, length: int) -> Buffer | None: ...
+    def on_received(self, connection: Connection, slot: int, length: int) -> None: ...
 
-    def on_data(self, connection: Connection, slot: int, length: int) -> Kept | None:
-        """Data begins to come; return where to keep it, None to throw it away."""
-
-    def on_received(self, connection: Connection, slot: int, length: int) -> None:
-        """All data of a message is here."""
-
-    def on_sent(self, connection: Connection, message: Outgoing) -> None:
-        """All data of a message has gone."""
-
-    def on_closed(self, connection: Connection, broken: str | None) -> None:
-        """The connection is closed: by the real rank, or since something was broken."""
+    # All data of a message of ours has gone; the connection is closed, since something was broken.
+    def on_sent(self, connection: Connection, message: Outgoing) -> None: ...
+    def on_closed(self, connection: Connection, broken: str | None) -> None: ...
 
 
 class Connection:
     """Reads and writes gloo's messages on the socket of a pair.
 
     Attributes:
-        pair: the connection's two ends.
         sent, received: bytes of data that were moved.
         messages: data messages in both directions.
         announced: by slot, lengths of data that we have asked for and that have not begun.
     """
 
     def __init__(self, pair: Pair, loop: Loop, listener: Listener) -> None:
-        self.pair = pair
+        self.pair = pair  # the connection's two ends
         self.sent = self.received = self.messages = 0
         self.announced: dict[int, deque[int]] = {}
         self._socket = pair.socket
@@ -133,7 +100,7 @@ class Connection:
         self._open = True
         self._head = bytearray()  # a header of which a part has come
         self._slot = self._length = self._left = 0  # of the data that is coming
-        self._kept: Kept | None = None
+        self._buffer: Buffer | None = None
         self._queue: deque[Outgoing | memoryview] = deque()
         self._wants_room = False
         self._is_due = False
@@ -145,20 +112,15 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether messages may still pass."""
         return self._open
 
     def accept(self, slot: int, length: int) -> None:
         """Tell the real rank that we are ready to receive; data that has not begun waits."""
         if not self._open:
             return
-        told = memoryview(notice(RECV_READY, slot, length))
-        place = 0
-        for item in self._queue:
-            if isinstance(item, Outgoing) and not item.moved:
-                break
-            place += 1
-        self._queue.insert(place, told)
+        waiting = (isinstance(each, Outgoing) and not each.moved for each in self._queue)
+        place = next((i for i, waits in enumerate(waiting) if waits), len(self._queue))
+        self._queue.insert(place, memoryview(notice(RECV_READY, slot, length)))
         self.resume()
 
     def expect(self, slot: int, length: int) -> None:
@@ -180,7 +142,6 @@ class Connection:
             self.resume()
 
     def flush(self) -> None:
-        """Write now what can be written."""
         if not self._wants_room:
             self._write()
 
@@ -191,7 +152,6 @@ class Connection:
             self._loop.soon(self._write)
 
     def close(self, broken: str | None = None) -> None:
-        """Close, and tell the listener."""
         if self._open:
             self._open = False
             self._loop.forget(self._socket.fileno())
@@ -246,13 +206,13 @@ class Connection:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
 
     def _read_data(self) -> int:
-        kept, most = self._kept, min(self._left, _TURN)
-        if kept is None:
+        buffer, most = self._buffer, min(self._left, _TURN)
+        if buffer is None:
             # The kernel throws the data away without copying it (tcp(7), MSG_TRUNC).
             count = self._socket.recv_into(_SCRATCH, most, socket.MSG_TRUNC)
         else:
-            count = self._socket.recv_into(kept.data[kept.got :], most)
-            self._grow(kept, count)
+            count = self._socket.recv_into(buffer.data[buffer.got :], most)
+            self._grow(buffer, count)
         self._left -= count
         self.received += count
         if not self._left:
@@ -264,10 +224,10 @@ class Connection:
         while at < len(view) and self._open:
             if self._left:
                 count = min(self._left, len(view) - at)
-                if self._kept is not None:
-                    kept = self._kept
-                    kept.data[kept.got : kept.got + count] = view[at : at + count]
-                    self._grow(kept, count)
+                if self._buffer is not None:
+                    buffer = self._buffer
+                    buffer.data[buffer.got : buffer.got + count] = view[at : at + count]
+                    self._grow(buffer, count)
                 self._left -= count
                 self.received += count
                 at += count
@@ -304,20 +264,20 @@ class Connection:
         if announced != length:
             raise BrokenError(f"expected {announced:,} bytes, as announced, but {length:,} came")
         self._slot, self._length, self._left = slot, length, length
-        self._kept = self._listener.on_data(self, slot, length)
+        self._buffer = self._listener.on_data(self, slot, length)
         if not length:
             self._received()
 
-    def _grow(self, kept: Kept, count: int) -> None:
-        kept.got += count
-        if kept.readers:
-            for connection, message in kept.readers:
-                message.allowed = min(message.length, kept.got)
+    def _grow(self, buffer: Buffer, count: int) -> None:
+        buffer.got += count
+        if buffer.readers:
+            for connection, message in buffer.readers:
+                message.allowed = min(message.length, buffer.got)
                 connection.resume()
-            kept.readers = [one for one in kept.readers if one[1].allowed < one[1].length]
+            buffer.readers = [one for one in buffer.readers if one[1].allowed < one[1].length]
 
     def _received(self) -> None:
-        self._kept = None
+        self._buffer = None
         self.messages += 1
         self._listener.on_received(self, self._slot, self._length)
 
@@ -399,7 +359,6 @@ class Connection:
 
 
 def _piece(item: Outgoing, at: int) -> list[memoryview]:
-    """Return the next data of a message."""
     count = min(item.allowed - at, _TURN)
     if count <= 0:
         return []
@@ -411,36 +370,22 @@ def _piece(item: Outgoing, at: int) -> list[memoryview]:
 
 @dataclass(frozen=True)
 class WireGroup:
-    """A process group of which a real rank is a member.
+    """A process group of which a real rank is a member."""
 
-    Attributes:
-        name: its prefix in the store, "default_pg/0//cpu//0".
-        size: how many members.
-        real: the members that are real, by their rank in the group.
-        members: global ranks by rank in the group; empty where nobody knows them.
-    """
-
-    name: str
+    name: str  # its prefix in the store, "default_pg/0//cpu//0"
     size: int
-    real: tuple[int, ...]
-    members: tuple[int, ...] = ()
+    real: tuple[int, ...]  # the members that are real, by their rank in the group
+    members: tuple[int, ...] = ()  # global ranks by rank in the group; empty if unknown
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An open connection after gloo's handshake; its socket does not block.
+    """An open connection after gloo's handshake; its socket does not block."""
 
-    Attributes:
-        socket: to the real rank.
-        group: of both.
-        real: rank in the group of the real end.
-        emulated: rank in the group of our end.
-    """
-
-    socket: socket.socket
+    socket: socket.socket  # to the real rank
     group: WireGroup
-    real: int
-    emulated: int
+    real: int  # rank in the group of the real end
+    emulated: int  # rank in the group of our end
 
 
 _COARSE = 2e-3  # seconds: epoll counts milliseconds, and rounds up
@@ -476,7 +421,6 @@ class Loop:
         self._epoll.modify(descriptor, events)
 
     def forget(self, descriptor: int) -> None:
-        """Watch no longer."""
         if self._ready.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
@@ -556,14 +500,7 @@ _OTHERS = 128  # files that a process opens anyway
 
 
 def allow_open_files(connections: int) -> None:
-    """Raise the limit of open files of this process and its children as far as is allowed.
-
-    Args:
-        connections: that are certainly needed.
-
-    Raises:
-        InputError: the hard limit is lower.
-    """
+    """Raise the limit of open files, of this process and its children, as far as is allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + _OTHERS
     most = _ENDLESS if hard == resource.RLIM_INFINITY else hard

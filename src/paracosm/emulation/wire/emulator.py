@@ -10,7 +10,7 @@ from paracosm.emulation.communication import Communication
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Exchange, Group, Note, Record
-from paracosm.emulation.wire.connection import Connection, Kept, Loop, Outgoing, Pair
+from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair
 from paracosm.emulation.wire.links import Hops, MeasuredLink, Pace
 from paracosm.emulation.wire.messages import GroupState, Messages
 from paracosm.emulation.wire.operations import (
@@ -18,14 +18,11 @@ from paracosm.emulation.wire.operations import (
     Entries,
     Operation,
     RealSide,
-    UnexpectedError,
 )
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.protocol import kind_of, tag_of
 from paracosm.emulation.wire.schedules import Members
-from paracosm.emulation.wire.sources import Room, Sources, send
-
-__all__ = ["Emulator"]
+from paracosm.emulation.wire.sources import Sources, send
 
 _STALL = 10.0  # seconds without progress after which the user is told
 _LAST = 0.05  # seconds for which data may come on other connections after one has closed
@@ -35,28 +32,18 @@ _LATE = 0.1  # seconds after which an operation whose end does not show is taken
 class Emulator:
     """Plays the emulated members of all groups, on the thread of a loop.
 
-    Args:
-        loop: calls everything here.
-        communication: how long messages among emulated ranks take.
-        peers: when emulated ranks come to an operation.
-        payloads: what they send where a plan says so.
-        record: is given records.
-        measured: whether skipped messages take what the real rank's link takes.
-        pace: how the real ranks' own messages share their links, to take the modelled time;
-            None where they take what they take.
-
     Attributes:
         failed: whether something was not as gloo has it, or a real rank went too early.
     """
 
     def __init__(
         self,
-        loop: Loop,
-        communication: Communication,
-        peers: Peers,
-        payloads: Payloads,
-        record: Callable[[Record], None],
-        measured: bool,
+        loop: Loop,  # calls everything here
+        communication: Communication,  # how long messages among emulated ranks take
+        peers: Peers,  # when emulated ranks come to an operation
+        payloads: Payloads,  # what they send where a plan says so
+        record: Callable[[Record], None],  # is given records
+        measured: bool,  # whether skipped messages take what the real rank's link takes
         pace: Sharing | None,
     ) -> None:
         self.failed = False
@@ -65,28 +52,25 @@ class Emulator:
         self._peers = peers
         self._record = record
         self._link = MeasuredLink() if measured else None
-        self._pace = None if pace is None else Pace(pace)
+        self._pace = Pace(pace)
         self._is_told = self._is_doubt_told = False
-        self._room = Room()
         self._payloads = payloads
-        self._sources = Sources(self._room, payloads)
+        self._sources = Sources(payloads)
         self._groups: dict[str, GroupState] = {}
         self._messages = Messages(loop, communication, peers, payloads, self._pace, record)
         self._moved: dict[int, list[int]] = {}  # by global rank: sent, received, messages
         self._accounted: dict[int, tuple[int, ...]] = {}
 
     @property
-    def had_connections(self) -> bool:
-        """Whether there was any connection."""
-        return bool(self._groups)
-
-    @property
     def connections(self) -> int:
-        """How many connections are open."""
         return sum(len(state.connections) for state in self._groups.values())
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether there were connections, and none is left."""
+        return bool(self._groups) and not self.connections
+
     def add(self, pair: Pair) -> None:
-        """Begin to serve a connection."""
         group = pair.group
         before = self._groups.get(group.name)
         if before is not None and before.connections:
@@ -114,7 +98,9 @@ class Emulator:
                 elif is_open and operation.is_scheduled:
                     continue
                 elif is_open and operation.is_guess and now - last > _LATE:
-                    self._loosen(state, operation)
+                    self._cut_otherwise(state, operation)
+                    operation.loosen()
+                    self._advance(state, operation)
                 elif is_open and now - last > _STALL and not operation.told:
                     operation.told = True
                     self._note(
@@ -145,66 +131,65 @@ class Emulator:
     # --- what comes on connections ---
 
     def on_send_ready(self, connection: Connection, slot: int, length: int) -> None:
-        """The real rank has data for an emulated one."""
         connection.expect(slot, length)
-        now = time.monotonic()
-        state = self._groups[connection.pair.group.name]
-        if slot >> 56 == 0:
-            self._messages.announced(state, connection, slot, length, now)
-            return
-        operation, channel, side = self._part_of(state, connection, slot, length, now)
-        pair = connection.pair
-        index = operation.sent_as(pair.real, channel.announced)
-        if not self._is_right(state, operation, pair.real, pair.emulated, index, length):
-            return
-        channel.announced += 1
-        side.sends += 1
-        side.last = now
-        channel.halves[index % 2] = length
-        if channel.accepted < channel.announced:
-            channel.lengths.append(length)
-        elif operation.kind == "all_reduce" and operation.learning is None:
-            return  # we have been ready for it: nothing follows from that
-        self._go_on(state, operation, channel, now)
+        self._posted(connection, slot, length, is_ours=False)
 
     def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None:
-        """The real rank waits for data of an emulated one."""
+        self._posted(connection, slot, length, is_ours=True)
+
+    def _posted(self, connection: Connection, slot: int, length: int, is_ours: bool) -> None:
+        """The real rank has posted a receive of data of ours, or a send."""
         now = time.monotonic()
         state = self._groups[connection.pair.group.name]
         if slot >> 56 == 0:
-            self._messages.wanted(state, connection, slot, length, now)
+            begin = self._messages.wanted if is_ours else self._messages.announced
+            begin(state, connection, slot, length)
             return
         operation, channel, side = self._part_of(state, connection, slot, length, now)
-        pair = connection.pair
-        index = operation.received_as(pair.real, channel.asked)
-        if not self._is_right(state, operation, pair.emulated, pair.real, index, length):
+        real, emulated = connection.pair.real, connection.pair.emulated
+        if is_ours:
+            index, ends = operation.received_as(real, channel.asked), (emulated, real)
+        else:
+            index, ends = operation.sent_as(real, channel.announced), (real, emulated)
+        if unexpected := operation.unexpected(*ends, index, length):
+            self._fail(f"{self._named(state, operation)}: {unexpected}")
             return
-        channel.asked += 1
-        side.receives += 1
         side.last = now
-        channel.wanted.append(length)
-        if channel.asked == 1:
-            channel.first_given = length
-        self._go_on(state, operation, channel, now)
+        if is_ours:
+            channel.asked += 1
+            side.receives += 1
+            channel.wanted.append(length)
+            if channel.asked == 1:
+                channel.first_given = length
+        else:
+            channel.announced += 1
+            side.sends += 1
+            channel.halves[index % 2] = length
+            if channel.accepted < channel.announced:
+                channel.lengths.append(length)
+            elif operation.kind == "all_reduce" and operation.learning is None:
+                return  # we have been ready for it: nothing follows from that
+        operation.see_root(channel)
+        if operation.learning is not None:
+            self._listen(state, operation)
+        self._serve(state, operation, channel, now)
 
-    def on_data(self, connection: Connection, slot: int, length: int) -> Kept | None:
-        """Data of the real rank's begins to come."""
+    def on_data(self, connection: Connection, slot: int, length: int) -> Buffer | None:
         if slot >> 56 == 0:
             return self._messages.keep(connection, length)
         state = self._groups[connection.pair.group.name]
         operation = state.operations[slot]
-        kept = self._sources.keep(operation, operation.channels[connection], length)
-        if kept is not None and operation.kind in ("all_gather", "all_to_all"):
+        buffer = self._sources.keep(operation, operation.channels[connection], length)
+        if buffer is not None and operation.kind in ("all_gather", "all_to_all"):
             self._loop.at(0.0, self._advance, state, operation)  # what goes back may begin
-        return kept
+        return buffer
 
     def on_received(self, connection: Connection, slot: int, length: int) -> None:
-        """A message of the real rank's is here."""
         now = time.monotonic()
         state = self._groups[connection.pair.group.name]
         pair = connection.pair
         if slot >> 56 == 0:
-            self._messages.received(state, connection, slot, length, now)
+            self._messages.received(state, connection, slot, length)
             return
         operation = state.operations[slot]
         channel, side = operation.channels[connection], operation.reals[pair.real]
@@ -223,11 +208,10 @@ class Emulator:
         self._end_if_over(state, operation)
 
     def on_sent(self, connection: Connection, message: Outgoing) -> None:
-        """A message has gone to the real rank."""
         now = time.monotonic()
         state = self._groups[connection.pair.group.name]
         if message.slot >> 56 == 0:
-            self._messages.sent(state, connection, message, now)
+            self._messages.sent(state, connection, message)
             return
         operation = state.operations.get(message.slot)
         if operation is None:
@@ -249,7 +233,6 @@ class Emulator:
         self._end_if_over(state, operation)
 
     def on_closed(self, connection: Connection, broken: str | None) -> None:
-        """A connection is gone."""
         pair = connection.pair
         state = self._groups[pair.group.name]
         state.connections.discard(connection)
@@ -279,12 +262,10 @@ class Emulator:
             )
 
     def resumed(self, now: float) -> None:
-        """Know from the real rank that a wait of its ended."""
         self._is_told = True
         self._peers.resumed(now)
 
     def iteration_ended(self, now: float) -> None:
-        """Know from the real rank that an iteration of its ended."""
         self._peers.iteration_ended(now)
 
     # --- an operation's progress ---
@@ -323,28 +304,6 @@ class Emulator:
                 )
         return operation, channel, side
 
-    def _is_right(
-        self,
-        state: GroupState,
-        operation: Operation,
-        source: int,
-        target: int,
-        index: int,
-        length: int,
-    ) -> bool:
-        try:
-            operation.check(source, target, index, length)
-        except UnexpectedError as error:
-            self._fail(f"{self._named(state, operation)}: {error}")
-            return False
-        return True
-
-    def _go_on(self, state: GroupState, operation: Operation, channel: Channel, now: float) -> None:
-        operation.see_root(channel)
-        if operation.learning is not None:
-            self._listen(state, operation)
-        self._serve(state, operation, channel, now)
-
     def _advance(self, state: GroupState, operation: Operation) -> None:
         """Do what can be done by now on all connections."""
         if operation.slot not in state.operations:
@@ -370,7 +329,7 @@ class Emulator:
         """Tell the real rank that we are ready for its next message; return whether we are."""
         pair = channel.connection.pair
         announced = channel.accepted < channel.announced
-        if not announced and (self._pace is not None or not self._sends_more(operation, channel)):
+        if not announced and (self._pace.sharing or not self._sends_more(operation, channel)):
             return False
         learning = operation.learning
         if learning is not None and channel.accepted >= learning.accepted[pair.real]:
@@ -382,11 +341,7 @@ class Emulator:
             at = operation.schedule.accept_at(pair.emulated, pair.real, index)
             if at is None:
                 return False
-            due = Span(0, at, at)
-            if self._pace is not None and announced:
-                ends, ready = (pair.real, pair.emulated), max(at, now)
-                rank = state.members[pair.real]
-                due = self._pace.there(state.hops, ends, length, ready, pair.real, rank)
+            due = state.there(self._pace, pair, False, length, max(at, now))
             if due.done > now and announced:
                 channel.due_in = due
         if due.done > now:
@@ -413,7 +368,8 @@ class Emulator:
         if not channel.wanted:
             return False
         pair = channel.connection.pair
-        if operation.learning is not None and not operation.may_release(pair.real):
+        learning = operation.learning
+        if learning is not None and operation.released[pair.real] >= learning.released[pair.real]:
             return False
         if operation.is_behind(channel):
             return False
@@ -424,11 +380,7 @@ class Emulator:
             at = operation.schedule.send_at(pair.emulated, pair.real, index, length)
             if at is None:
                 return False
-            due = Span(0, at, at)
-            if self._pace is not None:
-                ends, ready = (pair.emulated, pair.real), max(at, now)
-                rank = state.members[pair.real]
-                due = self._pace.there(state.hops, ends, length, ready, pair.real, rank)
+            due = state.there(self._pace, pair, True, length, max(at, now))
             channel.due = due
         if due.done > now:
             self._await(due, state, operation)
@@ -439,7 +391,7 @@ class Emulator:
         channel.due = None
         channel.wanted.popleft()
         channel.sent += 1
-        operation.released(pair.real)
+        operation.released[pair.real] += 1
         send(channel.connection, operation.slot, length, source, at_once=operation.is_last(index))
         return True
 
@@ -447,12 +399,6 @@ class Emulator:
         """Look at an operation again when something is due, wherever that moves meanwhile."""
         due.on_earlier = lambda: self._loop.at(due.done, self._advance, state, operation)
         self._loop.at(due.done, self._advance, state, operation)
-
-    def _loosen(self, state: GroupState, operation: Operation) -> None:
-        """Go on with an operation that was not cut as it was taken to be."""
-        self._cut_otherwise(state, operation)
-        operation.loosen()
-        self._advance(state, operation)
 
     def _cut_otherwise(self, state: GroupState, operation: Operation) -> None:
         operation.forget()
@@ -480,13 +426,13 @@ class Emulator:
     # --- ends ---
 
     def _end_if_over(self, state: GroupState, operation: Operation) -> None:
-        group = state.group
-        for channel in operation.channels.values():
-            if channel.is_open or channel.accepted > channel.arrived:
-                return
-        if any(real not in operation.reals for real in group.real):
+        if any(
+            each.is_open or each.accepted > each.arrived for each in operation.channels.values()
+        ):
             return
-        if all(operation.is_complete(real) for real in group.real):
+        if all(
+            real in operation.reals and operation.is_complete(real) for real in state.group.real
+        ):
             self._finish(state, operation)
 
     def _finish(self, state: GroupState, operation: Operation) -> None:
@@ -494,22 +440,11 @@ class Emulator:
             return
         is_open = any(operation.is_open(real) for real in operation.reals)
         for real, side in operation.reals.items():
-            rank = state.members[real]
-            peer = side.peer
-            self._record(
-                Collective(
-                    rank,
-                    state.group.name,
-                    side.number,
-                    operation.kind,
-                    operation.size(real),
-                    state.members[peer] if peer >= 0 else -1,
-                    side.asked,
-                    max(side.asked, operation.entries.last),
-                    side.asked,
-                    max(side.last, side.asked),
-                )
-            )
+            peer = state.members[side.peer] if side.peer >= 0 else -1
+            what = side.number, operation.kind, operation.size(real), peer
+            entered, done = max(side.asked, operation.entries.last), max(side.last, side.asked)
+            times = side.asked, entered, side.asked, done
+            self._record(Collective(state.members[real], state.group.name, *what, *times))
         if not is_open and not operation.is_loose and not operation.close():
             self._cut_otherwise(state, operation)
         state.over.append(operation.slot)
@@ -540,7 +475,6 @@ class Emulator:
 
 
 def _moved(operation: Operation, real: int) -> str:
-    """Return how much of an operation has been moved, of what is announced."""
     side = operation.reals[real]
     expected = operation.expected(real)
     moved = side.sent + side.received
@@ -554,7 +488,6 @@ def _amount(size: int) -> str:
 
 
 def _waits_for(operation: Operation) -> str:
-    """Return what an operation that stands still waits for."""
     parts = []
     for channel in operation.channels.values():
         pair = channel.connection.pair

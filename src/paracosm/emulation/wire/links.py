@@ -1,4 +1,4 @@
-"""What messages take that are skipped, since both ends are emulated."""
+"""What messages take: modelled, or measured on the real rank's own link."""
 
 from __future__ import annotations
 
@@ -11,20 +11,11 @@ from paracosm.emulation.communication import Communication
 from paracosm.emulation.cost import IN, OUT, Cost
 from paracosm.emulation.ports import Ports, Span
 
-__all__ = ["Hops", "MeasuredLink", "Pace"]
-
-
 _MOST = 100_000  # remembered answers
 
 
 class Hops:
-    """The time of one message between members of a group: a latency, and how long it holds a link.
-
-    Args:
-        communication: knows the time of a message on an idle link.
-        members: global ranks by rank in the group.
-        measured: what the real rank's link takes, where that is to count instead.
-    """
+    """The times of messages between members of a group."""
 
     def __init__(
         self, communication: Communication, members: Sequence[int], measured: MeasuredLink | None
@@ -70,19 +61,17 @@ class MeasuredLink:
     already, until it was here: what gloo's own ranks take from neighbour to neighbour.
 
     Attributes:
-        alpha: seconds of a small message: the median of the last.
         beta: seconds per byte beyond that: the lower quartile of the last large ones, since others
             may have shared the link.
     """
 
     def __init__(self) -> None:
-        self.alpha = 0.0
+        self.alpha = 0.0  # seconds of a small message: the median of the last
         self.beta = 0.0
         self._small: deque[float] = deque(maxlen=_WINDOW)
         self._large: deque[float] = deque(maxlen=_WINDOW)
 
     def took(self, size: int, seconds: float) -> None:
-        """Learn from a message of the real rank's."""
         if size <= _SMALL:
             self._small.append(seconds)
             self.alpha = _quantile(self._small, 0.5)
@@ -98,27 +87,25 @@ def _quantile(values: deque[float], share: float) -> float:
 class Pace:
     """Delays messages to and from real members so that they take a link's modelled time.
 
-    Args:
-        sharing: how those that are under way at one time have a real rank's link.
+    Without `sharing`, of what is under way at one time on a link, they take what they take.
     """
 
-    def __init__(self, sharing: Sharing) -> None:
-        self._sharing = sharing
+    def __init__(self, sharing: Sharing | None) -> None:
+        self.sharing = sharing
         self._ports: dict[int, Ports] = {}  # by global rank
 
     def there(
-        self, hops: Hops, ends: tuple[int, int], size: int, ready: float, real: int, rank: int
+        self,
+        hops: Hops,
+        ends: tuple[int, int],  # sender and receiver, by their ranks in the group
+        size: int,
+        ready: float,
+        real: int,  # which of the ends is the real one
+        rank: int,  # its global rank
     ) -> Span:
-        """Return when a message that is ready at an instant is there, as far as is known.
-
-        Args:
-            hops: of the group.
-            ends: who sends and who receives, by their ranks in the group.
-            size: bytes.
-            ready: instant.
-            real: which of the two is the real one.
-            rank: its global rank.
-        """
-        ports = self._ports.setdefault(rank, Ports(self._sharing))
+        """Return when a message that is ready at an instant is there, as far as is known."""
+        if self.sharing is None:
+            return Span(0, ready, ready)
+        ports = self._ports.setdefault(rank, Ports(self.sharing))
         cost = hops.cost(*ends, size, real)
         return ports.ask(0, (id(hops), ends), 1, time.monotonic(), ready, cost)

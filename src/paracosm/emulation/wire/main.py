@@ -53,32 +53,15 @@ def main() -> int:
 
 
 def emulate_peers(
-    config: EmulateConfig,
-    seed: int,
-    records: Path,
-    host: str,
-    address: tuple[str, int],
-    stop: threading.Event,
+    config: EmulateConfig,  # what is emulated
+    seed: int,  # of everything that is random
+    records: Path,  # file that is written: groups, collectives, what was moved, notes
+    host: str,  # our own address, if rank 0 is emulated
+    address: tuple[str, int],  # host and port of the job's store
+    stop: threading.Event,  # ends the emulation in good order
 ) -> bool:
-    """Emulate all ranks but the real ones until these have gone.
-
-    Args:
-        config: what is emulated.
-        seed: of everything that is random.
-        records: file that is written: groups, collectives, what was moved, notes.
-        host: our own address, if rank 0 is emulated.
-        address: host and port of the job's store.
-        stop: ends the emulation in good order.
-
-    Returns:
-        whether the real ranks went in good order too.
-
-    Raises:
-        InputError: the communication model, the peers or the plan are not sound; the port is in
-            use.
-    """
+    """Emulate all ranks but the real ones until these have gone."""
     communication = communication_of(config)
-    paced = config.has_links if config.pace is None else config.pace
     payloads = load_payloads(config.plan, config.world)
     writer = RecordWriter(records)
     try:
@@ -91,7 +74,7 @@ def emulate_peers(
                 payloads,
                 writer.append,
                 measured=communication.is_measured,
-                pace=config.shared if paced else None,
+                pace=config.shared if config.is_paced else None,
             )
             loop.watch(signals.fileno(), lambda events: _hear(signals, emulator))
             arrivals: deque[Pair] = deque()
@@ -134,7 +117,6 @@ def _around(
     stop: threading.Event,
     rendezvous: Rendezvous,
 ) -> Callable[[], None]:
-    """Return what is to be done now and then while the loop runs."""
     looked = accounted = time.monotonic()
     alone_since: float | None = None
 
@@ -152,7 +134,7 @@ def _around(
         if now - accounted > _ACCOUNT:
             emulator.account()
             accounted = now
-        if emulator.connections or not emulator.had_connections:
+        if not emulator.is_alone:
             alone_since = None
         elif alone_since is None:
             alone_since = now

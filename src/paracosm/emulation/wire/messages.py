@@ -12,7 +12,7 @@ from paracosm.emulation.communication import Communication
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Record
-from paracosm.emulation.wire.connection import Connection, Kept, Loop, Outgoing, Pair, WireGroup
+from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair, WireGroup
 from paracosm.emulation.wire.links import Hops, Pace
 from paracosm.emulation.wire.operations import Operation
 from paracosm.emulation.wire.payloads import Payloads
@@ -20,23 +20,16 @@ from paracosm.emulation.wire.protocol import tag_of
 from paracosm.emulation.wire.segments import Remembered
 from paracosm.emulation.wire.sources import Source, send
 
-__all__ = ["GroupState", "Messages"]
-
-
 _REMEMBERED = 1 << 20  # bytes of the longest message that is sent back
 _LENGTHS = 32  # messages of different lengths that are remembered
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Messages on one connection with one tag that are not through.
+    """Messages on one connection with one tag that are not through."""
 
-    Attributes:
-        sends, receives: when the real rank announced each, and its number in the group.
-    """
-
-    sends: deque[tuple[float, int]] = field(default_factory=deque)
-    receives: deque[tuple[float, int, float]] = field(default_factory=deque)
+    sends: deque[tuple[float, int]] = field(default_factory=deque)  # instant and number of each
+    receives: deque[tuple[float, int, float]] = field(default_factory=deque)  # and when ours came
 
 
 class Messages:
@@ -51,7 +44,7 @@ class Messages:
         communication: Communication,
         peers: Peers,
         payloads: Payloads,
-        pace: Pace | None,
+        pace: Pace,
         record: Callable[[Record], None],
     ) -> None:
         self._loop = loop
@@ -61,58 +54,45 @@ class Messages:
         self._pace = pace
         self._record = record
         self._waiting: dict[tuple[Connection, int], _Waiting] = {}
-        self._last: dict[int, Kept] = {}  # by length
-        self._coming: dict[Connection, Kept] = {}
+        self._last: dict[int, Buffer] = {}  # by length
+        self._coming: dict[Connection, Buffer] = {}
 
-    def announced(
-        self, state: GroupState, connection: Connection, slot: int, length: int, now: float
-    ) -> None:
-        """The real rank has a message."""
-        pair = connection.pair
+    def announced(self, state: GroupState, connection: Connection, slot: int, length: int) -> None:
+        now, pair = time.monotonic(), connection.pair
         waiting = self._waiting.setdefault((connection, slot), _Waiting())
         waiting.sends.append((now, state.next_number(pair.real)))
-        at = now + self._communication.added("send")
-        ends = pair.real, pair.emulated
-        self._when(self._there(state, pair, ends, length, at), connection.accept, slot, length)
+        ready = now + self._communication.added("send")
+        due = state.there(self._pace, pair, False, length, ready)
+        self._when(due, connection.accept, slot, length)
 
-    def wanted(
-        self, state: GroupState, connection: Connection, slot: int, length: int, now: float
-    ) -> None:
-        """The real rank waits for a message."""
-        pair = connection.pair
-        peer = state.members[pair.emulated]
-        entry = self._peers.entry(peer, now) + self._communication.added("recv")
+    def wanted(self, state: GroupState, connection: Connection, slot: int, length: int) -> None:
+        now, pair = time.monotonic(), connection.pair
+        entry = self._peers.entry(state.members[pair.emulated], now)
+        ready = max(entry + self._communication.added("recv"), now)
         waiting = self._waiting.setdefault((connection, slot), _Waiting())
-        waiting.receives.append((now, state.next_number(pair.real), max(entry, now)))
-        due = self._there(state, pair, (pair.emulated, pair.real), length, max(entry, now))
+        waiting.receives.append((now, state.next_number(pair.real), ready))
+        due = state.there(self._pace, pair, True, length, ready)
         self._when(due, self._send, connection, slot, length)
 
-    def keep(self, connection: Connection, length: int) -> Kept | None:
-        """Return where to keep a message that begins to come."""
+    def keep(self, connection: Connection, length: int) -> Buffer | None:
         if not 0 < length <= _REMEMBERED:
             return None
-        self._coming[connection] = Kept(length)
+        self._coming[connection] = Buffer(length)
         return self._coming[connection]
 
-    def received(
-        self, state: GroupState, connection: Connection, slot: int, length: int, now: float
-    ) -> None:
-        """A message of the real rank's is here."""
-        kept = self._coming.pop(connection, None)
-        if kept is not None:
+    def received(self, state: GroupState, connection: Connection, slot: int, length: int) -> None:
+        buffer = self._coming.pop(connection, None)
+        if buffer is not None:
             self._last.pop(length, None)
-            self._last[length] = kept
+            self._last[length] = buffer
             if len(self._last) > _LENGTHS:
                 del self._last[next(iter(self._last))]
         asked, number = self._waiting[connection, slot].sends.popleft()
-        self._write(state, connection, number, "send", length, (asked, asked, now))
+        self._write(state, connection.pair, number, "send", length, asked, asked)
 
-    def sent(
-        self, state: GroupState, connection: Connection, message: Outgoing, now: float
-    ) -> None:
-        """A message has gone to the real rank."""
+    def sent(self, state: GroupState, connection: Connection, message: Outgoing) -> None:
         asked, number, entered = self._waiting[connection, message.slot].receives.popleft()
-        self._write(state, connection, number, "recv", message.length, (asked, entered, now))
+        self._write(state, connection.pair, number, "recv", message.length, asked, entered)
 
     def close(self, connection: Connection) -> str | None:
         """Forget a connection; return which kind of message was not through, if any."""
@@ -122,15 +102,6 @@ class Messages:
             kind = "send" if waiting.sends else "recv" if waiting.receives else None
             found = found or kind
         return found
-
-    def _there(
-        self, state: GroupState, pair: Pair, ends: tuple[int, int], length: int, at: float
-    ) -> Span:
-        """Return when a message that is ready at an instant is there."""
-        if self._pace is None:
-            return Span(0, at, at)
-        rank = state.members[pair.real]
-        return self._pace.there(state.hops, ends, length, at, pair.real, rank)
 
     def _when(self, due: Span, call: Callable[..., None], *arguments: Any) -> None:
         """Call when something is due, wherever that moves meanwhile."""
@@ -142,58 +113,44 @@ class Messages:
     def _send(self, connection: Connection, slot: int, length: int) -> None:
         pair = connection.pair
         data = self._payloads.of(pair.group, "recv", tag_of(slot), pair.emulated, 0, length)
-        if data is not None and len(data) == length:
-            source = Source(data)
-        elif length in self._last:
-            source = Source(self._last[length].data)
-        else:
-            source = Source()
-        send(connection, slot, length, source)
+        if data is None or len(data) != length:
+            data = self._last[length].data if length in self._last else None
+        send(connection, slot, length, Source(data))
 
     def _write(
         self,
         state: GroupState,
-        connection: Connection,
+        pair: Pair,
         number: int,
         kind: str,
         length: int,
-        times: tuple[float, float, float],
+        asked: float,
+        entered: float,
     ) -> None:
-        pair = connection.pair
-        asked, entered, done = times
         rank, peer = state.members[pair.real], state.members[pair.emulated]
-        name = state.group.name
-        self._record(
-            Collective(rank, name, number, kind, length, peer, asked, entered, asked, done)
-        )
+        times = asked, entered, asked, time.monotonic()
+        self._record(Collective(rank, state.group.name, number, kind, length, peer, *times))
 
 
 @dataclass(eq=False)
 class GroupState:
-    """A process group with real members.
+    """A process group with real members."""
 
-    Attributes:
-        group: as the rendezvous knows it.
-        members: global ranks by rank in the group.
-        hops: the times of messages among emulated members.
-        remembered: how earlier vectors were cut.
-        connections: that are open.
-        operations: under way, by slot.
-        over: slots of the last operations that ended.
-        numbers: collectives so far, by real member.
-    """
-
-    group: WireGroup
-    members: Sequence[int]
-    hops: Hops
-    remembered: Remembered = field(default_factory=Remembered)
-    connections: set[Connection] = field(default_factory=set)
-    operations: dict[int, Operation] = field(default_factory=dict)
-    over: deque[int] = field(default_factory=lambda: deque(maxlen=64))
-    numbers: dict[int, int] = field(default_factory=dict)
+    group: WireGroup  # as the rendezvous knows it
+    members: Sequence[int]  # global ranks by rank in the group
+    hops: Hops  # the times of messages among emulated members
+    remembered: Remembered = field(default_factory=Remembered)  # how earlier vectors were cut
+    connections: set[Connection] = field(default_factory=set)  # that are open
+    operations: dict[int, Operation] = field(default_factory=dict)  # under way, by slot
+    over: deque[int] = field(default_factory=lambda: deque(maxlen=64))  # slots of the last ended
+    numbers: dict[int, int] = field(default_factory=dict)  # collectives so far, by real member
 
     def next_number(self, real: int) -> int:
-        """Return the number of a real member's next collective."""
         number = self.numbers.get(real, 0)
         self.numbers[real] = number + 1
         return number
+
+    def there(self, pace: Pace, pair: Pair, is_ours: bool, length: int, ready: float) -> Span:
+        """Return when a message that is ready at an instant has come, as far as is known."""
+        ends = (pair.emulated, pair.real) if is_ours else (pair.real, pair.emulated)
+        return pace.there(self.hops, ends, length, ready, pair.real, self.members[pair.real])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
-from paracosm.emulation.wire.connection import Connection, Kept
+from paracosm.emulation.wire.connection import Buffer, Connection
 from paracosm.emulation.wire.schedules import (
     Barrier,
     Broadcast,
@@ -17,13 +17,13 @@ from paracosm.emulation.wire.schedules import (
     Members,
     Ring,
     RingReduce,
-    Schedule,
 )
 from paracosm.emulation.wire.segments import (
     LARGEST,
     LONGEST,
     Layout,
     Learning,
+    Messages,
     Remembered,
     Standing,
     candidates,
@@ -32,52 +32,30 @@ from paracosm.emulation.wire.segments import (
     vector_size,
 )
 
-__all__ = ["Channel", "Entries", "Operation", "RealSide", "UnexpectedError"]
-
-
 _SHORT = 1 << 14  # bytes of a message that take no longer than a notice
-
-
-class UnexpectedError(Exception):
-    """A message that the operation does not have; the text says what was expected."""
 
 
 @dataclass(slots=True, eq=False)
 class Channel:
-    """What one connection has to do with one operation.
+    """What one connection has to do with one operation."""
 
-    Attributes:
-        connection: to the real member.
-        announced, accepted, arrived: messages of the real member's: it has announced, we are ready
-            for, are here.
-        lengths: of those that are announced but not accepted.
-        ready: instants at which we accepted what had been announced; None for what had not.
-        asked, sent, gone: messages of ours: asked for, on their way, gone.
-        wanted: lengths of those that are asked for but not on their way.
-        given: bytes of ours that are gone.
-        first_given: bytes of our first message.
-        halves: bytes of the real member's even and odd messages.
-        mirror: what came on an all-to-all, which goes back.
-        due: when the next of `wanted` goes, once that is decided.
-        due_in: when the next of `lengths` is accepted, once that is decided.
-    """
-
-    connection: Connection
-    announced: int = 0
-    accepted: int = 0
-    arrived: int = 0
-    lengths: deque[int] = field(default_factory=deque)
+    connection: Connection  # to the real member
+    announced: int = 0  # messages of the real member's that it has announced
+    accepted: int = 0  # that we are ready for
+    arrived: int = 0  # that are here
+    lengths: deque[int] = field(default_factory=deque)  # of what is announced, not accepted
+    # When we accepted what had been announced; None for what had not.
     ready: deque[float | None] = field(default_factory=deque)
-    asked: int = 0
+    asked: int = 0  # messages of ours: asked for, on their way, gone
     sent: int = 0
     gone: int = 0
-    wanted: deque[int] = field(default_factory=deque)
-    given: int = 0
-    first_given: int = 0
-    halves: dict[int, int] = field(default_factory=dict)
-    mirror: Kept | None = None
-    due: Span | None = None
-    due_in: Span | None = None
+    wanted: deque[int] = field(default_factory=deque)  # lengths of what is asked for, not sent
+    given: int = 0  # bytes of ours that are gone
+    first_given: int = 0  # bytes of our first message
+    halves: dict[int, int] = field(default_factory=dict)  # bytes of its even and odd messages
+    mirror: Buffer | None = None  # what came on an all-to-all, which goes back
+    due: Span | None = None  # when the next of `wanted` goes, once that is decided
+    due_in: Span | None = None  # when the next of `lengths` is accepted, once that is decided
 
     @property
     def is_open(self) -> bool:
@@ -87,50 +65,23 @@ class Channel:
 
 @dataclass(slots=True, eq=False)
 class RealSide:
-    """A real member's part of an operation.
+    """A real member's part of an operation."""
 
-    Attributes:
-        asked: when its first message came.
-        last: when something was last announced or moved.
-        sent, received: bytes that it has sent and received.
-        sends, receives: how many messages of each have been announced.
-        longest: bytes of its longest message.
-        kept: what it sent, in order; None for what was not kept or has been sent back.
-        number: counts the collectives of this member in the group.
-        peer: the root or the other end, as far as it shows; -1 for none.
-    """
-
-    asked: float
-    number: int
-    last: float = 0.0
-    sent: int = 0
+    asked: float  # when its first message came
+    number: int  # counts the collectives of this member in the group
+    last: float = 0.0  # when something was last announced or moved
+    sent: int = 0  # bytes that it has sent and received
     received: int = 0
-    sends: int = 0
+    sends: int = 0  # how many messages of each have been announced
     receives: int = 0
-    longest: int = 0
-    kept: list[Kept | None] = field(default_factory=list)
-    peer: int = -1
+    longest: int = 0  # bytes of its longest message
+    # What it sent, in order; None if not kept, or sent back
+    buffers: list[Buffer | None] = field(default_factory=list)
+    peer: int = -1  # the root or the other end, as far as it shows; -1 for none
 
 
 class Operation:
-    """A collective that is under way.
-
-    Attributes:
-        kind: one of `framing.KINDS` but "send".
-        tag: its number in the group.
-        slot: of its messages.
-        world: members of the group.
-        channels: by connection.
-        reals: by real member.
-        schedule: when which message may go.
-        learning: while it is not certain how the vector was cut.
-        members: of the group.
-        is_guess: whether how the vector was cut is taken from an earlier one, or was learnt.
-        is_loose: whether the algorithm is not followed.
-        entries: when the emulated members come.
-        told: whether the user has been told that it makes no progress.
-        news: counts what happened to it.
-    """
+    """A collective that is under way."""
 
     def __init__(
         self,
@@ -142,20 +93,20 @@ class Operation:
         remembered: Remembered,
         planned: int | None = None,
     ) -> None:
-        self.kind = kind
-        self.tag = tag
-        self.slot = slot
-        self.world = members.size
+        self.kind = kind  # one of `protocol.KINDS` but "send"
+        self.tag = tag  # its number in the group
+        self.slot = slot  # of its messages
+        self.world = members.size  # members of the group
         self.members = members
-        self.channels: dict[Connection, Channel] = {}
-        self.reals: dict[int, RealSide] = {}
-        self.schedule: Schedule = _SCHEDULES[kind](members)
-        self.learning: Learning | None = None
+        self.channels: dict[Connection, Channel] = {}  # by connection
+        self.reals: dict[int, RealSide] = {}  # by real member
+        self.schedule: Direct = _SCHEDULES[kind](members)  # when which message may go
+        self.learning: Learning | None = None  # while it is not certain how the vector was cut
         self.is_guess = self.is_loose = False
-        self.entries = entries
-        self._releases: dict[int, int] = {}
-        self.told = False
-        self.news = 0
+        self.entries = entries  # when the emulated members come
+        self.released: Counter[int] = Counter()  # messages to each real member
+        self.told = False  # whether the user has been told that it makes no progress
+        self.news = 0  # counts what happened to it
         self._layout: Layout | None = None
         self._key: tuple[object, int] | None = None
         self._remembered = remembered
@@ -163,16 +114,12 @@ class Operation:
 
     @property
     def is_ring(self) -> bool:
-        """Whether it cuts its vector as all-reduce does."""
         return self.kind in ("all_reduce", "reduce")
 
     @property
     def is_scheduled(self) -> bool:
         """Whether an instant is known at which one of its messages goes on."""
-        return any(
-            channel.due is not None or channel.due_in is not None
-            for channel in self.channels.values()
-        )
+        return any(each.due or each.due_in for each in self.channels.values())
 
     @property
     def segment(self) -> int:
@@ -185,17 +132,15 @@ class Operation:
         return self._layout if self.learning is None else self.learning.layout
 
     def first(self, length: int) -> bool:
-        """Learn the length of a ring's first message, and with it how the vector is cut.
-
-        Returns:
-            Whether that shows, now or by what will come.
-        """
+        """Learn the length of a ring's first message, and with it how the vector is cut."""
         if self._key is not None:
             return True
         self._key, recalled = self._remembered.recall(length)
         found = candidates(self.world, length)
         layout, other = next(found), next(found, None)
-        several = len(self.members.real) > 1
+        real = self.members.real
+        several = len(real) > 1
+        has_neighbours = any((one + 1) % self.world in real for one in real)
         planned = None
         if self._planned is not None:
             planned = layout_of_segments(self.world, self._planned, length)
@@ -203,13 +148,13 @@ class Operation:
             self._lay_out(planned)
         elif other is None or (self.kind == "reduce" and not several):
             self._lay_out(layout)
-        elif several and (self.kind == "reduce" or length > LONGEST // 2 or self._has_neighbours()):
+        elif several and (self.kind == "reduce" or length > LONGEST // 2 or has_neighbours):
             self.loosen()  # what is to be passed on from one to the other does not show in time
         elif recalled is not None or (self.world > LARGEST and length <= LONGEST // 2):
             self.is_guess = True
             self._lay_out(recalled or layout)
         else:
-            self.learning = Learning(self.world, self.members.real, length)
+            self.learning = Learning(self.world, real, length)
             self._settled()
         return not self.is_loose
 
@@ -220,9 +165,8 @@ class Operation:
             return  # some have not come yet
         standings = {}
         for real, side in self.reals.items():
-            mine = [c for c in self.channels.values() if c.connection.pair.real == real]
-            done = sum(channel.gone for channel in mine), sum(channel.arrived for channel in mine)
-            standings[real] = Standing((side.receives, side.sends), done)
+            arrived, gone = self._moved(real)
+            standings[real] = Standing((side.receives, side.sends), (gone, arrived))
         self.learning.settle(standings)
         self._settled()
 
@@ -235,12 +179,11 @@ class Operation:
     def _settled(self) -> None:
         assert self.learning is not None
         layout = self.learning.layout
-        certain = self.learning.is_certain
-        if certain:
+        if self.learning.is_certain:
             self.learning = None
             self.is_guess = True
-            self._lay_out(layout)
-        elif isinstance(self.schedule, Ring):
+            self._layout = layout
+        if isinstance(self.schedule, Ring):
             self.schedule.lag = layout.lag
 
     def _lay_out(self, layout: Layout) -> None:
@@ -248,48 +191,48 @@ class Operation:
         if isinstance(self.schedule, Ring):
             self.schedule.lag = layout.lag
 
-    def check(self, source: int, target: int, index: int, length: int) -> None:
-        """Compare a message with gloo's algorithm.
-
-        Raises:
-            UnexpectedError: the algorithm has no such message.
-        """
+    def unexpected(self, source: int, target: int, index: int, length: int) -> str:
+        """Say what was expected where gloo's algorithm has no such message; else nothing."""
         if self.schedule.allows(source, target, index):
-            return
+            return ""
         expected = {
             "all_reduce": "ranks send to the rank before them only",
             "all_gather": "ranks send to the rank after them only",
         }.get(self.kind, "one message from one rank to another at most")
         if self.kind in ("broadcast", "barrier"):
             expected = "one message at most, between ranks that are a power of 2 apart"
-        raise UnexpectedError(
+        return (
             f"message {index} of {length:,} bytes from rank {source} to rank {target} of the group "
             f"was not expected: in gloo's {self.kind} among {self.world} {expected}"
         )
 
-    def sent_as(self, real: int, number: int) -> int:
-        """Return the algorithm's index of a real member's message number `number`."""
+    def _present(self, real: int) -> Messages | None:
+        """Return a member's messages where not every segment has one."""
         layout = self.layout
         if not self.is_ring or layout is None or layout.is_full:
+            return None
+        return messages_of(layout, real)
+
+    def sent_as(self, real: int, number: int) -> int:
+        """Return the algorithm's index of a real member's message number `number`."""
+        present = self._present(real)
+        if present is None or number >= len(present.sends):
             return number
-        sends = messages_of(layout, real).sends
-        return sends[number] if number < len(sends) else number
+        return present.sends[number]
 
     def number_of(self, real: int, index: int) -> int:
         """Return the number of a real member's message from its index: what `sent_as` undoes."""
-        layout = self.layout
-        if not self.is_ring or layout is None or layout.is_full:
+        present = self._present(real)
+        if present is None:
             return index
-        sends = messages_of(layout, real).sends
-        return sends.index(index) if index in sends else len(sends)
+        return present.sends.index(index) if index in present.sends else len(present.sends)
 
     def received_as(self, real: int, number: int) -> int:
         """Return the algorithm's index of the message that a real member receives as `number`."""
-        layout = self.layout
-        if not self.is_ring or layout is None or layout.is_full:
+        present = self._present(real)
+        if present is None or number >= len(present.receives):
             return number
-        receives = messages_of(layout, real).receives
-        return receives[number] if number < len(receives) else number
+        return present.receives[number]
 
     def sends_more(self, channel: Channel) -> bool:
         """Return whether it is certain that a real member has one more message for us, now.
@@ -371,30 +314,14 @@ class Operation:
         elif isinstance(self.schedule, Broadcast):
             side.peer = self.schedule.root
         elif isinstance(self.schedule, RingReduce):
-            if channel.announced and self.schedule.is_part(
-                pair.real, pair.emulated, channel.announced - 1
-            ):
-                side.peer = pair.emulated
-            elif channel.asked and self.schedule.is_part(
-                pair.emulated, pair.real, channel.asked - 1
-            ):
-                side.peer = pair.real
-
-    def may_release(self, real: int) -> bool:
-        """Return whether one more message may go to a real member while learning."""
-        assert self.learning is not None
-        return self._releases.get(real, 0) < self.learning.released[real]
-
-    def released(self, real: int) -> None:
-        """Count a message that goes to a real member."""
-        self._releases[real] = self._releases.get(real, 0) + 1
+            real, peer, is_part = pair.real, pair.emulated, self.schedule.is_part
+            if channel.announced and is_part(real, peer, channel.announced - 1):
+                side.peer = peer
+            elif channel.asked and is_part(peer, real, channel.asked - 1):
+                side.peer = real
 
     def expected(self, real: int) -> tuple[int, int] | None:
-        """Return how many messages a real member exchanges with emulated ones, if that is known.
-
-        Returns:
-            sends and receives.
-        """
+        """Return how many sends to and receives from emulated members there are, if known."""
         size = self.world
         others = size - len(self.members.real)
 
@@ -418,26 +345,28 @@ class Operation:
 
     def is_open(self, real: int) -> bool:
         """Return whether a real member still waits for the operation, as far as it shows."""
-        channels = [c for c in self.channels.values() if c.connection.pair.real == real]
-        if any(channel.is_open for channel in channels):
+        if any(channel.is_open for channel in self._channels_of(real)):
             return True
         expected = self.expected(real)
         if expected is None or self.is_guess:
             return False
-        arrived = sum(channel.arrived for channel in channels)
-        return arrived < expected[0] or sum(channel.gone for channel in channels) < expected[1]
+        arrived, gone = self._moved(real)
+        return arrived < expected[0] or gone < expected[1]
 
     def is_complete(self, real: int) -> bool:
         """Return whether it is known that all messages of a real member have been moved."""
-        expected = self.expected(real)
-        if expected is None:
-            return False
-        channels = [c for c in self.channels.values() if c.connection.pair.real == real]
-        moved = sum(c.arrived for c in channels), sum(c.gone for c in channels)
-        return moved == expected and not any(channel.is_open for channel in channels)
+        is_open = any(channel.is_open for channel in self._channels_of(real))
+        return self._moved(real) == self.expected(real) and not is_open
+
+    def _channels_of(self, real: int) -> list[Channel]:
+        return [each for each in self.channels.values() if each.connection.pair.real == real]
+
+    def _moved(self, real: int) -> tuple[int, int]:
+        """Return how many messages from and to a real member are through."""
+        mine = self._channels_of(real)
+        return sum(channel.arrived for channel in mine), sum(channel.gone for channel in mine)
 
     def forget(self) -> None:
-        """Remember that the vector was not cut as it was taken to be."""
         if self._key is not None:
             self._remembered.forget(self._key)
 
@@ -481,19 +410,11 @@ class Operation:
         return side.longest
 
     def _received_from(self, real: int, emulated: int) -> int:
-        return sum(
-            channel.given
-            for channel in self.channels.values()
-            if (channel.connection.pair.real, channel.connection.pair.emulated) == (real, emulated)
-        )
-
-    def _has_neighbours(self) -> bool:
-        """Return whether two real members are next to each other."""
-        real = self.members.real
-        return any(self.members.is_real((one + 1) % self.world) for one in real)
+        mine = self._channels_of(real)
+        return sum(each.given for each in mine if each.connection.pair.emulated == emulated)
 
 
-_SCHEDULES: dict[str, Callable[[Members], Schedule]] = {
+_SCHEDULES: dict[str, Callable[[Members], Direct]] = {
     "all_reduce": lambda members: Ring(members, -1, 2, 2),
     "all_gather": lambda members: Ring(members, 1, 2, 1),
     "reduce": RingReduce,
@@ -506,14 +427,7 @@ _SCHEDULES: dict[str, Callable[[Members], Schedule]] = {
 
 
 class Entries:
-    """Asks `Peers` once for each member.
-
-    Args:
-        peers: of the job.
-        members: global ranks by rank in the group.
-        asked: when the first real member's message came.
-        added: seconds that a what-if adds to operations of this kind.
-    """
+    """When each member of a group comes: asks `Peers` once, and adds what a what-if adds."""
 
     def __init__(self, peers: Peers, members: Sequence[int], asked: float, added: float) -> None:
         self._peers = peers
@@ -523,7 +437,6 @@ class Entries:
         self._known: dict[int, float] = {}
 
     def of(self, member: int) -> float:
-        """Return when a member of the group comes."""
         known = self._known.get(member)
         if known is None:
             known = self._peers.entry(self._members[member], self._asked) + self._added

@@ -14,19 +14,13 @@ from paracosm.emulation.wire.connection import WireGroup
 from paracosm.emulation.wire.store import group_name
 from paracosm.errors import InputError
 
-__all__ = ["Payloads", "load_payloads"]
-
 _NUMBER = re.compile(r"\d+")
 
 
 def load_payloads(plan: Path | None, world: int) -> Payloads:
-    """Return the payloads of a plan of a world of so many ranks, or none.
-
-    Raises:
-        InputError: as `load_plan` raises it; or the plan is of another world.
-    """
+    """Return the payloads of a plan of a world of so many ranks, or none."""
     if plan is None:
-        return Payloads(None)
+        return Payloads(Plan(world, 0, {}, np.empty(0, np.uint8)))
     loaded = load_plan(plan)
     if loaded.world != world:
         raise InputError(
@@ -43,17 +37,15 @@ class Payloads:
     group of the same kind: the last one before, of the same size.
     """
 
-    def __init__(self, plan: Plan | None) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._sent: dict[tuple[str, int], npt.NDArray[np.intp]] = {}
+        self._sent: dict[tuple[str, int], npt.NDArray[np.intp]] = {}  # by group, ranks further on
         self._given: dict[tuple[str, int], int] = {}
         self._tags: dict[str, dict[int, int]] = {}
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
         """The members of each planned group, by its name in torch.distributed."""
-        if self._plan is None:
-            return {}
         return {name: each.members for name, each in self._plan.groups.items() if each.members}
 
     def of(
@@ -64,16 +56,8 @@ class Payloads:
         Messages between two ranks (send, recv) have no number of their own: each call takes the
         next that the plan's rank sent as many ranks away, to the next stage of a pipeline or to the
         one before.
-
-        Args:
-            group: of the operation.
-            kind: of gloo's operation, as `records.COLLECTIVES` names them.
-            tag: of gloo's operation: the slot's bits 24 to 55.
-            sender: rank in the group.
-            offset: first byte, in what the sender has for the receiver.
-            length: bytes.
         """
-        planned = None if self._plan is None else self._planned(group)
+        planned = self._planned(group)
         if planned is None:
             return None
         if kind in ("send", "recv"):
@@ -91,19 +75,14 @@ class Payloads:
         return self._cut(planned, at, offset, length)
 
     def size_of(self, group: WireGroup, kind: str, tag: int) -> int | None:
-        """Return the bytes of a reduction's vector, or None where the plan does not say.
-
-        Args:
-            group, kind, tag: as for `of`.
-        """
-        planned = None if self._plan is None else self._planned(group)
+        """Return the bytes of a reduction's vector, or None where the plan does not say."""
+        planned = self._planned(group)
         at = None if planned is None else self._tag_index(planned).get(tag)
         if planned is None or at is None or COLLECTIVES[planned.kind[at]] != kind:
             return None
         return int(planned.size[at])
 
     def _cut(self, planned: PlannedGroup, at: int, offset: int, length: int) -> memoryview | None:
-        assert self._plan is not None
         start = int(planned.start[at])
         if start < 0 or offset + length > int(planned.length[at]):
             return None
@@ -112,25 +91,20 @@ class Payloads:
     def _next_sent(
         self, planned: PlannedGroup, group: WireGroup, sender: int, length: int
     ) -> memoryview | None:
-        assert self._plan is not None
         if len(group.real) != 1:
             return None  # which of the real members it is for, nobody says
-        sends = self._sends(planned, (group.real[0] - sender) % group.size, group.size)
+        away = (group.real[0] - sender) % group.size
+        if (planned.name, away) not in self._sent:
+            members = planned.members or tuple(range(group.size))
+            to = members[(members.index(self._plan.rank) + away) % group.size]
+            is_send = planned.kind == COLLECTIVES.index("send")
+            self._sent[planned.name, away] = np.flatnonzero(is_send & (planned.peer == to))
+        sends = self._sent[planned.name, away]
         number = self._given.get((group.name, sender), 0)
         self._given[group.name, sender] = number + 1
         if number >= len(sends) or int(planned.length[sends[number]]) != length:
             return None
         return self._cut(planned, int(sends[number]), 0, length)
-
-    def _sends(self, planned: PlannedGroup, away: int, size: int) -> npt.NDArray[np.intp]:
-        """Return which collectives are sends to the member so many ranks further on."""
-        assert self._plan is not None
-        if (planned.name, away) not in self._sent:
-            members = planned.members or tuple(range(size))
-            to = members[(members.index(self._plan.rank) + away) % size]
-            is_send = planned.kind == COLLECTIVES.index("send")
-            self._sent[planned.name, away] = np.flatnonzero(is_send & (planned.peer == to))
-        return self._sent[planned.name, away]
 
     def _tag_index(self, planned: PlannedGroup) -> dict[int, int]:
         """Return the collective that each tag of gloo belongs to: tags count gloo's operations."""
@@ -141,17 +115,12 @@ class Payloads:
         return self._tags[planned.name]
 
     def _planned(self, group: WireGroup) -> PlannedGroup | None:
-        assert self._plan is not None
         name = group_name(group.name)
         groups = self._plan.groups
         if name in groups:
             return groups[name]
-        alike = [
-            each
-            for each in groups.values()
-            if len(each.members) == group.size and _is_before(each.name, name)
-        ]
-        return alike[-1] if alike else None
+        alike = [each for each in groups.values() if len(each.members) == group.size]
+        return next((each for each in reversed(alike) if _is_before(each.name, name)), None)
 
 
 def _is_before(planned: str, name: str) -> bool:

@@ -1,4 +1,6 @@
-"""gloo's messages on a TCP connection: a header of six numbers, and data after some of them.
+"""gloo's bytes: the address that a rank is reached at, its handshake, and its messages.
+
+A message is a header of six numbers, with data after some of them.
 
 gloo announces every message with its length before data moves: the sender with SEND_READY, the
 receiver with RECV_READY, and the data goes once both are there (gloo, transport/tcp/pair.cc).
@@ -10,27 +12,6 @@ import socket
 import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple
-
-__all__ = [
-    "DATA",
-    "HEADER",
-    "KINDS",
-    "RECV_READY",
-    "SEND_READY",
-    "AddressError",
-    "BrokenError",
-    "GlooAddress",
-    "Header",
-    "connect",
-    "data_header",
-    "emulated_address",
-    "kind_of",
-    "notice",
-    "read_address",
-    "read_header",
-    "tag_of",
-]
-
 
 HEADER: Final = struct.Struct("<QQQQQQ")
 """Bytes of the whole message, opcode, slot, offset, length, offset at the receiver."""
@@ -58,25 +39,15 @@ class BrokenError(Exception):
 
 
 class Header(NamedTuple):
-    """A message's header.
+    """A message's header."""
 
-    Attributes:
-        opcode: DATA, SEND_READY or RECV_READY.
-        slot: which operation it belongs to.
-        length: bytes of data, in this message or in the one announced.
-    """
-
-    opcode: int
-    slot: int
-    length: int
+    opcode: int  # DATA, SEND_READY or RECV_READY
+    slot: int  # which operation it belongs to
+    length: int  # bytes of data, in this message or in the one announced
 
 
 def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> Header:
-    """Read a header.
-
-    Raises:
-        BrokenError: gloo sends no such header.
-    """
+    """Read a header."""
     size, opcode, slot, _, length, _ = HEADER.unpack_from(buffer, offset)
     if opcode not in (DATA, SEND_READY, RECV_READY):
         name = _NAMES.get(opcode, "none of gloo's")
@@ -93,7 +64,6 @@ def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> Header:
 
 
 def kind_of(slot: int) -> str:
-    """Return which of `KINDS` a slot belongs to."""
     return KINDS[slot >> 56]
 
 
@@ -108,7 +78,6 @@ def notice(opcode: int, slot: int, length: int) -> bytes:
 
 
 def data_header(slot: int, length: int) -> bytes:
-    """Return the header of data."""
     return HEADER.pack(HEADER.size + length, DATA, slot, 0, length, 0)
 
 
@@ -122,27 +91,25 @@ class AddressError(Exception):
 
 @dataclass(frozen=True)
 class GlooAddress:
-    """Where a real rank listens.
+    """Where a real rank listens."""
 
-    Attributes:
-        family: AF_INET or AF_INET6.
-        host: IP address.
-        port: of TCP.
-        connections: for each rank of the group the number that its connection begins with; empty
-            where that is its rank.
-    """
-
-    family: int
-    host: str
+    family: int  # AF_INET or AF_INET6
+    host: str  # IP address
     port: int
-    connections: tuple[int, ...]
+    connections: tuple[
+        int, ...
+    ]  # what each rank's connection begins with; empty where that is its rank
 
 
 def read_address(value: bytes) -> GlooAddress:
-    """Return the address that a real rank has written.
+    """Return the address that a real rank writes to the store for the others to connect to.
 
-    Raises:
-        AddressError: this is not an address as gloo writes it.
+    Layout, little-endian (`Rank::bytes` in gloo/transport/tcp/context.cc, gloo of PyTorch 2.13):
+    u64 length of the host name and the host name; u64 136; a sockaddr_storage of 128 bytes, of
+    which what is beyond the address is not cleared; i64 sequence number (-1); then for each rank of
+    the group the i64 number by which its connection is known. There are none of these with
+    TORCH_GLOO_LAZY_INIT=1 or GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER=1: then a connection is known by
+    the rank of who made it.
     """
     name = _u64(value, 0, "length of the host name", _LONGEST_NAME)
     at = 8 + name
@@ -171,12 +138,8 @@ def emulated_address(family: int, connections: int) -> bytes:
 
     Of two ranks the one with the larger address connects to the other (`Device::isInitiator` in
     gloo/transport/tcp/device.cc). This is the largest there is: real ranks never connect to
-    emulated ones, which therefore need not listen.
-
-    Args:
-        family: AF_INET or AF_INET6.
-        connections: how many of the group's ranks need a number (up to the last real one); 0 for
-            the layout without them. Nobody asks for their value.
+    emulated ones, which therefore need not listen. So many `connections` have a number, which
+    nobody asks for.
     """
     name = b"emulated"
     storage = struct.pack("<H", family).ljust(_STORAGE, b"\xff")
@@ -206,14 +169,6 @@ def connect(address: GlooAddress, emulated: int, timeout: float) -> socket.socke
 
     Who connects says in 8 bytes which connection that is: the number that the real rank has written
     for the emulated one, or the latter's rank where it has written none.
-
-    Args:
-        address: of the real rank.
-        emulated: rank in the group of the emulated one.
-        timeout: seconds.
-
-    Raises:
-        OSError: nobody answers there, or no file is left to open.
     """
     number = address.connections[emulated] if address.connections else emulated
     opened = socket.create_connection((address.host, address.port), timeout)

@@ -35,9 +35,6 @@ from paracosm.emulation.wire.store import (
     is_role_key,
 )
 
-__all__ = ["TESTED", "Membership", "Rendezvous", "StartUp", "check_version"]
-
-
 _QUICK, _IDLE, _SLOWER = 0.001, 0.1, 1.3  # seconds between looks at the store; growth
 _RETRY = 0.05  # seconds between attempts to reach the store
 _END = 1.0  # seconds that the thread may take to end
@@ -49,36 +46,19 @@ class Rendezvous:
     A real rank that makes a group writes its address to the store, and waits for those of the other
     members. This writes the addresses of the emulated members, and connects each of them to the
     real rank. Several real ranks connect to each other by themselves.
-
-    Args:
-        world: ranks of the job.
-        real: the ranks that are real.
-        address: host and port of the store, as the real ranks have them in MASTER_ADDR and
-            MASTER_PORT: they reach it there if rank 0 is real; else it is served here.
-        host: where to serve the store if rank 0 is emulated: 127.0.0.1 for this machine alone.
-        put: called with every new connection, from the thread that watches the store.
-        note: called with what the user should know, from there as well.
-        timeout: seconds that one connection, or one answer of the store, may take.
-        groups: members' global ranks by the name of the group in torch.distributed, where somebody
-            knows them.
-        patience: seconds for which the other real ranks may still come to a group that nobody knows
-            the members of, after the first has come.
-
-    Raises:
-        InputError: the port is in use, or the world needs more open files than are allowed.
     """
 
     def __init__(
         self,
-        world: int,
-        real: Sequence[int],
-        address: tuple[str, int],
-        host: str,
-        put: Callable[[Pair], None],
-        note: Callable[[Note], None],
-        timeout: float,
-        groups: Mapping[str, Sequence[int]] | None = None,
-        patience: float = 2.0,
+        world: int,  # ranks of the job
+        real: Sequence[int],  # the ranks that are real
+        address: tuple[str, int],  # of the store: MASTER_ADDR and MASTER_PORT of the real ranks
+        host: str,  # where to serve the store if rank 0 is emulated: 127.0.0.1 for here alone
+        put: Callable[[Pair], None],  # called with connections, from the thread that watches
+        note: Callable[[Note], None],  # called with what the user should know, from there as well
+        timeout: float,  # seconds that one connection, or one answer of the store, may take
+        groups: Mapping[str, Sequence[int]] | None = None,  # global ranks of those that are known
+        patience: float = 2.0,  # seconds for which real ranks may come to a group that is not
     ) -> None:
         allow_open_files((world - len(real)) * len(real))
         self._world, self._real = world, tuple(sorted(real))
@@ -95,7 +75,6 @@ class Rendezvous:
         self._thread = threading.Thread(target=self._run, name="rendezvous", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
         warning = check_version()
         if warning is not None:
             self._note(warning)
@@ -165,7 +144,7 @@ class Rendezvous:
             start_up.look(added)
             for membership in self._groups.values():
                 news = self._serve(client, membership) or news
-            if self._store is not None and self._groups and not start_up.agents_at_work:
+            if self._store is not None and self._groups and not start_up.at_work:
                 self._left.set()
             pause = _QUICK if added or news else min(pause * _SLOWER, _IDLE)
 
@@ -173,20 +152,18 @@ class Rendezvous:
         """Read new addresses, and those that were there before (they change if a group is made
         again in the same store); return whether there is news."""
         places = [found for key in added if (found := find_address(key))]
-        known = [(name, rank) for name, group in self._groups.items() for rank in group.watched()]
-        places += [place for place in known if place not in set(places)]
+        seen = [(name, rank) for name, group in self._groups.items() for rank in group.watched()]
+        places += [place for place in seen if place not in set(places)]
         values = client.get([address_key(*place) for place in places])
         news = False
         for (name, rank), value in zip(places, values, strict=True):
             if name not in self._groups:
-                self._groups[name] = self._new_membership(name)
+                known = self._known.get(group_name(name), ())
+                members = range(self._world) if is_default(name) else known
+                deadline = time.monotonic() + self._patience
+                self._groups[name] = Membership(name, tuple(members), self._real, deadline)
             news = self._groups[name].learn(rank, value) or news
         return news
-
-    def _new_membership(self, name: str) -> Membership:
-        known = self._known.get(group_name(name), ())
-        members = range(self._world) if is_default(name) else known
-        return Membership(name, tuple(members), self._real, time.monotonic() + self._patience)
 
     def _members_of(self, name: str) -> tuple[int, int] | None:
         for each in self._groups.values():
@@ -196,7 +173,10 @@ class Rendezvous:
 
     def _serve(self, client: StoreClient, group: Membership) -> bool:
         """Write the addresses of emulated members, and connect them; return whether any were."""
-        awaited = group.awaits()
+        # Real ranks for whose present address there are no connections yet.
+        awaited = [
+            rank for rank, value in group.values.items() if group.connected.get(rank) != value
+        ]
         if not awaited or not group.is_settled(time.monotonic()):
             return False
         size = group.size
@@ -218,7 +198,7 @@ class Rendezvous:
 
     def _connect(self, group: Membership, real: int, size: int) -> None:
         address = group.addresses[real]
-        wire_group = group.wire_group(size)
+        wire_group = WireGroup(group.name, size, group.real_members(), group.members)
         group.connected[real] = group.values[real]
         for emulated in sorted(group.served):
             if self._closed.is_set():
@@ -252,27 +232,18 @@ class Membership:
     Only the size of a group is in the store, not whose ranks its members have: with one real rank,
     it is that whose address comes; several are known where the members are (the default group, or
     told), else those count that come in time.
-
-    Attributes:
-        name: prefix of the group in the store.
-        members: global ranks, in the order of the group; empty where nobody knows.
-        real: global ranks that are real.
-        deadline: instant at which no other real rank is awaited (`time.monotonic`).
-        values: what each real rank has written, by its rank in the group.
-        addresses: the same, read.
-        served: ranks in the group of the emulated members, once their addresses are written.
-        written: that address.
-        connected: the values for which the emulated members have been connected, by real rank.
     """
 
-    name: str
-    members: tuple[int, ...]
-    real: tuple[int, ...]
-    deadline: float
+    name: str  # prefix of the group in the store
+    members: tuple[int, ...]  # global ranks, in the order of the group; empty where nobody knows
+    real: tuple[int, ...]  # global ranks that are real
+    deadline: float  # instant at which no other real rank is awaited (`time.monotonic`)
+    # What each real rank has written, by rank in the group
     values: dict[int, bytes] = field(default_factory=dict)
-    addresses: dict[int, GlooAddress] = field(default_factory=dict)
-    served: frozenset[int] = frozenset()
-    written: bytes = b""
+    addresses: dict[int, GlooAddress] = field(default_factory=dict)  # the same, read
+    served: frozenset[int] = frozenset()  # emulated members, once their addresses are written
+    written: bytes = b""  # that address
+    # For which values emulated members are connected
     connected: dict[int, bytes] = field(default_factory=dict)
 
     @property
@@ -289,19 +260,10 @@ class Membership:
         return bool(self.members) or len(self.addresses) == len(self.real) or now > self.deadline
 
     def real_members(self) -> tuple[int, ...]:
-        """Return the ranks in the group of the real members, when `is_settled`."""
         if self.members:
             real = set(self.real)
             return tuple(i for i, member in enumerate(self.members) if member in real)
         return tuple(sorted(self.addresses))
-
-    def wire_group(self, size: int) -> WireGroup:
-        """Return the group as its connections know it."""
-        return WireGroup(self.name, size, self.real_members(), self.members)
-
-    def awaits(self) -> list[int]:
-        """Return the real ranks for whose present address there are no connections yet."""
-        return [rank for rank, value in self.values.items() if self.connected.get(rank) != value]
 
     def watched(self) -> list[int]:
         """Return the ranks in the group whose addresses may change.
@@ -312,12 +274,7 @@ class Membership:
         return [*self.values, *(sorted(self.served) if guessed else ())]
 
     def learn(self, rank: int, value: bytes) -> bool:
-        """Take up what is written for a member; return whether that is news.
-
-        Raises:
-            AddressError: gloo writes its addresses in another way than is expected, or this is of
-                a real rank that came too late.
-        """
+        """Take up what is written for a member; return whether that is news."""
         if rank in self.served:
             if value != self.written:
                 raise AddressError(
@@ -358,38 +315,20 @@ class StartUp:
         real: Sequence[int],
         members_of: Callable[[str], tuple[int, int] | None],
     ) -> None:
-        """Count the workers in.
-
-        Args:
-            client: of the job's store.
-            world: ranks of the job.
-            real: the ranks that are real.
-            members_of: how many members a group has, and how many of them are emulated, by its
-                name in torch.distributed; None where there is no such group.
-        """
         self._client, self._world, self._real = client, world, real
         self._members_of = members_of
         self._answered: set[str] = set()
-        self._at_work: set[str] = set()
+        self.at_work: set[str] = set()  # agents of torchrun that have come and not yet ended
         if 0 in real:
             client.add(_WORKERS, world - len(real))
 
-    @property
-    def agents_at_work(self) -> bool:
-        """Whether real agents of torchrun have come and not yet ended."""
-        return bool(self._at_work)
-
     def look(self, added: Sequence[str]) -> None:
-        """Answer what is in new keys.
-
-        Raises:
-            AgentError: torchrun starts other ranks than are real.
-        """
+        """Answer what is in new keys."""
         roles = [key for key in added if is_role_key(key)]
         if roles:
             self._answer_agents(roles[0])
         for key in added:
-            self._at_work.discard(key)
+            self.at_work.discard(key)
             found = _BARRIER.fullmatch(key)
             if found is not None:
                 self._enter_barrier(key, found[1])
@@ -399,7 +338,7 @@ class StartUp:
         if answer.barrier in self._answered:
             return
         self._answered.add(answer.barrier)
-        self._at_work.add(answer.barrier.replace("num_members", "last_member"))
+        self.at_work.add(answer.barrier.replace("num_members", "last_member"))
         self._client.set(answer.items)
         if answer.agents:
             self._client.add(answer.barrier, answer.agents)
@@ -415,21 +354,17 @@ class StartUp:
             self._client.set([(f"{key}:last_worker", b"1")])
 
 
-TESTED = ("2.13",)
-"""Versions of PyTorch that speak the protocol that we do."""
+_TESTED = "2.13"  # the version of PyTorch that speaks the protocol that we do
 
 
 def check_version() -> Note | None:
     """Return a warning where the installed PyTorch is another one, or there is none."""
-    tested = " and ".join(TESTED)
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
-        return Note(
-            -1, False, f"no PyTorch here to compare with: mode wire is tested with {tested}"
-        )
-    if any(version == known or version.startswith(known + ".") for known in TESTED):
+        text = f"no PyTorch here to compare with: mode wire is tested with {_TESTED}"
+        return Note(-1, False, text)
+    if f"{version}.".startswith(f"{_TESTED}."):
         return None
-    return Note(
-        -1, False, f"PyTorch {version}: mode wire is tested with {tested}, and may not work with it"
-    )
+    text = f"PyTorch {version}: mode wire is tested with {_TESTED}, and may not work with it"
+    return Note(-1, False, text)

@@ -1,28 +1,12 @@
-"""What gloo's algorithms have in common: who enters when, and who may send what after what."""
+"""gloo's collectives: when each emulated member may send and receive, without any socket."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = [
-    "Barrier",
-    "Broadcast",
-    "Direct",
-    "Loose",
-    "Members",
-    "Origin",
-    "Ring",
-    "RingReduce",
-    "Schedule",
-    "Split",
-    "root_of",
-]
-
 
 Split = Callable[[int, int, int], tuple[float, float]]
 """(source, target, bytes) -> latency of a message, and the seconds for which it holds its link."""
@@ -30,22 +14,14 @@ Split = Callable[[int, int, int], tuple[float, float]]
 
 @dataclass(frozen=True)
 class Members:
-    """Those who take part in one operation, by their ranks in the group.
-
-    Attributes:
-        size: how many.
-        real: which are real.
-        entry: when an emulated member comes to the operation (seconds of the clock).
-        split: the times of messages among emulated members.
-    """
+    """Those who take part in one operation, by their ranks in the group."""
 
     size: int
-    real: tuple[int, ...]
-    entry: Callable[[int], float]
-    split: Split
+    real: tuple[int, ...]  # which are real
+    entry: Callable[[int], float]  # when an emulated member comes (seconds of the clock)
+    split: Split  # the times of messages among emulated members
 
     def is_real(self, member: int) -> bool:
-        """Whether a member is real."""
         return member in self.real
 
     def hop(self, source: int, target: int, size: int) -> float:
@@ -54,44 +30,30 @@ class Members:
         return latency + busy
 
 
-class Schedule(Protocol):
-    """One operation: the messages to real members and what each of them waits for.
+class Direct:
+    """One operation: the messages to real members, and what each of them waits for.
 
-    Messages are counted from 0 for each sender and receiver, as gloo's algorithm has them.
+    Messages are counted from 0 for each sender and receiver, as gloo's algorithm has them. Here
+    they wait for nothing but their sender: gather, scatter, all-to-all, of which gloo posts all at
+    once (gloo/gather.cc, scatter.cc, alltoall.cc, alltoallv.cc).
     """
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
 
     def allows(self, source: int, target: int, index: int) -> bool:
         """Return whether the algorithm has such a message at all."""
+        return source != target and index == 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
         """Learn that a message of a real member has come to an emulated one."""
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
         """Return the instant from which a message may go; None while it waits for another."""
-
-    def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return the instant from which `peer` is ready to receive; None as above."""
-
-
-class Direct:
-    """Every member has at most one message for any other, and sends when it comes."""
-
-    def __init__(self, members: Members) -> None:
-        self._members = members
-
-    def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether it is the only message from one to the other."""
-        return source != target and index == 0
-
-    def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Nothing waits for it."""
-
-    def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
-        """Return when `peer` comes."""
         return self._members.entry(peer)
 
     def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return when `peer` comes."""
+        """Return the instant from which `peer` is ready to receive; None as above."""
         return self._members.entry(peer)
 
 
@@ -99,33 +61,32 @@ class Loose(Direct):
     """An operation whose algorithm cannot be followed: everything is answered at once."""
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return that nothing is known against it."""
         return True
 
 
-class Barrier:
-    """When every emulated member begins each round."""
+class Barrier(Direct):
+    """gloo's barrier: dissemination in ceil(log2 W) rounds (gloo/barrier.cc).
+
+    In round k a member sends to the one 2^k after it and receives from the one 2^k before it; it
+    goes on when both are done.
+    """
 
     def __init__(self, members: Members) -> None:
-        self._members = members
+        super().__init__(members)
         self._arrived: dict[tuple[int, int], float] = {}  # (round, receiver) -> instant
         self._begun: dict[tuple[int, int], float] = {}  # (round, member) -> instant
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether the two are a power of 2 apart."""
         apart = (target - source) % self._members.size
         return index == 0 and apart & (apart - 1) == 0 and apart > 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Learn that `peer` has what it waits for in a round."""
         self._arrived[self._round(real, peer), peer] = now
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
-        """Return when `peer` begins the round in which it sends to `real`."""
         return self._begin(self._round(peer, real), peer)
 
     def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return when `peer` begins the round in which it receives from `real`."""
         return self._begin(self._round(real, peer), peer)
 
     def _round(self, source: int, target: int) -> int:
@@ -159,11 +120,15 @@ def root_of(size: int, source: int, target: int) -> int:
     return 0 if target.bit_length() == step.bit_length() and source == target - step else source
 
 
-class Broadcast:
-    """When the data has come to every emulated member."""
+class Broadcast(Direct):
+    """gloo's broadcast: a binomial tree (gloo/broadcast.cc).
+
+    With v the rank counted from the root, v > 0 receives from v without its highest bit, then sends
+    to v + 2^i for all i above that bit.
+    """
 
     def __init__(self, members: Members) -> None:
-        self._members = members
+        super().__init__(members)
         self._root: int | None = None
         self._arrived: dict[int, float] = {}
         self._here: dict[tuple[int, int], float] = {}  # (member, bytes) -> instant
@@ -184,16 +149,10 @@ class Broadcast:
         return True
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Learn that `peer` has the data."""
         self._arrived[peer] = now
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
-        """Return when `peer` has the data."""
         return self._has(peer, size)
-
-    def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return when `peer` comes."""
-        return self._members.entry(peer)
 
     def _has(self, member: int, size: int) -> float | None:
         entry = self._members.entry(member)
@@ -218,26 +177,19 @@ class Broadcast:
 _SHORT = 12  # hops up to which plain numbers are faster than arrays
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """A member, and the index of what it sends."""
+class Ring(Direct):
+    """gloo's rings: each member passes on, `lag` messages later, what it has received.
 
-    member: int
-    index: int
-
-
-class Ring:
-    """A ring of real and emulated members.
-
-    Args:
-        members: who takes part.
-        step: +1 where each sends to the next rank, -1 where to the one before.
-        lag: messages of a member's own before it passes on what it received.
-        rounds: how many times all data goes round: 2 in an all-reduce, which first adds up.
+    All-reduce and reduce go from each rank to the one before it (step -1) with `lag` segments per
+    rank (gloo/allreduce.cc, reduce.cc); all-gather goes to the one after it in halves: `lag` 2
+    (gloo/allgather.cc). All data goes round `rounds` times: twice in an all-reduce, which first
+    adds up. A message that a real member receives has therefore come through all emulated members
+    on its way from the last real one, or from the emulated one that it began with: all their
+    messages merge into one column of hops (the paper's figure 3).
     """
 
     def __init__(self, members: Members, step: int, lag: int, rounds: int) -> None:
-        self._members = members
+        super().__init__(members)
         self._step = step
         self.lag = lag
         self._rounds = rounds
@@ -250,7 +202,6 @@ class Ring:
                 self._fed[arc.source] = arc
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether the two are neighbours in the ring's direction."""
         return (target - source - self._step) % self._members.size == 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
@@ -261,10 +212,6 @@ class Ring:
         """Return when the last emulated member of an arc has what it sends as `index`."""
         return self._arcs[real].ready(index, size, self.lag)
 
-    def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return when `peer` comes: the real member announces no more than two at a time."""
-        return self._members.entry(peer)
-
     def is_part(self, source: int, target: int, index: int) -> bool:
         """Return whether a message does not belong to the ring; see `RingReduce`."""
         return False
@@ -274,13 +221,16 @@ class Ring:
         messages = self._rounds * (self._members.size - 1) * self.lag
         return index + self._fed[real].length * self.lag < messages
 
-    def origin(self, real: int, index: int) -> Origin:
-        """Return where a message began that a real member receives, as far as emulated ones go."""
+    def origin(self, real: int, index: int) -> tuple[int, int]:
+        """Return where a message began that a real member receives, as far as emulated ones go.
+
+        It is given as a member, and the index of what that sends.
+        """
         arc = self._arcs[real]
         ago = index // self.lag
         if ago < arc.length:
-            return Origin(arc.inside[arc.length - 1 - ago], index % self.lag)
-        return Origin(arc.source, index - arc.length * self.lag)
+            return arc.inside[arc.length - 1 - ago], index % self.lag
+        return arc.source, index - arc.length * self.lag
 
     def passed_at(self, peer: int, index: int, size: int) -> float | None:
         """Return when the real member's message `index` has come to an emulated one of its arc."""
@@ -295,15 +245,7 @@ class Ring:
 
 
 class _Arc:
-    """The emulated members between two real ones (which may be one and the same).
-
-    Attributes:
-        source: the real member that it receives from.
-        inside: the emulated ones, in the ring's direction.
-        length: how many.
-        place: by member, how many emulated ones are before it.
-        arrived: by index, when the first member had a message of the real one's.
-    """
+    """The emulated members between two real ones (which may be one and the same)."""
 
     def __init__(self, members: Members, step: int, target: int) -> None:
         inside = []
@@ -312,12 +254,12 @@ class _Arc:
             inside.append(member)
             member = (member - step) % members.size
         inside.reverse()
-        self.inside = inside
+        self.inside = inside  # the emulated ones, in the ring's direction
         self._members = members
-        self.source = member
+        self.source = member  # the real member that it receives from
         self.length = len(inside)
         self.place = {one: i for i, one in enumerate(inside)}
-        self.arrived: dict[int, float] = {}
+        self.arrived: dict[int, float] = {}  # by index, when the first had it of the real one
         self._ready: dict[int, float] = {}
         self._free: list[float] | NDArray[np.float64] | None = None
         self._times: tuple[int, NDArray[np.float64], NDArray[np.float64]] | None = None
@@ -386,47 +328,38 @@ class _Arc:
 
 
 class RingReduce(Ring):
-    """The ring of a reduce, and the messages to its root."""
+    """gloo's reduce: the first half of its ring all-reduce, then every part goes to the root.
+
+    The parts are whole chunks of all segments of a rank (gloo/reduce.cc).
+    """
 
     def __init__(self, members: Members) -> None:
         super().__init__(members, -1, 2, 1)
-        self._size = members.size
-        self._entry = members.entry
         self._last: dict[int, tuple[int, int]] = {}  # by real member: index, bytes
 
     @property
     def half(self) -> int:
         """Messages of the ring, before those to the root."""
-        return (self._size - 1) * self.lag
+        return (self._members.size - 1) * self.lag
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether it belongs to the ring or goes to a root."""
         return super().allows(source, target, index) or index == 0
 
     def is_part(self, source: int, target: int, index: int) -> bool:
-        """Return whether a message goes to the root, after the ring."""
         return not super().allows(source, target, index) or index >= self.half
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Learn that a message of the ring, or of a real member's part, has come."""
         if not self.is_part(real, peer, index):
             super().arrived(real, peer, index, size, now)
             self._last[real] = index, size
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
-        """Return when `peer` has what it sends in the ring, or its part."""
         if not self.is_part(peer, real, index):
             return super().send_at(peer, real, index, size)
         before = self.source_of(peer)
         if before not in self._last:
-            return self._entry(peer)
+            return self._members.entry(peer)
         last, length = self._last[before]
         # The last message of the ring to `peer` was this one where it left the real member.
-        away = (before - peer) % self._size
+        away = (before - peer) % self._members.size
         return self.passed_at(peer, min(last, self.half - 1 - (away - 1) * self.lag), length)
-
-    def accept_at(self, peer: int, real: int, index: int) -> float | None:
-        """Return when `peer` is ready to receive."""
-        if self.is_part(real, peer, index):
-            return self._entry(peer)
-        return super().accept_at(peer, real, index)

@@ -14,43 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = [
-    "LARGEST",
-    "LONGEST",
-    "Layout",
-    "Learning",
-    "Messages",
-    "Progress",
-    "Remembered",
-    "Standing",
-    "candidates",
-    "layout_of",
-    "layout_of_segments",
-    "messages_of",
-    "vector_size",
-]
-
-
-LONGEST = 1 << 20
-"""Most bytes of a segment (gloo, AllreduceOptions::kMaxSegmentSize)."""
-
+LONGEST = 1 << 20  # most bytes of a segment (gloo, AllreduceOptions::kMaxSegmentSize)
 _ELEMENT = 8  # bytes of the longest element that gloo reduces
 _MOST_LAG = 1 << 12  # segments per rank that are looked at: 4 GiB for each rank
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a vector is cut.
+    """How a vector is cut."""
 
-    Attributes:
-        world: members of the group.
-        lag: segments per rank.
-        present: segments that are not empty.
-    """
-
-    world: int
-    lag: int
-    present: int
+    world: int  # members of the group
+    lag: int  # segments per rank
+    present: int  # segments that are not empty
 
     @property
     def is_full(self) -> bool:
@@ -65,18 +40,12 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """What a member sends and receives: the indices `i` of the messages that are not empty.
+    """What a member sends and receives: the indices `i` of the messages that are not empty."""
 
-    Attributes:
-        sends, receives: indices, in order.
-        begun: how many of `sends` are in the first half.
-        added: how many of `receives` are.
-    """
-
-    sends: range | tuple[int, ...]
+    sends: range | tuple[int, ...]  # indices, in order
     receives: range | tuple[int, ...]
-    begun: int
-    added: int
+    begun: int  # how many of `sends` are in the first half
+    added: int  # how many of `receives` are
 
 
 def layout_of(world: int, size: int, element: int) -> tuple[Layout, int]:
@@ -103,7 +72,6 @@ def layout_of_segments(world: int, size: int, length: int) -> Layout | None:
 
 @lru_cache(maxsize=256)
 def messages_of(layout: Layout, member: int) -> Messages:
-    """Return the messages of a member."""
     everything = range(2 * layout.half)
     if layout.is_full:
         return Messages(everything, everything, layout.half, layout.half)
@@ -191,9 +159,7 @@ class Progress:
         return self._receives[self._at], self._sends[self._at]
 
 
-LARGEST = 128
-"""Members up to which layouts with empty segments are told apart."""
-
+LARGEST = 128  # members up to which layouts with empty segments are told apart
 _QUIET = 2e-3  # seconds without a message after which a member is taken to wait
 _QUIET_LARGE = 5e-3  # where it adds up a megabyte in between
 _PATIENCE = 20  # times as long before a layout is given up for what was not posted
@@ -201,12 +167,7 @@ _PATIENCE = 20  # times as long before a layout is given up for what was not pos
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a real member has done so far.
-
-    Attributes:
-        posted: receives and sends that it has posted.
-        done: how many of them are done.
-    """
+    """What a real member has done so far: receives and sends that it posted, and that are done."""
 
     posted: tuple[int, int]
     done: tuple[int, int]
@@ -215,14 +176,11 @@ class Standing:
 class Learning:
     """The layouts that explain what real members have posted so far.
 
-    Args:
-        world: members of the group.
-        members: the real ones; both neighbours of each are emulated.
-        length: bytes of a segment.
-
-    Attributes:
-        released, accepted: by member, how many of its receives may be answered, and of its sends
-            be accepted, by now.
+    The messages of a ring all-reduce do not say how long the vector is. Mostly it follows from the
+    length of the segments; where it does not (few elements, or more than 1 MiB for each rank) it
+    shows in what the real member posts before it waits. So such an operation is played one message
+    at a time when it is seen first, and remembered. Both neighbours of each of the real `members`
+    are emulated.
     """
 
     def __init__(self, world: int, members: Sequence[int], length: int) -> None:
@@ -249,12 +207,10 @@ class Learning:
 
     @property
     def layout(self) -> Layout:
-        """The likeliest layout."""
         return self._left[0].layout
 
     @property
     def is_certain(self) -> bool:
-        """Whether no other layout is left."""
         return len(self._left) == 1
 
     def settle(self, standings: Mapping[int, Standing]) -> None:
@@ -294,14 +250,12 @@ class _Explanation:
         self._progress = {member: Progress(layout, member) for member in members}
 
     def fits(self, standings: Mapping[int, Standing]) -> bool:
-        """Return whether they have posted just that."""
         return all(
             self._progress[member].posted(*one.done) == one.posted
             for member, one in standings.items()
         )
 
     def covers(self, standings: Mapping[int, Standing]) -> bool:
-        """Return whether they have posted nothing beyond that."""
         return all(
             all(map(operator.ge, self._progress[member].posted(*one.done), one.posted))
             for member, one in standings.items()

@@ -8,85 +8,63 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paracosm.emulation.wire.connection import Connection, Kept, Outgoing, WireGroup
+from paracosm.emulation.wire.connection import Buffer, Connection, Outgoing, WireGroup
 from paracosm.emulation.wire.operations import Channel, Operation
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.schedules import Ring
-
-__all__ = ["ZEROS", "Room", "Source", "Sources", "send"]
-
 
 _MOST_REPEATED = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a message's data comes from.
-
-    Attributes:
-        data: None for zeros.
-        kept: data of the real member's that may still be coming.
-    """
+    """Where a message's data comes from; `kept` may still be coming. Zeros if it is neither."""
 
     data: memoryview | None = None
-    kept: Kept | None = None
+    buffer: Buffer | None = None
 
 
 ZEROS = Source()
 
 
 class Sources:
-    """Finds the data of messages, and keeps what that needs.
+    """Finds the data of messages, and keeps what that needs."""
 
-    Args:
-        room: for what is kept.
-        payloads: of a plan.
-    """
-
-    def __init__(self, room: Room, payloads: Payloads) -> None:
-        self._room = room
+    def __init__(self, payloads: Payloads) -> None:
+        self._pool = BufferPool()
         self._payloads = payloads
 
-    def keep(self, operation: Operation, channel: Channel, length: int) -> Kept | None:
+    def keep(self, operation: Operation, channel: Channel, length: int) -> Buffer | None:
         """Return where to keep data that begins to come; None to throw it away."""
         pair = channel.connection.pair
         if operation.kind == "all_to_all":
-            channel.mirror = self._room.take(length)
+            channel.mirror = self._pool.take(length)
             return channel.mirror
         schedule = operation.schedule
         if not isinstance(schedule, Ring):
             return None
-        kept = operation.reals[pair.real].kept
-        index = operation.sent_as(pair.real, len(kept))
+        buffers = operation.reals[pair.real].buffers
+        index = operation.sent_as(pair.real, len(buffers))
         if operation.kind == "reduce":
             needed = not schedule.is_part(pair.real, pair.emulated, index)
         else:
             needed = operation.learning is not None or schedule.comes_back(pair.real, index)
             needed = needed or (operation.kind == "all_gather" and index < 2)
-        kept.append(self._room.take(length) if needed else None)
-        return kept[-1]
+        buffers.append(self._pool.take(length) if needed else None)
+        return buffers[-1]
 
     def of(
         self, group: WireGroup, operation: Operation, channel: Channel, index: int, length: int
     ) -> Source | None:
-        """Return the data of the next message to a real member; None while it has to come first.
-
-        Args:
-            group: of the operation.
-            operation: that the message belongs to.
-            channel: that it goes on.
-            index: of the message in gloo's algorithm.
-            length: bytes.
-        """
+        """Return the data of the next message to a real member; None while it has to come first."""
         schedule, pair = operation.schedule, channel.connection.pair
         sender, offset = pair.emulated, 0
         if isinstance(schedule, Ring) and not schedule.is_part(sender, pair.real, index):
-            origin = schedule.origin(pair.real, index)
-            if operation.members.is_real(origin.member):
-                return _nth(operation, origin.member, origin.index)
+            sender, began = schedule.origin(pair.real, index)
+            if operation.members.is_real(sender):
+                return _nth(operation, sender, began)
             if operation.kind != "all_gather":
                 return ZEROS
-            sender = origin.member
             offset = channel.first_given if index % 2 else 0
         planned = self._payloads.of(group, operation.kind, operation.tag, sender, offset, length)
         if planned is not None and len(planned) == length:
@@ -94,7 +72,7 @@ class Sources:
         if operation.kind == "all_gather":
             assert isinstance(schedule, Ring)
             owner = operation.reals.get(schedule.source_of(pair.emulated))
-            half = [] if owner is None else owner.kept
+            half = [] if owner is None else owner.buffers
             return _of_length(half[index % 2], length) if len(half) > index % 2 else None
         if operation.kind == "all_to_all":
             begun = channel.arrived > 0 or channel.mirror is not None
@@ -107,45 +85,43 @@ class Sources:
         """Give back what nobody will be sent again, once message `index` has gone."""
         schedule, pair = operation.schedule, channel.connection.pair
         if operation.kind == "all_reduce" and isinstance(schedule, Ring):
-            origin = schedule.origin(pair.real, index)
-            if operation.members.is_real(origin.member):
-                number = operation.number_of(origin.member, origin.index)
-                kept = operation.reals[origin.member].kept
-                if number < len(kept):
-                    self._give(kept[number])
-                    kept[number] = None
+            member, began = schedule.origin(pair.real, index)
+            if operation.members.is_real(member):
+                number = operation.number_of(member, began)
+                buffers = operation.reals[member].buffers
+                if number < len(buffers):
+                    self._give(buffers[number])
+                    buffers[number] = None
 
     def finished(self, operation: Operation) -> None:
-        """Give back what an operation kept."""
         for side in operation.reals.values():
-            for kept in side.kept:
-                self._give(kept)
-            side.kept.clear()
+            for buffer in side.buffers:
+                self._give(buffer)
+            side.buffers.clear()
         for channel in operation.channels.values():
             self._give(channel.mirror)
             channel.mirror = None
 
-    def _give(self, kept: Kept | None) -> None:
-        if kept is not None:
-            self._room.give(kept)
+    def _give(self, buffer: Buffer | None) -> None:
+        if buffer is not None:
+            self._pool.give(buffer)
 
 
 def _nth(operation: Operation, real: int, index: int) -> Source:
-    """Return what a real member sent as message `index`."""
-    kept = operation.reals[real].kept if real in operation.reals else []
+    buffers = operation.reals[real].buffers if real in operation.reals else []
     number = operation.number_of(real, index)
-    return Source(kept=kept[number]) if number < len(kept) else ZEROS
+    return Source(buffer=buffers[number]) if number < len(buffers) else ZEROS
 
 
-def _of_length(kept: Kept | None, length: int) -> Source | None:
+def _of_length(buffer: Buffer | None, length: int) -> Source | None:
     """Return data as kept where it has the length, else cut or repeated, once it is complete."""
-    if kept is None or len(kept.data) == length:
-        return Source(kept=kept)
-    if kept.got < len(kept.data):
+    if buffer is None or len(buffer.data) == length:
+        return Source(buffer=buffer)
+    if buffer.got < len(buffer.data):
         return None
-    if not kept.got or length > _MOST_REPEATED:
+    if not buffer.got or length > _MOST_REPEATED:
         return ZEROS
-    return Source(memoryview((bytes(kept.data) * -(-length // kept.got))[:length]))
+    return Source(memoryview((bytes(buffer.data) * -(-length // buffer.got))[:length]))
 
 
 def _part(operation: Operation, real: int, emulated: int, length: int) -> Source:
@@ -154,63 +130,54 @@ def _part(operation: Operation, real: int, emulated: int, length: int) -> Source
     if layout is None:
         return ZEROS
     first = (emulated - real - 1) % operation.world * layout.lag
-    parts = [_nth(operation, real, first + i).kept for i in range(layout.lag)]
+    parts = [_nth(operation, real, first + i).buffer for i in range(layout.lag)]
     chunk = b"".join(bytes(part.data) for part in parts if part is not None)
     return Source(memoryview(chunk)) if len(chunk) == length else ZEROS
 
 
-MOST = 1 << 30
-"""Bytes that are kept at a time; a real rank's data beyond that is answered with zeros."""
-
+_MOST = 1 << 30  # bytes that are kept; a real rank's data beyond that is answered with zeros
 _SPARE = 64 << 20  # bytes of buffers that wait to be used again: fresh ones cost page faults
 
 
-class Room:
-    """Buffers for data, up to a limit.
+class BufferPool:
+    """Buffers for data, up to a limit."""
 
-    Attributes:
-        refused: how many times there was no room.
-    """
-
-    def __init__(self, most: int = MOST) -> None:
-        self.refused = 0
-        self._left = most
-        self._spare: dict[int, list[Kept]] = {}
+    def __init__(self) -> None:
+        self._left = _MOST
+        self._spare: dict[int, list[Buffer]] = {}
         self._spared = 0
 
-    def take(self, length: int) -> Kept | None:
+    def take(self, length: int) -> Buffer | None:
         """Return a buffer; None where there is no more room."""
         if length > self._left:
-            self.refused += 1
             return None
         self._left -= length
         spare = self._spare.get(length)
         if spare:
             self._spared -= length
-            kept = spare.pop()
-            kept.got = 0
-            return kept
-        return Kept(length)
+            buffer = spare.pop()
+            buffer.got = 0
+            return buffer
+        return Buffer(length)
 
-    def give(self, kept: Kept) -> None:
-        """Take a buffer back that nobody reads any more."""
-        length = len(kept.data)
+    def give(self, buffer: Buffer) -> None:
+        length = len(buffer.data)
         self._left += length
         if self._spared + length <= _SPARE:
             self._spared += length
-            kept.readers = []
-            self._spare.setdefault(length, []).append(kept)
+            buffer.readers = []
+            self._spare.setdefault(length, []).append(buffer)
 
 
 def send(
     connection: Connection, slot: int, length: int, source: Source, at_once: bool = False
 ) -> None:
     """Send data from a source; what has not come yet follows as it comes."""
-    kept = source.kept
-    if kept is None:
+    buffer = source.buffer
+    if buffer is None:
         connection.send(Outgoing(slot, length, source.data, length), at_once)
         return
-    message = Outgoing(slot, length, kept.data, min(length, kept.got))
+    message = Outgoing(slot, length, buffer.data, min(length, buffer.got))
     if message.allowed < length:
-        kept.readers.append((connection, message))
+        buffer.readers.append((connection, message))
     connection.send(message, at_once)

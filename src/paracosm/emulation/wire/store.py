@@ -1,10 +1,11 @@
-"""A client of PyTorch's TCPStore that can do what PyTorch's own cannot.
+"""The store of a job: a client, a server, and what keys and values mean.
 
-PyTorch's client counts one worker with each connection, asks the name server for the name of its
-peer each time, and prints a C++ stack when the store goes away: with a thousand emulated workers
-that takes minutes. This one speaks the same protocol (torch/csrc/distributed/c10d/TCPStore.cpp and
-TCPStoreBackend.hpp, PyTorch 2.13) on one connection. Keys are as the server has them: those of
-users begin with "/", the count of workers, `init/`, does not.
+PyTorch's own client counts one worker with each connection, asks the name server for the name of
+its peer each time, and prints a C++ stack when the store goes away: with a thousand emulated
+workers that takes minutes. `StoreClient` speaks the same protocol
+(torch/csrc/distributed/c10d/TCPStore.cpp and TCPStoreBackend.hpp, PyTorch 2.13) on one connection.
+Keys are as the server has them: those of users begin with "/", the count of workers, `init/`, does
+not.
 """
 
 from __future__ import annotations
@@ -22,22 +23,6 @@ from typing import Any, TypeVar
 
 from paracosm import errors
 from paracosm.errors import InputError
-
-__all__ = [
-    "AgentError",
-    "Answer",
-    "StoreClient",
-    "StoreError",
-    "address_key",
-    "answer_agents",
-    "find_address",
-    "group_name",
-    "host_store",
-    "is_default",
-    "is_device_group",
-    "is_role_key",
-]
-
 
 _Item = TypeVar("_Item")
 
@@ -76,13 +61,11 @@ class StoreClient:
         return int.from_bytes(self._take(8), "little", signed=True)
 
     def keys(self) -> list[str]:
-        """Return all keys of the store."""
         self._socket.sendall(struct.pack("<B", _LIST_KEYS))
         count = self._size(_MOST_KEYS, "number of keys")
         return [self._bytes().decode("utf-8", "replace") for _ in range(count)]
 
     def get(self, keys: Sequence[str]) -> list[bytes]:
-        """Return the values of keys that are there."""
         values: list[bytes] = []
         for asked in _parts(keys):
             query = [struct.pack("<BQ", _MULTI_GET, len(asked)), *map(_text, asked)]
@@ -91,7 +74,6 @@ class StoreClient:
         return values
 
     def set(self, items: Iterable[tuple[str, bytes]]) -> None:
-        """Set many keys."""
         for part in _parts(list(items)):
             query = [struct.pack("<BQ", _MULTI_SET, len(part))]
             for key, value in part:
@@ -104,7 +86,6 @@ class StoreClient:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the connection back."""
         self._socket.close()
 
     def _bytes(self) -> bytes:
@@ -143,10 +124,6 @@ def host_store(host: str, port: int) -> Any:
     """Return PyTorch's TCPStore server, which serves on its own threads as long as it is kept.
 
     Left to itself it listens on all interfaces; here on `host` alone.
-
-    Raises:
-        InputError: the port is in use, or `host` is no address of this machine.
-        MissingExtraError: PyTorch is not installed.
     """
     distributed = errors.require("torch.distributed", "torch", "the store of an emulated rank 0")
     listening = _listen(host, port)
@@ -195,7 +172,6 @@ def find_address(key: str) -> tuple[str, int] | None:
 
 
 def address_key(group: str, rank: int) -> str:
-    """Return the key of a member's address: `find_address` backwards."""
     return f"/{group}/{rank}"
 
 
@@ -224,37 +200,24 @@ class AgentError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What to write for the emulated agents.
-
-    Attributes:
-        items: keys and values.
-        barrier: key of the count of agents that have ended.
-        agents: how many emulated agents there are, which end when they are asked.
-    """
+    """What to write for the emulated agents."""
 
     items: tuple[tuple[str, bytes], ...]
-    barrier: str
-    agents: int
+    barrier: str  # key of the count of agents that have ended
+    agents: int  # how many emulated ones there are, which end when they are asked
 
 
 def is_role_key(key: str) -> bool:
-    """Return whether a key is that of an agent's role."""
     return _ROLE.fullmatch(key) is not None
 
 
 def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> Answer:
-    """Return what the emulated agents write once the first real one has said its role.
+    """Return what torchrun's emulated agents write once the first real one has said its role.
 
-    All machines are taken to have as many ranks as the real one.
-
-    Args:
-        world: ranks of the job.
-        real: the real ranks.
-        key: of `is_role_key`, which a real agent has written.
-        value: what it has written.
-
-    Raises:
-        AgentError: no such machine could have the real ranks, or the value is no role.
+    `torchrun --nnodes=4 --node-rank=0` asks the store for the role of each machine's agent, agent 0
+    gives every agent its ranks, and at the end all agents wait for each other
+    (torch/distributed/elastic/agent/server/api.py, PyTorch 2.13). All machines are taken to have as
+    many ranks as the real one.
     """
     found = _ROLE.fullmatch(key)
     assert found is not None
@@ -263,7 +226,11 @@ def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> An
         role, each = str(told["role"]), int(told["local_world_size"])
     except (ValueError, KeyError, TypeError):
         raise AgentError(f"a role and a local_world_size expected, not {value[:80]!r}") from None
-    agents = range(_agents(world, each))
+    if each < 1 or world % each:
+        raise AgentError(
+            f"torchrun has {each} ranks on each machine, which do not make {world} ranks"
+        )
+    agents = range(world // each)
     ranks = {agent: range(agent * each, (agent + 1) * each) for agent in agents}
     are_real = {agent for agent in agents if not set(real).isdisjoint(ranks[agent])}
     for agent in are_real:
@@ -273,27 +240,21 @@ def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> An
                 f"but real are {', '.join(map(str, real))}"
             )
     items = [
-        (f"{found[1]}{agent}", _encode({"role": role, "rank": agent, "local_world_size": each}))
+        (
+            f"{found[1]}{agent}",
+            json.dumps({"role": role, "rank": agent, "local_world_size": each}).encode(),
+        )
         for agent in agents
         if agent not in are_real
     ]
     prefix = found[1].removesuffix("role_info/")
     if 0 not in are_real:  # agent 0 is who gives the others their ranks
         items += [
-            (f"{prefix}assigned_ranks/{agent}", _encode([agent * each, world, agent * each, world]))
+            (
+                f"{prefix}assigned_ranks/{agent}",
+                json.dumps([agent * each, world, agent * each, world]).encode(),
+            )
             for agent in agents
         ]
     barrier = f"{prefix}agent/terminal_state/num_members"
     return Answer(tuple(items), barrier, len(agents) - len(are_real))
-
-
-def _agents(world: int, each: int) -> int:
-    if each < 1 or world % each:
-        raise AgentError(
-            f"torchrun has {each} ranks on each machine, which do not make {world} ranks"
-        )
-    return world // each
-
-
-def _encode(value: object) -> bytes:
-    return json.dumps(value).encode()

@@ -11,6 +11,7 @@ from paracosm.models.registry import written
 
 __all__ = ["DTYPES", "PARALLEL", "CaptureOptions", "parse_shape"]
 
+
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 PARALLEL = ("none", "fsdp2", "tensor", "fsdp2+tensor")

@@ -1,22 +1,78 @@
-"""From a step that can run to the graph of what it runs."""
+"""A training step, run once: every op that PyTorch dispatches below autograd, as a graph."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import gc
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from paracosm.graphs.build import build_graph
-from paracosm.graphs.capture.places import Places, owners_of
-from paracosm.graphs.capture.recorder import Recorder
-from paracosm.graphs.capture.step import TrainingStep
+from paracosm.errors import InputError
+from paracosm.factory import one_line
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.capture.calls import (
+    Effects,
+    effects_of,
+    encode_call,
+    flops_of,
+    group_of,
+    is_view,
+    resource_of,
+    traffic_of,
+)
+from paracosm.graphs.capture.options import CaptureOptions
+from paracosm.graphs.capture.step import TrainingStep, make_step, resolved, simulated_ranks
 from paracosm.graphs.capture.storages import Ledger
-from paracosm.graphs.graph import Graph
+from paracosm.graphs.graph import Graph, Op
 
-__all__ = ["record"]
+
+def capture_fake(options: CaptureOptions) -> Graph:
+    """Return the graph that `capture` promises."""
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device: PyTorch has no CUDA here, capture for cpu")
+    with simulated_ranks(options) as share, FakeTensorMode(allow_non_fake_inputs=True):
+        with _silent():
+            step = make_step(options, options.device, share)
+            _warm(step, options)
+        return record(step, options.device, _provenance(options, step))
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Keep PyTorch from logging the traceback of a failure that becomes our one line."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = was_disabled
+
+
+def _warm(step: TrainingStep, options: CaptureOptions) -> None:
+    """Run the step once: now the optimizer has its state, and the model has shown that it runs."""
+    try:
+        step.run()
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{options}: the model failed: {one_line(error)}") from error
+
+
+def _provenance(options: CaptureOptions, step: TrainingStep) -> dict[str, Any]:
+    return {
+        **resolved(options),
+        "examples": step.workload.examples,
+        "framework": f"torch {torch.__version__.split('+')[0]}",
+        "source": "torch dispatch",
+    }
 
 
 def record(
@@ -30,12 +86,12 @@ def record(
     ledger = Ledger()
     step.drop_gradients()
     _hold_residents(ledger, step)
-    places = Places(step.workload.module)
-    recorder = Recorder(ledger, places, device)
+    paths = ModulePaths(step.workload.module)
+    recorder = Recorder(ledger, paths, device)
     was_enabled = gc.isenabled()
     gc.disable()  # so that memory is freed by reference counts alone, at the same op every time
     try:
-        with places.followed(), ledger.resizing_followed(), recorder:
+        with paths.followed(), ledger.resizing_followed(), recorder:
             step.run(recorder.enter)
     finally:
         if was_enabled:
@@ -69,3 +125,160 @@ def _local(tensor: Tensor) -> Tensor:
 
     with torch.no_grad():
         return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+# Questions about metadata, and marks for PyTorch's profiler: nothing that is computed.
+_IGNORED = frozenset({"prim", "profiler"})
+_SHARING = frozenset({"fsdp", "c10d"})  # what FSDP2 gathers and scatters with
+_PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes a node for every op; subclasses of tensors are followed into the ops they make."""
+
+    def __init__(self, ledger: Ledger, paths: ModulePaths, device: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._ledger = ledger
+        self._paths = paths
+        self._device = device
+        self._phase = "other"
+        self._nodes: list[Node] = []
+
+    def enter(self, phase: str) -> None:
+        """Say that a phase of the step begins."""
+        self._phase = phase
+
+    def nodes(self) -> Iterator[Node]:
+        """Yield what was recorded; the ledger's books are closed."""
+        for node in self._nodes:
+            yield dataclasses.replace(node, allocates=self._ledger.allocations(node.id))
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if not all(kind in _PLAIN for kind in types):
+            return NotImplemented  # a DTensor or the like turns into ops on plain tensors
+        kwargs = kwargs or {}
+        if func.namespace in _IGNORED:
+            return func(*args, **kwargs)
+        arguments = encode_call(func, args, kwargs, self._device)  # before it changes any
+        path = self._module_path()
+        outputs = func(*args, **kwargs)
+        self._note(func, args, kwargs, outputs, arguments, path)
+        return outputs
+
+    def _note(
+        self, func: Any, args: Any, kwargs: dict[str, Any], outputs: Any, arguments: str, path: str
+    ) -> None:
+        effects = effects_of(func, args, kwargs, outputs)
+        number = len(self._nodes)
+        path = self._path_by_data(func, effects) or path
+        if idle := is_view(func, effects):
+            self._ledger.see(number, effects.inputs, effects.outputs)
+            waits: tuple[int, ...] = ()
+        else:
+            written = effects.mutated + effects.fresh
+            claims = func.namespace in _SHARING
+            waits = self._ledger.book(number, effects.inputs, written, path, claims)
+        resource = resource_of(func, effects, self._device)
+        read, wrote = (0, 0) if resource == "host" else traffic_of(func, effects)
+        op = Op(
+            name=str(func),
+            arguments=arguments,
+            flops=0 if idle else flops_of(func, args, kwargs, outputs, effects),
+            bytes_read=read,
+            bytes_written=wrote,
+        )
+        self._nodes.append(
+            Node(
+                id=number,
+                op=op,
+                name=path,
+                phase=self._phase,
+                resource=resource,
+                dependencies=waits,
+                group=group_of(func, args, kwargs) if resource == "communication" else (),
+            )
+        )
+
+    def _module_path(self) -> str:
+        if self._phase == "backward":
+            return self._paths.backward()
+        return self._paths.forward() if self._phase == "forward" else ""
+
+    def _path_by_data(self, func: Any, effects: Effects) -> str:
+        """Return the module whose parameters an op of the optimizer is about, or a gathering one.
+
+        FSDP2 fetches the parameters of one module while another one runs.
+        """
+        if func.namespace in _SHARING:
+            changed = {id(tensor) for tensor in effects.mutated}
+            return self._ledger.owner(t for t in effects.inputs if id(t) not in changed)
+        if self._phase == "optimizer":
+            return self._ledger.owner(effects.mutated or effects.inputs)
+        return ""
+
+
+_peek: Any = torch._C._autograd._get_sequence_nr
+_current_node: Any = torch._C._current_autograd_node
+
+
+class ModulePaths:
+    """Follows the modules of a model by their names.
+
+    Autograd numbers its nodes as forward ops are issued, and runs a node's backward ops while that
+    node is the current one: the number leads from a gradient back to its module.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._names = {module: name for name, module in model.named_modules()}
+        self._owners = owners_of(model)
+        self._inside: list[str] = []
+        self._of_node: dict[int, str] = {}
+        self._numbered = _peek()
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[None]:
+        """Listen to the modules as long as this lasts."""
+        before = register_module_forward_pre_hook(self._entered)
+        after = register_module_forward_hook(self._left, always_call=True)
+        try:
+            yield
+        finally:
+            before.remove()
+            after.remove()
+
+    def forward(self) -> str:
+        """Return the innermost module that runs, and note it for the nodes numbered since."""
+        name = self._inside[-1] if self._inside else ""
+        number = _peek()
+        for node in range(self._numbered, number):
+            self._of_node[node] = name
+        self._numbered = number
+        return name
+
+    def backward(self) -> str:
+        """Return the module whose gradient is being computed; "" where autograd does not say."""
+        node = _current_node()
+        if node is None:
+            return ""
+        parameter = getattr(node, "variable", None)  # of a node that accumulates its gradient
+        if parameter is not None:
+            return self._owners.get(parameter, "")
+        return self._of_node.get(node._sequence_nr(), "")
+
+    def _entered(self, module: nn.Module, inputs: Any) -> None:
+        self._inside.append(self._names.get(module, self._inside[-1] if self._inside else ""))
+
+    def _left(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        if self._inside:
+            self._inside.pop()
+
+
+def owners_of(model: nn.Module) -> dict[Tensor, str]:
+    """Return each parameter with the name of the first module that has it."""
+    owners: dict[Tensor, str] = {}
+    for name, part in model.named_modules():
+        for parameter in part.parameters(recurse=False):
+            owners.setdefault(parameter, name)
+    return owners

@@ -1,20 +1,26 @@
-"""One training step: its only definition, for real tensors and for fake ones."""
+"""One training step, for real tensors and fake ones; and rank 0 of a job that shares its model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Any
 
 import torch
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paracosm.errors import InputError
-from paracosm.factory import one_line
-from paracosm.graphs.capture.load import load_workload
+from paracosm.errors import InputError, unknown
+from paracosm.factory import is_reference, one_line
 from paracosm.graphs.capture.options import CaptureOptions
-from paracosm.models import Workload, parse_optimizer
+from paracosm.models import Workload, built_in, parse_optimizer
+from paracosm.models.build import build_workload
 
-__all__ = ["TrainingStep", "make_step", "real_step"]
+__all__ = ["TrainingStep", "load_workload", "make_step", "resolved"]
+
 
 RATE = 1e-4  # of learning: it changes parameters but little
 
@@ -84,9 +90,181 @@ def make_step(
     return TrainingStep(workload, optimizer.make(parameters, RATE, options.foreach))
 
 
-def real_step(options: CaptureOptions, device: str, seed: int) -> TrainingStep:
-    """Make a step on real tensors; see `training_step`."""
-    if options.ranks > 1:
-        raise InputError(f"a real step is that of one rank, not of {options.ranks}")
-    torch.manual_seed(seed)
-    return make_step(options, device)
+def resolved(options: CaptureOptions) -> dict[str, Any]:
+    """Return all options by name, with the defaults of the model filled in."""
+    shape, classes = options.shape, options.classes
+    if not is_reference(options.model):
+        shape, classes = built_in(options.model).filled(shape, classes)
+    return {**vars(options), "shape": shape and list(shape), "classes": classes}
+
+
+def load_workload(options: CaptureOptions) -> Workload:
+    """Make the module and its inputs on the default device, in the mode the options ask for.
+
+    Parameters have the dtype of the options by being made while it is PyTorch's default: fake ones
+    cannot be converted in place.
+
+    Raises:
+        InputError: the model's factory fails, or does not return what it should.
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, options.dtype))
+    try:
+        workload = build_workload(options.model, options.batch, options.shape, options.classes)
+    finally:
+        torch.set_default_dtype(before)
+    workload.module.train(options.train)
+    if not options.dropout:
+        _without_dropout(workload.module)
+    return workload
+
+
+def _without_dropout(module: nn.Module) -> None:
+    for part in module.modules():
+        if isinstance(part, nn.modules.dropout._DropoutNd):
+            part.p = 0.0
+        elif isinstance(part, nn.MultiheadAttention | nn.RNNBase):
+            part.dropout = 0.0
+
+
+@contextlib.contextmanager
+def simulated_ranks(options: CaptureOptions) -> Iterator[Callable[[nn.Module], None]]:
+    """Pretend to be rank 0 as long as this lasts; yield what shares a module between the ranks."""
+    if options.parallel == "none":
+        yield lambda module: None
+        return
+    if dist.is_initialized():
+        raise InputError("this process is a rank already: capture shared models in another one")
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", rank=0, world_size=options.ranks, store=FakeStore())
+    try:
+        mesh = _mesh(options)
+        yield lambda module: _share(module, mesh, options)
+    finally:
+        dist.destroy_process_group()
+
+
+def _mesh(options: CaptureOptions) -> Any:
+    from torch.distributed.device_mesh import init_device_mesh
+
+    shape = {
+        "fsdp2": {"shards": options.ranks},
+        "tensor": {"tensor": options.ranks},
+        "fsdp2+tensor": {
+            "shards": options.ranks // options.tensor_ranks,
+            "tensor": options.tensor_ranks,
+        },
+    }[options.parallel]
+    return init_device_mesh(options.device, tuple(shape.values()), mesh_dim_names=tuple(shape))
+
+
+def _share(module: nn.Module, mesh: Any, options: CaptureOptions) -> None:
+    if "tensor" in options.parallel:
+        _split(module, mesh["tensor"], options)
+    if "fsdp2" in options.parallel:
+        _shard(module, mesh["shards"])
+
+
+def _shard(module: nn.Module, mesh: Any) -> None:
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.distributed.fsdp import fully_shard
+
+    # Where the module is split as well, this makes a mesh, and looks for rank 0 in it. What it does
+    # with fake parameters is fake without the mode.
+    with unset_fake_temporarily(), _first_piece_only():
+        for block in _blocks(module):
+            fully_shard(block, mesh=mesh)
+        fully_shard(module, mesh=mesh)
+
+
+@contextlib.contextmanager
+def _first_piece_only() -> Iterator[None]:
+    """Let FSDP2 cut off the piece of rank 0 alone.
+
+    It cuts each parameter into the pieces of all ranks and keeps its own: at 1,024 ranks a second
+    for every parameter. Where PyTorch has this in another place, it takes that long.
+    """
+    where: Any = import_module("torch.distributed.fsdp._fully_shard._fsdp_param")
+    cut = getattr(where, "_chunk_with_empty", None)
+    if cut is None:
+        yield
+        return
+
+    def cut_first(tensor: Tensor, pieces: int, dim: int) -> list[Tensor]:
+        return [tensor.narrow(dim, 0, math.ceil(tensor.shape[dim] / pieces))]
+
+    where._chunk_with_empty = cut_first
+    try:
+        yield
+    finally:
+        where._chunk_with_empty = cut
+
+
+def _blocks(module: nn.Module) -> list[nn.Module]:
+    """Return the modules whose parameters are gathered together, but for the root.
+
+    They are the items of lists and sequences that consist of modules with modules inside (layers of
+    a transformer, blocks of a residual network); where there are none, the children of the root.
+    """
+    blocks = [
+        item
+        for part in module.modules()
+        if isinstance(part, nn.ModuleList | nn.Sequential)
+        for item in part
+        if any(True for _ in item.children())
+    ]
+    found = blocks or list(module.children())
+    return [block for block in found if any(True for _ in block.parameters())]
+
+
+def _split(module: nn.Module, mesh: Any, options: CaptureOptions) -> None:
+    from torch.distributed.tensor.parallel import parallelize_module
+
+    plan: Mapping[str, str] | None = getattr(module, "tensor_parallel", None)
+    if not plan:
+        raise InputError(
+            f"{options.model}: the model does not say how its layers are split: give the module an "
+            'attribute tensor_parallel, such as {"layers.*.up": "column", "layers.*.down": "row"}'
+        )
+    ranks = mesh.size()
+    for what, number in getattr(module, "divisible_by_ranks", {}).items():
+        if number % ranks:
+            near = max(n for n in range(1, ranks + 1) if number % n == 0)
+            raise InputError(
+                f"{options.model}: its {number} {what} cannot be split between {ranks} ranks; "
+                f"between {near} they can"
+            )
+    styles = _styles()
+    for path, way in plan.items():
+        if way not in styles:
+            raise InputError(f"{options.model}: {path}: {unknown('way to split', way, styles)}")
+    parallelize_module(module, mesh, {path: styles[way]() for path, way in plan.items()})
+
+
+def _styles() -> Mapping[str, Callable[[], Any]]:
+    """How a layer is split: by outputs, without communication; by inputs, with a sum; not at all.
+
+    PyTorch's part of this takes long to import, and most steps are of one rank.
+    """
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, Replicate
+    from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel
+
+    class SharedInput(ParallelStyle):
+        """The first input of a module goes to several split layers: its gradients are summed once.
+
+        Without, each of those layers has its own share of the gradient summed over the ranks.
+        """
+
+        def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+            def replicated(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+                first, *rest = inputs
+                if isinstance(first, Tensor) and not isinstance(first, DTensor):
+                    first = DTensor.from_local(first, device_mesh, (Replicate(),), run_check=False)
+                return first, *rest
+
+            module.register_forward_pre_hook(replicated)
+            return module
+
+    return {"column": ColwiseParallel, "row": RowwiseParallel, "input": SharedInput}

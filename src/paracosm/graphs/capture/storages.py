@@ -16,8 +16,6 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-__all__ = ["Ledger"]
-
 _ALIVE = -1
 
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import ast
+import io
+import json
+import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-__all__ = ["COLLECTIVES", "NODE_TYPES", "Tensors", "Trace", "TraceNode", "literal"]
+from paracosm.errors import InputError
+from paracosm.files import replacing
+from paracosm.graphs.graph import TensorArgument, encode_arguments
 
 NODE_TYPES = (
     *("INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE"),
@@ -64,9 +73,415 @@ class Trace:
     nodes: list[TraceNode]
 
 
-def literal(text: str) -> Any:
+def parsed(text: str) -> Any:
     """Return the lists that a field of `Tensors` is in files; none where the text is damaged."""
     try:
         return ast.literal_eval(text) if text else []
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return []
+
+
+_DTYPES = {
+    "float": ("float32", 4),
+    "double": ("float64", 8),
+    "c10::Half": ("float16", 2),
+    "c10::BFloat16": ("bfloat16", 2),
+    "long int": ("int64", 8),
+    "long": ("int64", 8),
+    "int": ("int32", 4),
+    "short": ("int16", 2),
+    "signed char": ("int8", 1),
+    "unsigned char": ("uint8", 1),
+    "bool": ("bool", 1),
+}
+"""PyTorch's names of C++ types: ours, and bytes."""
+
+_TENSOR = re.compile(r"Tensor\((.+)\)")
+
+
+def arguments_of(tensors: Tensors) -> str:
+    """Return the arguments, as far as the trace has them; "" where it has none.
+
+    They are all positional, and what is no tensor is as the trace writes it.
+    """
+    try:
+        values = tensors.values or [None] * len(tensors.types)
+        parts = zip(tensors.types, tensors.shapes, values, strict=True)
+        arguments = [_argument(*part) for part in parts]
+    except (TypeError, ValueError):
+        return ""
+    return encode_arguments(arguments, {}) if arguments else ""
+
+
+def bytes_of(tensors: Tensors) -> int:
+    """Return the bytes of all tensors; 0 where the trace has none."""
+    try:
+        parts = zip(tensors.types, tensors.shapes, strict=True)
+        return sum(_bytes(_argument(kind, shape, None)) for kind, shape in parts)
+    except (TypeError, ValueError):
+        return 0
+
+
+def _argument(kind: str, shape: Any, value: Any) -> Any:
+    if found := _TENSOR.fullmatch(kind):
+        dtype = _DTYPES.get(found[1], (found[1], 0))[0]
+        return TensorArgument(tuple(int(size) for size in shape), dtype)
+    if kind.startswith("GenericList[") and "Tensor(" in kind:
+        inner = _split(kind.removeprefix("GenericList[").removesuffix("]"))
+        if len(inner) == 1:  # one type stands for all
+            inner *= len(shape)
+        return [_argument(*part, None) for part in zip(inner, shape, strict=True)]
+    return None if kind == "Device" or value == "<None>" else value
+
+
+def _split(kinds: str) -> list[str]:
+    """Return the types between commas that stand in no brackets."""
+    parts, depth = [""], 0
+    for letter in kinds:
+        depth += (letter in "[(") - (letter in "])")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _bytes(argument: Any) -> int:
+    if isinstance(argument, TensorArgument):
+        sizes = dict(_DTYPES.values())
+        return math.prod(argument.shape) * sizes.get(argument.dtype, 0)
+    return sum(map(_bytes, argument)) if isinstance(argument, list) else 0
+
+
+def read_json(data: bytes, where: str) -> Trace:
+    """Return the trace that the bytes of a JSON file are."""
+    whole, nodes = _parts(data, where)
+    attributes = {key: value for key, value in whole.items() if key not in ("attr", "version")}
+    version = str(whole.get("version", whole.get("schema", "")))
+    return Trace(
+        version,
+        attributes | _listed(whole.get("attr", [])),
+        [_json_node(node, position, where) for position, node in enumerate(nodes)],
+    )
+
+
+def write_json(trace: Trace, path: str | Path) -> None:
+    """Write a trace as JSON, one line for every node; the file appears when it is complete."""
+    with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8") as sink:
+        head = {"version": trace.version, **trace.attributes}
+        sink.write(json.dumps(head)[:-1] + ', "workload_graph": [')
+        for position, node in enumerate(trace.nodes):
+            sink.write(",\n" if position else "\n")
+            sink.write(json.dumps(_written(node)))
+        sink.write("\n]}\n")
+
+
+def _written(node: TraceNode) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "Id": node.id,
+        "Name": node.name,
+        "NodeType": node.type,
+        "ctrlDeps": list(node.ctrl_deps),
+        "data_deps": list(node.data_deps),
+        "runtime": round(node.duration),
+    }
+    if node.inputs.shapes:
+        written["inputs"] = {"shapes": node.inputs.shapes, "types": node.inputs.types}
+    return written | node.attributes
+
+
+def _parts(data: bytes, where: str) -> tuple[dict[str, Any], list[Any]]:
+    documents = _documents(data, where)
+    whole = documents[0]
+    for key in ("workload_graph", "nodes"):
+        if isinstance(whole.get(key), list):
+            return {name: value for name, value in whole.items() if name != key}, whole[key]
+    if len(documents) == 1:
+        raise InputError(
+            f'{where}: JSON, but no Chakra trace: it has neither "workload_graph" nor "nodes"'
+        )
+    return whole, documents[1:]
+
+
+def _documents(data: bytes, where: str) -> list[dict[str, Any]]:
+    try:
+        text = data.decode()
+        decoder, documents, at = json.JSONDecoder(), [], 0
+        while at < len(text):
+            if text[at].isspace():
+                at += 1
+                continue
+            document, at = decoder.raw_decode(text, at)
+            documents.append(document)
+    except UnicodeDecodeError:
+        raise InputError(f"{where}: no Chakra trace: neither JSON nor .et") from None
+    except ValueError as error:
+        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
+    if not documents:
+        raise InputError(f"{where}: the file is empty")
+    if not all(isinstance(document, dict) for document in documents):
+        raise InputError(f"{where}: JSON, but no Chakra trace: that is an object")
+    return documents
+
+
+_KEYS = {
+    "id": "id",
+    "name": "name",
+    "type": "type",
+    "nodetype": "type",
+    "datadeps": "data_deps",
+    "ctrldeps": "ctrl_deps",
+    "starttimemicros": "start",
+    "runtime": "duration",
+    "durationmicros": "duration",
+    "inputs": "inputs",
+    "outputs": "outputs",
+    "attr": "attr",
+    "attrs": "attr",
+}
+
+
+def _json_node(found: Any, position: int, where: str) -> TraceNode:
+    if not isinstance(found, dict):
+        raise InputError(f"{where}: node {position} of the file is no JSON object")
+    known, attributes = {}, {}
+    for key, value in found.items():
+        if (field := _KEYS.get(key.lower().replace("_", ""))) is not None:
+            known[field] = value
+        else:
+            attributes[key] = value
+    if "id" not in known:
+        raise InputError(f'{where}: node {position} of the file has no "id"')
+    try:
+        if isinstance(known.get("ctrl_deps"), int):
+            raise ValueError(
+                "its ctrl_deps is one caller: an execution trace of PyTorch, not converted to "
+                "Chakra: --format pytorch reads it"
+            )
+        return TraceNode(
+            id=int(known["id"]),
+            name=str(known.get("name", "")),
+            type=_json_type(known.get("type")),
+            data_deps=tuple(int(each) for each in known.get("data_deps", [])),
+            ctrl_deps=tuple(int(each) for each in known.get("ctrl_deps", [])),
+            start=float(known.get("start", 0)),
+            duration=float(known.get("duration", 0)),
+            inputs=_json_tensors(known.get("inputs")),
+            outputs=_json_tensors(known.get("outputs")),
+            attributes=attributes | _listed(known.get("attr", [])),
+        )
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise InputError(f"{where}: node {known['id']}: {error}") from None
+
+
+def _json_type(found: Any) -> int | None:
+    if isinstance(found, str) and not found.isdecimal():
+        if found not in NODE_TYPES:
+            raise ValueError(f"unknown type {found}: choose from {', '.join(NODE_TYPES)}")
+        return NODE_TYPES.index(found)
+    return None if found is None else int(found)
+
+
+def _json_tensors(found: Any) -> Tensors:
+    if not isinstance(found, Mapping):
+        return Tensors()
+    shapes, types, values = (
+        parsed(value) if isinstance(value, str) else value
+        for value in (found.get(key, []) for key in ("shapes", "types", "values"))
+    )
+    return Tensors(shapes, types, values)
+
+
+def _listed(found: list[Mapping[str, Any]]) -> dict[str, Any]:
+    attributes = {}
+    for each in found:
+        for key, value in each.items():
+            if key.lower().endswith(("val", "value", "list")):
+                attributes[str(each["name"])] = _json_value(key.lower(), value)
+    return attributes
+
+
+def _json_value(key: str, value: Any) -> Any:
+    """Return a value; protobuf writes integers of 64 bits as strings."""
+    if isinstance(value, Mapping):
+        return [_json_value(key, each) for each in value.get("values", [])]
+    return int(value) if isinstance(value, str) and "int64" in key else value
+
+
+def read_protobuf(data: bytes, where: str) -> Trace:
+    """Return the trace that the bytes of an .et file are."""
+    metadata_class, node_class = message(GLOBAL_METADATA), message(NODE)
+    from google.protobuf.message import DecodeError
+    from google.protobuf.proto import parse_length_prefixed
+
+    source = io.BytesIO(data)
+    nodes: list[TraceNode] = []
+    try:
+        metadata = parse_length_prefixed(metadata_class, source)
+        while (node := parse_length_prefixed(node_class, source)) is not None:
+            nodes.append(_read_node(node))
+    except (DecodeError, ValueError, OverflowError, IndexError):
+        what = f"after {len(nodes)} nodes the file is cut off or damaged"
+        raise InputError(
+            f"{where}: {what if nodes else 'no Chakra trace (.et, schema 0.0.4)'}"
+        ) from None
+    if metadata is None:
+        raise InputError(f"{where}: the file is empty")
+    return Trace(metadata.version, _read_attributes(metadata.attr), nodes)
+
+
+def write_protobuf(trace: Trace, path: str | Path) -> None:
+    """Write a trace as an .et file, which appears when it is complete."""
+    metadata_class, node_class = message(GLOBAL_METADATA), message(NODE)
+    from google.protobuf.proto import serialize_length_prefixed
+
+    sink = io.BytesIO()
+    metadata = metadata_class(version=trace.version)
+    _add_attributes(metadata.attr, trace.attributes)
+    serialize_length_prefixed(metadata, sink)
+    for each in trace.nodes:
+        node = node_class(
+            id=each.id,
+            name=each.name,
+            type=each.type or 0,
+            ctrl_deps=each.ctrl_deps,
+            data_deps=each.data_deps,
+            start_time_micros=round(each.start),
+            duration_micros=round(each.duration),
+        )
+        if each.inputs.shapes:
+            node.inputs.shapes = repr(each.inputs.shapes)
+            node.inputs.types = repr(each.inputs.types)
+        _add_attributes(node.attr, each.attributes)
+        serialize_length_prefixed(node, sink)
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(sink.getbuffer())
+
+
+def _read_node(node: Any) -> TraceNode:
+    return TraceNode(
+        id=node.id,
+        name=node.name,
+        type=node.type,
+        data_deps=tuple(node.data_deps),
+        ctrl_deps=tuple(node.ctrl_deps),
+        start=node.start_time_micros,
+        duration=node.duration_micros,
+        inputs=_read_tensors(node.inputs),
+        outputs=_read_tensors(node.outputs),
+        attributes=_read_attributes(node.attr),
+    )
+
+
+def _read_tensors(found: Any) -> Tensors:
+    return Tensors(parsed(found.shapes), parsed(found.types), parsed(found.values))
+
+
+def _read_attributes(found: Any) -> dict[str, Any]:
+    attributes = {}
+    for each in found:
+        kind = each.WhichOneof("value")
+        if kind is not None:
+            value = getattr(each, kind)
+            attributes[each.name] = list(value.values) if kind.endswith("_list") else value
+    return attributes
+
+
+def _add_attributes(target: Any, attributes: Mapping[str, Any]) -> None:
+    for name, value in attributes.items():
+        added = target.add(name=name)
+        if isinstance(value, list):
+            kind = "string" if value and isinstance(value[0], str) else "int64"
+            getattr(added, f"{kind}_list").values.extend(value)
+        else:
+            kind = _UNSIGNED.get(name, _KINDS[type(value)])
+            setattr(added, f"{kind}_val", value)
+
+
+_KINDS = {bool: "bool", int: "int64", float: "double", str: "string"}
+_UNSIGNED = {"tensor_size": "uint64"}
+"""Attributes that readers of the format expect in another type."""
+
+
+PACKAGE = "ChakraProtoMsg"
+GLOBAL_METADATA = "GlobalMetadata"
+NODE = "Node"
+
+VALUES = (
+    *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
+    *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"),
+)
+"""Types of an attribute's value; each may also be a list."""
+
+Field = tuple[str, int, str, bool]
+"""Name, number, type or message, whether repeated."""
+
+
+@cache
+def message(name: str) -> Any:
+    """Return the class of a message of the format."""
+    from paracosm.errors import require
+
+    purpose = "reading and writing Chakra's .et files"
+    factory = require("google.protobuf.message_factory", "chakra", purpose)
+    return factory.GetMessageClass(_pool().FindMessageTypeByName(f"{PACKAGE}.{name}"))
+
+
+@cache
+def _pool() -> Any:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    file = FileDescriptorProto(name="chakra.proto", package=PACKAGE, syntax="proto3")
+    for name, fields in _messages().items():
+        described = file.message_type.add(name=name)
+        for each in fields:
+            _add(described, *each)
+    attribute = next(each for each in file.message_type if each.name == "AttributeProto")
+    attribute.oneof_decl.add(name="value")
+    for described_field in attribute.field:
+        if described_field.number > 2:
+            described_field.oneof_index = 0
+    pool = DescriptorPool()
+    pool.Add(file)
+    return pool
+
+
+def _messages() -> dict[str, list[Field]]:
+    lists = {kind: f"{kind.capitalize()}List" for kind in VALUES}
+    values: list[Field] = []
+    for index, kind in enumerate(VALUES):
+        values.append((f"{kind}_val", 3 + 2 * index, kind, False))
+        values.append((f"{kind}_list", 4 + 2 * index, lists[kind], False))
+    texts = ("string", False)
+    return {
+        **{name: [("values", 1, kind, True)] for kind, name in lists.items()},
+        "AttributeProto": [("name", 1, *texts), ("doc_string", 2, *texts), *values],
+        "IOInfo": [("values", 1, *texts), ("shapes", 2, *texts), ("types", 3, *texts)],
+        GLOBAL_METADATA: [("version", 1, *texts), ("attr", 2, "AttributeProto", True)],
+        NODE: [
+            ("id", 1, "uint64", False),
+            ("name", 2, *texts),
+            # An enumeration in the format: the same bytes, and numbers of later versions stay.
+            ("type", 3, "int32", False),
+            ("ctrl_deps", 4, "uint64", True),
+            ("data_deps", 5, "uint64", True),
+            ("start_time_micros", 6, "uint64", False),
+            ("duration_micros", 7, "uint64", False),
+            ("inputs", 8, "IOInfo", False),
+            ("outputs", 9, "IOInfo", False),
+            ("attr", 10, "AttributeProto", True),
+        ],
+    }
+
+
+def _add(described: Any, name: str, number: int, kind: str, repeated: bool) -> None:
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Descriptor
+
+    field = described.field.add(name=name, number=number)
+    field.label = Descriptor.LABEL_REPEATED if repeated else Descriptor.LABEL_OPTIONAL
+    if kind in VALUES:
+        field.type = Descriptor.Type.Value(f"TYPE_{kind.upper()}")
+    else:
+        field.type = Descriptor.TYPE_MESSAGE
+        field.type_name = f".{PACKAGE}.{kind}"

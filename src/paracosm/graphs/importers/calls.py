@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paracosm.errors import InputError
-from paracosm.graphs.build import Node, build_graph
-from paracosm.graphs.check import node_label
-from paracosm.graphs.graph import PHASES, Graph
-from paracosm.graphs.importers.tensors import bytes_of
-from paracosm.graphs.op import Op, TensorArgument, encode_arguments
-from paracosm.graphs.ordering import in_issue_order
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["Call", "graph_of_calls"]
+from paracosm.errors import InputError, unknown
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.check import in_issue_order, node_label
+from paracosm.graphs.graph import PHASES, Graph, Op, TensorArgument, encode_arguments
+
+__all__ = ["BYTES", "Call", "bytes_of", "check_sizes", "elements_of", "graph_of_calls", "shape_of"]
+
 
 Tensors = Mapping[str, TensorArgument]
 
@@ -77,9 +78,6 @@ def graph_of_calls(
         resident: bytes that are held throughout, by what they are.
         provenance: where the graph comes from.
         kept: values that outlive the graph.
-
-    Raises:
-        InputError: two calls that make the same value, calls in a cycle, and what `check` refuses.
     """
     makers = _makers(calls, where)
     waits = [
@@ -152,7 +150,6 @@ def _op(call: Call, tensors: Tensors) -> Op:
 def _storages(
     calls: Sequence[Call], tensors: Tensors, kept: Collection[str]
 ) -> list[list[tuple[int, int]]]:
-    """Return (bytes, row of the last user or -1) of what each call allocates."""
     origin: dict[str, str] = {}
     last: dict[str, int] = {}
     allocated: list[list[str]] = []
@@ -171,3 +168,50 @@ def _storages(
     for value in kept:
         last[origin.get(value, value)] = -1
     return [[(bytes_of(tensors.get(value)), last[value]) for value in made] for made in allocated]
+
+
+BYTES = {
+    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
+    **dict.fromkeys(("float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
+    **dict.fromkeys(("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
+    "complex128": 16,
+}
+"""Bytes of an element, by the name of its type."""
+
+_LARGEST = 1 << 50
+"""Elements; a tensor of more is a damaged shape."""
+
+
+def shape_of(sizes: Sequence[Any]) -> tuple[int, ...] | None:
+    """Return a shape; None where a size is unknown (negative, no number) or out of all reason."""
+    shape = []
+    for size in sizes:
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            return None
+        shape.append(size)
+    return tuple(shape) if math.prod(shape) <= _LARGEST else None
+
+
+def like(shape: Sequence[int]) -> npt.NDArray[np.int8]:
+    """Return an array of a shape that takes no memory: NumPy's views say what becomes of it."""
+    return np.broadcast_to(np.int8(0), tuple(shape))
+
+
+def check_sizes(sizes: Iterable[str], known: Collection[str], where: str) -> None:
+    """Check that sizes that are given by name are among those that a model leaves open."""
+    for name in sizes:
+        if not known:
+            raise InputError(f"{where}: --size {name} has no effect: the model leaves no size open")
+        if name not in known:
+            raise InputError(f"{where}: --size: {unknown('size', name, known)}")
+
+
+def elements_of(tensor: TensorArgument | None) -> int:
+    """Return how many elements a tensor has; 0 where it is not known."""
+    return 0 if tensor is None else math.prod(tensor.shape)
+
+
+def bytes_of(tensor: TensorArgument | None) -> int:
+    """Return the bytes of a tensor; 0 where it, or the size of its type, is not known."""
+    return 0 if tensor is None else math.prod(tensor.shape) * BYTES.get(tensor.dtype, 0)

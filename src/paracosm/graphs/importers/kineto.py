@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
-from paracosm.graphs.graph import Graph
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Graph, Op
 from paracosm.timeline.kineto import (
     CATEGORIES,
     Calls,
@@ -33,22 +32,11 @@ from paracosm.timeline.kineto import (
     window_of,
 )
 
-__all__ = ["read_kineto_graph"]
-
 _KERNEL = CATEGORIES.index("kernel")
 
 
 def read_kineto_graph(path: Path, step: int | None = None) -> Graph:
-    """Read one step of a trace as a graph.
-
-    Args:
-        path: of the trace of one rank, plain or gzipped.
-        step: number of the profiler's step; without it the one of median duration, or all of a
-            trace that marks none.
-
-    Raises:
-        InputError: the trace cannot be read, lacks the step, or nothing ran in it.
-    """
+    """Read one step of a trace as a graph."""
     trace = read_kineto(path)
     chosen = _median_step(trace) if step is None else step
     window = window_of(trace, None if chosen is None else [chosen])
@@ -76,7 +64,6 @@ def _median_step(trace: KinetoTrace) -> int | None:
 
 
 def _device_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Node]:
-    """Return a node for each span that the step launched."""
     spans = device_spans(trace, window)
     waits = waits_between_streams(trace, spans)
     calls = Calls(trace)

@@ -1,9 +1,14 @@
 """Strategies: from the graph of one replica and a cluster to the task graph of the whole job."""
 
 from paracosm.jobs.strategies.build import build_job, check_changes
-from paracosm.jobs.strategies.parse import parse_strategy
-from paracosm.jobs.strategies.replica import Replica
-from paracosm.jobs.strategies.strategy import ALL_REDUCES, SCHEDULES, SHARDINGS, Strategy
+from paracosm.jobs.strategies.strategy import (
+    ALL_REDUCES,
+    SCHEDULES,
+    SHARDINGS,
+    Strategy,
+    parse_strategy,
+)
+from paracosm.jobs.strategies.work import Replica
 
 __all__ = [
     "ALL_REDUCES",

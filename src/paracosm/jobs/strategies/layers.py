@@ -8,15 +8,14 @@ layer before them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import PHASES, Graph
-
-__all__ = ["Layers", "is_numbered", "layers_of"]
+from paracosm.graphs.graph import PHASES, Graph, Storages
 
 FORWARD, BACKWARD, OPTIMIZER = (PHASES.index(p) for p in ("forward", "backward", "optimizer"))
 
@@ -39,26 +38,19 @@ class Layers:
 
     @property
     def forward_rows(self) -> range:
-        """Rows of the forward pass."""
         return range(self.backward)
 
     @property
     def backward_rows(self) -> range:
-        """Rows of the backward pass."""
         return range(self.backward, self.optimizer)
 
     @property
     def optimizer_rows(self) -> range:
-        """Rows of the optimizer."""
         return range(self.optimizer, len(self.layer))
 
 
 def layers_of(graph: Graph) -> Layers:
-    """Return the layers of a training step.
-
-    Raises:
-        InputError: its phases do not follow each other, with the first node that is out of order.
-    """
+    """Return the layers of a training step."""
     backward, optimizer = _parts(graph)
     places = [graph.names[code] for code in graph.name.tolist()]
     label = _labels(places[:backward])
@@ -84,7 +76,6 @@ def layers_of(graph: Graph) -> Layers:
 
 
 def is_numbered(place: str) -> bool:
-    """Return whether a place belongs to one of several layers of a kind."""
     return any(part.isdigit() for part in place.split("."))
 
 
@@ -136,7 +127,6 @@ def _backward_layers(
 
 
 def _parts(graph: Graph) -> tuple[int, int]:
-    """Return where backward pass and optimizer begin; "other" nodes go with those before them."""
     n = len(graph)
     order = np.where(graph.phase == PHASES.index("other"), -1, graph.phase)
     latest = np.maximum.accumulate(order) if n else order
@@ -149,3 +139,62 @@ def _parts(graph: Graph) -> tuple[int, int]:
             "strategy single takes a step whose parts are mixed"
         )
     return int(np.searchsorted(latest, BACKWARD)), int(np.searchsorted(latest, OPTIMIZER))
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Gradients that are reduced together.
+
+    Attributes:
+        rows: of the nodes that make them, in order.
+        size: bytes.
+    """
+
+    rows: tuple[int, ...]
+    size: int
+
+
+def gradient_bytes(
+    storages: Storages, size: npt.NDArray[np.int64], rows: range, count: int
+) -> npt.NDArray[np.int64]:
+    """Return the bytes of gradients that each of `count` nodes makes.
+
+    Args:
+        storages: of the graph.
+        size: bytes of each of them.
+        rows: of the backward pass.
+        count: of nodes.
+    """
+    sizes = np.zeros(count, dtype=np.int64)
+    first = storages.first
+    lasting = (first >= rows.start) & (first < rows.stop) & (storages.last == count)
+    np.add.at(sizes, first[lasting], size[lasting])
+    return sizes
+
+
+def buckets_of(
+    rows: Sequence[int], sizes: npt.NDArray[np.int64], first: float, usual: float
+) -> list[Bucket]:
+    """Return the buckets of these backward rows, as PyTorch's DDP fills them after one iteration.
+
+    Gradients fill a bucket in the order in which they appear; the one that fills it up closes it
+    (Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB
+    2020, sections 3.2 and 4.2).
+
+    Args:
+        rows: of one rank, in the order in which they run.
+        sizes: bytes of gradients of every node.
+        first, usual: bytes that close the first bucket, and the others.
+    """
+    buckets: list[Bucket] = []
+    filled: list[int] = []
+    size = 0
+    for row in rows:
+        if not sizes[row]:
+            continue
+        filled.append(row)
+        size += int(sizes[row])
+        if size >= (usual if buckets else first):
+            buckets.append(Bucket(tuple(filled), size))
+            filled, size = [], 0
+    return [*buckets, Bucket(tuple(filled), size)] if filled else buckets

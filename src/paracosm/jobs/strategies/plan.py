@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.errors import InputError
-from paracosm.jobs.strategies.gradients import gradient_bytes
-from paracosm.jobs.strategies.layers import Layers, layers_of
-from paracosm.jobs.strategies.part import Part, parts_of
-from paracosm.jobs.strategies.replica import Replica
-from paracosm.jobs.strategies.stages import stages_of
+from paracosm.errors import InputError, unknown
+from paracosm.graphs.graph import Graph
+from paracosm.jobs.strategies.layers import Layers, gradient_bytes, layers_of
 from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.jobs.strategies.tensor_parallel import kept_gradients, split
-from paracosm.jobs.strategies.work import Work, work_of
-
-__all__ = ["Plan", "plan_of"]
+from paracosm.jobs.strategies.work import Replica, Work, work_of
 
 DIVIDED = ("parameters", "gradients", "optimizer")
 """What tensor-parallel ranks hold their parts of."""
@@ -48,7 +43,6 @@ class Plan:
 
     @property
     def gathers(self) -> bool:
-        """Whether layers are gathered before they are used."""
         return self.strategy.sharding == "parameters"
 
     @property
@@ -95,11 +89,7 @@ class Plan:
 
 
 def plan_of(replica: Replica, strategy: Strategy) -> Plan:
-    """Cut a replica into the stages of a strategy.
-
-    Raises:
-        InputError: the strategy does not fit the model.
-    """
+    """Cut a replica into the stages of a strategy."""
     graph, layers = replica.graph, layers_of(replica.graph)
     work = work_of(replica, strategy.tensor)
     if strategy.tensor != replica.tensor and not work.collective:
@@ -128,3 +118,151 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
             what: size * (kept if what in DIVIDED else 1.0) for what, size in graph.resident.items()
         },
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one stage does.
+
+    Attributes:
+        number: of the stage; of so many.
+        stages: how many there are.
+        forward, backward: rows, in order.
+        optimizer: rows, each with the share of it that this stage does.
+        received, sent: bytes of activations that come from the stage before and go to the next;
+            gradients of the same sizes go back.
+        share: of the parameters, by the bytes of their gradients.
+    """
+
+    number: int
+    stages: int
+    forward: tuple[int, ...]
+    backward: tuple[int, ...]
+    optimizer: tuple[tuple[int, float], ...]
+    received: int
+    sent: int
+    share: float
+
+
+def parts_of(
+    graph: Graph, layers: Layers, stage_of_layer: list[int], gradients: np.ndarray
+) -> list[Part]:
+    """Return the parts of all stages.
+
+    Args:
+        graph, layers: of the replica.
+        stage_of_layer: of every layer.
+        gradients: bytes of gradients that each node makes.
+    """
+    stages = max(stage_of_layer) + 1
+    stage = np.where(layers.layer >= 0, np.array(stage_of_layer)[layers.layer], -1)
+    crossing = [0, *crossing_bytes(graph, layers, stage, stages), 0]
+    held = np.bincount(stage[stage >= 0], weights=gradients[stage >= 0], minlength=stages)
+    share = held / held.sum() if held.sum() else np.full(stages, 1 / stages)
+    rows = [
+        [[row for row in part if stage[row] == number] for number in range(stages)]
+        for part in (layers.forward_rows, layers.backward_rows)
+    ]
+    return [
+        Part(
+            number=number,
+            stages=stages,
+            forward=tuple(rows[0][number]),
+            backward=tuple(rows[1][number]),
+            optimizer=tuple(
+                (row, 1.0 if stage[row] >= 0 else float(share[number]))
+                for row in layers.optimizer_rows
+                if stage[row] in (-1, number)
+            ),
+            received=crossing[number],
+            sent=crossing[number + 1],
+            share=float(share[number]),
+        )
+        for number in range(stages)
+    ]
+
+
+def stages_of(
+    layers: Layers, time: npt.NDArray[np.float64], count: int, cut: Sequence[str]
+) -> list[int]:
+    """Return the stage of every layer.
+
+    Args:
+        layers: in order.
+        time: seconds of every layer, forward and backward.
+        count: of stages.
+        cut: the first layer of each stage but the first one; where there is none, the longest stage
+            is as short as can be, and then each one, from the last on, has as few layers as then
+            can be.
+    """
+    if count > len(layers.names):
+        raise InputError(
+            f"strategy: {count} stages of {len(layers.names)} layers: pp x chunks may be "
+            f"{len(layers.names)} at most"
+        )
+    begins = [0, *(_begin(layers, name) for name in cut)] if cut else _balanced(time, count)
+    if any(later <= earlier for earlier, later in pairwise(begins)):
+        raise InputError(f"strategy: cut={'+'.join(cut)}: layers must be in the model's order")
+    numbers = np.arange(len(layers.names))
+    return [int(stage) for stage in np.searchsorted(begins, numbers, side="right") - 1]
+
+
+def crossing_bytes(
+    graph: Graph, layers: Layers, stage: npt.NDArray[np.int64], count: int
+) -> list[int]:
+    """Return the bytes that pass from each of `count` stages to the next, for one micro-batch.
+
+    They are what the forward pass of later stages looks at: what the nodes write that it waits for,
+    or their largest storage where that is less (an op may write more than what is looked at, a
+    layer as one node keeps more than what it hands on). Where nothing later waits for the stage or
+    those before, it is what the last node of the stage writes.
+    """
+    sizes = np.zeros(len(graph), dtype=np.int64)
+    there = graph.storages.first >= 0
+    np.maximum.at(sizes, graph.storages.first[there], graph.storages.size[there])
+    written = graph.bytes_written
+    until = np.full(len(graph), -1, dtype=np.int64)  # the last stage that looks at a node
+    for row in layers.forward_rows:
+        before = graph.predecessors(row)
+        np.maximum.at(until, before, stage[row])
+    rows = np.arange(layers.backward)
+    crossing = []
+    for number in range(count - 1):
+        own = rows[stage[: layers.backward] <= number]
+        handed = own[until[own] > number]
+        least = np.minimum(sizes[handed], written[handed])
+        size = int(np.where(least > 0, least, sizes[handed] + written[handed]).sum())
+        if not size:
+            made = own[written[own] > 0]
+            size = int(written[made[-1]]) if len(made) else 0
+        crossing.append(size)
+    return crossing
+
+
+def _begin(layers: Layers, name: str) -> int:
+    if name not in layers.names:
+        raise InputError(f"strategy: cut: {unknown('layer', name, layers.names)}")
+    return layers.names.index(name)
+
+
+def _balanced(time: npt.NDArray[np.float64], count: int) -> list[int]:
+    """Return where each stage begins, so that the longest takes the least time.
+
+    Best[k][i] = min over j of max(best[k - 1][j], time of layers j to i): the linear partition.
+    """
+    n = len(time)
+    total = np.concatenate(([0.0], np.cumsum(time)))
+    best = np.full((count + 1, n + 1), np.inf)
+    where = np.zeros((count + 1, n + 1), dtype=np.int64)
+    best[0, 0] = 0.0
+    for stage in range(1, count + 1):
+        for end in range(stage, n + 1):
+            begins = np.arange(stage - 1, end)
+            longest = np.maximum(best[stage - 1, begins], total[end] - total[begins])
+            choice = len(longest) - 1 - int(np.argmin(longest[::-1]))
+            best[stage, end], where[stage, end] = longest[choice], begins[choice]
+    begins_at, end = [], n
+    for stage in range(count, 0, -1):
+        end = int(where[stage, end])
+        begins_at.append(end)
+    return begins_at[::-1]

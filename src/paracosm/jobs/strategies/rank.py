@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paracosm.errors import InputError
+from paracosm.graphs.graph import PHASES
 from paracosm.jobs import Program
 from paracosm.jobs.blocks import Block, ProgramOfBlocks
-from paracosm.jobs.strategies.backward import backward_block
-from paracosm.jobs.strategies.costs import Costs
-from paracosm.jobs.strategies.data_parallel import Reductions, reduced_buckets
-from paracosm.jobs.strategies.forward import FORWARD, Forward, forward_block
-from paracosm.jobs.strategies.gradients import Bucket
-from paracosm.jobs.strategies.optimizer import optimizer_block
-from paracosm.jobs.strategies.orders import order_of
+from paracosm.jobs.strategies.layers import Bucket
+from paracosm.jobs.strategies.passes import (
+    FORWARD,
+    Forward,
+    backward_block,
+    forward_block,
+    optimizer_block,
+)
 from paracosm.jobs.strategies.plan import Plan
-from paracosm.jobs.strategies.stage import Books, Stage
+from paracosm.jobs.strategies.reductions import Reductions, reduced_buckets
+from paracosm.jobs.strategies.rows import RowWriter
+from paracosm.jobs.strategies.stage import Books, Costs, Stage
 from paracosm.jobs.strategies.strategy import SHARDINGS
-
-__all__ = ["check_length", "rank_program"]
+from paracosm.jobs.strategies.work import Replica, work_of
 
 LONGEST_PROGRAM = 20_000_000
 """Tasks: about 2 GB."""
@@ -37,17 +40,7 @@ class _Chunk:
 
 
 def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
-    """Return what a rank of a stage does in an iteration.
-
-    Args:
-        plan: of the job.
-        stage: of the rank in its pipeline.
-        costs: of its communication.
-        books: that the programs of the job share.
-
-    Raises:
-        InputError: more micro-batches than can be written down.
-    """
+    """Return what a rank of a stage does in an iteration."""
     strategy = plan.strategy
     numbers = [stage + chunk * strategy.pipeline for chunk in range(strategy.chunks)]
     stages = [Stage(plan, plan.parts[n], costs, books) for n in numbers]
@@ -91,11 +84,7 @@ def _backward(stage: Stage, forward: Forward, buckets: list[Bucket], stay: bool)
 
 
 def check_length(key: str, times: int, tasks: int) -> None:
-    """Check that so many tasks, so many times, make a program that can be held.
-
-    Raises:
-        InputError: they do not.
-    """
+    """Check that so many tasks, so many times, make a program that can be held."""
     if tasks * times > LONGEST_PROGRAM:
         raise InputError(
             f"strategy: {key}={times} times {tasks:,} tasks are more than a rank may have, "
@@ -123,3 +112,99 @@ def _resident(plan: Plan, numbers: list[int]) -> int:
     if strategy.microbatches > 1 or stage >= 2:
         held += share["gradients"] * float(plan.gradients.sum())
     return round(held)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One forward or backward pass of one chunk of a rank.
+
+    Attributes:
+        backward: which of the two.
+        microbatch: its number.
+        chunk: of the rank.
+    """
+
+    backward: bool
+    microbatch: int
+    chunk: int = 0
+
+
+def order_of(
+    schedule: str, stage: int, stages: int, microbatches: int, chunks: int = 1
+) -> list[Pass]:
+    """Return the passes of one rank of a pipeline, in order.
+
+    Four ranks, eight micro-batches: forward passes 0 to 7 of one unit of time, backward passes a to
+    h of two. GPipe (Huang et al. 2019) keeps the activations of all micro-batches:
+
+        rank 0 |01234567.........aabbccddeeffgghh|
+        rank 3 |...01234567aabbccddeeffgghh......|
+
+    1F1B (PipeDream-Flush: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
+    Clusters Using Megatron-LM", 2021, figure 4) has the same bubble, and keeps those of no more
+    than `stages` - `stage` of them:
+
+        rank 0 |0123......aa4bb5cc6dd7ee.ff.gg.hh|
+        rank 3 |...0aa1bb2cc3dd4ee5ff6gg7hh......|
+
+    Interleaved (figure 4, below) gives each rank several chunks of the model, v stages of 1/v of
+    the length: as many micro-batches as there are stages go through one chunk, then through the
+    next one. The bubble is 1/v of the above, for v times the messages.
+
+    Args:
+        schedule: one of `SCHEDULES`.
+        stage: of the rank, of so many `stages`.
+        microbatches: forward and backward passes of each of the rank's `chunks`.
+    """
+    if schedule == "interleaved":
+        return _interleaved(stage, stages, microbatches, chunks)
+    forward = [Pass(False, number) for number in range(microbatches)]
+    backward = [Pass(True, number) for number in range(microbatches)]
+    warm_up = microbatches if schedule == "gpipe" else min(stages - stage - 1, microbatches)
+    return _one_by_one(forward, backward, warm_up)
+
+
+def _interleaved(stage: int, stages: int, microbatches: int, chunks: int) -> list[Pass]:
+    """Return Megatron's order: `stages` micro-batches through one chunk, then the next chunk."""
+    forward, backward = [], []
+    for number in range(microbatches * chunks):
+        turn, within = divmod(number, stages * chunks)
+        chunk, microbatch = within // stages, turn * stages + within % stages
+        forward.append(Pass(False, microbatch, chunk))
+        backward.append(Pass(True, microbatch, chunks - 1 - chunk))
+    warm_up = (stages - stage - 1) * 2 + (chunks - 1) * stages
+    return _one_by_one(forward, backward, min(warm_up, len(forward)))
+
+
+def _one_by_one(forward: list[Pass], backward: list[Pass], warm_up: int) -> list[Pass]:
+    order = forward[:warm_up]
+    for ahead, back in zip(forward[warm_up:], backward, strict=False):
+        order += [ahead, back]
+    return order + backward[len(forward) - warm_up :]
+
+
+def single_program(replica: Replica, books: Books) -> Program:
+    """Return the program of a rank that runs the graph on its own.
+
+    Its makespan is that of `paracosm.simulation.replay`, whose rules it follows. Nodes that
+    communicate take the durations they have.
+    """
+    graph = replica.graph
+    writer = books.writer()
+    rows = RowWriter(work_of(replica), writer, _no_collective, {}, {})
+    for row in range(len(graph)):
+        rows.node(row, PHASES[graph.phase[row]])
+    storages = graph.storages
+    columns = (storages.size.tolist(), storages.first.tolist(), storages.last.tolist())
+    for size, first, last in zip(*columns, strict=True):
+        taken = rows.taken(max(first, 0)) if len(graph) else 0
+        writer.allocate(size, taken)
+        if last < len(graph):
+            writer.release(size, max(taken, rows.given(last)))
+    program = ProgramOfBlocks()
+    program.place(writer.block(), 0)
+    return program.program(sum(graph.resident.values()))
+
+
+def _no_collective(collective: str, size: int) -> float:
+    raise AssertionError("one rank has no collectives")

@@ -1,19 +1,26 @@
-"""Writes nodes of a graph into a block of tasks.
+"""Writes nodes of a graph into a block of tasks, and which memory they hold until when.
 
 A node of an asynchronous device is two tasks: the host launches it, then the device has it. What
 the host only looks at (a view) passes on what it waits for. Lanes run in order, so that a task
 waits for no more than the last of its dependencies on each other lane, and for none on its own.
+
+A storage is held from the task of the node that allocates it to that of the last node of the stage
+that uses it. What the backward pass looks at is held for every micro-batch from its forward pass to
+its backward pass. What only other stages use is held until it has been sent; what they send, from
+the first task that looks at it until the backward pass is over. Gradients are held for good, or
+only until they have been added up, reduced or scattered.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
 
 from paracosm.jobs.blocks import HERE, BlockWriter, Place, last_on
-from paracosm.jobs.strategies.work import COMPUTE, TENSOR, Sum, Work
-
-__all__ = ["Gathered", "Ready", "RowWriter", "merge", "places"]
+from paracosm.jobs.strategies.plan import Part, Plan
+from paracosm.jobs.strategies.work import COMPUTE, DEVICE, TENSOR, Sum, Work
 
 Ready = Mapping[tuple[str, str], int]
 """What something waits for: by lane and anchor, how many rows after the anchor the last one is."""
@@ -141,22 +148,16 @@ class RowWriter:
         return {(lane, HERE): self.writer.last[lane] for lane in lanes if lane in self.writer.last}
 
     def _collective(self, each: Sum, there: Ready) -> int:
-        return self.writer.add(
-            each.name,
-            TENSOR,
-            self._tensor_time(each.collective, each.size),
-            places(there, TENSOR),
-            step="communication",
-            kind="collective",
-            role=TENSOR,
-            size=each.size,
+        seconds = self._tensor_time(each.collective, each.size)
+        anchors = row_anchors(there, TENSOR)
+        return self.writer.communicate(
+            each.name, TENSOR, seconds, anchors, "collective", each.size, TENSOR
         )
 
     def _add(self, name: str, lane: str, duration: float, there: Ready, step: str) -> int:
-        return self.writer.add(name, lane, duration, places(there, lane), step=step)
+        return self.writer.add(name, lane, duration, row_anchors(there, lane), step=step)
 
     def _last(self, lane: str) -> Ready:
-        """Return the last task on a lane, of this block or those before."""
         if lane in self.writer.last:
             return {(lane, HERE): self.writer.last[lane]}
         return {(lane, last_on(lane)): 0}
@@ -173,6 +174,104 @@ def merge(into: Gathered, other: Ready) -> None:
         into[at] = max(into.get(at, after), after)
 
 
-def places(ready: Ready, lane: str) -> list[Place]:
+def row_anchors(ready: Ready, lane: str) -> list[Place]:
     """Return what a task on `lane` waits for: the lane's order does the rest."""
     return [(anchor, after) for (other, anchor), after in ready.items() if other != lane]
+
+
+Held = list[tuple[int, int]]
+"""(bytes, last row of the graph that uses them) of what a forward pass leaves behind."""
+
+
+def hold_activations(plan: Plan, part: Part, rows: RowWriter, forgotten: Mapping[int, int]) -> Held:
+    """Take down what a forward pass allocates, and return what is still there when it is over."""
+    storages, writer = plan.work.graph.storages, rows.writer
+    backward = frozenset(part.backward)
+    here = np.isin(storages.first, part.forward)
+    fed = (storages.first < 0) & np.isin(storages.last, [*part.forward, *part.backward])
+    left: Held = []
+    for number in np.flatnonzero(here | fed).tolist():
+        size = int(plan.work.storage_size[number])
+        first, last = int(storages.first[number]), int(storages.last[number])
+        taken = rows.taken(first) if first >= 0 else 0
+        writer.allocate(size, taken)
+        if last in rows.row_of:
+            writer.release(size, max(taken, rows.given(last)))
+            continue
+        if first >= 0 and (layer := int(plan.layers.layer[first])) in forgotten:
+            kept = _handed_on(plan, first, size)
+            writer.release(size - kept, max(taken, forgotten[layer]))
+            size = kept
+        if last in backward or (last >= plan.layers.optimizer and backward):
+            left.append((size, last))
+        elif last < plan.layers.optimizer:
+            writer.release(size, rows.end)
+    return left
+
+
+def hold_again(plan: Plan, part: Part, rows: RowWriter, layers: frozenset[int]) -> None:
+    """Take down what the layers that are computed again in a backward pass allocate."""
+    storages = plan.work.graph.storages
+    for number in np.flatnonzero(np.isin(storages.first, part.forward)).tolist():
+        first, last = int(storages.first[number]), int(storages.last[number])
+        if plan.layers.layer[first] in layers:
+            size = int(plan.work.storage_size[number])
+            _hold(rows, size - _handed_on(plan, first, size), first, last)
+
+
+def first_task(plan: Plan, nodes: Sequence[int], row_of: Mapping[int, int]) -> int:
+    """Return the first task of a pass on the device, which may look at what has come."""
+    return next((row_of[node] for node in nodes if plan.work.lane[node] in DEVICE), 0)
+
+
+def let_go(left: Held, rows: RowWriter) -> None:
+    """Take down in a backward pass what its forward pass has left behind."""
+    for size, last in left:
+        rows.writer.release(size, rows.given(last) if last in rows.row_of else rows.computed)
+
+
+def hold_gradients(
+    plan: Plan, part: Part, rows: RowWriter, freed: Mapping[int, int] | None
+) -> None:
+    """Take down what a backward pass allocates."""
+    storages = plan.work.graph.storages
+    for number in np.flatnonzero(np.isin(storages.first, part.backward)).tolist():
+        size = int(plan.work.storage_size[number])
+        first, last = int(storages.first[number]), int(storages.last[number])
+        if last < len(plan.work.graph):
+            _hold(rows, size, first, last)
+            continue
+        taken = rows.taken(first)
+        rows.writer.allocate(size, taken)
+        if freed is not None:
+            rows.writer.release(size, max(taken, freed.get(first, taken)))
+
+
+def hold_updates(plan: Plan, rows: RowWriter, share: Mapping[int, float]) -> None:
+    """Take down what an optimizer step allocates, of every node the share that a rank does."""
+    storages = plan.work.graph.storages
+    for number in np.flatnonzero(np.isin(storages.first, list(share))).tolist():
+        first, last = int(storages.first[number]), int(storages.last[number])
+        size = round(int(plan.work.storage_size[number]) * share[first])
+        if last < len(plan.work.graph):
+            _hold(rows, size, first, last)
+        else:
+            rows.writer.allocate(size, rows.taken(first))
+
+
+def _hold(rows: RowWriter, size: int, first: int, last: int) -> None:
+    """Hold bytes from one node to another, or where that is not here, to the end of the block."""
+    taken = rows.taken(first)
+    over = rows.given(last) if last in rows.row_of else rows.end
+    rows.writer.allocate(size, taken)
+    rows.writer.release(size, max(taken, over))
+
+
+def _handed_on(plan: Plan, row: int, size: int) -> int:
+    """Return how many of the bytes that a node allocates later layers' forward passes look at.
+
+    A layer as one node may keep more than it writes for the next one.
+    """
+    if plan.until[row] <= plan.layers.layer[row]:
+        return 0
+    return min(size, int(plan.work.graph.bytes_written[row]) or size)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from paracosm.errors import InputError, unknown
-
-__all__ = ["ALL_REDUCES", "SCHEDULES", "SHARDINGS", "Strategy"]
+from paracosm.units import format_size, parse_number, parse_size
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved")
 SHARDINGS = ("none", "optimizer", "gradients", "parameters")
@@ -84,12 +84,10 @@ class Strategy:
 
     @property
     def ranks(self) -> int:
-        """How many workers the job has."""
         return self.data * self.tensor * self.pipeline
 
     def __str__(self) -> str:
         """The text that `parse_strategy` turns into an equal strategy."""
-        from paracosm.jobs.strategies.parse import format_strategy
 
         return format_strategy(self)
 
@@ -168,3 +166,216 @@ def _check_effect(strategy: Strategy) -> None:
             f"strategy: all_reduce={strategy.all_reduce} has no effect with zero: gradients are "
             "reduced and scattered, by ring or hierarchical"
         )
+
+
+KEYS = {
+    "dp": "data",
+    "tp": "tensor",
+    "pp": "pipeline",
+    "schedule": "schedule",
+    "chunks": "chunks",
+    "microbatches": "microbatches",
+    "zero": "sharding",
+    "bucket": "bucket",
+    "first_bucket": "first_bucket",
+    "all_reduce": "all_reduce",
+    "prefetch": "prefetch",
+    "overlap": "overlap",
+    "recompute": "recompute",
+    "servers": "servers",
+    "iterations": "iterations",
+    "cut": "cut",
+}
+"""Key -> field of `Strategy`."""
+
+NAMES: dict[str, dict[str, Any]] = {
+    "single": {},
+    "ddp": {},
+    "zero1": {"sharding": "optimizer"},
+    "zero2": {"sharding": "gradients"},
+    "zero3": {"sharding": "parameters"},
+    "fsdp": {"sharding": "parameters"},
+    "ps": {"servers": 1},
+    "ps-async": {"servers": 1, "asynchronous": True},
+    "gpipe": {"schedule": "gpipe"},
+    "1f1b": {"schedule": "1f1b"},
+    "interleaved": {"schedule": "interleaved", "chunks": 2},
+    "recompute": {"recompute": True},
+}
+"""Name -> what it sets."""
+
+ADJUSTABLE = ("chunks", "servers")
+"""What a name says only where no key does."""
+
+SPREAD = ("ddp", "zero1", "zero2", "zero3", "fsdp", "ps", "ps-async")
+"""Names that spread a job over as many workers as there are."""
+
+
+def parse_strategy(text: str, workers: int | None = None) -> Strategy:
+    """Return the strategy that a text describes: names and key=value, with commas between.
+
+    Args:
+        text: such as "fsdp, prefetch=2", "dp=8, tp=4" or "single".
+        workers: of the cluster. Where `dp` is not given, it is what is left of them.
+
+    Raises:
+        InputError: a key, name or value that is unknown, cannot be read or is given twice; a
+            strategy that does not divide the workers, with the nearest that does.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise InputError(f"strategy: empty: choose from {', '.join(NAMES)}, or write dp=8")
+    if "single" in words and len(words) > 1:
+        raise InputError('strategy: "single" stands alone')
+    if len(spread := list(dict.fromkeys(word for word in words if word in SPREAD))) > 1:
+        raise InputError(
+            f'strategy: "{spread[0]}" and "{spread[1]}" are two ways to spread a job: choose one'
+        )
+    values: dict[str, Any] = {}
+    given: dict[str, str] = {}
+    for word in sorted(words, key=lambda word: word not in NAMES):  # names first
+        for name, value in _settings(word).items():
+            is_adjusted = name in ADJUSTABLE and given.get(name) in NAMES and word not in NAMES
+            if name in given and not is_adjusted:
+                raise InputError(f'strategy: "{given[name]}" and "{word}" say the same thing twice')
+            values[name], given[name] = value, word
+    if {"ps", "ps-async"} & set(words) and values["servers"] == 0:
+        raise InputError("strategy: ps needs servers=1 or more")
+    return Strategy(**_spread(values, words, workers))
+
+
+def format_strategy(strategy: Strategy) -> str:
+    """Return the text that parses back to an equal strategy."""
+    words = [] if not strategy.servers else ["ps-async" if strategy.asynchronous else "ps"]
+    if strategy.data > 1 or strategy.servers:
+        words.append(f"dp={strategy.data}")
+    for key, name in KEYS.items():
+        value, usual = getattr(strategy, name), _DEFAULTS[name]
+        if key not in ("dp", "cut") and value != usual:
+            words.append(f"{key}={_written(name, value)}")
+    if strategy.cut:
+        words.append(f"cut={'+'.join(strategy.cut)}")
+    return ", ".join(words) or "single"
+
+
+_DEFAULTS = {each.name: getattr(Strategy, each.name, None) for each in fields(Strategy)}
+
+
+def _settings(word: str) -> dict[str, Any]:
+    key, equals, value = (part.strip() for part in word.partition("="))
+    if not equals:
+        if word in KEYS and word not in NAMES:
+            raise InputError(f"strategy: {word} needs a value: write {word}=...")
+        if word not in NAMES:
+            raise InputError(f"strategy: {unknown('name', word, [*NAMES, *KEYS])}")
+        return NAMES[word]
+    if key not in KEYS:
+        raise InputError(f"strategy: {unknown('key', key, KEYS)}")
+    return {KEYS[key]: _read(key, value)}
+
+
+def _read(key: str, value: str) -> Any:
+    name = KEYS[key]
+    if name in ("schedule", "all_reduce"):
+        return value
+    if name in ("bucket", "first_bucket"):
+        return _read_size(key, value)
+    if name in ("recompute", "overlap"):
+        if value not in ("yes", "no"):
+            raise InputError(f'strategy: {key} is "yes" or "no", not "{value}"')
+        return value == "yes"
+    if name == "cut":
+        return tuple(part.strip() for part in value.split("+"))
+    if name == "sharding" and value in SHARDINGS:
+        return value
+    number = _read_count(key, value)
+    if name != "sharding":
+        return number
+    if number >= len(SHARDINGS):
+        raise InputError(f"strategy: zero={number}: ZeRO has stages 0, 1, 2 and 3")
+    return SHARDINGS[number]
+
+
+def _read_count(key: str, value: str) -> int:
+    try:
+        number = parse_number(value)
+    except InputError as error:
+        raise InputError(f"strategy: {key}: {error}") from None
+    if number != int(min(number, 2**53)):
+        raise InputError(f"strategy: {key} must be a whole number, not {value}")
+    return int(number)
+
+
+def _read_size(key: str, value: str) -> float:
+    try:
+        return parse_size(value)
+    except InputError as error:
+        raise InputError(f"strategy: {key}: {error}") from None
+
+
+def _written(name: str, value: Any) -> str:
+    if name == "sharding":
+        return str(SHARDINGS.index(value))
+    if name in ("recompute", "overlap"):
+        return "yes" if value else "no"
+    if name in ("bucket", "first_bucket"):
+        return format_size(value, exact=True)
+    return str(value)
+
+
+def _spread(values: dict[str, Any], words: list[str], workers: int | None) -> dict[str, Any]:
+    """Return the values with the data-parallel ranks that are left."""
+    tp, pp = values.get("tensor", 1), values.get("pipeline", 1)
+    dp = values.get("data")
+    if dp is None:
+        if workers is not None and words != ["single"]:
+            if tp * pp and workers % (tp * pp):
+                raise _does_not_divide(tp, pp, workers)
+            return {**values, "data": workers // max(tp * pp, 1)}
+        if spread := [word for word in words if word in SPREAD]:
+            raise InputError(
+                f"strategy: {spread[0]} needs a number of workers: add --workers 8, or dp=8"
+            )
+        dp = 1
+    if workers is not None and min(dp, tp, pp) > 0 and dp * tp * pp != workers:
+        raise does_not_fit(dp, tp, pp, workers)
+    return {**values, "data": dp}
+
+
+def does_not_fit(dp: int, tp: int, pp: int, workers: int) -> InputError:
+    product = _product({"dp": dp, "tp": tp, "pp": pp})
+    have = f"the cluster has {workers} workers"
+    if tp * pp and not workers % (tp * pp):
+        hint = f"dp={workers // (tp * pp)} fits"
+    else:
+        hint = f"{_nearest(workers, tp * pp)} workers would fit"
+    return InputError(f"strategy: {product}, but {have}: {hint}")
+
+
+def _does_not_divide(tp: int, pp: int, workers: int) -> InputError:
+    hints = [f"{_nearest(workers, tp * pp)} workers"]
+    for key, way, other in (("pp", pp, tp), ("tp", tp, pp)):
+        if way > 1 and not workers % other:
+            rest = workers // other
+            fits = [number for number in range(1, rest + 1) if not rest % number]
+            hints.insert(0, f"{key}={min(fits, key=lambda number: abs(number - way))}")
+    product = _product({"dp": None, "tp": tp, "pp": pp})
+    return InputError(
+        f"strategy: {product}, which does not divide {workers} workers: {' or '.join(hints)} fits"
+    )
+
+
+def _nearest(workers: int, ranks: int) -> int:
+    return max((workers + ranks // 2) // ranks, 1) * ranks
+
+
+def _product(ways: dict[str, int | None]) -> str:
+    """Return "dp=3 x tp=4 = 12 ranks"."""
+    there = {key: way for key, way in ways.items() if way is not None and (way != 1 or key == "dp")}
+    total = 1
+    for way in there.values():
+        total *= way
+    ranks = "rank" if total == 1 else "ranks"
+    if len(there) == 1:
+        return f"{next(iter(there))}={total}: {total} {ranks}"
+    return f"{' x '.join(f'{key}={way}' for key, way in there.items())} = {total} {ranks}"

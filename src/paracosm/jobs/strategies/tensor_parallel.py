@@ -20,20 +20,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import RESOURCES
-from paracosm.jobs.strategies.divisible import check_divides, shares_of_heads
-from paracosm.jobs.strategies.gradients import gradient_bytes
-from paracosm.jobs.strategies.layers import Layers, is_numbered
+from paracosm.graphs.graph import RESOURCES, Graph, Op, TensorArgument, decode_arguments
+from paracosm.jobs.strategies.layers import Layers, gradient_bytes, is_numbered
 from paracosm.jobs.strategies.work import Sum, Work
-
-__all__ = ["kept_gradients", "split"]
 
 NORM = re.compile(r"norm|^ln(_?\d+)?$")
 PRODUCT = re.compile(r"mm|matmul|linear|attention|conv|einsum|gemm")
@@ -42,11 +39,7 @@ HOST = RESOURCES.index("host")
 
 
 def split(work: Work, layers: Layers, tensor: int) -> Work:
-    """Return the work of one of `tensor` ranks, estimated from that of one rank that has all.
-
-    Raises:
-        InputError: nothing in the graph can be split, or not into so many parts.
-    """
+    """Return the work of one of `tensor` ranks, estimated from that of one rank that has all."""
     split_rows = _split_rows(work, layers)
     if not split_rows.any():
         raise InputError(
@@ -86,7 +79,6 @@ def kept_gradients(work: Work, size: npt.NDArray[np.int64], layers: Layers) -> f
 
 
 def _split_rows(work: Work, layers: Layers) -> npt.NDArray[np.bool_]:
-    """Return for every node whether the ranks share it."""
     graph = work.graph
     family = _longest_list(layers.names)
     inside = np.array([name in family for name in layers.names] + [False])[layers.layer]
@@ -111,7 +103,6 @@ def _split_rows(work: Work, layers: Layers) -> npt.NDArray[np.bool_]:
 
 
 def _inside(work: Work, place: str) -> npt.NDArray[np.bool_]:
-    """Return for every node whether it is at a place, or at one within."""
     graph = work.graph
     within = [name == place or name.startswith(f"{place}.") for name in graph.names]
     return np.array(within, dtype=np.bool_)[graph.name]
@@ -129,7 +120,6 @@ def _longest_list(names: tuple[str, ...]) -> frozenset[str]:
 def _sums(
     work: Work, layers: Layers, split_rows: npt.NDArray[np.bool_]
 ) -> dict[int, tuple[Sum, ...]]:
-    """Return the all-reduces behind the last node of every run of split nodes."""
     written = work.graph.bytes_written
     sums: dict[int, tuple[Sum, ...]] = {}
     outputs: dict[int, list[int]] = {}  # of each layer, in the order of the forward pass
@@ -160,3 +150,65 @@ def _runs(
         if shared:
             found.append((layer, list(run), count[layer] == 1))
     return found
+
+
+ATTENTION = "scaled_dot_product"
+PRODUCTS = ("mm", "addmm")
+"""Ops, by their names without framework and overload, whose last two arguments are the matrices."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Something that is split: heads, or a matrix along one of its sides."""
+
+    what: str
+    lengths: tuple[int, ...]
+    are_heads: bool = False
+
+    def divides(self, ranks: int) -> bool:
+        if self.are_heads:
+            return ranks <= max(self.lengths)
+        return any(length % ranks == 0 for length in self.lengths)
+
+
+def check_divides(graph: Graph, rows: Iterable[int], ranks: int) -> None:
+    """Check that so many tensor-parallel ranks can share these nodes."""
+    codes = dict.fromkeys(graph.op[row] for row in rows)
+    found = dict.fromkeys(part for code in codes for part in _divided(graph.ops[code]))
+    parts = sorted(found, key=lambda part: not part.are_heads)
+    for part in parts:
+        if not part.divides(ranks):
+            most = max(max(each.lengths) for each in parts)
+            sound = [n for n in range(1, most + 1) if all(each.divides(n) for each in parts)]
+            near = min(sound, key=lambda number: abs(number - ranks))
+            reason = "is more than" if part.are_heads else "does not divide"
+            raise InputError(
+                f"strategy: tp={ranks} {reason} {part.what} of the model: tp={near} fits"
+            )
+
+
+def shares_of_heads(graph: Graph, rows: Iterable[int], ranks: int) -> dict[str, float]:
+    """Return the largest part of each attention that one of these ranks has, by its place.
+
+    Heads stay whole: between 8 ranks, some have 2 of 12.
+    """
+    shares: dict[str, float] = {}
+    for row in rows:
+        heads = [max(part.lengths) for part in _divided(graph.ops[graph.op[row]]) if part.are_heads]
+        for number in heads:
+            place = graph.names[graph.name[row]]
+            shares[place] = max(shares.get(place, 0.0), -(-number // ranks) / number)
+    return shares
+
+
+def _divided(op: Op) -> list[_Part]:
+    name = op.name.split(".")[1] if op.name.count(".") > 1 else op.name
+    if not op.arguments or not (ATTENTION in name or name in PRODUCTS):
+        return []
+    arguments, _ = decode_arguments(op.arguments)
+    shapes = [each.shape for each in arguments if isinstance(each, TensorArgument)]
+    if ATTENTION in name:  # batch x heads x length x size: queries, then keys
+        heads = {shape[1] for shape in shapes[:2] if len(shape) == 4}
+        return [_Part(f"the {number} heads", (number,), True) for number in sorted(heads)]
+    rows, columns = shapes[-1] if shapes and len(shapes[-1]) == 2 else (0, 0)
+    return [_Part(f"a matrix of {rows} x {columns}", (rows, columns))] if rows * columns else []

@@ -10,21 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import RESOURCES, Graph
-from paracosm.graphs.host import host_nodes, waiting_nodes
-from paracosm.jobs.strategies.replica import Replica
-
-__all__ = [
-    "COMMUNICATION",
-    "COMPUTE",
-    "DEVICE",
-    "HOST",
-    "MEMORY",
-    "TENSOR",
-    "Sum",
-    "Work",
-    "work_of",
-]
+from paracosm.graphs.graph import RESOURCES, Graph, host_nodes, waiting_nodes
 
 COMPUTE, HOST, MEMORY, TENSOR = "compute", "host", "memory", "tensor"
 COMMUNICATION = "communication"
@@ -37,7 +23,7 @@ class Sum:
     """A collective between tensor-parallel ranks.
 
     Attributes:
-        collective: one of `paracosm.cluster.communication.COLLECTIVES`.
+        collective: one of `paracosm.cluster.collectives.COLLECTIVES`.
         size: bytes of the whole vector.
         name: for people.
     """
@@ -95,9 +81,6 @@ def work_of(replica: Replica, tensor: int | None = None) -> Work:
     """Return the work of one of `tensor` ranks; the graph is that of one rank.
 
     Without `tensor` nodes that communicate take the durations they have.
-
-    Raises:
-        InputError: the graph's collectives are between other numbers of ranks.
     """
     graph = replica.graph
     host = HOST if replica.asynchronous else COMPUTE
@@ -138,7 +121,6 @@ def _collectives(graph: Graph, tensor: int | None) -> dict[int, Sum]:
 
 
 def _collective_of(name: str) -> str:
-    """Return which collective an op is, by its name in PyTorch, NCCL or Chakra."""
     plain = name.lower().replace("_", "")
     for word, collective in (
         ("allgather", "all_gather"),
@@ -149,3 +131,49 @@ def _collective_of(name: str) -> str:
         if word in plain:
             return collective
     return "all_reduce"
+
+
+@dataclass(frozen=True, eq=False)
+class Replica:
+    """A training step of one replica, on a worker of speed 1.
+
+    Attributes:
+        graph: forward, backward and optimizer, of one micro-batch.
+        duration: n seconds on the node's own lane.
+        asynchronous: whether the host runs ahead of the device, as with a GPU.
+        launch: seconds that the host spends on issuing a node that it does not carry out itself.
+        tensor: tensor-parallel ranks that the graph is one of. Where it has no nodes that
+            communicate, durations are taken to include that.
+
+    Raises:
+        InputError: a duration or the launch time is missing (NaN), negative or infinite; no rank.
+    """
+
+    graph: Graph
+    duration: npt.NDArray[np.float64]
+    asynchronous: bool = False
+    launch: float = 0.0
+    tensor: int = 1
+
+    @property
+    def examples(self) -> int | None:
+        """How many the graph's batch has; None where its provenance does not say."""
+        said = self.graph.provenance
+        examples = said.get("examples", said.get("batch"))
+        return examples if isinstance(examples, int) else None
+
+    def __post_init__(self) -> None:
+        times = np.asarray(self.duration, dtype=np.float64)
+        if times.shape != (len(self.graph),):
+            raise InputError(f"replica: {times.size} durations for {len(self.graph)} nodes")
+        wrong = np.flatnonzero(~(np.isfinite(times) & (times >= 0)))
+        if len(wrong):
+            row = int(wrong[0])
+            op = self.graph.ops[self.graph.op[row]].name
+            raise InputError(
+                f"replica: the duration of node {int(self.graph.id[row])} ({op}) is {times[row]} s"
+            )
+        if self.tensor < 1:
+            raise InputError(f"replica: tensor must be 1 or more, not {self.tensor}")
+        if not (np.isfinite(self.launch) and self.launch >= 0):
+            raise InputError(f"replica: the launch time is {self.launch} s")

@@ -8,24 +8,19 @@ from pathlib import Path
 
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
-from paracosm.graphs import Graph
 from paracosm.prediction.durations import find_durations
-from paracosm.prediction.environment import choose_environment
 from paracosm.prediction.predict import predict
+from paracosm.prediction.prediction import Prediction
+from paracosm.prediction.replica import TimedReplica, choose_environment
 from paracosm.profiling.environment import Environment
 
 
 @dataclass(frozen=True)
 class DeviceSpeeds:
-    """Speeds of devices, relative to the one whose timings are used.
+    """Speeds of devices, relative to the one whose timings are used."""
 
-    Attributes:
-        factor: by the name that the cluster gives a device.
-        origin: how each is known, in words.
-    """
-
-    factor: dict[str, float]
-    origin: dict[str, str]
+    factor: dict[str, float]  # by the name that the cluster gives a device
+    origin: dict[str, str]  # how each is known, in words
 
 
 def device_of(cluster: Cluster) -> str | None:
@@ -37,9 +32,8 @@ def device_of(cluster: Cluster) -> str | None:
 
 def device_speeds(
     cluster: Cluster,
-    graph: Graph,
-    environment: Environment,
-    time: float,
+    replica: TimedReplica,
+    alone: Prediction,
     path: Path,
     *,
     cache: str,
@@ -49,46 +43,31 @@ def device_speeds(
 
     A device that the database has timings of is as fast as the whole graph is on it; one that it
     knows nothing of is as fast as the one that was timed, and only the node's own speed counts.
-
-    Args:
-        environment: whose timings are used.
-        time: seconds of the ops of the graph with them.
-        path: the database.
+    `alone` is the graph on the device that was timed, without communication.
 
     Raises:
-        InputError: a device may be several environments of the database.
+        InputError: a device may be several environments of the database at `path`.
     """
-    from paracosm.profiling.database import ProfileDatabase
-
-    names = dict.fromkeys(cluster.node(worker).device for worker in cluster.workers)
-    with ProfileDatabase.open(path, readonly=True) as database:
-        held = [(each, count) for each, count in database.environments() if count]
-    found = DeviceSpeeds({}, {})
-    for name in names:
-        if name is None:
-            continue
-        other = _environment(held, environment, name, path)
-        if other == environment:
-            factor, origin = 1.0, ""
-        elif other is None:
-            factor, origin = 1.0, f"no timings: taken for {environment.hardware}"
-        else:
-            durations = find_durations(graph, path, other, cache=cache, seed=seed).durations
-            there = predict(graph, durations, free_communication=True).duration.sum()
-            factor = float(time / there)
-            origin = f"{factor:.3g} times as fast by the timings of {other.hardware}"
-        found.factor[name] = factor
-        if origin:
-            found.origin[name] = origin
-    return found
-
-
-def unknown_devices(cluster: Cluster) -> DeviceSpeeds:
-    """Return speeds of 1 for the devices that a worker's node names: there are no timings."""
     named = [cluster.node(worker).device for worker in cluster.workers]
     names = dict.fromkeys(name for name in named if name is not None)
-    told = "no timings: taken to be as fast as the graph's"
-    return DeviceSpeeds(dict.fromkeys(names, 1.0), dict.fromkeys(names, told))
+    if replica.environment is None:
+        told = "no timings: taken to be as fast as the graph's"
+        return DeviceSpeeds(dict.fromkeys(names, 1.0), dict.fromkeys(names, told))
+    from paracosm.profiling.database import ProfileDatabase
+
+    with ProfileDatabase.open(path, readonly=True) as database:
+        held = [(each, count) for each, count in database.environments() if count]
+    found = DeviceSpeeds(dict.fromkeys(names, 1.0), {})
+    for name in names:
+        other = _environment(held, replica.environment, name, path)
+        if other is None:
+            found.origin[name] = f"no timings: taken for {replica.environment.hardware}"
+        elif other != replica.environment:
+            durations = find_durations(replica.graph, path, other, cache=cache, seed=seed).durations
+            there = predict(replica.graph, durations, free_communication=True).duration.sum()
+            factor = found.factor[name] = float(alone.duration.sum() / there)
+            found.origin[name] = f"{factor:.3g} times as fast by the timings of {other.hardware}"
+    return found
 
 
 def with_devices(cluster: Cluster, speeds: DeviceSpeeds) -> Cluster:

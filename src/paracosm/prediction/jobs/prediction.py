@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +13,12 @@ import numpy.typing as npt
 from paracosm.cluster import Cluster, switch
 from paracosm.cluster.changes import Change
 from paracosm.cluster.link import Link
+from paracosm.errors import InputError
 from paracosm.jobs import Job
-from paracosm.jobs.strategies import Replica, Strategy, build_job
+from paracosm.jobs.strategies import Replica, Strategy, build_job, parse_strategy
 from paracosm.prediction.jobs.rank_times import PARTS, rank_breakdown
-from paracosm.prediction.jobs.strategies_by_workers import one_replica
 from paracosm.simulation import JobSchedule, replay_job
-from paracosm.simulation.job_memory import memory_over_time
+from paracosm.simulation.job_schedule import memory_over_time
 from paracosm.units import format_size
 
 Floats = npt.NDArray[np.float64]
@@ -27,42 +29,29 @@ class AlikeRanks:
     """Ranks that spend their time alike, and hold as much, but for what a table does not show.
 
     Attributes:
-        label: the name of the first.
-        parts: seconds of an iteration by `PARTS`; they add up to the iteration.
         peak_memory: the most bytes that any of them holds at a time; None where nobody knows.
-        is_worker: or a parameter server.
     """
 
     ranks: tuple[int, ...]
-    label: str
-    parts: Mapping[str, float]
+    label: str  # the name of the first
+    parts: Mapping[str, float]  # seconds of an iteration by `PARTS`; they add up to the iteration
     peak_memory: int | None
-    is_worker: bool
+    is_worker: bool  # or a parameter server
 
 
 @dataclass(frozen=True, eq=False)
 class JobPrediction:
-    """One iteration of a job.
+    """One iteration of a job."""
 
-    Attributes:
-        workers: their number.
-        schedule: when everything runs; of several iterations where they overlap.
-        iteration_time: seconds.
-        interval: seconds between which it is thought to lie.
-        examples: of one iteration; None where the graph does not say.
-        ideal: examples/s of as many workers that never wait and communicate for nothing.
-        alike: all ranks, those that spend their time alike together.
-    """
-
-    workers: int
+    workers: int  # their number
     strategy: Strategy
     cluster: Cluster
-    schedule: JobSchedule
-    iteration_time: float
-    interval: tuple[float, float]
-    examples: int | None
-    ideal: float | None
-    alike: tuple[AlikeRanks, ...]
+    schedule: JobSchedule  # when everything runs; of several iterations where they overlap
+    iteration_time: float  # seconds
+    interval: tuple[float, float]  # seconds between which it is thought to lie
+    examples: int | None  # of one iteration; None where the graph does not say
+    ideal: float | None  # examples/s of as many workers that never wait and communicate for nothing
+    alike: tuple[AlikeRanks, ...]  # all ranks, those that spend their time alike together
 
     @property
     def throughput(self) -> float | None:
@@ -198,3 +187,63 @@ def _alike(
 
 def _knows_memory(job: Job) -> bool:
     return any(each.resident or each.allocated.any() for each in job.programs)
+
+
+ITERATIONS = 8
+"""That workers go through where servers do not keep them together, and the text says nothing."""
+
+BETWEEN_REPLICAS = ("sharding", "bucket", "first_bucket", "all_reduce", "prefetch")
+"""What has no effect where there is one replica only."""
+
+
+def strategies_by_workers(
+    text: str,
+    workers: Sequence[int] | None,
+    servers: int | None = None,
+    held: int | None = None,
+) -> list[tuple[int, Strategy]]:
+    """Return numbers of workers, each with the strategy that a text means for it.
+
+    In a sweep from one replica on, that replica has nobody to share with: what concerns sharing is
+    left out for it. `held` is how many servers the cluster has, where nobody says how many.
+
+    Raises:
+        InputError: the text cannot be read, or does not fit a number; servers that have no effect.
+    """
+    if workers is None:
+        strategy = _read(text, None, servers, held)
+        return [(strategy.ranks, strategy)]
+    largest = _read(text, workers[-1], servers, held)
+    alone = largest.tensor * largest.pipeline
+    found = []
+    for number in workers:
+        if number == alone and largest.data > 1 and not _says(text, "dp"):
+            found.append((number, one_replica(largest)))
+        else:
+            found.append((number, _read(text, number, servers, held)))
+    return found
+
+
+def one_replica(strategy: Strategy) -> Strategy:
+    usual = {each.name: each.default for each in fields(Strategy)}
+    left_out: dict[str, Any] = {name: usual[name] for name in BETWEEN_REPLICAS}
+    return replace(strategy, data=1, **left_out)
+
+
+def _read(text: str, workers: int | None, servers: int | None, held: int | None) -> Strategy:
+    strategy = parse_strategy(text, workers)
+    if strategy.servers and servers is None and held and not _says(text, "servers"):
+        servers = held
+    if servers is not None:
+        if not strategy.servers:
+            raise InputError(f'servers: no effect here, leave out: strategy "{text}" has none')
+        if _says(text, "servers"):
+            raise InputError("servers: the strategy says it already: leave out one of them")
+        strategy = replace(strategy, servers=servers)
+    if strategy.asynchronous and not _says(text, "iterations"):
+        strategy = replace(strategy, iterations=ITERATIONS)
+    return strategy
+
+
+def _says(text: str, key: str) -> bool:
+    return re.search(rf"(^|,)\s*{key}\s*=", text) is not None

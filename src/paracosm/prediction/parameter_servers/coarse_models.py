@@ -24,23 +24,17 @@ class Phases:
     """Mean durations of one worker's step, in seconds.
 
     Attributes:
-        downlink: from the first transfer's begin to the last one's end.
-        worker: from there to the begin of the uplink; 0 where they overlap.
-        uplink: from the first transfer's begin to the last one's end, but not before the
-            downlink's end.
-        server: from there to the end of the step.
-        rest: between the end of a step and the next one's downlink.
-        computing: of all ops of the worker.
-        carried: bytes of a step by server, the larger of both directions, (servers,).
+        uplink: from the first transfer's begin to the last one's end, but not before the downlink's
+            end.
     """
 
-    downlink: float
-    worker: float
+    downlink: float  # from the first transfer's begin to the last one's end
+    worker: float  # from there to the begin of the uplink; 0 where they overlap
     uplink: float
-    server: float
-    rest: float
-    computing: float
-    carried: Floats
+    server: float  # from there to the end of the step
+    rest: float  # between the end of a step and the next one's downlink
+    computing: float  # of all ops of the worker
+    carried: Floats  # bytes of a step by server, the larger of both directions, (servers,)
 
     @property
     def step(self) -> float:

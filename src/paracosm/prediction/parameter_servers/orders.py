@@ -17,7 +17,7 @@ import numpy.typing as npt
 from paracosm.errors import InputError, unknown
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER
 from paracosm.profiling.jobs.job_profile import in_order
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -145,14 +145,12 @@ class _Needed:
     """Groups of computations that need the same transfers, whether at first or second hand.
 
     Attributes:
-        transfers: ops, as numbered in the workload, (transfers,).
         needs: whether each group needs each transfer (`op.dep` in the paper), (groups, transfers).
-        seconds: that all computations of each group take, (groups,).
     """
 
-    transfers: npt.NDArray[np.int64]
+    transfers: npt.NDArray[np.int64]  # ops, as numbered in the workload, (transfers,)
     needs: Bools
-    seconds: Floats
+    seconds: Floats  # that all computations of each group take, (groups,)
 
     def properties(self, outstanding: Bools, seconds: Floats) -> tuple[Floats, Floats]:
         """Return what Algorithm 1 (`UpdateProperties`) says of each transfer, in seconds.

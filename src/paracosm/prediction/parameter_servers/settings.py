@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.topology import Star, Switch
+from paracosm.cluster.link import Star, Switch
 from paracosm.errors import InputError
 from paracosm.simulation.system import Ways, cluster_ways
 from paracosm.units import parse_duration
@@ -26,53 +26,39 @@ class Settings:
     """What is imagined of a job, for any number of its workers.
 
     Attributes:
-        ports: of all servers and of as many workers as are ever asked for.
-        alpha: seconds a byte of parsing what was received.
-        beta: seconds of parsing anything received.
-        window: bytes of a stream's first turn; infinite without flow control.
         order: name of the order of transfers, or the names of transfers in order.
-        cores: of each server, shared by the updates of all workers; 0: one for each worker.
-        background: traffic of others in the ports of servers.
-        share_sigma: standard deviation of ln(share) of flows that compete for a port; 0: all
-            get equal shares.
+        share_sigma: standard deviation of ln(share) of flows that compete for a port; 0: all get
+            equal shares.
         backup: synchronous: workers that a step does not wait for; None: asynchronous.
         start: what is predicted beside the steady state.
         stagger: seconds between the begins of workers that start staggered; None: a step of one
             worker spread over all.
         measure: seconds of a measurement; None: as long as 50 steps take, but 10 of each worker.
-        steps: simulated steps of each worker; None: as many as take a second or so.
-        repeats: simulated measurements after a start.
     """
 
-    ports: Ports
-    alpha: float = 0.0
-    beta: float = 0.0
-    window: float = inf
+    ports: Ports  # of all servers and of as many workers as are ever asked for
+    alpha: float = 0.0  # seconds a byte of parsing what was received
+    beta: float = 0.0  # seconds of parsing anything received
+    window: float = inf  # bytes of a stream's first turn; infinite without flow control
     order: str | Sequence[str] = "scheduled"
-    cores: int = 0
-    background: Background | None = None
+    cores: int = 0  # of each server, shared by the updates of all workers; 0: one for each worker
+    background: Background | None = None  # traffic of others in the ports of servers
     share_sigma: float = 0.0
     backup: int | None = None
     start: Literal["steady", "together", "staggered"] = "steady"
     stagger: float | None = None
     measure: float | None = None
-    steps: int | None = None
-    repeats: int = 20
+    steps: int | None = None  # simulated steps of each worker; None: as many as take a second or so
+    repeats: int = 20  # simulated measurements after a start
 
 
 @dataclass(frozen=True)
 class Ports:
-    """How fast nodes send, receive and compute.
+    """How fast nodes send, receive and compute."""
 
-    Attributes:
-        ways: between workers and servers.
-        speed: of each worker's computing, (workers,).
-        server_speed: of each server's computing, (servers,).
-    """
-
-    ways: Ways
-    speed: Floats
-    server_speed: Floats
+    ways: Ways  # between workers and servers
+    speed: Floats  # of each worker's computing, (workers,)
+    server_speed: Floats  # of each server's computing, (servers,)
 
     @property
     def workers(self) -> int:
@@ -145,17 +131,11 @@ EXAMPLE = 'write "2 flows", or "2 flows, 3s on, 10s off"'
 
 @dataclass(frozen=True)
 class Background:
-    """Flows that share each port of a server, in both directions, like those of a worker each.
+    """Flows that share each port of a server, in both directions, like those of a worker each."""
 
-    Attributes:
-        flows: how many at a time.
-        on: seconds for which they are there.
-        off: seconds for which they are then not; 0: they are always there.
-    """
-
-    flows: int
-    on: float = float("inf")
-    off: float = 0.0
+    flows: int  # how many at a time
+    on: float = float("inf")  # seconds for which they are there
+    off: float = 0.0  # seconds for which they are then not; 0: they are always there
 
 
 def parse_background(text: str) -> Background:

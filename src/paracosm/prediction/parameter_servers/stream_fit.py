@@ -34,19 +34,12 @@ _BETTER = 0.95  # of the error without a window: more does not make one likely
 
 @dataclass(frozen=True, slots=True)
 class StreamFit:
-    """The model that explains the recorded ends best.
+    """The model that explains the recorded ends best."""
 
-    Attributes:
-        model: with an infinite window where none explains more than no window does.
-        errors: of that model.
-        without: of the best model without a window.
-        largest: bytes of the largest stream; windows above it cannot be told from none.
-    """
-
-    model: StreamModel
-    errors: EndErrors
-    without: EndErrors
-    largest: float
+    model: StreamModel  # with an infinite window where none explains more than no window does
+    errors: EndErrors  # of that model
+    without: EndErrors  # of the best model without a window
+    largest: float  # bytes of the largest stream; windows above it cannot be told from none
 
 
 def fit_streams(profile: JobProfile, *, bandwidth: float | None = None) -> StreamFit:
@@ -181,18 +174,14 @@ class StreamModel:
     """What decides when streams end.
 
     Attributes:
-        bandwidth: bytes/s, of every server and of the worker.
-        window: bytes of a stream's first turn; infinite without flow control.
-        alpha: seconds a byte of parsing.
-        beta: seconds of parsing any stream.
         burst: bytes that the link lets through at once after a pause (a token bucket, as shapers
             and clouds have them); as many come back in a second as `bandwidth` says.
     """
 
-    bandwidth: float
-    window: float = inf
-    alpha: float = 0.0
-    beta: float = 0.0
+    bandwidth: float  # bytes/s, of every server and of the worker
+    window: float = inf  # bytes of a stream's first turn; infinite without flow control
+    alpha: float = 0.0  # seconds a byte of parsing
+    beta: float = 0.0  # seconds of parsing any stream
     burst: float = 0.0
 
 
@@ -201,14 +190,12 @@ class Streams:
     """Downlink streams of several steps, those of a step one after the other as they were begun.
 
     Attributes:
-        first: those of step i are `first[i]` to `first[i + 1]`.
-        size: bytes.
         begin, end: seconds from the step's begin, as recorded.
     """
 
-    first: Ints
+    first: Ints  # those of step i are `first[i]` to `first[i + 1]`
     server: Ints
-    size: Floats
+    size: Floats  # bytes
     begin: Floats
     end: Floats
 

@@ -16,8 +16,9 @@ from paracosm.prediction.parameter_servers.workload import prepare, shared_by, w
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.job_profile import in_order
 from paracosm.rng import ServerStream, generator
-from paracosm.simulation.system import System
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.simulate import simulate
+from paracosm.simulation.system import System, Workload
+from paracosm.timeline import Labels, Timeline
 
 LEADING = 50
 """Steps of each worker that belong to the start (Li et al. 2020, section 4.1)."""
@@ -35,19 +36,12 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TargetJob:
-    """What the simulations for all numbers of workers have in common.
+    """What the simulations for all numbers of workers have in common."""
 
-    Attributes:
-        names: of the ops of the workload.
-        workload: steps to draw from.
-        priority: of transfers, as in `System`.
-        settings: the cluster and the habits of its workers.
-    """
-
-    names: tuple[str, ...]
-    workload: Workload
-    priority: Floats | None
-    settings: Settings
+    names: tuple[str, ...]  # of the ops of the workload
+    workload: Workload  # steps to draw from
+    priority: Floats | None  # of transfers, as in `System`
+    settings: Settings  # the cluster and the habits of its workers
 
     def system(
         self, ports: Ports, start: Floats | None = None, until: float | None = None
@@ -152,11 +146,7 @@ class TargetJob:
 def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
     """Return a profiled job on a target cluster.
 
-    Args:
-        profile: of one worker.
-        settings: the cluster and the habits of its workers; other servers than the profile's share
-            its parameters anew.
-        seed: of a random order.
+    Other servers than the profile's share its parameters anew. `seed` is that of a random order.
 
     Raises:
         InputError: the order names what is no transfer; the profile cannot be shared by as many
@@ -188,3 +178,48 @@ def _transfers_in_a_row(workload: Workload) -> int:
         after = workload.dependents[first:last]
         most[after] = np.maximum(most[after], most[op] + own[after])
     return int(most.max())
+
+
+STEPS = 5  # of each worker that are shown at most
+WORKERS = 16  # that are shown at most, the first ones
+# A trace has at most these spans, or one step of each worker: a viewer holds some million.
+SPANS = 300_000
+# Of all workers, shown or not, at most these are kept, or one step of each worker.
+CHUNKS = 5_000_000
+
+LANES = {DOWNLINK: "downlink", WORKER: "compute", UPLINK: "uplink", SERVER: "server"}
+
+
+def first_steps(job: TargetJob, workers: int, seed: int) -> Timeline:
+    """Return the first steps of some workers of a job (Li et al. 2020, figure 7).
+
+    Each worker has a lane for each resource: downlink, compute, uplink and server; where there are
+    several servers, "downlink 0", "downlink 1", ... A stream that is sent in two turns is two
+    spans. What takes no time is left out. All workers begin at the same time.
+    """
+    workload = job.workload
+    shown = min(workers, WORKERS)
+    ops = workload.ops
+    steps = max(1, min(STEPS, SPANS // (shown * ops), CHUNKS // (workers * ops)))
+    system = job.with_shares(job.system(job.settings.ports.first(workers)), steps, [seed])
+    drawn = job.drawn(workers, steps, seed)
+    chunks = simulate(workload, system, drawn, keep_chunks=True).chunks
+    chunks = chunks[(chunks["worker"] < shown) & (chunks["end"] > chunks["begin"])]
+    chunks = chunks[np.lexsort((chunks["end"], chunks["begin"]))]
+    lanes = [
+        LANES[resource]
+        if resource == WORKER or system.servers == 1
+        else f"{LANES[resource]} {server}"
+        for resource, server in zip(
+            workload.resource.tolist(), workload.server.tolist(), strict=True
+        )
+    ]
+    timeline = Timeline()
+    timeline.extend(
+        Labels(chunks["worker"], [f"worker{number}" for number in range(shown)]),
+        Labels(chunks["op"], lanes),
+        Labels(chunks["op"], job.names),
+        chunks["begin"],
+        chunks["end"],
+    )
+    return timeline

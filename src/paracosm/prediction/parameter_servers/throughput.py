@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.prediction.parameter_servers.steady import (
-    Change,
-    rate_after_start,
-    rates_of_windows,
-    steady_period,
-    steady_state,
-)
-from paracosm.prediction.parameter_servers.target import TargetJob
-from paracosm.prediction.parameter_servers.utilisation import utilisation
+from paracosm.prediction.parameter_servers.target import LEADING, TargetJob
 from paracosm.profiling.jobs import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
+from paracosm.rng import ServerStream, generator
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.system import DOWN, UP, System
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import DOWN, UP, System, Workload
 
 Floats = npt.NDArray[np.float64]
 
@@ -42,23 +35,19 @@ class Throughput:
     """The throughput of a number of workers.
 
     Attributes:
-        workers: their number.
-        steps_per_second: of all together, in the steady state.
-        error: standard error of that, of so much simulated time, steps/s.
-        spread: standard deviation between measurements of the steady state, steps/s; None where
-            the simulated time has room for one measurement only.
-        seconds: length of a measurement.
+        spread: standard deviation between measurements of the steady state, steps/s; None where the
+            simulated time has room for one measurement only.
         after_start: of measurements that begin with the workers; None where nobody asked, or where
             one is too short for the steps of any worker.
         utilisation: share of time for which each of `RESOURCES` is busy, by server; of all workers
             in the mean.
     """
 
-    workers: int
-    steps_per_second: float
-    error: float
+    workers: int  # their number
+    steps_per_second: float  # of all together, in the steady state
+    error: float  # standard error of that, of so much simulated time, steps/s
     spread: float | None
-    seconds: float
+    seconds: float  # length of a measurement
     after_start: AfterStart | None
     utilisation: Mapping[str, Floats]
 
@@ -191,3 +180,200 @@ def saturates_at(throughput: Mapping[int, float], alone: float) -> int | None:
         if max(gains) < LITTLE * alone:
             return number
     return None
+
+
+def utilisation(workload: Workload, system: System, rates: Floats) -> dict[str, Floats]:
+    """Return the shares of time for which resources are busy, by name from `RESOURCES`.
+
+    A direction of a server's port: bytes over what it could carry; the workers: the mean over
+    their computing; a server: updates over the cores that they may use, in [0, 1] but for the noise
+    of drawing steps. Background traffic does not count. Arrays, (servers,); of the workers (1,).
+    """
+    total = float(rates.sum())
+    seconds = workload.seconds.mean(axis=0)
+
+    def by_server(resource: int, amounts: Floats) -> Floats:
+        chosen = workload.resource == resource
+        return np.bincount(
+            workload.server[chosen], weights=amounts[chosen], minlength=system.servers
+        ).astype(np.float64)
+
+    computing = float(seconds[workload.resource == WORKER].sum())
+    ports = system.ways.capacity[system.ways.ports]
+    found = {
+        DOWNLINK: total * by_server(DOWNLINK, workload.size) / ports[DOWN],
+        WORKER: np.array([float((rates * computing / system.speed).mean())]),
+        UPLINK: total * by_server(UPLINK, workload.size) / ports[UP],
+        SERVER: total * by_server(SERVER, seconds) / (system.cores or system.workers),
+    }
+    return {RESOURCES[resource]: busy for resource, busy in found.items()}
+
+
+Change = Callable[[Workload, System], tuple[Workload, System]]
+
+REPLICAS = 8
+"""Simulations that are taken together. Workers that are in step share the link all at once and stay
+so for long, others stay apart: one simulation sees too little of both."""
+
+MEASURED, OF_EACH = 50, 10
+"""Steps of all workers, and of each in the mean, that a measurement has: a minute or so of the jobs
+that were measured, 50 steps in the paper (section 4.1)."""
+
+
+@dataclass(frozen=True)
+class Steady:
+    """A steady state.
+
+    Attributes:
+        all_rates: steps/s of each worker, with synchronous steps that came too late, (workers,).
+    """
+
+    steps_per_second: float  # of all workers together
+    error: float  # standard error of that, steps/s
+    all_rates: Floats
+    measured: Floats  # steps/s of all workers in stretches of `seconds`, (stretches,)
+    seconds: float
+
+
+def steady_state(
+    job: TargetJob,
+    workers: int,
+    seed: int,
+    *,
+    steps: int,
+    seconds: float | None = None,
+    change: Change | None = None,
+) -> Steady:
+    """Simulate a job from `REPLICAS` random starts, and measure what comes after each.
+
+    Workers begin at random within the time of their longest possible step, as if they had been
+    started by hand, so that what is measured depends on no arrangement. The first `LEADING` steps
+    of each are left out (Li et al. 2020, section 4.1).
+
+    Args:
+        workers: how many of the cluster's, the first ones.
+        seed: of the steps that they draw, and of their starts.
+        steps: that each worker does in all replicas together, beside those left out.
+        seconds: length of a measurement; None: as long as `MEASURED` steps of all and `OF_EACH` of
+            a worker take, or all that are simulated after those left out.
+        change: makes another workload and system of the job's, of which the same is drawn.
+    """
+    ports = job.settings.ports.first(workers)
+    each = ceil(steps / REPLICAS) + LEADING
+    ended, accepted, starts, periods = [], [], [], []
+    for replica in range(REPLICAS):
+        chance = [
+            generator([seed, replica], ServerStream.STARTS, worker).uniform()
+            for worker in range(workers)
+        ]
+        start = np.array(chance) * job.longest_steps(ports)
+        system = job.with_shares(job.system(ports, start), each, [seed, replica])
+        workload = job.workload
+        if change is not None:
+            workload, system = change(workload, system)
+        simulated = simulate(workload, system, job.drawn(workers, each, [seed, replica]))
+        starts.append(start)
+        ended.append(simulated.step_end)
+        accepted.append(np.where(simulated.accepted, simulated.step_end, np.nan))
+        periods.append(steady_period(simulated.step_end))
+    rates = _rates(starts, accepted, periods)
+    total = rates.sum(axis=1)
+    most = min(until - begin for begin, until in periods)
+    length = seconds or min(max(MEASURED, OF_EACH * workers) / float(total.mean()), most)
+    measured = [
+        rates_of_windows(ends, begin, begin + windows * length, windows)
+        for ends, (begin, until) in zip(accepted, periods, strict=True)
+        if (windows := int((until - begin) / length + 1e-9)) > 0
+    ]
+    return Steady(
+        steps_per_second=float(rates.mean(axis=0).sum()),
+        error=float(total.std(ddof=1) / np.sqrt(REPLICAS)),
+        all_rates=_rates(starts, ended, periods).mean(axis=0),
+        measured=np.concatenate([np.zeros(0), *measured]),
+        seconds=length,
+    )
+
+
+def _rates(
+    starts: Sequence[Floats], ended: Sequence[Floats], periods: Sequence[tuple[float, float]]
+) -> Floats:
+    """Return the steps/s of each worker in each replica's period, (replicas, workers)."""
+    return np.array(
+        [
+            rates_in_period(start, ends, *period)
+            for start, ends, period in zip(starts, ended, periods, strict=True)
+        ]
+    )
+
+
+DROPPED = 2
+"""First steps of each worker that a measurement after a start leaves out."""
+
+
+def steady_period(step_end: Floats) -> tuple[float, float]:
+    """Return begin and end of the time in which all workers are at work, long after their start.
+
+    It begins when each worker has ended `LEADING` steps, at the latest in the middle of the time
+    until the first worker has ended all of its steps, where it ends.
+    """
+    until = float(np.nanmax(step_end, axis=1).min())
+    leading = min(LEADING, step_end.shape[1] // 2)
+    ended = step_end[:, leading - 1]
+    # Backup workers may never get that far: the others end without them.
+    return min(float(np.where(np.isnan(ended), np.inf, ended).max()), until / 2), until
+
+
+def rates_in_period(start: Floats, ended: Floats, begin: float, until: float) -> Floats:
+    """Return the steps/s of each worker in a stretch of a steady state, (workers,).
+
+    A step that is under way at the stretch's begin or end counts by the share of it that is within,
+    so that rates are right in the mean, however unequally steps last. (Steps that end within over
+    the time that they took are not: it is the long steps that a stretch begins and ends in.)
+
+    Args:
+        start: seconds at which each worker began, (workers,).
+        ended: seconds at which steps ended that count, (workers, steps); NaN for others.
+    """
+    found = np.zeros(len(ended))
+    for worker, row in enumerate(ended):
+        ends = np.concatenate([start[worker : worker + 1], row[~np.isnan(row)]])
+        first, last = np.interp([begin, until], ends, np.arange(len(ends)))
+        found[worker] = (last - first) / (until - begin)
+    return found
+
+
+def rates_of_windows(ended: Floats, begin: float, until: float, windows: int) -> Floats:
+    """Return the steps/s of all workers together in each of equal windows, (windows,).
+
+    A worker's rate is its steps but one over the time from the first of their ends to the last;
+    where it ended one or none in a window, their number over the window's length. `ended` is
+    (workers, steps), in seconds; NaN for steps that do not count.
+    """
+    edges = np.linspace(begin, until, windows + 1)
+    found = np.zeros(windows)
+    for row in ended:
+        ends = row[~np.isnan(row)]
+        places = np.searchsorted(ends, edges, side="right")
+        count = np.diff(places)
+        plain = count / np.diff(edges)
+        several = count > 1
+        first, last = ends[places[:-1][several]], ends[places[1:][several] - 1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            plain[several] = np.where(
+                last > first, (count[several] - 1) / (last - first), plain[several]
+            )
+        found += plain
+    return found
+
+
+def rate_after_start(ended: Floats, until: float) -> float:
+    """Return the steps/s of all workers together from their start to a time.
+
+    A worker's rate is as in `rates_of_windows`, without its first `DROPPED` steps.
+    """
+    total = 0.0
+    for row in ended:
+        ends = row[row <= until][DROPPED:]
+        if len(ends) > 1 and ends[-1] > ends[0]:
+            total += (len(ends) - 1) / float(ends[-1] - ends[0])
+    return total

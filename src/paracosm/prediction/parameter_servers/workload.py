@@ -11,7 +11,7 @@ import numpy.typing as npt
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.job_profile import dependents_of, in_order, smallest_first
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -26,10 +26,7 @@ def prepare(profile: JobProfile) -> Workload:
 
     A recorded transfer lasts from its request until its data is parsed, and says little of when it
     was on its way (Li et al. 2020, section 2); all that is kept of it are its bytes, and its place
-    among those that were asked for.
-
-    Args:
-        profile: of one worker; what parsing costs is added before, by `with_parsing`.
+    among those that were asked for. What parsing costs is added before, by `with_parsing`.
     """
     gap = _gaps(profile)
     profile = _without_requests(profile)
@@ -59,14 +56,9 @@ def prepare(profile: JobProfile) -> Workload:
 def with_parsing(profile: JobProfile, alpha: float, beta: float) -> JobProfile:
     """Return the profile with an op behind each transfer in which the receiver parses its data.
 
-    It takes alpha * size + beta (Li et al. 2020, section 3.2.1), and those that waited for the
-    transfer wait for it. These ops, at the end, are called "w/read parsed"; there are none if both
-    numbers are 0.
-
-    Args:
-        profile: of one worker.
-        alpha: seconds a byte of parsing what was received.
-        beta: seconds of parsing anything received.
+    It takes alpha * size + beta seconds (Li et al. 2020, section 3.2.1), and those that waited for
+    the transfer wait for it. These ops, at the end, are called "w/read parsed"; there are none if
+    both numbers are 0.
     """
     if not (alpha or beta):
         return profile
@@ -163,10 +155,6 @@ def shared_by(profile: JobProfile, servers: int) -> JobProfile:
     waits for, those that update it, and its gradient: the uplink that these wait for, or where the
     profile joins no uplink to a parameter, the last one of the same size that is left. What
     concerns several parameters stays on the first server.
-
-    Args:
-        profile: of one worker.
-        servers: how many.
 
     Raises:
         InputError: there are fewer parameters than servers.

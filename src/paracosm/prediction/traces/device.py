@@ -32,15 +32,13 @@ class DeviceSegments:
     """The segments of all streams.
 
     Attributes:
-        of: the segment of each span.
         first: of each span what must come after its launch: a delay, or its own segment.
-        issued: seconds at which each span was issued by its call.
     """
 
     segments: list[Segment]
-    of: list[Segment]
+    of: list[Segment]  # the segment of each span
     first: list[Segment]
-    issued: list[float]
+    issued: list[float]  # seconds at which each span was issued by its call
 
 
 def device_segments(

@@ -154,12 +154,8 @@ def groups_of(
 ) -> list[Group]:
     """Return the groups of more than one rank, with the collectives that meet.
 
-    The k-th collective of a rank in a group meets the k-th of the others.
-
-    Args:
-        segments: of each rank, in the order of issue.
-        paths: of the traces, for messages.
-        world: ranks of the job, where the traces say it.
+    The k-th collective of a rank in a group meets the k-th of the others. `world` is the number of
+    the job's ranks, where the traces say it.
 
     Raises:
         InputError: the traces of some ranks are missing, or the collectives do not match (which,

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.jobs import Program
-from paracosm.prediction.traces.host import QUEUE
 from paracosm.prediction.traces.outcome import replayed
+from paracosm.prediction.traces.segments import QUEUE
 from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
 
 __all__ = ["next_step_time"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.jobs import Job
-from paracosm.prediction.traces.breakdown import Breakdown, breakdown_of
-from paracosm.prediction.traces.traced import TracedJob
+from paracosm.jobs.job import KINDS
+from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
 from paracosm.simulation import replay_job
+from paracosm.timeline import Labels, Timeline, breakdown, largest_share
 
 __all__ = ["Outcome", "Straggler", "Times", "outcome_of", "replayed", "traced_times"]
+
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,31 +34,22 @@ class Straggler:
     """The rank that comes last most often.
 
     Attributes:
-        rank: which.
-        last: to how many collectives.
-        collectives: how many there are in its groups.
         lateness: seconds for which the others waited on the average, in those where it came last.
     """
 
-    rank: int
-    last: int
-    collectives: int
+    rank: int  # which
+    last: int  # to how many collectives
+    collectives: int  # how many there are in its groups
     lateness: float
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came of a job.
+    """What came of a job."""
 
-    Attributes:
-        iteration_time: seconds, of the slowest rank.
-        breakdowns: one for each rank, of an iteration.
-        straggler: None where no collectives meet.
-    """
-
-    iteration_time: float
-    breakdowns: tuple[Breakdown, ...]
-    straggler: Straggler | None
+    iteration_time: float  # seconds, of the slowest rank
+    breakdowns: tuple[Breakdown, ...]  # one for each rank, of an iteration
+    straggler: Straggler | None  # None where no collectives meet
 
 
 def traced_times(traced: TracedJob) -> Times:
@@ -119,6 +113,112 @@ def _straggler(traced: TracedJob, times: Times) -> Straggler | None:
 
 
 def _rows(job: Job, rank: int, communicator: int) -> npt.NDArray[np.int64]:
-    """Return the rows of a rank's collectives on a communicator, in order."""
     role = job.programs[rank].role
     return np.flatnonzero((role >= 0) & (job.communicator[rank][role] == communicator))
+
+
+_COMPUTE = [WORK.index("compute"), WORK.index("copy")]
+_HOST = [WORK.index("host"), WORK.index("data loading")]
+_COMMUNICATION, _LOADING = WORK.index("communication"), WORK.index("data loading")
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Seconds of an iteration of one rank; the first four make up the whole.
+
+    Attributes:
+        compute: some stream of the device computes or copies (on a rank without a device: some
+            thread works).
+        exposed_communication: none does, and data is on its way.
+        waiting: the device waits in a collective for other ranks.
+        host: none of these: the device waits for the host.
+        data_loading: the training loop waits for data; part of the others.
+    """
+
+    compute: float
+    exposed_communication: float
+    waiting: float
+    host: float
+    data_loading: float
+
+    @property
+    def total(self) -> float:
+        """Seconds of the iteration."""
+        return self.compute + self.exposed_communication + self.waiting + self.host
+
+
+def breakdown_of(
+    rank: TracedRank, arrive: Floats, begin: Floats, end: Floats, iterations: int
+) -> Breakdown:
+    """Return where the time of a rank goes, for one iteration of those that ran."""
+    first, last = 0.0, float(end.max(initial=0.0))
+    if len(rank.marks):
+        first, last = float(begin[rank.marks[0]]), float(end[rank.marks[-1]])
+    device = np.isin(rank.work, [*_COMPUTE, _COMMUNICATION]).any()
+    busy = np.isin(rank.work, _COMPUTE if device else _HOST)
+    met, loading = rank.work == _COMMUNICATION, rank.work == _LOADING
+    found = breakdown(
+        [
+            ("compute", begin[busy], end[busy]),
+            ("exposed_communication", begin[met], end[met]),
+            ("waiting", arrive[met], begin[met]),
+        ],
+        *(first, last),
+        rest="host",
+    )
+    loaded = breakdown([("data_loading", begin[loading], end[loading])], first, last, rest="other")
+    found["data_loading"] = loaded["data_loading"]
+    return Breakdown(**{part: time / iterations for part, time in found.items()})
+
+
+def bottleneck_of(breakdowns: Sequence[Breakdown], straggler: int | None) -> str:
+    """Return what takes the largest part of the ranks' time, and how large it is.
+
+    `straggler` is the rank that the others wait for most often.
+    """
+    total = sum(each.total for each in breakdowns)
+    if not total:
+        return "Nothing takes time."
+    time = {
+        name: sum(getattr(each, name) for each in breakdowns)
+        for name in ("compute", "exposed_communication", "waiting", "host")
+    }
+    name, share = largest_share(time, total)
+    loading = sum(each.data_loading for each in breakdowns) / total
+    many = "the ranks'" if len(breakdowns) > 1 else "the"
+    if name == "compute":
+        return f"Computation: it takes {share:.0%} of {many} time."
+    if name == "exposed_communication":
+        return f"Communication: {share:.0%} of {many} time is exposed."
+    if name == "waiting" and straggler is not None:
+        return (
+            f"Waiting for other ranks: {share:.0%} of {many} time, for rank {straggler} most often."
+        )
+    if name == "host" and loading > share / 2:
+        return f"Data loading: the training loop waits {loading:.0%} of {many} time for data."
+    return f"The host: for {share:.0%} of {many} time the device has nothing to do."
+
+
+LONGEST = 100  # characters of a name: those of kernels go into the thousands
+_COLLECTIVE = KINDS.index("collective")
+
+
+def timeline_of(traced: TracedJob, replays: Sequence[tuple[str, Times]]) -> Timeline:
+    """Return the spans of replays of one job, each with a text behind the names of its ranks."""
+    timeline, job = Timeline(), traced.job
+    names = [name[:LONGEST] for name in job.names]
+    words = [*names, *(f"wait: {name}" for name in names)]
+    for text, times in replays:
+        ranks = zip(job.labels, job.programs, times.arrive, times.begin, times.end, strict=True)
+        for label, program, arrive, begin, end in ranks:
+            # Of each row the waiting, then the work.
+            waits = (program.kind == _COLLECTIVE) & (begin > arrive)
+            timeline.extend(
+                label + text,
+                Labels(program.lane[:, None], job.lanes),
+                Labels(np.add.outer(program.name, [len(names), 0]), words),
+                np.column_stack([arrive, begin]),
+                np.column_stack([begin, end]),
+                where=np.column_stack([waits, end > begin]),
+            )
+    return timeline

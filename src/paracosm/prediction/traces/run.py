@@ -9,11 +9,17 @@ from pathlib import Path
 from paracosm.cluster.changes import Change, parse_change
 from paracosm.errors import InputError
 from paracosm.jobs import Job
-from paracosm.prediction.traces.breakdown import bottleneck_of
 from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.job import read_job
-from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
-from paracosm.prediction.traces.spans_of import timeline_of
+from paracosm.prediction.traces.outcome import (
+    Outcome,
+    Times,
+    bottleneck_of,
+    outcome_of,
+    replayed,
+    timeline_of,
+    traced_times,
+)
 from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.results import ReplaySummary, summaries
 from paracosm.timeline import Timeline

@@ -22,29 +22,24 @@ class TracedRank:
     """What a rank's trace says of the n rows of its program.
 
     Attributes:
-        path: of the trace.
-        rank: its number in the job that was traced.
         arrive, begin, end: n seconds, as traced, from the beginning of the job; a collective waits
             from its arrival to its begin, when the last rank has arrived.
-        work: n indices into `WORK`.
         marks: row with which each step begins, and the last row of the thread of the last step;
             empty where no steps are marked.
-        iteration: n numbers of the steps in which the rows were done or launched; -1 for none.
         launches, spans: rows of calls and of the spans that they launched, in that order.
-        missing: what the trace lacks.
     """
 
-    path: Path
-    rank: int
+    path: Path  # of the trace
+    rank: int  # its number in the job that was traced
     arrive: Floats
     begin: Floats
     end: Floats
-    work: Codes
+    work: Codes  # n indices into `WORK`
     marks: Ints
-    iteration: Codes
+    iteration: Codes  # n numbers of the steps in which the rows were done or launched; -1 for none
     launches: Ints
     spans: Ints
-    missing: tuple[str, ...]
+    missing: tuple[str, ...]  # what the trace lacks
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,16 +49,13 @@ class TracedJob:
     Attributes:
         job: one program for each rank; collectives last as long as they did on the rank that came
             last.
-        ranks: what the trace of each says.
-        steps: numbers of the steps; none where none are marked.
-        alone: whether collectives of a rank alone are taken as long as they were.
         moved: seconds by which clocks were set, by rank; those that were not are left out.
     """
 
     job: Job
-    ranks: tuple[TracedRank, ...]
-    steps: tuple[int, ...]
-    alone: bool
+    ranks: tuple[TracedRank, ...]  # what the trace of each says
+    steps: tuple[int, ...]  # numbers of the steps; none where none are marked
+    alone: bool  # whether collectives of a rank alone are taken as long as they were
     moved: Mapping[int, float]
 
 
@@ -88,20 +80,16 @@ class Segment:
 
     Attributes:
         begin, end: seconds from the origin of the rank's trace.
-        work: one of `WORK`.
-        step: one of `STEPS` of a program.
         after: segments that end before it begins, beside the one before it on its lane.
-        row: in the program; -1 until it is written.
-        iteration: which of the window's steps it was done in, or launched in; -1 for none.
     """
 
     begin: float
     end: float
     lane: str
     name: str
-    work: str
-    step: str = "other"
+    work: str  # one of `WORK`
+    step: str = "other"  # one of `STEPS` of a program
     after: list[Segment] = field(default_factory=list)
     call: Collective | None = None
-    row: int = -1
-    iteration: int = -1
+    row: int = -1  # in the program; -1 until it is written
+    iteration: int = -1  # which of the window's steps it was done in, or launched in; -1 for none

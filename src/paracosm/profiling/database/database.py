@@ -6,15 +6,14 @@ import contextlib
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.database.rows import (
     ITERATIONS,
     KINDS,
@@ -24,6 +23,7 @@ from paracosm.profiling.database.rows import (
     Kind,
     Timing,
     Timings,
+    grouped,
     insert,
     pool,
     pool_spreads,
@@ -75,12 +75,7 @@ class ProfileDatabase:
     def __enter__(self) -> ProfileDatabase:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def add(self, timings: Iterable[OpTiming]) -> int:
@@ -218,13 +213,15 @@ def overview(timings: Timings, shown: Mapping[int, Environment]) -> dict[str, An
     """Return what there is of the `shown` environments, which are numbered for reference."""
     parts = {number: timings.only((environment,)) for number, environment in shown.items()}
     ops = [timing for part in parts.values() for timing in part.ops]
+    sources = dict(Counter(timing.source for timing in ops).most_common())
+    models = [source for source in sources if source.startswith("model ")]
     return {
         "environments": [
             {"number": number, **asdict(shown[number]), **_sums(part)}
             for number, part in parts.items()
         ],
-        "models": _models(ops),
-        "sources": dict(Counter(timing.source for timing in ops).most_common()),
+        "models": {source.removeprefix("model "): sources[source] for source in models},
+        "sources": sources,
         "ops": _op_types(ops),
         "iterations": [
             {"environment": number, **row}
@@ -261,35 +258,16 @@ def _sums(part: Timings) -> dict[str, Any]:
     }
 
 
-def _models(ops: Iterable[OpTiming]) -> dict[str, int]:
-    """Return the models whose ops were profiled, with their numbers of timings."""
-    sources = Counter(timing.source for timing in ops)
-    return {
-        source.removeprefix("model "): count
-        for source, count in sources.most_common()
-        if source.startswith("model ")
-    }
-
-
 def _op_types(ops: Iterable[OpTiming]) -> list[dict[str, Any]]:
-    types: dict[str, list[OpTiming]] = {}
-    for timing in ops:
-        types.setdefault(timing.op.name, []).append(timing)
     rows = [
-        {
-            "name": name,
-            "arguments": len({timing.op.arguments for timing in members}),
-            "timings": len(members),
-        }
-        for name, members in types.items()
+        {"name": name, "arguments": len({each.op.arguments for each in own}), "timings": len(own)}
+        for name, own in grouped(ops, lambda timing: timing.op.name).items()
     ]
     return sorted(rows, key=lambda row: (-row["arguments"], -row["timings"], row["name"]))
 
 
 def _iterations(timings: Iterable[IterationTiming]) -> list[dict[str, Any]]:
-    graphs: dict[tuple[str, str], list[IterationTiming]] = {}
-    for timing in timings:
-        graphs.setdefault((timing.model, timing.fingerprint), []).append(timing)
+    graphs = grouped(timings, lambda timing: (timing.model, timing.fingerprint))
     return [
         {
             "model": model,
@@ -303,9 +281,7 @@ def _iterations(timings: Iterable[IterationTiming]) -> list[dict[str, Any]]:
 
 
 def _links(timings: Iterable[LinkTiming]) -> list[dict[str, Any]]:
-    ways: dict[tuple[str, str, int], list[LinkTiming]] = {}
-    for timing in timings:
-        ways.setdefault((timing.kind, timing.scenario, timing.ranks), []).append(timing)
+    ways = grouped(timings, lambda timing: (timing.kind, timing.scenario, timing.ranks))
     return [
         {
             "kind": kind,
@@ -314,11 +290,9 @@ def _links(timings: Iterable[LinkTiming]) -> list[dict[str, Any]]:
             "sets": len(members),
             "smallest": min(timing.size for timing in members),
             "largest": max(timing.size for timing in members),
-            "highest_bandwidth": _highest(members),
+            "highest_bandwidth": max(
+                (each.bandwidth for each in members if each.time.median > 0), default=None
+            ),
         }
         for (kind, scenario, ranks), members in ways.items()
     ]
-
-
-def _highest(timings: Sequence[LinkTiming]) -> float | None:
-    return max((each.bandwidth for each in timings if each.time.median > 0), default=None)

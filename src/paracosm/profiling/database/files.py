@@ -39,9 +39,7 @@ COLUMNS: Mapping[str, type] = {
 
 
 def export(
-    database: ProfileDatabase,
-    path: str | Path,
-    environments: Collection[Environment] | None = None,
+    database: ProfileDatabase, path: str | Path, environments: Collection[Environment] | None = None
 ) -> Timings:
     """Write what a database holds to a file, whose suffix says how; return what was written.
 
@@ -176,9 +174,6 @@ def merge(into: str | Path, others: Sequence[str | Path]) -> dict[Environment, A
     its key, is not added again; so the same merge may be repeated, and goes on where it was
     interrupted: every file is one transaction, and is added whole or not at all. The others are
     not changed.
-
-    Args:
-        others: databases, or Parquet files that `export` wrote.
 
     Returns:
         how many sets of samples were added, and how many had been there, by environment.

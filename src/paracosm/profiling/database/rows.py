@@ -9,17 +9,19 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming, Spread
 
 Timing = TypeVar("Timing", OpTiming, LinkTiming, IterationTiming)
+Item = TypeVar("Item")
+Group = TypeVar("Group", bound=Hashable)
 
 _SPREAD = ("count", "mean", "variance", "minimum", "p10", "median", "p90")
 
@@ -60,10 +62,7 @@ def insert(
 
 
 def select(
-    connection: sqlite3.Connection,
-    kind: Kind[Timing],
-    where: Mapping[str, Any],
-    wanted: str = "",
+    connection: sqlite3.Connection, kind: Kind[Timing], where: Mapping[str, Any], wanted: str = ""
 ) -> list[Timing]:
     """Return the timings whose columns are as `where` says; a value of None asks for nothing.
 
@@ -187,10 +186,7 @@ OPS: Kind[OpTiming] = Kind(
     statements=(_INSERT_OP, _insertion("op_timings", ("op", *_OP_OWN))),
 )
 LINKS: Kind[LinkTiming] = Kind(
-    view="links",
-    columns=_LINK,
-    build=_link_timing,
-    statements=(_insertion("link_timings", _LINK),),
+    view="links", columns=_LINK, build=_link_timing, statements=(_insertion("link_timings", _LINK),)
 )
 ITERATIONS: Kind[IterationTiming] = Kind(
     view="iterations",
@@ -257,10 +253,16 @@ def pool(timings: Iterable[OpTiming]) -> dict[tuple[str, str], OpTiming]:
     A pooled timing has the op of the newest set, the probe of those that probed (by count), the
     latest date, all sources, and a key that follows from the sets' keys.
     """
-    sets: dict[tuple[str, str], list[OpTiming]] = {}
-    for timing in timings:
-        sets.setdefault((timing.op.name, timing.op.arguments), []).append(timing)
+    sets = grouped(timings, lambda timing: (timing.op.name, timing.op.arguments))
     return {key: _one(members) for key, members in sets.items()}
+
+
+def grouped(timings: Iterable[Item], key: Callable[[Item], Group]) -> dict[Group, list[Item]]:
+    """Return timings by what `key` says of them, in the order in which it first does."""
+    groups: dict[Group, list[Item]] = {}
+    for timing in timings:
+        groups.setdefault(key(timing), []).append(timing)
+    return groups
 
 
 def pool_spreads(spreads: Sequence[Spread]) -> Spread:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.op import TensorArgument
+from paracosm.graphs.graph import TensorArgument
 from paracosm.profiling.designs.family import FLOAT, Argument, Call, Family, tensor
 
 

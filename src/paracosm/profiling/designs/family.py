@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.op import Op, TensorArgument, encode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 
 Point = Mapping[str, int]
 """A value for every argument of a family."""
@@ -42,19 +42,13 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One op, and how a point becomes its arguments.
+    """One op, and how a point becomes its arguments."""
 
-    Attributes:
-        op: as a graph names it, "aten.convolution.default".
-        arguments: what a point has values for.
-        call: takes the values by name, returns what eager PyTorch calls the op with.
-        plausible: takes them too, says whether a model has them together; None where all go well
-            with each other.
-    """
-
-    op: str
-    arguments: tuple[Argument, ...]
+    op: str  # as a graph names it, "aten.convolution.default"
+    arguments: tuple[Argument, ...]  # what a point has values for
+    # Takes the values by name, returns what eager PyTorch calls the op with
     call: Callable[..., Call]
+    # Takes them too, says whether a model has them together; None where all go well with each other
     plausible: Callable[..., bool] | None = None
 
     @property

@@ -1,6 +1,6 @@
 """How long an op takes that nobody timed: estimators trained from the timings of one device."""
 
-from paracosm.profiling.estimators.crossvalidate import Score, cross_validate, format_scores
+from paracosm.profiling.estimators.crossvalidate import Score, format_scores
 from paracosm.profiling.estimators.estimators import Estimators, load_estimators
 from paracosm.profiling.estimators.fit import fit_estimators
 from paracosm.profiling.estimators.roofline import SOURCES, Estimate
@@ -10,7 +10,6 @@ __all__ = [
     "Estimate",
     "Estimators",
     "Score",
-    "cross_validate",
     "fit_estimators",
     "format_scores",
     "load_estimators",

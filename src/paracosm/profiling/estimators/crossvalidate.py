@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +12,8 @@ import numpy.typing as npt
 
 from paracosm.profiling.estimators.describe import Description, Floats, seen_in
 from paracosm.profiling.estimators.methods import METHODS
-from paracosm.profiling.estimators.roofline import (
-    LEAST,
-    Roofline,
-    fit_device,
-    fit_roofline,
-    rows_by_type,
-)
-from paracosm.profiling.estimators.timed import Key, cells_of, pool
-from paracosm.profiling.samples import OpTiming
-from paracosm.profiling.this_machine import one_thread
+from paracosm.profiling.estimators.roofline import Roofline, fit_roofline
+from paracosm.profiling.estimators.timed import cells_of
 
 FOLDS = 5
 
@@ -39,40 +31,9 @@ class Score:
     # The method of the least error, or a preferred one that errs no more than the noise of
     # this comparison beyond it (`HeldOut.best`)
     chosen: str
-    # How many held-out ops had a near neighbour (`nearest.FARTHEST`) among the others
+    # How many held-out ops had a near neighbour (`timed.FARTHEST`) among the others
     near: int = 0
     near_error: float = float("nan")  # the error of scaling from it; NaN without any
-
-
-def cross_validate(
-    timings: Sequence[OpTiming],
-    *,
-    exclude: Collection[Key] = (),
-    folds: int = FOLDS,
-    seed: int = 0,
-) -> list[Score]:
-    """Return the scores of every op type of `timings`, ordered by name.
-
-    The folds are of distinct ops, those of equal sizes together, drawn by `seed`; the order of
-    `timings` does not matter. `fit_estimators` chooses by these same scores and keeps them.
-
-    Raises:
-        InputError: as `fit_estimators`.
-        MissingExtraError: scikit-learn is not installed.
-    """
-    exact, ops = pool(timings, exclude)
-    types = rows_by_type(ops)
-    device = fit_device(ops, exact.log_time, types, seed)
-    scores = []
-    with one_thread():
-        for name, rows in types.items():
-            if len(rows) < LEAST:
-                scores.append(Score(name, len(rows), {}, "roofline"))
-                continue
-            its = [ops[row] for row in rows]
-            held_out = hold_out(its, exact.log_time[rows], device.roofline, folds, seed)
-            scores.append(score_of(name, held_out))
-    return scores
 
 
 def score_of(name: str, held_out: HeldOut) -> Score:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op, TensorArgument, decode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 
 _MOST_NUMBERS = 8  # of one list; of a longer one, the length and the sum
 
@@ -77,7 +77,7 @@ def describe(op: Op) -> Description:
             case int():
                 numbers[path] = float(value)
             case float():
-                if _is_special(value):
+                if abs(value) <= 3 and (2 * value).is_integer():
                     numbers[path] = value
             case _:  # a dtype, a layout
                 categories[path] = json.dumps(value, sort_keys=True)
@@ -118,10 +118,6 @@ def _leaves(named: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             yield f"{path}.sum", sum(each for each in value if isinstance(each, int | float))
 
 
-def _is_special(value: float) -> bool:
-    return abs(value) <= 3 and (2 * value).is_integer()
-
-
 def _categories_of(path: str, tensor: TensorArgument) -> dict[str, str]:
     found = {path: tensor.dtype, f"{path}.order": _order(tensor)}
     if tensor.on is not None:
@@ -141,11 +137,8 @@ def _order(tensor: TensorArgument) -> str:
 
 def _sizes_of(path: str, tensors: Sequence[TensorArgument]) -> dict[str, float]:
     elements = [math.prod(tensor.shape) for tensor in tensors]
-    return {
-        f"{path}.count": float(len(tensors)),
-        f"{path}.elements": float(sum(elements)),
-        f"{path}.largest": float(max(elements)),
-    }
+    found = {"count": len(tensors), "elements": sum(elements), "largest": max(elements)}
+    return {f"{path}.{name}": float(size) for name, size in found.items()}
 
 
 _LARGEST_VECTOR = 64  # elements; a size that it divides is as aligned as can be
@@ -156,29 +149,25 @@ def quantities(op: Op, args: Sequence[Any]) -> dict[str, float]:
 
     Those that span orders of magnitude are logarithms.
     """
-    bytes_moved = op.bytes_read + op.bytes_written
+    flops, moved = math.log1p(op.flops), math.log1p(op.bytes_read + op.bytes_written)
     found = {
-        "flops": math.log1p(op.flops),
+        "flops": flops,
         "read": math.log1p(op.bytes_read),
         "written": math.log1p(op.bytes_written),
-        "intensity": math.log1p(op.flops) - math.log1p(bytes_moved) if op.flops else 0.0,
+        "intensity": flops - moved if op.flops else 0.0,
     }
-    special = _SPECIAL.get(_base(op.name))
-    more = special(args) if special is not None else None
-    if more is None:
-        more = {}
-        for position, value in enumerate(args):
-            if isinstance(value, TensorArgument):
-                more |= _of_shape(str(position), value.shape)
-            elif isinstance(value, list):
-                more |= _of_list(str(position), value)
-    return found | more
-
-
-def _base(name: str) -> str:
-    """Return "convolution" of "aten.convolution.default"."""
-    parts = name.split(".")
-    return parts[1] if len(parts) > 1 else name
+    more = _of_convolution(op.name, args)
+    if more is not None:
+        return found | more
+    for position, value in enumerate(args):
+        if isinstance(value, TensorArgument):
+            found |= _of_shape(str(position), value.shape)
+        elif isinstance(value, list) and (
+            tensors := [each for each in value if isinstance(each, TensorArgument)]
+        ):
+            sizes = _sizes_of(str(position), tensors)
+            found |= {name: math.log1p(size) for name, size in sizes.items()}
+    return found
 
 
 def _of_shape(path: str, shape: tuple[int, ...]) -> dict[str, float]:
@@ -193,46 +182,31 @@ def _of_shape(path: str, shape: tuple[int, ...]) -> dict[str, float]:
     }
 
 
-def _of_list(path: str, values: Sequence[Any]) -> dict[str, float]:
-    tensors = [each for each in values if isinstance(each, TensorArgument)]
-    if not tensors:
-        return {}
-    elements = [math.prod(tensor.shape) for tensor in tensors]
-    return {
-        f"{path}.count": math.log1p(len(tensors)),
-        f"{path}.elements": math.log1p(sum(elements)),
-        f"{path}.largest": math.log1p(max(elements)),
-    }
-
-
 def _alignment(size: int) -> float:
     """Return log2 of the largest power of two up to 64 that divides `size`."""
     return math.log2(math.gcd(size, _LARGEST_VECTOR)) if size else 0.0
 
 
-def _convolution(args: Sequence[Any]) -> dict[str, float] | None:
-    """Of (input, weight, bias, stride, ..., groups)."""
-    if len(args) <= 8:
-        return None
-    return _of_convolution(args[0], args[1], args[3], args[8])
+_CONVOLUTIONS = {"convolution": (0, 1, 3, 8), "convolution_backward": (1, 2, 4, 9)}
+"""Positions of (image, weight, stride, groups) among the arguments."""
 
 
-def _convolution_backward(args: Sequence[Any]) -> dict[str, float] | None:
-    """Of (grad_output, input, weight, bias_sizes, stride, ..., groups, output_mask)."""
-    if len(args) <= 10 or not isinstance(args[10], list):
-        return None
-    found = _of_convolution(args[1], args[2], args[4], args[9])
-    if found is not None:  # which gradients: of the input, the weight, the bias
-        found |= {f"wanted.{i}": float(bool(wanted)) for i, wanted in enumerate(args[10])}
-    return found
-
-
-def _of_convolution(image: Any, weight: Any, stride: Any, groups: Any) -> dict[str, float] | None:
+def _of_convolution(name: str, args: Sequence[Any]) -> dict[str, float] | None:
     """Return None for arguments that are not a convolution's: the generic quantities serve them."""
+    base = name.split(".")[1] if "." in name else name  # of "aten.convolution.default"
+    places = _CONVOLUTIONS.get(base)
+    if places is None or len(args) <= places[-1]:
+        return None
+    image, weight, stride, groups = (args[place] for place in places)
     if not (isinstance(image, TensorArgument) and isinstance(weight, TensorArgument)):
         return None
     if not (isinstance(stride, list) and isinstance(groups, int) and len(image.shape) >= 3):
         return None
+    wanted = {}
+    if base == "convolution_backward":  # which gradients: of the input, the weight, the bias
+        if len(args) <= 10 or not isinstance(args[10], list):
+            return None
+        wanted = {f"wanted.{i}": float(bool(each)) for i, each in enumerate(args[10])}
     kernel = math.prod(weight.shape[2:])
     return {
         "batch": math.log1p(image.shape[0]),
@@ -247,18 +221,11 @@ def _of_convolution(image: Any, weight: Any, stride: Any, groups: Any) -> dict[s
         "grouped": float(groups > 1),
         "channels in aligned": _alignment(image.shape[1]),
         "channels out aligned": _alignment(weight.shape[0]),
+        **wanted,
     }
 
 
-_SPECIAL: Mapping[str, Callable[[Sequence[Any]], dict[str, float] | None]] = {
-    "convolution": _convolution,
-    "convolution_backward": _convolution_backward,
-}
-
-
 Floats = npt.NDArray[np.float64]
-
-VIEWS = ("raw", "derived")
 
 _TOO_ALIKE = 0.9995  # correlation at which the second column says nothing new
 
@@ -336,7 +303,7 @@ class Seen:
 def seen_in(ops: Sequence[Description]) -> Seen:
     """Return what `ops` cover."""
     values = [_numbers_of(op, "derived") for op in ops]
-    numbers = sorted(_union(values))
+    numbers = sorted({path for each in values for path in each})
     table = np.array([[each.get(path, 0.0) for path in numbers] for each in values])
     return Seen(
         categories=tuple(sorted({pair for op in ops for pair in op.categories.items()})),
@@ -356,10 +323,6 @@ def _numbers_of(op: Description, view: str) -> dict[str, float]:
 
 def _logarithm(value: float) -> float:
     return math.copysign(math.log1p(abs(value)), value)
-
-
-def _union(mappings: Iterable[Mapping[str, float]]) -> set[str]:
-    return {key for mapping in mappings for key in mapping}
 
 
 def _different(columns: Floats) -> list[int]:

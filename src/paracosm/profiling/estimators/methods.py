@@ -2,7 +2,7 @@
 
 Each is fitted by a function of ops, logarithms of their times, the roofline of these samples and a
 seed; what it returns predicts logarithms of durations, each with the scale of its error. Another
-method is one more file and one more line here (and one in `storage`).
+method is one more fit and one more line here (and one in `estimators`).
 """
 
 from __future__ import annotations

@@ -211,20 +211,14 @@ _WIDEST_INTERVAL = 20.0  # of the logarithm: exp(20) either way says "anything",
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How long an op takes.
+    """How long an op takes."""
 
-    Attributes:
-        duration: seconds of one call, the mean.
-        low, high: ends of the interval, seconds; the op's mean lies in it with probability `LEVEL`.
-        source: one of `SOURCES`.
-        method: the estimator: "exact", "nearest", "roofline", "mlp", "gaussian".
-    """
-
-    duration: float
+    duration: float  # seconds of one call, the mean
+    # low, high: ends of the interval, seconds; the op's mean lies in it with probability `LEVEL`
     low: float
     high: float
-    source: str
-    method: str
+    source: str  # one of `SOURCES`
+    method: str  # the estimator: "exact", "nearest", "roofline", "mlp", "gaussian"
 
 
 def estimate_around(log_time: float, half_width: float, source: str, method: str) -> Estimate:

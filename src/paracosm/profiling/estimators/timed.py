@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.op import Op
+from paracosm.graphs.graph import Op
 from paracosm.profiling.estimators.describe import Description, Floats, describe
 from paracosm.profiling.estimators.roofline import LEVEL, Estimate, Roofline, estimate_around
 from paracosm.profiling.samples import OpTiming, Spread
@@ -60,7 +60,7 @@ def pool(
         InputError: there are none left; a time is not a positive number; arguments are unreadable.
     """
     left_out = set(exclude)
-    kept = [each for each in timings if _key(each.op) not in left_out]
+    kept = [each for each in timings if (each.op.name, each.op.arguments) not in left_out]
     if not kept:
         raise InputError(
             "no op timings to fit estimators to"
@@ -85,21 +85,12 @@ def pool(
     return exact, [describe(op) for op, _ in sets]
 
 
-def _key(op: Op) -> Key:
-    return op.name, op.arguments
-
-
 def _sets_by_op(timings: Sequence[OpTiming]) -> Iterator[tuple[Op, list[Spread]]]:
-    """Yield every distinct op with its sets of samples, in an order that the input's does not
-    change."""
-    ordered = sorted(timings, key=lambda each: (_order(each.op), astuple(each.time)))
-    for _, same in groupby(ordered, key=lambda each: _key(each.op)):
+    """Yield every distinct op with its sets of samples, whatever the order of the input."""
+    ordered = sorted(timings, key=lambda each: (astuple(each.op), astuple(each.time)))
+    for _, same in groupby(ordered, key=lambda each: (each.op.name, each.op.arguments)):
         found = list(same)
         yield found[0].op, [each.time for each in found]
-
-
-def _order(op: Op) -> tuple[str, str, int, int, int]:
-    return op.name, op.arguments, op.flops, op.bytes_read, op.bytes_written
 
 
 def _error(spread: Spread, usual: float) -> float:

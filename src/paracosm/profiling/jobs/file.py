@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.contents import contents
+from paracosm.graphs.file import contents
 from paracosm.profiling.jobs.job_profile import (
     RESOURCES,
+    SERVER,
     JobProfile,
+    ProfiledOp,
     check_job_profile,
-    dependencies_of,
+    job_profile_of,
 )
 
 if TYPE_CHECKING:
@@ -202,9 +204,6 @@ _PACKED_COLUMNS = ("name", "type", "res", "ps", "size", "deps")
 ABSENT = -1e-6
 """Seconds: begin and length of an op that was not traced in a step."""
 
-_SAME = {"ps": "server"}
-"""What other names of resources mean."""
-
 
 def is_packed(path: Path) -> bool:
     """Return whether a file looks like one of this form."""
@@ -217,8 +216,7 @@ def is_packed(path: Path) -> bool:
 
 def load_packed(path: Path) -> JobProfile:
     """Return the profile in a packed file."""
-    where = str(path)
-    packed = contents(path)
+    where, packed = str(path), contents(path)
     try:
         found = json.loads(packed)
     except (ValueError, RecursionError) as error:
@@ -240,39 +238,27 @@ def load_packed(path: Path) -> JobProfile:
     for key in ("step_wall_us", "start_us", "dur_us"):
         if len(_field(found, key, list, where)) != steps:
             raise InputError(f"{where}: {key} has {len(found[key])} steps, step_start_us {steps}")
-    begin = _times(found, "start_us", ops, where)
-    begin[(begin == ABSENT) & (_times(found, "dur_us", ops, where) == ABSENT)] = np.nan
-    resources = _codes(_field(found, "resources", list, where), where)
+    begin, length = (_times(found, key, ops, where) for key in ("start_us", "dur_us"))
+    begin[(begin == ABSENT) & (length == ABSENT)] = np.nan
+    codes = {name: code for code, name in enumerate(RESOURCES)} | {"ps": SERVER}
+    for given in (resources := _field(found, "resources", list, where)):
+        if given not in codes:
+            raise InputError(f"{where}: resources: {unknown('resource', str(given), RESOURCES)}")
     try:
-        first, dependencies = dependencies_of(lists["deps"])
-        profile = JobProfile(
-            names=tuple(map(str, lists["name"])),
-            kinds=tuple(str(types[index]) for index in lists["type"]),
-            resource=resources[lists["res"]],
-            server=np.array(lists["ps"], np.int64),
-            size=np.array(lists["size"], np.int64),
-            first_dependency=first,
-            dependencies=dependencies,
-            begin=begin,
-            end=begin + _times(found, "dur_us", ops, where),
-            step_begin=_walls(found, "step_start_us", where),
-            step_end=_walls(found, "step_start_us", where) + _walls(found, "step_wall_us", where),
-            provenance={"source": "TensorFlow step statistics", "file": path.name},
+        step_begin, walls = (
+            np.array(found[key], float) / 1e6 for key in ("step_start_us", "step_wall_us")
+        )
+        known = [
+            ProfiledOp(str(name), str(types[kind]), codes[resources[resource]], server, size, waits)
+            for name, kind, resource, server, size, waits in zip(*lists.values(), strict=True)
+        ]
+        provenance = {"source": "TensorFlow step statistics", "file": path.name}
+        profile = job_profile_of(
+            known, begin, begin + length, step_begin, step_begin + walls, provenance=provenance
         )
     except (IndexError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{where}: columns: {error}") from None
     return check_job_profile(profile, where)
-
-
-def _codes(resources: list[Any], where: str) -> np.ndarray[Any, np.dtype[np.int8]]:
-    """Return our index for each of the file's resources."""
-    codes = []
-    for given in resources:
-        name = _SAME.get(given, given)
-        if name not in RESOURCES:
-            raise InputError(f"{where}: resources: {unknown('resource', str(given), RESOURCES)}")
-        codes.append(RESOURCES.index(name))
-    return np.array(codes, np.int8)
 
 
 def _times(found: Any, key: str, ops: int, where: str) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -286,10 +272,6 @@ def _times(found: Any, key: str, ops: int, where: str) -> np.ndarray[Any, np.dty
             if not isinstance(value, int | float | None):
                 raise InputError(f"{where}: {key}[{step}][{op}] is no number: {str(value)[:40]}")
     return np.array(rows, float) / 1e6
-
-
-def _walls(found: Any, key: str, where: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.array(_field(found, key, list, where), float) / 1e6
 
 
 def _field(found: Any, key: str, kind: type, where: str) -> Any:

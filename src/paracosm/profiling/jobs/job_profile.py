@@ -20,10 +20,12 @@ __all__ = [
     "UPLINK",
     "WORKER",
     "JobProfile",
+    "ProfiledOp",
     "check_job_profile",
     "dependencies_of",
     "dependents_of",
     "in_order",
+    "job_profile_of",
     "smallest_first",
     "without_interrupted",
 ]
@@ -42,43 +44,31 @@ DOWNLINK, WORKER, UPLINK, SERVER = range(4)
 
 @dataclass(frozen=True)
 class JobProfile:
-    """Profiled steps of a job of one worker, all of the same ops.
+    """Profiled steps of a job of one worker, all of the same ops."""
 
-    Attributes:
-        names: of the ops, each once.
-        kinds: type of each op ("MatMul", "RecvTensor").
-        resource: by op, an index into `RESOURCES`.
-        server: by op, the parameter server that computes, sends or receives; 0 on the worker.
-        size: by op, bytes that are transferred; 0 of computations.
-        first_dependency: op i waits for `dependencies[first_dependency[i]:first_dependency[i+1]]`.
-        dependencies: indices of ops.
-        begin: seconds from the step's begin, (steps, ops); of a transfer: when it was asked for;
-            NaN of transfers that were not traced in a step.
-        end: seconds from the step's begin, (steps, ops); of a transfer: when the receiver had its
-            data, parsed; NaN where `begin` is.
-        step_begin: seconds from the first step's begin, (steps,).
-        step_end: seconds from the first step's begin, (steps,): when the worker was told that all
-            is done.
-        batch: examples of a step, if known.
-        bandwidth: bytes/s of payload of the link that it was profiled on, if known.
-        dropped: how many steps were left out, by reason.
-        provenance: where it comes from ("source", "framework", "hardware", ...), as JSON has it.
-    """
-
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-    resource: Codes
-    server: Ints
-    size: Ints
+    names: tuple[str, ...]  # of the ops, each once
+    kinds: tuple[str, ...]  # type of each op ("MatMul", "RecvTensor")
+    resource: Codes  # by op, an index into `RESOURCES`
+    server: Ints  # by op, the parameter server that computes, sends or receives; 0 on the worker
+    size: Ints  # by op, bytes that are transferred; 0 of computations
+    # Op i waits for `dependencies[first_dependency[i]:first_dependency[i+1]]`
     first_dependency: Ints
-    dependencies: Ints
+    dependencies: Ints  # indices of ops
+    # Seconds from the step's begin, (steps, ops); of a transfer: when it was asked for; NaN of
+    # transfers that were not traced in a step
     begin: Floats
+    # Seconds from the step's begin, (steps, ops); of a transfer: when the receiver had its data,
+    # parsed; NaN where `begin` is
     end: Floats
-    step_begin: Floats
+    step_begin: Floats  # seconds from the first step's begin, (steps,)
+    # Seconds from the first step's begin, (steps,): when the worker was told that all is done
     step_end: Floats
-    batch: int | None = None
+    batch: int | None = None  # examples of a step, if known
+    # Bytes/s of payload of the link that it was profiled on, if known
     bandwidth: float | None = None
+    # How many steps were left out, by reason
     dropped: Mapping[str, int] = field(default_factory=dict)
+    # Where it comes from ("source", "framework", "hardware", ...), as JSON has it
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -109,6 +99,44 @@ class JobProfile:
             step_begin=self.step_begin[kept],
             step_end=self.step_end[kept],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledOp:
+    """One op of a step, as `JobProfile` has them."""
+
+    name: str
+    kind: str
+    resource: int
+    server: int = 0
+    size: int = 0
+    waits: Iterable[int] = ()  # indices of the ops that it waits for
+
+
+def job_profile_of(
+    ops: Sequence[ProfiledOp],
+    begin: Floats,
+    end: Floats,
+    step_begin: Floats,
+    step_end: Floats,
+    **known: Any,
+) -> JobProfile:
+    """Return the profile of ops; `known` is what else `JobProfile` has."""
+    first, dependencies = dependencies_of([op.waits for op in ops])
+    return JobProfile(
+        names=tuple(op.name for op in ops),
+        kinds=tuple(op.kind for op in ops),
+        resource=np.array([op.resource for op in ops], np.int8),
+        server=np.array([op.server for op in ops], np.int64),
+        size=np.array([op.size for op in ops], np.int64),
+        first_dependency=first,
+        dependencies=dependencies,
+        begin=begin,
+        end=end,
+        step_begin=step_begin,
+        step_end=step_end,
+        **known,
+    )
 
 
 EARLY = 1e-3
@@ -193,13 +221,7 @@ def _check_dependencies(profile: JobProfile, where: str) -> None:
         raise InputError(f"{where}: first_dependency is not ascending")
     if len(found) and (found.min() < 0 or found.max() >= profile.ops):
         raise InputError(f"{where}: a dependency on an op that is not there")
-    _check_no_cycle(profile, where)
-
-
-def _check_no_cycle(profile: JobProfile, where: str) -> None:
-    """Refuse ops that wait for each other."""
-    first, waiting = dependents_of(profile.first_dependency, profile.dependencies)
-    done = in_order(np.diff(profile.first_dependency), first, waiting)
+    done = in_order(np.diff(first), *dependents_of(first, found))
     if len(done) < profile.ops:
         left = sorted(set(range(profile.ops)).difference(done))
         names = [profile.names[op] for op in left[:3]]
@@ -234,11 +256,7 @@ def dependencies_of(waits: Sequence[Iterable[int]]) -> tuple[Ints, Ints]:
 
 
 def dependents_of(first_dependency: Ints, dependencies: Ints) -> tuple[Ints, Ints]:
-    """Return the same the other way round: `dependents[first[i]:first[i + 1]]` wait for op i.
-
-    Args:
-        first_dependency, dependencies: as a `JobProfile` has them.
-    """
+    """Return the same the other way round: `dependents[first[i]:first[i + 1]]` wait for op i."""
     ops = len(first_dependency) - 1
     waiting = np.repeat(np.arange(ops), np.diff(first_dependency))
     order = np.argsort(dependencies, kind="stable")
@@ -249,10 +267,6 @@ def in_order(waits: Ints, first_dependent: Ints, dependents: Ints) -> list[int]:
     """Return ops, each behind those that it waits for (Kahn's algorithm).
 
     Ops that wait for each other, and those that wait for such, are not among them.
-
-    Args:
-        waits: by op, how many ops it waits for.
-        first_dependent, dependents: as `dependents_of` returns them.
     """
     left, first, after = waits.tolist(), first_dependent.tolist(), dependents.tolist()
     order = [op for op, count in enumerate(left) if not count]
@@ -270,7 +284,6 @@ def smallest_first(sizes: Sequence[float], servers: int) -> list[int]:
 
     Args:
         sizes: bytes, in the order in which parameters are placed.
-        servers: how many.
     """
     held = [0.0] * servers
     found = []
@@ -298,9 +311,6 @@ def without_interrupted(profile: JobProfile) -> JobProfile:
     What stopped the machine for a second while it was profiled would be drawn again and again.
     Steps that are slow once in a while belong to the job only if they are not that far out, or a
     quarter of all: no more than a quarter is ever left out.
-
-    Args:
-        profile: any.
     """
     own = profile.resource == WORKER
     computing = (profile.end[:, own] - profile.begin[:, own]).sum(axis=1)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.profiling.jobs.job_profile import DOWNLINK, RESOURCES, UPLINK, JobProfile
+from paracosm.timeline import covered
 
 __all__ = ["summarize_profile"]
 
@@ -46,17 +47,8 @@ def summarize_profile(profile: JobProfile) -> dict[str, Any]:
 
 def _share(profile: JobProfile, ops: npt.NDArray[np.bool_], lengths: Floats) -> float | None:
     shares = [
-        _union(begin[ops], end[ops]) / length
+        covered(begin[traced], end[traced]) / length
         for begin, end, length in zip(profile.begin, profile.end, lengths, strict=True)
-        if length > 0 and np.isfinite(end[ops]).any()
+        if length > 0 and (traced := ops & np.isfinite(end)).any()
     ]
     return float(np.median(shares)) if shares else None
-
-
-def _union(begin: Floats, end: Floats) -> float:
-    """Return the seconds in which at least one of some intervals is open."""
-    traced = np.isfinite(end)
-    order = np.argsort(begin[traced], kind="stable")
-    first, last = begin[traced][order], np.maximum.accumulate(end[traced][order])
-    covered = np.concatenate([[-np.inf], last[:-1]])
-    return float(np.maximum(last - np.maximum(first, covered), 0.0).sum())

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 
 from paracosm.errors import InputError, require, unknown
-from paracosm.profiling.environment import Environment
 from paracosm.profiling.processes import Processes, WorkerError
-from paracosm.profiling.samples import LinkTiming, Spread, spread_of
+from paracosm.profiling.samples import LinkTiming, Spread, now, spread_of
 from paracosm.profiling.this_machine import environment_here
 from paracosm.units import format_size
 
@@ -42,23 +40,14 @@ _BLOCK = 5  # rows that are ordered at a time
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """What to measure, and how well.
+    """What to measure, and how well."""
 
-    Attributes:
-        kinds: of `scenario.KINDS`.
-        sizes: of messages, in bytes.
-        ranks: numbers of processes that collectives run between.
-        precision: standard error of the mean, relative, at which a size is done.
-        seconds: for each size of each scenario, after which it is done in any case.
-        timeout: seconds that a worker may take for an answer.
-    """
-
-    kinds: Sequence[str] = USUAL
-    sizes: Sequence[int] = tuple(4**power for power in range(5, 14))
-    ranks: Sequence[int] = (2, 4)
-    precision: float = 0.01
-    seconds: float = 0.5
-    timeout: float = 120.0
+    kinds: Sequence[str] = USUAL  # of `KINDS`
+    sizes: Sequence[int] = tuple(4**power for power in range(5, 14))  # of messages, in bytes
+    ranks: Sequence[int] = (2, 4)  # numbers of processes that collectives run between
+    precision: float = 0.01  # standard error of the mean, relative, at which a size is done
+    seconds: float = 0.5  # for each size of each scenario, after which it is done in any case
+    timeout: float = 120.0  # seconds that a worker may take for an answer
 
     def __post_init__(self) -> None:
         if not self.sizes or not self.kinds:
@@ -70,26 +59,19 @@ class LinkSettings:
 
 @dataclass(slots=True)
 class Links:
-    """What was measured.
+    """What was measured."""
 
-    Attributes:
-        timings: in the order in which they were made.
-        left_out: scenario -> why it was not tried.
-        failed: scenario -> how it failed.
-        interrupted: whether Ctrl-C came before the end.
-    """
-
-    timings: list[LinkTiming] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    interrupted: bool = False
+    timings: list[LinkTiming] = field(default_factory=list)  # in the order in which they were made
+    left_out: dict[str, str] = field(default_factory=dict)  # scenario -> why it was not tried
+    failed: dict[str, str] = field(default_factory=dict)  # scenario -> how it failed
+    interrupted: bool = False  # whether Ctrl-C came before the end
 
 
 def measure_links(
     settings: LinkSettings | None = None,
     source: str = "measure link",
-    keep: Callable[[LinkTiming], object] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    keep: Callable[[LinkTiming], object] = lambda timing: None,
+    progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Links:
     """Time transfers on this machine, in worker processes of their own.
 
@@ -100,81 +82,58 @@ def measure_links(
     A scenario whose worker dies or hangs is given up, with one line, and the next one begins. On
     Ctrl-C what was measured is returned.
 
-    Args:
-        settings: what to measure; by default `USUAL`.
-        source: noted in the timings.
-        keep: called with each timing as it is made.
-        progress: called with sizes done and in all.
-
     Raises:
         InputError: unknown kinds, sizes too small for a scenario or too large for the memory.
         MissingExtraError: PyTorch is not installed.
     """
-    wanted = settings or LinkSettings()
-    asked = scenarios(wanted.kinds, wanted.ranks)
+    settings = settings or LinkSettings()
+    asked = scenarios(settings.kinds, settings.ranks)
     done = Links(left_out=_unavailable(asked))
     here = [scenario for scenario in asked if str(scenario) not in done.left_out]
-    _check_sizes(here, wanted.sizes)
-    environments = {device: environment_here(device) for device in {_device(s) for s in here}}
-    total = len(here) * len(wanted.sizes)
-    timings = _all(here, wanted, environments, source, done.failed)
+    _check_sizes(here, settings.sizes)
+    environments = {device: environment_here(device) for device in {each.device for each in here}}
+    found = _all(here, settings, done.failed)
     try:
-        with contextlib.closing(timings):  # and with it the workers, whatever happens
-            for passed, timing in enumerate(timings, start=1):
-                if timing is not None:
+        with contextlib.closing(found):  # and with it the workers, whatever happens
+            for passed, measured in enumerate(found, start=1):
+                if measured is not None:
+                    scenario, size, spread = measured
+                    timing = LinkTiming(
+                        kind=scenario.kind,
+                        scenario=scenario.name,
+                        size=size,
+                        ranks=scenario.ranks,
+                        environment=environments[scenario.device],
+                        time=spread,
+                        source=source,
+                        measured_at=now(),
+                    )
                     done.timings.append(timing)
-                    if keep is not None:
-                        keep(timing)
-                if progress is not None:
-                    progress(passed, total)
+                    keep(timing)
+                progress(passed, len(here) * len(settings.sizes))
     except KeyboardInterrupt:
         done.interrupted = True
     return done
 
 
 def _all(
-    here: Sequence[Scenario],
-    settings: LinkSettings,
-    environments: Mapping[str, Environment],
-    source: str,
-    failed: dict[str, str],
-) -> Generator[LinkTiming | None, None, None]:
-    """Yield the timing of each size of each scenario; None for those that one failed at."""
+    here: Sequence[Scenario], settings: LinkSettings, failed: dict[str, str]
+) -> Generator[tuple[Scenario, int, Spread] | None, None, None]:
+    """Yield what each message of each scenario took; None for those that one failed at."""
     largest = max(settings.sizes)
     for (processes, backend), group in groupby(here, lambda s: (s.processes, s.backend or "gloo")):
-        points = [(scenario, size) for scenario in group for size in settings.sizes]
+        points = [(each, each.message(size)) for each in group for size in settings.sizes]
         while points:
             try:
                 with team(processes, backend, largest, settings.timeout) as workers:
                     while points:
-                        yield _time(workers, *points[0], settings, environments, source)
+                        yield *points[0], _until_known(workers, *points[0], settings)
                         points.pop(0)
             except WorkerError as error:
                 lost = points[0][0]
                 failed[str(lost)] = str(error)
                 yield from (None for scenario, _ in points if scenario == lost)
                 points = [point for point in points if point[0] != lost]
-
-
-def _time(
-    workers: Team,
-    scenario: Scenario,
-    size: int,
-    settings: LinkSettings,
-    environments: Mapping[str, Environment],
-    source: str,
-) -> LinkTiming:
-    message = scenario.message(size)
-    return LinkTiming(
-        kind=scenario.kind,
-        scenario=scenario.name,
-        size=message,
-        ranks=scenario.ranks,
-        environment=environments[_device(scenario)],
-        time=_until_known(workers, scenario, message, settings),
-        source=source,
-        measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    )
 
 
 def _until_known(workers: Team, scenario: Scenario, size: int, settings: LinkSettings) -> Spread:
@@ -191,10 +150,6 @@ def _until_known(workers: Team, scenario: Scenario, size: int, settings: LinkSet
         late = time.monotonic() - begin > settings.seconds and spread.count >= _FEWEST
         if known or late or spread.count >= _MOST:
             return spread
-
-
-def _device(scenario: Scenario) -> str:
-    return "cuda" if scenario.devices else "cpu"
 
 
 def _unavailable(asked: Sequence[Scenario]) -> dict[str, str]:
@@ -291,6 +246,10 @@ class Scenario:
     def __str__(self) -> str:
         return f"{self.kind}, {self.name}"
 
+    @property
+    def device(self) -> str:
+        return "cuda" if self.devices else "cpu"
+
     def message(self, size: int) -> int:
         """Return the bytes nearest below `size` that this scenario can send."""
         unit = ITEM * (self.ranks if self.kind == "reduce_scatter" else 1)
@@ -306,10 +265,6 @@ class Scenario:
 
 def scenarios(kinds: Sequence[str], ranks: Sequence[int]) -> list[Scenario]:
     """Return the scenarios of some kinds, those together that one team of workers can do.
-
-    Args:
-        kinds: of `KINDS`.
-        ranks: numbers of processes that collectives run between.
 
     Raises:
         InputError: an unknown kind; fewer than two ranks.

@@ -20,23 +20,16 @@ _COLUMNS = 5  # sizes that are shown
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One scenario.
+    """One scenario."""
 
-    Attributes:
-        kind, scenario, ranks: as in `LinkTiming`.
-        seconds: median by size of the message in bytes.
-        directions: messages under way at once.
-        line: fitted to `seconds`; None where there are fewer than two sizes.
-        link: the link that explains the line (`link_of`).
-    """
-
+    # kind, scenario, ranks: as in `LinkTiming`
     kind: str
     scenario: str
     ranks: int
-    seconds: Mapping[int, float]
-    directions: int
-    line: Line | None
-    link: Line | None
+    seconds: Mapping[int, float]  # median by size of the message in bytes
+    directions: int  # messages under way at once
+    line: Line | None  # fitted to `seconds`; None where there are fewer than two sizes
+    link: Line | None  # the link that explains the line (`link_of`)
 
     def throughput(self, size: int) -> float:
         """Return bytes/s, of all directions together."""
@@ -70,10 +63,11 @@ def write_table(table: Sequence[Row]) -> str:
     sizes = _columns(table)
     labels = [f"{row.kind}, {row.scenario}" for row in table]
     wide = max(map(len, [*labels, "MB/s"]))
-    lines = [f"{'MB/s':{wide}}" + "".join(f"{_size(size):>10}" for size in sizes)]
+    titles = "".join(f"{format_size(size, exact=True):>10}" for size in sizes)
+    lines = [f"{'MB/s':{wide}}{titles}"]
     for label, row in zip(labels, table, strict=True):
-        cells = "".join(f"{_megabytes(row, size):>10}" for size in sizes)
-        lines.append(f"{label:{wide}}{cells}")
+        rates = [f"{row.throughput(n) / 1e6:,.2f}" if n in row.seconds else "-" for n in sizes]
+        lines.append(f"{label:{wide}}" + "".join(f"{rate:>10}" for rate in rates))
     lines += ["", "As a link of a cluster file (relative error of the line: mean, largest):"]
     for label, row in zip(labels, table, strict=True):
         if row.link is not None:
@@ -86,14 +80,6 @@ def _columns(table: Sequence[Row]) -> list[int]:
     sizes = sorted({size for row in table for size in row.seconds})
     step = max(1, -(-len(sizes) // _COLUMNS))
     return sizes[::-1][::step][::-1]
-
-
-def _size(size: int) -> str:
-    return format_size(size, exact=True)
-
-
-def _megabytes(row: Row, size: int) -> str:
-    return f"{row.throughput(size) / 1e6:,.2f}" if size in row.seconds else "-"
 
 
 def _link(link: Line, sizes: int) -> str:
@@ -138,15 +124,11 @@ def fit_line(sizes: Sequence[float], seconds: Sequence[float]) -> Line:
     off = np.abs((latency + n * slope) / t - 1)
     return Line(
         latency=latency,
-        bandwidth=1 / slope if slope > 0 else _seen(n, t),
+        # Where noise hides the slope, no less than what was reached.
+        bandwidth=1 / slope if slope > 0 else float((n / t).max()),
         error=float(off.mean()),
         worst=float(off.max()),
     )
-
-
-def _seen(n: npt.NDArray[np.float64], t: npt.NDArray[np.float64]) -> float:
-    """Return the largest bandwidth that was reached: where noise hides the slope, no less."""
-    return float((n / t).max())
 
 
 def _robust(n: npt.NDArray[np.float64], t: npt.NDArray[np.float64]) -> tuple[float, float]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from paracosm.errors import InputError
 from paracosm.profiling.nodes.goodput import Goodput, Shares, unevenness
 from paracosm.profiling.nodes.parsing import Parsing
+from paracosm.profiling.samples import now
 from paracosm.units import (
     format_bandwidth,
     format_duration,
@@ -23,7 +24,7 @@ from paracosm.units import (
     parse_duration,
     parse_size,
 )
-from paracosm.validation import validated
+from paracosm.validation import read_yaml, validated
 
 __all__ = [
     "QUANTITIES",
@@ -43,7 +44,7 @@ __all__ = [
 class Found:
     """How a quantity was found."""
 
-    how: str  # "measured" or "estimated" (from a profile)
+    how: Literal["measured", "estimated"]
     by: str  # in words, "3 rounds of 3 s to 10.0.0.2:5201", "TensorFlow 2.21 on loopback"
     when: str  # date and time, ISO 8601
     # Relative: (largest - smallest) / median of rounds; of alpha and beta the mean error of
@@ -52,41 +53,35 @@ class Found:
     spread: float | None = None
     loopback: bool = False  # there was no network in it
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
 
 @dataclass(frozen=True, slots=True)
 class NodeCalibration:
     """Bandwidth, parsing overhead and flow control of a node (Li et al. 2020, section 3).
 
     Each quantity is None where it is not known.
-
-    Attributes:
-        bandwidth_out: bytes/s of payload that this node can send to the other one.
-        bandwidth_in: bytes/s of payload that it can receive.
-        duplex: what both ways carry at once, relative to the sum of what each carries alone: 1 of
-            a full-duplex link, 0.5 of a half-duplex one.
-        round_trip: seconds of a small message there and back.
-        uneven: how unevenly connections that send at once share the link: standard deviation of
-            ln(share / equal share); 0 of fair queueing.
-        burst: bytes that the link lets through at once after a pause.
-        alpha: seconds a byte of parsing what was received (section 3.2.1).
-        beta: seconds of parsing anything received.
-        window: bytes of a stream that are sent before another one has its turn (WIN, section
-            3.2.2); infinite where streams are not interrupted.
-        found: by the names of quantities, how each was found.
-        environment: versions, processor and the like.
     """
 
+    # Bytes/s of payload that this node can send to the other one
     bandwidth_out: float | None = None
-    bandwidth_in: float | None = None
+    bandwidth_in: float | None = None  # bytes/s of payload that it can receive
+    # What both ways carry at once, relative to the sum of what each carries alone: 1 of a full-
+    # duplex link, 0.5 of a half-duplex one
     duplex: float | None = None
-    round_trip: float | None = None
+    round_trip: float | None = None  # seconds of a small message there and back
+    # How unevenly connections that send at once share the link: standard deviation of ln(share /
+    # equal share); 0 of fair queueing
     uneven: float | None = None
-    burst: float | None = None
-    alpha: float | None = None
-    beta: float | None = None
+    burst: float | None = None  # bytes that the link lets through at once after a pause
+    alpha: float | None = None  # seconds a byte of parsing what was received (section 3.2.1)
+    beta: float | None = None  # seconds of parsing anything received
+    # Bytes of a stream that are sent before another one has its turn (WIN, section 3.2.2); infinite
+    # where streams are not interrupted
     window: float | None = None
+    # By the names of quantities, how each was found
     found: Mapping[str, Found] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)  # versions, processor and the like
 
     @property
     def bandwidth(self) -> float | None:
@@ -135,13 +130,7 @@ QUANTITIES = tuple(
 
 
 def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False) -> NodeCalibration:
-    """Return the medians of all rounds.
-
-    Args:
-        goodput: as measured.
-        by: how, in words.
-        loopback: there was no network in it.
-    """
+    """Return the medians of all rounds."""
     both = [sum(pair) for pair in goodput.both]
     values = {
         "bandwidth_out": (statistics.median(goodput.sent), _spread(goodput.sent)),
@@ -155,11 +144,6 @@ def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False)
 def calibration_of_shares(shares: Shares, by: str, *, loopback: bool = False) -> NodeCalibration:
     """Return how unevenly connections share.
 
-    Args:
-        shares: as measured.
-        by: how, in words.
-        loopback: there was no network in it.
-
     Raises:
         InputError: nothing came over any connection.
     """
@@ -169,17 +153,11 @@ def calibration_of_shares(shares: Shares, by: str, *, loopback: bool = False) ->
 
 
 def calibration_of_parsing(parsing: Parsing, by: str) -> NodeCalibration:
-    """Return alpha and beta of a line.
-
-    Args:
-        parsing: as measured.
-        by: how, in words.
-    """
-    values: dict[str, tuple[float, float | None]] = {
-        "alpha": (parsing.alpha, parsing.error),
-        "beta": (parsing.beta, parsing.error),
-    }
-    return found_by("measured", by, values)
+    """Return alpha and beta of a line."""
+    error = parsing.error
+    return found_by(
+        "measured", by, {"alpha": (parsing.alpha, error), "beta": (parsing.beta, error)}
+    )
 
 
 def calibration_of_window(window: float, by: str) -> NodeCalibration:
@@ -187,24 +165,20 @@ def calibration_of_window(window: float, by: str) -> NodeCalibration:
 
     Args:
         window: bytes, as announced.
-        by: how it was seen, in words.
     """
     return found_by("measured", by, {"window": (window, None)})
 
 
 def found_by(
-    how: str, by: str, values: dict[str, tuple[float, float | None]], *, loopback: bool = False
+    how: Literal["measured", "estimated"],
+    by: str,
+    values: Mapping[str, tuple[float, float | None]],
+    *,
+    loopback: bool = False,
 ) -> NodeCalibration:
-    """Return a calibration of quantities that were found in one way, now.
-
-    Args:
-        how: "measured" or "estimated".
-        by: in words.
-        values: by the names of quantities: value and spread.
-        loopback: there was no network in it.
-    """
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    found = {name: Found(how, by, now, spread, loopback) for name, (_, spread) in values.items()}
+    """Return a calibration of quantities, values with spreads, that were found in one way, now."""
+    when = now()
+    found = {name: Found(how, by, when, spread, loopback) for name, (_, spread) in values.items()}
     known: dict[str, Any] = {name: value for name, (value, _) in values.items()}
     return NodeCalibration(**known, found=found)
 
@@ -240,15 +214,6 @@ Size = Annotated[float, BeforeValidator(parse_size), Field(allow_inf_nan=False)]
 Window = Annotated[float, BeforeValidator(parse_size), Field(gt=0)]
 
 
-class _Found(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    how: Literal["measured", "estimated"]
-    by: str
-    when: str
-    spread: float | None = None
-    loopback: bool = False
-
-
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
     bandwidth_out: Bandwidth | None = None
@@ -260,7 +225,7 @@ class _File(BaseModel):
     alpha: SecondsAByte | None = None
     beta: Duration | None = None
     window: Window | None = None
-    found: dict[str, _Found] = {}
+    found: dict[str, Found] = {}
     environment: dict[str, str] = {}
 
 
@@ -271,29 +236,16 @@ def load_calibration(path: str | Path) -> NodeCalibration:
         InputError: there is no such file, or it is none; the key that is wrong is named, and for
             an unknown one the nearest.
     """
-    try:
-        mapping = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f'no calibration at "{path}": paracosm calibrate --out {path} makes one'
-        ) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f'cannot read the calibration "{path}": {reason}') from None
+    if not Path(path).exists():
+        raise InputError(f'no calibration at "{path}": paracosm calibrate --out {path} makes one')
+    mapping = read_yaml(path, "calibration")
     if not isinstance(mapping, Mapping):
         raise InputError(f"{path}: a calibration has keys and values, such as alpha: 0.3ns/B")
     file = validated(_File, mapping, str(path))
     for name in file.found:
         if name not in QUANTITIES or getattr(file, name) is None:
             raise InputError(f"{path}: found.{name}: there is no {name} that was found")
-    return NodeCalibration(
-        **{name: getattr(file, name) for name in QUANTITIES},
-        found={
-            name: Found(each.how, each.by, each.when, each.spread, each.loopback)
-            for name, each in file.found.items()
-        },
-        environment=file.environment,
-    )
+    return NodeCalibration(**dict(file))
 
 
 def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
@@ -303,20 +255,18 @@ def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
         InputError: the file cannot be written.
     """
     mapping: dict[str, Any] = {
-        name: _WRITTEN[name](value)
-        for name in QUANTITIES
+        name: write(value)
+        for name, write in _WRITTEN.items()
         if (value := getattr(calibration, name)) is not None
     }
     if calibration.found:
         mapping["found"] = {
             name: {
-                "how": found.how,
-                "by": found.by,
-                "when": found.when,
-                **({} if found.spread is None else {"spread": found.spread}),
-                **({"loopback": True} if found.loopback else {}),
+                key: value
+                for key, value in asdict(each).items()
+                if value is not None and value is not False
             }
-            for name, found in calibration.found.items()
+            for name, each in calibration.found.items()
         }
     if calibration.environment:
         mapping["environment"] = dict(calibration.environment)
@@ -326,16 +276,13 @@ def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _bandwidth(value: float) -> str:
-    return format_bandwidth(value, exact=True)
+_bandwidth = partial(format_bandwidth, exact=True)
 
 
-def _duration(value: float) -> str:
-    return format_duration(value, exact=True)
+_duration = partial(format_duration, exact=True)
 
 
-def _size(value: float) -> str:
-    return format_size(value, exact=True)
+_size = partial(format_size, exact=True)
 
 
 _WRITTEN: Mapping[str, Callable[[float], Any]] = {

@@ -53,8 +53,6 @@ class Exchange:
     """One end of the first connection; it is closed by who opened it.
 
     Args:
-        connection: open.
-        peer: how errors call the other end.
         timeout: seconds to wait for anything.
 
     Raises:
@@ -217,7 +215,6 @@ class Exchange:
         """Return bytes that came over each connection in each interval.
 
         Args:
-            connections: the other end sends over all of them.
             seconds: since the first byte; the first quarter, at most 1 s, does not count.
             interval: seconds.
         """

@@ -37,18 +37,10 @@ _PINGS = 50
 
 @dataclass(frozen=True, slots=True)
 class BandwidthSettings:
-    """How long to measure.
+    """How long to measure."""
 
-    Attributes:
-        seconds: of sending in a round; the first quarter, at most 1 s, does not count.
-        rounds: of each of three: out, in, both at once.
-
-    Raises:
-        InputError: a value that is out of range.
-    """
-
-    seconds: float = 3.0
-    rounds: int = 3
+    seconds: float = 3.0  # of sending in a round; the first quarter, at most 1 s, does not count
+    rounds: int = 3  # of each of three: out, in, both at once
 
     def __post_init__(self) -> None:
         if not SHORTEST <= self.seconds <= LONGEST:
@@ -61,19 +53,12 @@ class BandwidthSettings:
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """Bytes/s of payload between this host and a peer, one number a round.
+    """Bytes/s of payload between this host and a peer, one number a round."""
 
-    Attributes:
-        sent: that the peer received, while it sent nothing.
-        received: that this host received, while it sent nothing.
-        both: (sent, received) while both sent.
-        round_trip: seconds of 16 bytes there and back, the median of 50.
-    """
-
-    sent: tuple[float, ...]
-    received: tuple[float, ...]
-    both: tuple[tuple[float, float], ...]
-    round_trip: float
+    sent: tuple[float, ...]  # that the peer received, while it sent nothing
+    received: tuple[float, ...]  # that this host received, while it sent nothing
+    both: tuple[tuple[float, float], ...]  # (sent, received) while both sent
+    round_trip: float  # seconds of 16 bytes there and back, the median of 50
 
     @property
     def duplex(self) -> float:
@@ -88,11 +73,6 @@ def measure_goodput(
     progress: Callable[[int], None] = lambda done: None,
 ) -> Goodput:
     """Return the goodput to a peer.
-
-    Args:
-        peer: runs `paracosm calibrate serve`.
-        settings: how long.
-        progress: called with the number of rounds that are done, of three times `rounds`.
 
     Raises:
         InputError: the peer left early, or does not keep to the protocol.
@@ -137,20 +117,11 @@ SEGMENT = 1448
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """Over how many connections, and for how long.
+    """Over how many connections, and for how long."""
 
-    Attributes:
-        connections: that send at once.
-        interval: seconds, about as long as a step of a job takes.
-        intervals: that count, each way; those of the first second or so do not.
-
-    Raises:
-        InputError: a value that is out of range.
-    """
-
-    connections: int = 4
-    interval: float = 1.0
-    intervals: int = 10
+    connections: int = 4  # that send at once
+    interval: float = 1.0  # seconds, about as long as a step of a job takes
+    intervals: int = 10  # that count, each way; those of the first second or so do not
 
     def __post_init__(self) -> None:
         if not 2 <= self.connections <= MOST_CONNECTIONS:
@@ -174,17 +145,11 @@ class ShareSettings:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What connections that sent at once carried.
+    """What connections that sent at once carried."""
 
-    Attributes:
-        interval: seconds.
-        sent: bytes that the peer received, (intervals, connections).
-        received: bytes that this host received, the same.
-    """
-
-    interval: float
-    sent: Table
-    received: Table
+    interval: float  # seconds
+    sent: Table  # bytes that the peer received, (intervals, connections)
+    received: Table  # bytes that this host received, the same
 
     @property
     def uneven(self) -> float:
@@ -198,11 +163,6 @@ def measure_shares(
     progress: Callable[[int], None] = lambda done: None,
 ) -> Shares:
     """Return what connections to a peer carry that all send, then all receive.
-
-    Args:
-        peer: runs `paracosm calibrate serve`.
-        settings: how many, and how long.
-        progress: called with the number of ways that are done, of two.
 
     Raises:
         InputError: the peer left early, or does not keep to the protocol.
@@ -223,9 +183,6 @@ def unevenness(carried: Sequence[Sequence[int]]) -> float:
     so it does not depend on how many connections there are. A connection that got less than a
     segment counts as if it had got one; intervals in which the link stood still do not (`counted`).
 
-    Args:
-        carried: bytes, (intervals, connections).
-
     Raises:
         InputError: nothing came in most intervals.
     """
@@ -236,12 +193,8 @@ def unevenness(carried: Sequence[Sequence[int]]) -> float:
 def correlation(carried: Sequence[Sequence[int]]) -> float | None:
     """Return how the ln(share) of a connection correlate between consecutive intervals.
 
-    Args:
-        carried: bytes, (intervals, connections).
-
-    Returns:
-        1: a connection keeps its share; 0: intervals have nothing to do with each other; None where
-        no two intervals in a row count, or all shares are equal.
+    1: a connection keeps its share; 0: intervals have nothing to do with each other; None where no
+    two intervals in a row count, or all shares are equal.
 
     Raises:
         InputError: nothing came in most intervals.

@@ -53,21 +53,13 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Parsing:
-    """The line through the times of several sizes.
+    """The line through the times of several sizes."""
 
-    Attributes:
-        alpha: seconds a byte.
-        beta: seconds.
-        error: mean of the relative errors of the line at the sizes.
-        worst: the largest of them.
-        seconds: by size in bytes, the median that was measured.
-    """
-
-    alpha: float
-    beta: float
-    error: float
-    worst: float
-    seconds: dict[int, float]
+    alpha: float  # seconds a byte
+    beta: float  # seconds
+    error: float  # mean of the relative errors of the line at the sizes
+    worst: float  # the largest of them
+    seconds: dict[int, float]  # by size in bytes, the median that was measured
 
 
 def measure_parsing(
@@ -79,10 +71,7 @@ def measure_parsing(
     """Return what it costs here to make a tensor of bytes that were received.
 
     Args:
-        parser: one of `PARSERS`.
         sizes: bytes, multiples of 4.
-        seconds: for each size, about.
-        progress: called with the number of sizes that are done.
 
     Raises:
         InputError: there is no such parser, or fewer than two sizes.
@@ -182,19 +171,13 @@ _NUMBER = re.compile(r"fetched(\d+)\b")
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """What was seen of TensorFlow's transfers.
+    """What was seen of TensorFlow's transfers."""
 
-    Attributes:
-        parsing: alpha and beta, from tensors that were fetched one at a time.
-        windows: (seconds since the first, bytes) that the receiver announced for streams, in time.
-        streams: of tensors that were fetched all at once.
-        version: of TensorFlow.
-    """
-
-    parsing: Parsing
+    parsing: Parsing  # alpha and beta, from tensors that were fetched one at a time
+    # (seconds since the first, bytes) that the receiver announced for streams, in time
     windows: tuple[tuple[float, int], ...]
-    streams: tuple[Stream, ...]
-    version: str
+    streams: tuple[Stream, ...]  # of tensors that were fetched all at once
+    version: str  # of TensorFlow
 
     @property
     def window(self) -> int:
@@ -203,16 +186,12 @@ class Transfers:
 
 
 def measure_transfers(
-    repeats: int = 20,
-    timeout: float = 60.0,
-    progress: Callable[[int], None] = lambda done: None,
+    repeats: int = 20, timeout: float = 60.0, progress: Callable[[int], None] = lambda done: None
 ) -> Transfers:
     """Return what a TensorFlow worker here makes of transfers from a server here.
 
     Args:
-        repeats: times that each size is fetched alone.
         timeout: seconds for the start of TensorFlow, and for each fetch.
-        progress: called with the number of fetches that are done.
 
     Raises:
         MissingExtraError: TensorFlow is not installed.

@@ -11,15 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes.exchange import (
-    BOTH,
-    END,
-    LONGEST,
-    PING,
-    RECEIVE,
-    SEND,
-    Exchange,
-)
+from paracosm.profiling.nodes.exchange import BOTH, END, LONGEST, PING, RECEIVE, SEND, Exchange
 from paracosm.profiling.processes import Processes
 
 _START = 60.0  # seconds that starting Python takes at most, on a machine that is busy
@@ -38,7 +30,6 @@ def connected(host: str, port: int, timeout: float = 10.0) -> Iterator[Peer]:
     """Connect to a peer that runs `paracosm calibrate serve`; say goodbye in the end.
 
     Args:
-        host, port: of the peer.
         timeout: seconds after which a peer that says nothing is given up.
 
     Raises:
@@ -78,7 +69,6 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens.
 
     Args:
-        host: a name or an address of this machine.
         port: 0 for any that is free.
 
     Raises:
@@ -98,9 +88,7 @@ def serve_one(
     """Do what one client asks for, and return in how many rounds data were sent.
 
     Args:
-        listener: listens; it is closed once the client is there.
         timeout: seconds to wait for anything that a client says.
-        came: told who the client is.
 
     Raises:
         InputError: the client said something else than what the protocol has, nothing in time, or

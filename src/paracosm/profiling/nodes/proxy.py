@@ -34,9 +34,6 @@ class Proxy(Generic[Watcher]):
     """Hands on connections to a target, from `start` until `close`.
 
     Args:
-        target: host and port that connections go to.
-        watch: called for every connection; one whose watcher raises `InputError` is handed on
-            unwatched from then on.
         host, port: where it listens; port 0 is any that is free.
 
     Attributes:
@@ -131,11 +128,7 @@ class _Watched:
         self._ends = 0
 
     def hand_on(
-        self,
-        source: socket.socket,
-        sink: socket.socket,
-        before: See | None,
-        after: See | None,
+        self, source: socket.socket, sink: socket.socket, before: See | None, after: See | None
     ) -> None:
         """Hand on bytes until the source has no more; then the sink is told so."""
         buffer = memoryview(bytearray(_PIECE))

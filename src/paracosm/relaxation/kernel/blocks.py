@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paracosm.relaxation.kernel.compiled import compiled, inlined
+from paracosm.compiled import compiled_whole, inlined
 
 __all__ = ["JACOBI", "MOMENTUM", "SOLVE", "SWEEP", "USER", "commit", "fresh_residual", "propose"]
 
@@ -39,7 +39,7 @@ def propose(s: Any, who: Any, residual: Any, rows: Any, first: Any, end: Any) ->
         _solve(s.factors, s.iterate, residual, rules.omega, block, rows, first, end, values, slot)
 
 
-@compiled
+@compiled_whole
 def _sweep(
     matrix: Any,
     iterate: Any,
@@ -67,7 +67,7 @@ def _sweep(
         stamp[rows[place]] = 0
 
 
-@compiled
+@compiled_whole
 def _solve(
     factors: Any,
     iterate: Any,
@@ -124,7 +124,7 @@ def commit(s: Any, who: Any, rows: Any, first: Any, end: Any) -> Any:
     return change
 
 
-@compiled
+@compiled_whole
 def _commit_map(iterate: Any, rows: Any, first: Any, end: Any, values: Any, slot: Any) -> Any:
     """Write values of a map without a matrix: the residual of a row is the step it last took."""
     x, residual = iterate.x, iterate.residual
@@ -138,7 +138,7 @@ def _commit_map(iterate: Any, rows: Any, first: Any, end: Any, values: Any, slot
     return change
 
 
-@compiled
+@compiled_whole
 def _commit_stencil(
     matrix: Any, iterate: Any, rows: Any, first: Any, end: Any, values: Any, slot: Any
 ) -> Any:
@@ -155,7 +155,7 @@ def _commit_stencil(
     return change
 
 
-@compiled
+@compiled_whole
 def _scatter(matrix: Any, residual: Any, plane: Any, line: Any, column: Any, step: Any) -> Any:
     """Take a step at one point into the residuals of all points whose stencil has it."""
     nz, ny, nx = matrix.shape
@@ -173,7 +173,7 @@ def _scatter(matrix: Any, residual: Any, plane: Any, line: Any, column: Any, ste
     return change
 
 
-@compiled
+@compiled_whole
 def fresh_residual(matrix: Any, iterate: Any) -> Any:
     """Compute b - A x anew, and return its square."""
     x, residual = iterate.x, iterate.residual
@@ -194,7 +194,7 @@ def fresh_residual(matrix: Any, iterate: Any) -> Any:
     return _square(residual)
 
 
-@compiled
+@compiled_whole
 def _square(residual: Any) -> Any:
     total = 0.0
     for row in range(residual.size):

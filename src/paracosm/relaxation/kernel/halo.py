@@ -7,19 +7,33 @@ reads: transfers end in order, and each time the values that wait for the link a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from paracosm.network.compiled import next_end, pop_end, request, settle
-from paracosm.relaxation.kernel.compiled import compiled
-from paracosm.relaxation.kernel.scalars import UPDATES
+from paracosm.compiled import compiled_whole
+from paracosm.errors import InputError
+from paracosm.network import Connection, Stations
+from paracosm.network.compiled import make_traffic, next_end, pop_end, request, settle
+from paracosm.relaxation.kernel.arrays import UPDATES, Halos, Ports
+from paracosm.relaxation.spec import RunSpec
+from paracosm.rng import RelaxationStream, stream_keys
 from paracosm.timing.compiled import draw, uniform
 
-__all__ = ["exchange", "gather", "receive", "send"]
+__all__ = [
+    "BYTES",
+    "exchange",
+    "gather",
+    "halo_links",
+    "no_links",
+    "receive",
+    "send",
+    "with_more_room",
+]
 
 
-@compiled
+@compiled_whole
 def send(
     iterate: Any, halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant: Any
 ) -> None:
@@ -44,7 +58,7 @@ def send(
             _leave(halos, draws, link, instant)
 
 
-@compiled
+@compiled_whole
 def _leave(halos: Any, draws: Any, link: Any, instant: Any) -> None:
     """Let the values that wait for their link leave, if it was free by `instant`."""
     if halos.wait_count[link] < 0 or halos.free_at[link] > instant:
@@ -56,7 +70,7 @@ def _leave(halos: Any, draws: Any, link: Any, instant: Any) -> None:
     _arrive(halos, draws, link, halos.free_at[link] + halos.latency[link])
 
 
-@compiled
+@compiled_whole
 def _arrive(halos: Any, draws: Any, link: Any, arrival: Any) -> None:
     """Let the newest message under way be there at `arrival`, or later."""
     newest = halos.under_way[link] - 1
@@ -70,7 +84,7 @@ def _arrive(halos: Any, draws: Any, link: Any, arrival: Any) -> None:
     halos.arrival[link, newest] = arrival
 
 
-@compiled
+@compiled_whole
 def _put_under_way(halos: Any, link: Any) -> None:
     """Let the values that wait for their link be a message, which is not there yet."""
     newest = halos.under_way[link]
@@ -86,7 +100,7 @@ def _put_under_way(halos: Any, link: Any) -> None:
     halos.wait_count[link] = -1
 
 
-@compiled
+@compiled_whole
 def _ask(halos: Any, ports: Any, link: Any, now: Any) -> None:
     """Let the values that wait for their link ask for its ports."""
     if halos.under_way[link] > halos.arrival.shape[1] - 3:
@@ -97,7 +111,7 @@ def _ask(halos: Any, ports: Any, link: Any, now: Any) -> None:
     ports.unsettled[0] = now
 
 
-@compiled
+@compiled_whole
 def _play(halos: Any, ports: Any, draws: Any, instant: Any) -> None:
     """Play the network up to and with an instant; its rates are settled when it has passed."""
     now = _picoseconds(halos, instant)
@@ -121,19 +135,19 @@ def _play(halos: Any, ports: Any, draws: Any, instant: Any) -> None:
             ports.unsettled[0] = -1
 
 
-@compiled
+@compiled_whole
 def _picoseconds(halos: Any, instant: Any) -> Any:
     """Return an instant of the processors' clock as the network counts."""
     return np.int64(np.rint(instant / halos.ticks[0] * 1e12))
 
 
-@compiled
+@compiled_whole
 def _instant(halos: Any, picoseconds: Any) -> Any:
     """Return an instant of the network on the processors' clock."""
     return picoseconds / 1e12 * halos.ticks[0]
 
 
-@compiled
+@compiled_whole
 def _drop_overtaken(halos: Any, link: Any, instant: Any) -> None:
     """Of the messages that wait for a receiver who does not read, keep the newest."""
     newest = -1
@@ -148,7 +162,7 @@ def _drop_overtaken(halos: Any, link: Any, instant: Any) -> None:
     halos.under_way[link] = kept
 
 
-@compiled
+@compiled_whole
 def _move(halos: Any, link: Any, source: Any, target: Any) -> None:
     """Move a message under way; buffers change places, so that those beyond the last are free."""
     buffer = halos.buffer[link, target]
@@ -159,7 +173,7 @@ def _move(halos: Any, link: Any, source: Any, target: Any) -> None:
     halos.news[link, target] = halos.news[link, source]
 
 
-@compiled
+@compiled_whole
 def receive(halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant: Any) -> Any:
     """Let processor `who` take what has arrived; of each link, the newest values win.
 
@@ -192,7 +206,7 @@ def receive(halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant
     return known
 
 
-@compiled
+@compiled_whole
 def _drop_arrived(halos: Any, link: Any, instant: Any) -> None:
     """Forget the messages that have arrived, and find the oldest news that has not."""
     kept = 0
@@ -209,7 +223,7 @@ def _drop_arrived(halos: Any, link: Any, instant: Any) -> None:
     halos.missed[link] = missed
 
 
-@compiled
+@compiled_whole
 def gather(matrix: Any, halos: Any, iterate: Any, rows: Any, first: Any, end: Any) -> None:
     """Compute the residual of `rows[first:end]` from what their processor knows."""
     for place in range(first, end):
@@ -222,7 +236,7 @@ def gather(matrix: Any, halos: Any, iterate: Any, rows: Any, first: Any, end: An
         halos.residual[row] = total
 
 
-@compiled
+@compiled_whole
 def exchange(iterate: Any, halos: Any, who: Any) -> None:
     """Swap what processor `who` knows of the others' rows with what these rows really are.
 
@@ -233,3 +247,146 @@ def exchange(iterate: Any, halos: Any, who: Any) -> None:
         for place in range(halos.link[link], halos.link[link + 1]):
             row = halos.rows[place]
             iterate.x[row], halos.have[place] = halos.have[place], iterate.x[row]
+
+
+BYTES = 8  # of one value
+_CAPACITY = 4  # messages under way on a link, to begin with
+
+
+def no_links() -> Halos:
+    """Return the halos of shared memory: none."""
+    w, f = np.zeros(0, np.int64), np.zeros(0)
+    keys, flags = np.zeros(0, np.uint64), np.zeros(1, np.bool_)
+    return Halos(
+        w, w, f, f, f, w, w, w, w, w, w, f, f, w, keys, flags, f, f, f, w, np.zeros((0, 0)),
+        np.zeros((0, 0), np.int64), np.zeros((0, 0)), np.zeros((0, 0), np.int64),
+        np.zeros((0, 0), np.int64), w, np.zeros(1, np.int64), w, w, w, f,
+    )  # fmt: skip
+
+
+def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
+    """Return the links of the run's pattern, every processor knowing the first iterate.
+
+    And the ports that they share; None where nothing is shared.
+
+    Args:
+        spec: a run in distributed memory.
+        jitter: row of the table of distributions that adds to latencies, or -1.
+
+    Raises:
+        InputError: a pattern whose blocks overlap or change hands.
+    """
+    problem, pattern, cluster, ticks = spec.problem, spec.pattern, spec.cluster, spec.ticks
+    assert cluster is not None
+    names = cluster.workers
+    A, n = problem.A, problem.n
+    if pattern.choice != "fixed" or pattern.rows.size != n:
+        raise InputError(
+            f"distributed memory: pattern {pattern.name} lets several processors write a row; "
+            "use one whose blocks do not overlap and stay"
+        )
+    processors = pattern.processors
+    owner = np.empty(n, np.int64)
+    owner[pattern.rows] = np.repeat(np.arange(processors), np.diff(pattern.pointer))
+    reader = np.repeat(owner, np.diff(A.indptr))
+    writer = owner[A.indices]
+    outside = np.flatnonzero(reader != writer)
+    # One place for each (reader, row) that is read from outside, grouped by link.
+    wanted = np.stack([writer[outside], reader[outside], A.indices[outside].astype(np.int64)])
+    places, inverse = np.unique(wanted, axis=1, return_inverse=True)
+    source = A.indices.astype(np.int64)
+    source[outside] = -1 - inverse.ravel()
+    pairs, first = np.unique(places[:2], axis=1, return_index=True)
+    links = pairs.shape[1]
+    link = np.append(first, places.shape[1]).astype(np.int64)
+    stations = Stations(cluster)
+    channels = [stations.connect(names[a], names[b]) for a, b in pairs.T.tolist()]
+    sizes = (BYTES * np.diff(link)).tolist()
+    into = np.argsort(pairs[1], kind="stable")
+    shape = (links, _CAPACITY)
+    halos = Halos(
+        pointer=A.indptr.astype(np.int64),
+        source=source,
+        data=A.data.copy(),
+        residual=np.zeros(n),
+        have=problem.x0[places[2]].copy(),
+        link=link,
+        rows=places[2].astype(np.int64),
+        out_pointer=_pointer(pairs[0], processors),
+        out=np.arange(links, dtype=np.int64),
+        into_pointer=_pointer(pairs[1], processors),
+        into=into.astype(np.int64),
+        occupancy=np.array(
+            [c.link.occupancy(size) for c, size in zip(channels, sizes, strict=True)],
+            np.float64,
+        )
+        * ticks,
+        latency=np.array(
+            [c.link.propagation(size) for c, size in zip(channels, sizes, strict=True)], np.float64
+        )
+        * ticks,
+        jitter=np.full(links, jitter, np.int64),
+        streams=stream_keys(spec.seed, RelaxationStream.MESSAGES, links),
+        ordered=np.array([spec.config.order == "ordered"]),
+        ticks=np.array([ticks]),
+        free_at=np.full(links, -np.inf),
+        waiting=np.zeros(places.shape[1]),
+        wait_count=np.full(links, -1, np.int64),
+        payload=np.zeros((_CAPACITY, places.shape[1])),
+        buffer=np.tile(np.arange(_CAPACITY, dtype=np.int64), (links, 1)),
+        arrival=np.zeros(shape),
+        number=np.zeros(shape, np.int64),
+        news=np.zeros(shape, np.int64),
+        under_way=np.zeros(links, np.int64),
+        fullest=np.zeros(1, np.int64),
+        sent=np.zeros(links, np.int64),
+        version=np.full(links, -1, np.int64),
+        missed=np.full(links, -1, np.int64),
+        last_arrival=np.full(links, -np.inf),
+    )
+    return halos, _ports(stations, channels, sizes)
+
+
+def _ports(
+    stations: Stations, channels: Sequence[Connection], sizes: Sequence[int]
+) -> Ports | None:
+    """Return the ports of the links; None where no message ever waits for another one's bytes."""
+    demand = [channel.demand(size) for channel, size in zip(channels, sizes, strict=True)]
+    if not any(channel.stations and asked for channel, asked in zip(channels, demand, strict=True)):
+        return None
+    return Ports(
+        traffic=make_traffic(
+            stations.sharing, stations.routes, stations.capacity, [1] * len(channels)
+        ),
+        route=np.array(
+            [channel.number if channel.stations else -1 for channel in channels], np.int64
+        ),
+        demand=np.array(demand, np.float64),
+        propagation=np.array(
+            [c.propagation(size) for c, size in zip(channels, sizes, strict=True)], np.int64
+        ),
+        unsettled=np.array([-1], np.int64),
+    )
+
+
+def with_more_room(halos: Halos) -> Halos:
+    """Return the same halos with room for twice as many messages under way."""
+    links, capacity = halos.arrival.shape
+
+    def doubled(array: np.ndarray, axis: int) -> np.ndarray:
+        return np.concatenate([array, np.zeros_like(array)], axis=axis)
+
+    buffer = np.tile(np.arange(2 * capacity, dtype=np.int64), (links, 1))
+    buffer[:, :capacity] = halos.buffer
+    return halos._replace(
+        payload=doubled(halos.payload, 0),
+        buffer=buffer,
+        arrival=doubled(halos.arrival, 1),
+        number=doubled(halos.number, 1),
+        news=doubled(halos.news, 1),
+    )
+
+
+def _pointer(who: np.ndarray, processors: int) -> np.ndarray:
+    counts = np.bincount(who, minlength=processors)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

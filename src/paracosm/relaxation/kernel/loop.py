@@ -18,11 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.relaxation.kernel.blocks import USER, commit, propose
-from paracosm.relaxation.kernel.compiled import compiled, inlined
-from paracosm.relaxation.kernel.halo import exchange, gather, receive, send
-from paracosm.relaxation.kernel.observe import norm_of, nothing_new, observe, save, watch
-from paracosm.relaxation.kernel.scalars import (
+from paracosm.compiled import compiled_whole, inlined
+from paracosm.relaxation.kernel.arrays import (
     AT_RANDOM,
     BAD,
     BAD_ROWS,
@@ -62,7 +59,10 @@ from paracosm.relaxation.kernel.scalars import (
     VERDICT,
     WRITE,
 )
-from paracosm.relaxation.kernel.tree import rebuild, set_key
+from paracosm.relaxation.kernel.blocks import USER, commit, propose
+from paracosm.relaxation.kernel.halo import exchange, gather, receive, send
+from paracosm.relaxation.kernel.observe import norm_of, nothing_new, observe, save, watch
+from paracosm.relaxation.kernel.tournament_tree import rebuild, set_key
 from paracosm.timing.compiled import draw, uniform
 
 __all__ = ["advance", "begin", "schedule"]
@@ -72,7 +72,7 @@ __all__ = ["advance", "begin", "schedule"]
 MOST_INSTANTS = 2_000_000
 
 
-@compiled
+@compiled_whole
 def advance(s: Any, until: Any, most: Any) -> Any:
     """Play instants until something is to be decided; return why (`scalars.py`).
 
@@ -219,7 +219,7 @@ def complete(s: Any, who: Any, instant: Any) -> Any:
     return schedule(s, who, instant)
 
 
-@compiled
+@compiled_whole
 def _error_of(iterate: Any, rows: Any, first: Any, end: Any) -> Any:
     square = 0.0
     for place in range(first, end):
@@ -281,7 +281,7 @@ def _just_after(instant: Any) -> Any:
     return instant * (1.0 + 4.5e-16) + 1e-300
 
 
-@compiled
+@compiled_whole
 def _meet(rules: Any, clock: Any, instant: Any) -> None:
     """Let all processors be due at the same instant, after a barrier."""
     for who in range(rules.processors):
@@ -289,7 +289,7 @@ def _meet(rules: Any, clock: Any, instant: Any) -> None:
     rebuild(clock)
 
 
-@compiled
+@compiled_whole
 def _phases(rules: Any, draws: Any, phase_rows: Any, stream: Any, number: Any, who: Any) -> Any:
     """Draw the phases of one update; return copy, copy + compute, and all of it."""
     copied = computed = total = 0.0
@@ -371,7 +371,7 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
     return GO_ON
 
 
-@compiled
+@compiled_whole
 def _choose(rules: Any, blocks: Any, flight: Any, stream: Any, number: Any, who: Any) -> None:
     """Choose components of the block at random, with replacement."""
     block, slot = flight.block[who], flight.slot[who]

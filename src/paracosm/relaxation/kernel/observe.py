@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.relaxation.kernel.blocks import fresh_residual
-from paracosm.relaxation.kernel.compiled import compiled, inlined
-from paracosm.relaxation.kernel.scalars import (
+from paracosm.compiled import compiled_whole, inlined
+from paracosm.relaxation.kernel.arrays import (
     CHECKPOINT,
     CHECKPOINTS,
     DETECTED,
@@ -40,6 +39,7 @@ from paracosm.relaxation.kernel.scalars import (
     VERDICT,
     WITNESS,
 )
+from paracosm.relaxation.kernel.blocks import fresh_residual
 
 __all__ = ["mark", "norm_of", "nothing_new", "observe", "sample", "save", "set_limits", "watch"]
 
@@ -75,7 +75,7 @@ def nothing_new(s: Any) -> Any:
     return square > rules.limit**2
 
 
-@compiled
+@compiled_whole
 def observe(s: Any) -> Any:
     """Look at the residual once, after an instant; return `GO_ON`, or why the loop stops."""
     rules, matrix, iterate, tally = s.rules, s.matrix, s.iterate, s.tally
@@ -119,7 +119,7 @@ def observe(s: Any) -> Any:
     return GO_ON
 
 
-@compiled
+@compiled_whole
 def set_limits(gauges: Any, square: Any) -> None:
     """Set the squares at which the residual is looked at more closely, `square` being exact."""
     gauges[SQUARE] = square
@@ -128,7 +128,7 @@ def set_limits(gauges: Any, square: Any) -> None:
     gauges[FRESH_AGAIN] = FRESH_AGAIN_AT * square
 
 
-@compiled
+@compiled_whole
 def _sum_is_small(rules: Any, tally: Any) -> Any:
     """Say whether all have contributed, and what they contributed adds up to little enough."""
     total = 0.0
@@ -139,7 +139,7 @@ def _sum_is_small(rules: Any, tally: Any) -> Any:
     return total <= rules.limit**2
 
 
-@compiled
+@compiled_whole
 def _error_reached(rules: Any, iterate: Any, counters: Any, gauges: Any) -> Any:
     if rules.infinity:
         limit = rules.error_limit
@@ -155,7 +155,7 @@ def _error_reached(rules: Any, iterate: Any, counters: Any, gauges: Any) -> Any:
 _NOTHING = np.zeros(0)
 
 
-@compiled
+@compiled_whole
 def _within(values: Any, center: Any, limit: Any, counters: Any, witness: Any) -> Any:
     """Say whether `values` are within `limit` of `center` (of 0, where it is empty).
 
@@ -175,7 +175,7 @@ def _within(values: Any, center: Any, limit: Any, counters: Any, witness: Any) -
     return True
 
 
-@compiled
+@compiled_whole
 def norm_of(rules: Any, residual: Any, square: Any) -> Any:
     """Return the norm that the rules ask for."""
     if not rules.infinity:
@@ -187,7 +187,7 @@ def norm_of(rules: Any, residual: Any, square: Any) -> Any:
     return largest
 
 
-@compiled
+@compiled_whole
 def sample(rules: Any, iterate: Any, history: Any, counters: Any, gauges: Any) -> None:
     """Add a row to the history; when it is full, keep every other one, and sample half as often."""
     rows = history.rows
@@ -213,7 +213,7 @@ def sample(rules: Any, iterate: Any, history: Any, counters: Any, gauges: Any) -
     gauges[NEXT_SAMPLE] = counters[RELAXATIONS] + gauges[SAMPLE_EVERY]
 
 
-@compiled
+@compiled_whole
 def mark(rules: Any, iterate: Any, history: Any, counters: Any, gauges: Any, what: Any) -> None:
     """Note a fault, a rollback or a checkpoint, and the residual after it, while there is room."""
     row = counters[MARKS]
@@ -227,7 +227,7 @@ def mark(rules: Any, iterate: Any, history: Any, counters: Any, gauges: Any, wha
         counters[MARKS] = row + 1
 
 
-@compiled
+@compiled_whole
 def save(
     rules: Any,
     iterate: Any,
@@ -256,7 +256,7 @@ def save(
     mark(rules, iterate, history, counters, gauges, CHECKPOINT)
 
 
-@compiled
+@compiled_whole
 def watch(s: Any) -> None:
     """Let those who are about to read compare the residual of their own rows with the last time.
 
@@ -283,7 +283,7 @@ def watch(s: Any) -> None:
 UNKNOWN, FLAGGED = -1.0, -2.0
 
 
-@compiled
+@compiled_whole
 def _own_square(blocks: Any, iterate: Any, flight: Any, who: Any) -> Any:
     block = flight.block[who]
     square = 0.0
@@ -292,7 +292,7 @@ def _own_square(blocks: Any, iterate: Any, flight: Any, who: Any) -> Any:
     return square
 
 
-@compiled
+@compiled_whole
 def _roll_back(s: Any) -> None:
     """Return to the checkpoint: everything, or the blocks whose own residual grew too much.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, inf, log2
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,26 +12,6 @@ from numpy.typing import NDArray
 from paracosm.errors import InputError
 from paracosm.network.compiled import LAST_INSTANT
 from paracosm.relaxation.kernel.arrays import (
-    Blocks,
-    Checkpoint,
-    Clock,
-    Factors,
-    Flight,
-    Halos,
-    History,
-    Iterate,
-    Matrix,
-    Ports,
-    Rows,
-    Spans,
-    State,
-    Tally,
-)
-from paracosm.relaxation.kernel.blocks import JACOBI, MOMENTUM, SOLVE, SWEEP, USER
-from paracosm.relaxation.kernel.factors import block_factors, no_factors
-from paracosm.relaxation.kernel.functions import UserFunctions
-from paracosm.relaxation.kernel.links import halo_links, no_links
-from paracosm.relaxation.kernel.scalars import (
     AT_RANDOM,
     COUNTERS,
     ERROR_AGAIN,
@@ -44,9 +24,26 @@ from paracosm.relaxation.kernel.scalars import (
     PROCESSOR,
     SAMPLE_EVERY,
     SEEN,
+    Blocks,
+    Checkpoint,
+    Clock,
+    Factors,
+    Flight,
+    Halos,
+    History,
+    Iterate,
+    Matrix,
+    Ports,
+    Rows,
     Rules,
+    Spans,
+    State,
+    Tally,
 )
-from paracosm.relaxation.kernel.tree import new_clock
+from paracosm.relaxation.kernel.blocks import JACOBI, MOMENTUM, SOLVE, SWEEP, USER
+from paracosm.relaxation.kernel.functions import UserFunctions
+from paracosm.relaxation.kernel.halo import halo_links, no_links
+from paracosm.relaxation.kernel.tournament_tree import new_clock
 from paracosm.relaxation.methods import (
     SOR,
     BlockJacobi,
@@ -57,12 +54,25 @@ from paracosm.relaxation.methods import (
     SecondOrderRichardson,
     method_gain,
 )
-from paracosm.relaxation.patterns import Pattern
+from paracosm.relaxation.partition import Pattern
 from paracosm.relaxation.spec import RunSpec
 from paracosm.rng import RelaxationStream, stream_keys
 from paracosm.timing.compiled import Draws, tabulate
 
-__all__ = ["CHOICE_OF", "Arrays", "blocks_of", "prepare", "slots_for"]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+__all__ = [
+    "CHOICE_OF",
+    "Arrays",
+    "block_factors",
+    "blocks_of",
+    "no_factors",
+    "prepare",
+    "slots_for",
+]
+
 
 CHOICE_OF = {"fixed": FIXED, "cyclic": IN_TURN, "random": AT_RANDOM}
 
@@ -344,3 +354,60 @@ def _watcher(spec: RunSpec) -> list[Any]:
     if not spec.times.updates:
         raise InputError("residual test: say how long the processor takes: processor(time=20ms)")
     return list(spec.times.of(0))
+
+
+def no_factors() -> Factors:
+    """Return the factors of no block at all."""
+    whole, index, real = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0)
+    return Factors(whole, whole, index, real, whole, index, real, real, whole, whole)
+
+
+def block_factors(A: csr_array, pattern: Pattern) -> Factors:
+    """Factorise every block's own part of A (SuperLU): P A_kk Q = L U.
+
+    Raises:
+        InputError: a block that is singular.
+    """
+    from scipy.sparse.linalg import splu
+
+    lower, upper, pivots, row_orders, column_orders = [], [], [], [], []
+    for k in range(pattern.blocks):
+        rows = pattern.block(k)
+        try:
+            factors = splu(A[rows][:, rows].tocsc())
+        except RuntimeError:
+            raise InputError(
+                f"block-jacobi: the equations of block {k} alone are singular; "
+                "choose another method or pattern"
+            ) from None
+        lower.append(_without_diagonal(factors.L.tocsc()))
+        upper.append(_without_diagonal(factors.U.tocsc()))
+        pivots.append(1.0 / factors.U.diagonal())
+        row_orders.append(factors.perm_r)
+        column_orders.append(factors.perm_c)
+    return Factors(
+        pattern.pointer.astype(np.int64),
+        *_stacked(lower),
+        *_stacked(upper),
+        np.concatenate(pivots),
+        np.concatenate(row_orders).astype(np.int64),
+        np.concatenate(column_orders).astype(np.int64),
+    )
+
+
+def _without_diagonal(triangle: Any) -> Any:
+    from scipy.sparse import csc_array
+
+    columns = csc_array(triangle, copy=True)
+    columns.setdiag(0)
+    columns.eliminate_zeros()
+    columns.sort_indices()
+    return columns
+
+
+def _stacked(parts: list[Any]) -> tuple[Any, Any, Any]:
+    """Return pointers, indices (within a block) and data of all blocks behind each other."""
+    counts = np.concatenate([np.diff(part.indptr) for part in parts])
+    pointer = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    index = np.concatenate([part.indices for part in parts]).astype(np.int32)
+    return pointer, index, np.concatenate([part.data for part in parts])

@@ -19,19 +19,31 @@ from numba import types
 from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
+from paracosm.compiled import compiled
 from paracosm.errors import InputError
 
 __all__ = [
+    "BEGAN",
+    "CONTROL_WORDS",
+    "DETECTED",
+    "LINE",
+    "LOCK",
+    "STATUS",
+    "STOP",
+    "acquire",
     "add",
     "add_float",
+    "begin_together",
     "check_platform",
     "compare_and_swap",
     "load",
     "now",
     "pause",
+    "release",
     "step_aside",
     "store",
 ]
+
 
 _ORDER = "seq_cst"
 _WORD, _DOUBLE = ir.IntType(64), ir.DoubleType()
@@ -166,3 +178,41 @@ def pause(_typing: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), codegen
+
+
+LINE = 8  # int64 words of a cache line
+# Places in the array: x's lock; whether to stop; the starting line; when the run began, and when
+# its convergence was detected (nanoseconds); how it ended.
+LOCK, STOP, ARRIVED, GO, BEGAN, DETECTED, STATUS = range(0, 7 * LINE, LINE)
+CONTROL_WORDS = 7 * LINE
+
+_SPINS = 64  # between two attempts to give the core away
+
+
+@compiled
+def acquire(locks: Any, at: Any) -> None:
+    """Take the lock `locks[at]`: spin while it is held, and let others run now and then."""
+    spins = 0
+    while not compare_and_swap(locks, at, 0, 1):
+        while load(locks, at) != 0:
+            spins += 1
+            if spins % _SPINS == 0:
+                step_aside()
+            else:
+                pause()
+
+
+@compiled
+def release(locks: Any, at: Any) -> None:
+    """Give the lock `locks[at]` back."""
+    store(locks, at, 0)
+
+
+@compiled
+def begin_together(control: Any, threads: Any) -> None:
+    """Wait until all `threads` are here (or the run is stopped); the last one notes the time."""
+    if add(control, ARRIVED, 1) + 1 == threads:
+        store(control, BEGAN, now())
+        store(control, GO, 1)
+    while load(control, GO) == 0 and load(control, STOP) == 0:
+        step_aside()

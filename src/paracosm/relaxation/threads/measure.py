@@ -13,8 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.errors import InputError, unknown
-from paracosm.relaxation.threads.interruptions import find_interruptions
-from paracosm.relaxation.threads.measurement import Case, Measurement, RunTimes, ThreadTimes
+from paracosm.relaxation.threads.measurement import (
+    Case,
+    Measurement,
+    RunTimes,
+    ThreadTimes,
+    find_interruptions,
+)
 from paracosm.relaxation.threads.run import (
     VARIANTS,
     Limits,
@@ -25,7 +30,7 @@ from paracosm.relaxation.threads.run import (
 )
 
 if TYPE_CHECKING:
-    from paracosm.relaxation.problems.problem import Problem
+    from paracosm.relaxation.problems import Problem
 
 __all__ = ["measure", "residual_threshold"]
 
@@ -137,7 +142,7 @@ def residual_threshold(problem: Problem, tolerance: float, relative: bool = Fals
 
 def clock_overhead() -> float:
     """Return what one reading of the clock takes, in seconds: the median of many batches."""
-    from paracosm.relaxation.threads.clock_kernel import read_clock
+    from paracosm.relaxation.threads.kernels import read_clock
 
     batch = 1000
     read_clock(batch)

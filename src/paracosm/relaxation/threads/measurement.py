@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.errors import InputError
-from paracosm.relaxation.threads.interruptions import Interruptions
-from paracosm.relaxation.threads.recording import Recording
 
-__all__ = ["Case", "Measurement", "Phases", "RunTimes", "ThreadTimes", "phases"]
+__all__ = [
+    "LOST",
+    "Case",
+    "Interruptions",
+    "Measurement",
+    "Phases",
+    "Recording",
+    "RunTimes",
+    "ThreadTimes",
+    "find_interruptions",
+    "foreign_load",
+    "load_measurement",
+    "phases",
+    "save_measurement",
+]
+
 
 Array = NDArray[np.float64]
 _LEAST = 1e-9  # seconds, of a phase from which the clock's own time is taken
@@ -110,7 +126,6 @@ class Measurement:
 
     def save(self, path: str | Path) -> None:
         """Write the measurement to one JSON file; see `docs/measuring-threads.md`."""
-        from paracosm.relaxation.threads.measured_file import save_measurement
 
         save_measurement(self, path)
 
@@ -151,7 +166,6 @@ class Phases:
 
         An iteration counts as interrupted when it took `interruptions.LOST` longer than the median.
         """
-        from paracosm.relaxation.threads.interruptions import LOST
 
         def kept(rows: Array) -> Array:
             total = rows.sum(axis=1)
@@ -181,3 +195,261 @@ def phases(
         tuple(seconds(worker.samples) for worker in case.workers),
         np.empty((0, 2)) if case.residual is None else seconds(case.residual.samples),
     )
+
+
+_FORMAT, _VERSION = "paracosm measured threads", 1
+_PHASES = ("copy", "compute", "update")
+_CHECK = ("copy", "check")
+
+
+def save_measurement(measurement: Measurement, path: str | Path) -> None:
+    """Write the measurement to a file.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    content = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "problem": dict(measurement.problem),
+        "tolerance": measurement.tolerance,
+        "relative": measurement.relative,
+        "threshold": measurement.threshold,
+        "seed": measurement.seed,
+        "clock_overhead": measurement.clock_overhead,
+        "environment": dict(measurement.environment),
+        "cases": [_case_out(case) for case in measurement.cases],
+    }
+    try:
+        Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def load_measurement(path: str | Path) -> Measurement:
+    """Read a measurement from a file that `Measurement.save` wrote.
+
+    Raises:
+        InputError: the file is missing, cannot be read, or is no such file; a key is missing.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{path}: no such file; paracosm relax measure --out {path} writes it"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise InputError(f"{path}: not a measurement that paracosm relax measure wrote")
+    if content.get("version") != _VERSION:
+        raise InputError(
+            f"{path}: version {content.get('version')} of the format; this is for {_VERSION}"
+        )
+    try:
+        return Measurement(
+            content["problem"],
+            float(content["tolerance"]),
+            bool(content["relative"]),
+            float(content["threshold"]),
+            int(content["seed"]),
+            float(content["clock_overhead"]),
+            content["environment"],
+            tuple(_case_in(case) for case in content["cases"]),
+        )
+    except KeyError as error:
+        raise InputError(f"{path}: the key {error} is missing") from None
+    except (TypeError, ValueError, zlib.error) as error:
+        raise InputError(f"{path}: not as paracosm relax measure wrote it: {error}") from None
+
+
+def _case_out(case: Case) -> dict[str, Any]:
+    return {
+        "variant": case.variant,
+        "threads": case.threads,
+        "runs": [dict(vars(run)) for run in case.runs],
+        "workers": [_thread_out(worker, _PHASES) for worker in case.workers],
+        "residual": None if case.residual is None else _thread_out(case.residual, _CHECK),
+        "interruptions": {
+            "slices": [float(f"{length:.6g}") for length in case.interruptions.slices],
+            "share": case.interruptions.share,
+            "load": case.interruptions.load,
+        },
+        "recording": None if case.recording is None else _recording_out(case.recording),
+    }
+
+
+def _case_in(case: Mapping[str, Any]) -> Case:
+    seen = case["interruptions"]
+    return Case(
+        case["variant"],
+        int(case["threads"]),
+        tuple(RunTimes(**run | {"iterations": tuple(run["iterations"])}) for run in case["runs"]),
+        tuple(_thread_in(worker, _PHASES) for worker in case["workers"]),
+        None if case["residual"] is None else _thread_in(case["residual"], _CHECK),
+        Interruptions(tuple(seen["slices"]), float(seen["share"]), float(seen["load"])),
+        None if case["recording"] is None else _recording_in(case["recording"]),
+    )
+
+
+def _thread_out(thread: ThreadTimes, phases: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "iterations": thread.count,
+        "mean": dict(zip((*phases, "whole"), thread.mean, strict=True)),
+        "sd": dict(zip((*phases, "whole"), thread.sd, strict=True)),
+        "nanoseconds": {
+            phase: thread.samples[:, column].tolist() for column, phase in enumerate(phases)
+        },
+    }
+
+
+def _thread_in(thread: Mapping[str, Any], phases: tuple[str, ...]) -> ThreadTimes:
+    columns = [thread["nanoseconds"][phase] for phase in phases]
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(f"{', '.join(phases)} must have equally many nanoseconds")
+    samples = np.array(columns, np.int64).T
+    if not samples.size or samples.min() < 0:
+        raise ValueError("nanoseconds must be there, and none below 0")
+    return ThreadTimes(
+        int(thread["iterations"]),
+        tuple(float(thread["mean"][phase]) for phase in (*phases, "whole")),
+        tuple(float(thread["sd"][phase]) for phase in (*phases, "whole")),
+        np.ascontiguousarray(samples),
+    )
+
+
+def _recording_out(recording: Recording) -> dict[str, Any]:
+    return {
+        "pointer": recording.pointer.tolist(),
+        "iterations": list(recording.iterations),
+        "workers": [_packed(_differences(stamps)) for stamps in recording.workers],
+        "checks": _packed(_differences(recording.checks)),
+        "norms": _packed(recording.norms),
+        "detecting": recording.detecting,
+    }
+
+
+def _recording_in(recording: Mapping[str, Any]) -> Recording:
+    return Recording(
+        np.array(recording["pointer"], np.int64),
+        tuple(_stamps(_unpacked(text, np.int64), 4) for text in recording["workers"]),
+        tuple(recording["iterations"]),
+        _stamps(_unpacked(recording["checks"], np.int64), 3),
+        _unpacked(recording["norms"], np.float64),
+        int(recording["detecting"]),
+    )
+
+
+def _differences(stamps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return stamps, which never fall, as steps from one to the next, and the first one."""
+    return np.diff(stamps.ravel(), prepend=0)
+
+
+def _stamps(steps: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+    return np.cumsum(steps).reshape(-1, width)
+
+
+def _packed(values: NDArray[Any]) -> str:
+    data = values.astype(values.dtype.newbyteorder("<")).tobytes()
+    return base64.b64encode(zlib.compress(data, 9)).decode()
+
+
+def _unpacked(text: str, kind: type[Any]) -> NDArray[Any]:
+    data = zlib.decompress(base64.b64decode(text))
+    return np.frombuffer(data, np.dtype(kind).newbyteorder("<")).astype(kind)
+
+
+Stamps = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """What every thread of a run did when, in nanoseconds since the common start.
+
+    Args:
+        pointer: thread k relaxes the rows from `pointer[k]` to `pointer[k + 1]`.
+        workers: of each relaxation thread, a row an iteration: start, copied, computed, updated;
+            shape (recorded iterations, 4). The start of an iteration is the end of the one before.
+        iterations: how many each relaxation thread made, recorded or not.
+        checks: of the residual thread, a row a check: start, copied, checked; shape (checks, 3).
+            Empty for the stencil variant, which has no such thread.
+        norms: the residual norm that each check found, shape (checks,).
+        detecting: the index of the check that detected convergence; -1 if none did.
+    """
+
+    pointer: NDArray[np.int64]
+    workers: tuple[Stamps, ...]
+    iterations: tuple[int, ...]
+    checks: Stamps
+    norms: NDArray[np.float64]
+    detecting: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every iteration was recorded: only then it can be replayed."""
+        recorded = [len(stamps) for stamps in self.workers]
+        return recorded == list(self.iterations) and self.detecting < len(self.checks)
+
+
+LOST = 0.5e-3  # seconds; schedulers take a core away for longer, unless somebody hurries
+_KEPT = 500  # slices, evenly over their ranks
+
+
+@dataclass(frozen=True)
+class Interruptions:
+    """How threads shared the cores.
+
+    Args:
+        slices: how long threads ran from one interruption to the next, seconds, ascending.
+        share: of the run, the part that the threads spent on cores, averaged over threads.
+        load: foreign threads that would explain that share; see `foreign_load`.
+    """
+
+    slices: tuple[float, ...]
+    share: float
+    load: float
+
+
+def find_interruptions(recordings: Sequence[Recording], cores: int) -> Interruptions:
+    """Return what recordings of equal numbers of threads show of interruptions on `cores`."""
+    slices, shares = [], []
+    threads = 1
+    for recording in recordings:
+        stamps = [(rows[:, 0], rows[:, -1]) for rows in (*recording.workers, recording.checks)]
+        stamps = [(start, end) for start, end in stamps if len(start)]
+        threads = len(stamps)
+        for start, end in stamps:
+            stretches, share = _stretches(start, end)
+            slices.append(stretches)
+            shares.append(share)
+    share = float(np.mean(shares)) if shares else 1.0
+    found = np.sort(np.concatenate(slices)) if slices else np.empty(0)
+    if len(found) > _KEPT:
+        found = found[np.linspace(0, len(found) - 1, _KEPT).round().astype(int)]
+    return Interruptions(tuple(found.tolist()), share, foreign_load(share, threads, cores))
+
+
+def foreign_load(share: float, threads: int, cores: int) -> float:
+    """Return how many foreign threads leave each of `threads` the `share` of a core.
+
+    Threads that share `cores` fairly get min(1, cores / (threads + load)) of one each.
+    """
+    if share >= 1:
+        return 0.0
+    return max(0.0, cores / share - threads)
+
+
+def _stretches(
+    start: NDArray[np.int64], end: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], float]:
+    """Return the lengths of the uninterrupted stretches between interruptions, and their share."""
+    seconds = 1e-9 * (end - start)
+    usual = float(np.median(seconds))
+    lost = np.flatnonzero(seconds > usual + LOST)
+    if not lost.size:
+        return np.empty(0), 1.0
+    away = float(np.sum(seconds[lost] - usual))
+    whole = 1e-9 * float(end[-1] - start[0])
+    # Before the first and after the last interruption a slice is not seen whole.
+    between = 1e-9 * (start[lost[1:]] - end[lost[:-1]]) + usual
+    return np.asarray(between, np.float64), 1.0 - away / whole

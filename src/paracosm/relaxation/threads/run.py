@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.errors import InputError, unknown
-from paracosm.relaxation.threads.recording import Recording
+from paracosm.relaxation.threads.measurement import Recording
 
 if TYPE_CHECKING:
-    from paracosm.relaxation.problems.problem import Problem
+    from paracosm.relaxation.problems import Problem
 
 __all__ = ["VARIANTS", "Limits", "Run", "ThreadTotals", "block_pointer", "run_threads"]
 
@@ -114,9 +114,15 @@ def run_threads(
             variant for a problem that has no 5-point stencil.
         KeyboardInterrupt: after Ctrl-C, when all threads have ended.
     """
-    from paracosm.relaxation.threads.atomics import check_platform
-    from paracosm.relaxation.threads.control import BEGAN, CONTROL_WORDS, DETECTED, STATUS, STOP
-    from paracosm.relaxation.threads.solver_kernel import CONVERGED, DIVERGED
+    from paracosm.relaxation.threads.atomics import (
+        BEGAN,
+        CONTROL_WORDS,
+        DETECTED,
+        STATUS,
+        STOP,
+        check_platform,
+    )
+    from paracosm.relaxation.threads.kernels import CONVERGED, DIVERGED
 
     if variant not in VARIANTS:
         raise unknown("variant", variant, VARIANTS)
@@ -187,7 +193,7 @@ def _prepare_solver(
     _every: int,
     limits: Limits,
 ) -> _Team:
-    from paracosm.relaxation.threads.solver_kernel import relax_rows, watch_residual
+    from paracosm.relaxation.threads.kernels import relax_rows, watch_residual
 
     A, b = problem.A, problem.b
     diagonal = A.diagonal()
@@ -246,8 +252,8 @@ def _prepare_stencil(
     every: int,
     limits: Limits,
 ) -> _Team:
-    from paracosm.relaxation.threads.control import LINE
-    from paracosm.relaxation.threads.stencil_kernel import relax_band
+    from paracosm.relaxation.threads.atomics import LINE
+    from paracosm.relaxation.threads.kernels import relax_band
 
     (ny, nx), coefficients = five_point(problem)
     pointer = block_pointer(ny, threads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,12 +91,7 @@ class Calls:
         }
 
     def of(self, row: int, call: int) -> Collective | None:
-        """Return the collective that the span in `row` is, if it is one.
-
-        Args:
-            row: of the span.
-            call: row of what launched it; -1 for none.
-        """
+        """Return the collective that the span in `row` is, if any; `call` launched it, or -1."""
         trace = self._trace
         own = trace.collectives.get(row)
         kind = collective_of(trace.text(row)) if own is None else own.kind
@@ -141,122 +136,110 @@ def waits_between_streams(trace: KinetoTrace, spans: DeviceSpans) -> dict[int, l
     a span that begins late, for no other reason, waits for the span of another stream that ended
     last before. Neither adds a wait that the trace contradicts.
     """
-    order = {
-        int(stream): np.flatnonzero(spans.stream == stream) for stream in np.unique(spans.stream)
-    }
-    if len(order) < 2:
+    streams = _Streams(trace, spans)
+    if len(streams.order) < 2:
         return {}
-    waits: dict[int, list[int]] = {}
     if any(each.kind == "stream wait event" for each in trace.synchronisations.values()):
-        _recorded(trace, spans, order, waits)
+        streams.add_recorded()
     elif not trace.synchronisations:
-        _after_calls(trace, spans, order, waits)
-        _for_late(trace, spans, order, waits)
-    return waits
+        streams.add_after_calls()
+        streams.add_for_late()
+    return streams.waits
 
 
-def _recorded(
-    trace: KinetoTrace,
-    spans: DeviceSpans,
-    order: Mapping[int, np.ndarray],
-    waits: dict[int, list[int]],
-) -> None:
-    """Add what the profiler saw."""
-    calls = trace.of("runtime", "other")
-    call_at: dict[int, float] = dict(
-        zip(trace.correlation[calls].tolist(), trace.begin[calls].tolist(), strict=True)
-    )
-    stream_of = {(trace.lanes[lane].owner, trace.lanes[lane].number): lane for lane in order}
-    for row, seen in trace.synchronisations.items():
-        if seen.kind != "stream wait event":
-            continue
-        owner = trace.lanes[trace.lane[row]].owner
-        waiting, on = stream_of.get((owner, seen.stream)), stream_of.get((owner, seen.on))
-        if waiting is None or on is None or waiting == on:
-            continue
-        called = call_at.get(int(trace.correlation[row]), float(trace.begin[row]))
-        recorded = call_at.get(seen.recorded, called)
-        source = _last_launched(spans, order[on], recorded)
-        target = _first_launched(spans, order[waiting], called)
-        if source >= 0 and target >= 0 and spans.end[source] <= spans.begin[target]:
-            waits.setdefault(target, []).append(source)
+class _Streams:
+    """The spans of each stream, in order, and which of another one they wait for."""
 
+    def __init__(self, trace: KinetoTrace, spans: DeviceSpans) -> None:
+        self.trace, self.spans = trace, spans
+        self.order = {
+            int(lane): np.flatnonzero(spans.stream == lane) for lane in np.unique(spans.stream)
+        }
+        self.waits: dict[int, list[int]] = {}
 
-def _after_calls(
-    trace: KinetoTrace,
-    spans: DeviceSpans,
-    order: Mapping[int, np.ndarray],
-    waits: dict[int, list[int]],
-) -> None:
-    """Add what the calls that make a stream wait hint at."""
-    wanted = [code for code, name in enumerate(trace.names) if _WAIT_CALL.match(name)]
-    rows = np.flatnonzero(np.isin(trace.name, wanted))
-    for thread in np.unique(trace.lane[rows]):
-        called = trace.begin[rows[trace.lane[rows] == thread]]
-        mine = np.flatnonzero(spans.thread == thread)
-        launched = spans.launched[mine]
-        mine = mine[np.argsort(launched, kind="stable")]
-        launched = spans.launched[mine]
-        target = np.searchsorted(launched, called, side="right")
-        for at, time in dict(zip(target.tolist(), called.tolist(), strict=True)).items():
-            if at == len(mine):
+    def add_recorded(self) -> None:
+        """Add what the profiler saw."""
+        trace, spans, order = self.trace, self.spans, self.order
+        calls = trace.of("runtime", "other")
+        call_at: dict[int, float] = dict(
+            zip(trace.correlation[calls].tolist(), trace.begin[calls].tolist(), strict=True)
+        )
+        stream_of = {(trace.lanes[lane].owner, trace.lanes[lane].number): lane for lane in order}
+        for row, seen in trace.synchronisations.items():
+            if seen.kind != "stream wait event":
                 continue
-            span = int(mine[at])
-            for stream, members in order.items():
-                if stream != spans.stream[span]:
-                    _add(spans, waits, span, _last_launched(spans, members, time))
-
-
-def _for_late(
-    trace: KinetoTrace,
-    spans: DeviceSpans,
-    order: Mapping[int, np.ndarray],
-    waits: dict[int, list[int]],
-) -> None:
-    """Add a reason to spans that begin late without one."""
-    by_end = np.argsort(spans.end, kind="stable")
-    ends = spans.end[by_end]
-    for members in order.values():
-        free = -np.inf
-        for span in members.tolist():
-            begin = spans.begin[span]
-            known = [spans.end[other] for other in waits.get(span, ())]
-            call = spans.call[span]
-            issued = trace.end[call] if call >= 0 else spans.launched[span]
-            ready = max(free, min(issued, begin), *known, -np.inf)
-            free = max(free, spans.end[span])
-            if call < 0 or begin - ready <= LATE:
+            owner = trace.lanes[trace.lane[row]].owner
+            waiting, on = stream_of.get((owner, seen.stream)), stream_of.get((owner, seen.on))
+            if waiting is None or on is None or waiting == on:
                 continue
-            at = int(np.searchsorted(ends, begin, side="right")) - 1
-            while at >= 0 and ends[at] > ready:
-                other = int(by_end[at])
-                if (
-                    spans.stream[other] != spans.stream[span]
-                    and spans.launched[other] < spans.launched[span]
-                ):
-                    _add(spans, waits, span, other)
-                    break
-                at -= 1
+            called = call_at.get(int(trace.correlation[row]), float(trace.begin[row]))
+            source = self._last_launched(on, call_at.get(seen.recorded, called))
+            members = order[waiting]
+            after = int(np.searchsorted(spans.launched[members], called, side="right"))
+            if source >= 0 and after < len(members):
+                target = int(members[after])
+                if spans.end[source] <= spans.begin[target]:
+                    self.waits.setdefault(target, []).append(source)
 
+    def add_after_calls(self) -> None:
+        """Add what the calls that make a stream wait hint at."""
+        trace, spans = self.trace, self.spans
+        wanted = [code for code, name in enumerate(trace.names) if _WAIT_CALL.match(name)]
+        rows = np.flatnonzero(np.isin(trace.name, wanted))
+        for thread in np.unique(trace.lane[rows]):
+            called = trace.begin[rows[trace.lane[rows] == thread]]
+            mine = np.flatnonzero(spans.thread == thread)
+            launched = spans.launched[mine]
+            mine = mine[np.argsort(launched, kind="stable")]
+            launched = spans.launched[mine]
+            target = np.searchsorted(launched, called, side="right")
+            for at, time in dict(zip(target.tolist(), called.tolist(), strict=True)).items():
+                if at == len(mine):
+                    continue
+                span = int(mine[at])
+                for stream in self.order:
+                    if stream != spans.stream[span]:
+                        self._add(span, self._last_launched(stream, time))
 
-def _add(spans: DeviceSpans, waits: dict[int, list[int]], span: int, other: int) -> None:
-    """Note that a span waits for another one, unless it began before that ended."""
-    if other >= 0 and spans.end[other] <= spans.begin[span]:
-        known = waits.setdefault(span, [])
-        if other not in known:
-            known.append(other)
+    def add_for_late(self) -> None:
+        """Add a reason to spans that begin late without one."""
+        trace, spans = self.trace, self.spans
+        by_end = np.argsort(spans.end, kind="stable")
+        ends = spans.end[by_end]
+        for members in self.order.values():
+            free = -np.inf
+            for span in members.tolist():
+                begin = spans.begin[span]
+                known = [spans.end[other] for other in self.waits.get(span, ())]
+                call = spans.call[span]
+                issued = trace.end[call] if call >= 0 else spans.launched[span]
+                ready = max(free, min(issued, begin), *known, -np.inf)
+                free = max(free, spans.end[span])
+                if call < 0 or begin - ready <= LATE:
+                    continue
+                at = int(np.searchsorted(ends, begin, side="right")) - 1
+                while at >= 0 and ends[at] > ready:
+                    other = int(by_end[at])
+                    if (
+                        spans.stream[other] != spans.stream[span]
+                        and spans.launched[other] < spans.launched[span]
+                    ):
+                        self._add(span, other)
+                        break
+                    at -= 1
 
+    def _add(self, span: int, other: int) -> None:
+        """Note that a span waits for another one, unless it began before that ended."""
+        if other >= 0 and self.spans.end[other] <= self.spans.begin[span]:
+            known = self.waits.setdefault(span, [])
+            if other not in known:
+                known.append(other)
 
-def _last_launched(spans: DeviceSpans, members: np.ndarray, before: float) -> int:
-    """Return the last of a stream's spans that was launched before an instant; -1 for none."""
-    at = int(np.searchsorted(spans.launched[members], before, side="left")) - 1
-    return int(members[at]) if at >= 0 else -1
-
-
-def _first_launched(spans: DeviceSpans, members: np.ndarray, after: float) -> int:
-    """Return the first of a stream's spans that was launched after an instant; -1 for none."""
-    at = int(np.searchsorted(spans.launched[members], after, side="right"))
-    return int(members[at]) if at < len(members) else -1
+    def _last_launched(self, stream: int, before: float) -> int:
+        """Return the last of a stream's spans that was launched before an instant; -1 for none."""
+        members = self.order[stream]
+        at = int(np.searchsorted(self.spans.launched[members], before, side="left")) - 1
+        return int(members[at]) if at >= 0 else -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,8 +200,8 @@ class _Columns:
         """Return what has been read."""
         if not len(self._begin):
             raise InputError(f"{self.path}: the trace has no spans: nothing was profiled")
-        begin = np.frombuffer(self._begin, dtype=np.int64)
-        duration = np.frombuffer(self._duration, dtype=np.int64)
+        begin = np.asarray(self._begin)
+        duration = np.asarray(self._duration)
         order = self._order(begin, duration)
         origin = int(begin[order[0]])
         place = np.empty(len(order), dtype=np.int64)
@@ -210,11 +210,8 @@ class _Columns:
         distributed = header.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
 
-        def codes(column: array[int]) -> Any:
-            return np.frombuffer(column, dtype=np.int32)[order]
-
-        def numbers(column: array[int]) -> Any:
-            return np.frombuffer(column, dtype=np.int64)[order]
+        def in_order(column: array[int]) -> Any:
+            return np.asarray(column)[order]
 
         rank = distributed.get("rank")
         world = distributed.get("world_size")
@@ -228,12 +225,12 @@ class _Columns:
             begin=np.asarray((begin[order] - origin) * 1e-9, dtype=np.float64),
             end=np.asarray((begin + duration - origin)[order] * 1e-9, dtype=np.float64),
             duration=np.asarray(duration[order] * 1e-9, dtype=np.float64),
-            name=codes(self._name),
-            category=codes(self._category),
-            lane=codes(self._lane),
-            correlation=numbers(self._correlation),
-            record=numbers(self._record),
-            sequence=numbers(self._sequence),
+            name=in_order(self._name),
+            category=in_order(self._category),
+            lane=in_order(self._lane),
+            correlation=in_order(self._correlation),
+            record=in_order(self._record),
+            sequence=in_order(self._sequence),
             collectives={int(place[row]): each for row, each in self._collectives.items()},
             synchronisations={
                 int(place[row]): each for row, each in self._synchronisations.items()
@@ -244,9 +241,9 @@ class _Columns:
 
     def _order(self, begin: Any, duration: Any) -> Any:
         """Return the rows by begin; an op before what is in it, and calls as they were made."""
-        category = np.frombuffer(self._category, dtype=np.int32)
+        category = np.asarray(self._category)
         outer = np.where(np.isin(category, (_OP, _ANNOTATION)), -duration, 1)
-        return np.lexsort((-duration, np.frombuffer(self._correlation, np.int64), outer, begin))
+        return np.lexsort((-duration, np.asarray(self._correlation), outer, begin))
 
     def _missing(self, distributed: dict[str, Any]) -> list[str]:
         missing = []
@@ -351,10 +348,6 @@ class Scanner:
     decoder of the standard library; one that does not end there is tried again with more text.
     Numbers with a point are left as text, because a nanosecond of the year 2024 does not fit in a
     float.
-
-    Args:
-        file: bytes, unpacked.
-        path: for messages.
 
     Raises:
         InputError: from every method, where the file cannot be unpacked, ends too early, or is no

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -271,12 +271,17 @@ class Window:
 def steps_of(trace: KinetoTrace) -> tuple[Step, ...]:
     """Return the steps that the profiler marked on the host, in order."""
     found = {}
-    for row in trace.of("annotation"):
-        match = _STEP.match(trace.text(row))
-        if match and trace.lanes[trace.lane[row]].kind == "thread":
-            begin = float(trace.begin[row])
-            found[int(match[1])] = Step(int(match[1]), begin, float(trace.end[row]))
+    for row, number in _marks(trace):
+        if trace.lanes[trace.lane[row]].kind == "thread":
+            found[number] = Step(number, float(trace.begin[row]), float(trace.end[row]))
     return tuple(found[number] for number in sorted(found))
+
+
+def _marks(trace: KinetoTrace) -> Iterator[tuple[int, int]]:
+    """Yield the rows that mark a step, on the host or a stream, and its number."""
+    for row in trace.of("annotation").tolist():
+        if match := _STEP.match(trace.text(row)):
+            yield row, int(match[1])
 
 
 def window_of(trace: KinetoTrace, numbers: Sequence[int] | None = None) -> Window:
@@ -304,9 +309,8 @@ def _main_thread(trace: KinetoTrace) -> int:
 
     Threads of the backward pass have ops too; they are known by autograd's own.
     """
-    for row in trace.of("annotation"):
-        lane = int(trace.lane[row])
-        if _STEP.match(trace.text(row)) and trace.lanes[lane].kind == "thread":
+    for row, _ in _marks(trace):
+        if trace.lanes[lane := int(trace.lane[row])].kind == "thread":
             return lane
     backward = backward_threads(trace)
     counts = np.bincount(trace.lane[trace.of("op", "runtime", "other")], minlength=len(trace.lanes))
@@ -323,9 +327,7 @@ def backward_threads(trace: KinetoTrace) -> set[int]:
     """
     engine = [code for code, name in enumerate(trace.names) if is_backward(name)]
     lanes = set(np.unique(trace.lane[np.isin(trace.name, engine)]).tolist())
-    forward = {
-        int(trace.lane[row]) for row in trace.of("annotation") if _STEP.match(trace.text(row))
-    }
+    forward = {int(trace.lane[row]) for row, _ in _marks(trace)}
     if not forward:
         ops = trace.of("op")
         threads, first = np.unique(trace.lane[ops], return_index=True)
@@ -335,12 +337,7 @@ def backward_threads(trace: KinetoTrace) -> set[int]:
 
 
 class Ranges:
-    """Times that a set of ranges covers, on each lane.
-
-    Args:
-        trace: of which they are.
-        rows: the ranges.
-    """
+    """Times that some rows of a trace cover, on each lane."""
 
     def __init__(self, trace: KinetoTrace, rows: Iterable[int]) -> None:
         chosen = np.array(sorted(rows), dtype=np.int64)

@@ -16,11 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from paracosm.errors import InputError
-from paracosm.graphs.importers.calls import Call
-from paracosm.graphs.importers.tensors import bytes_of, elements_of
-from paracosm.graphs.op import TensorArgument
-
-__all__ = ["OPTIMIZERS", "Training", "training_calls"]
+from paracosm.graphs.graph import TensorArgument
+from paracosm.graphs.importers.calls import Call, bytes_of, elements_of
 
 Tensors = dict[str, TensorArgument]
 
@@ -102,19 +99,7 @@ def training_calls(
     optimizer: str,
     where: str,
 ) -> Training:
-    """Return the calls of the backward pass and of the optimizer; their tensors are entered.
-
-    Args:
-        calls: of the forward pass, in an order that runs, named "onnx.Conv" and so on.
-        tensors: shapes and types of values; those of gradients are added.
-        parameters: values that have gradients and are updated.
-        outputs: of the model; the gradient of the loss by them is where the pass begins.
-        optimizer: one of `OPTIMIZERS`.
-        where: the file, for messages.
-
-    Raises:
-        InputError: ops without a rule on the way; no parameter that an output depends on.
-    """
+    """Return the calls of the backward pass and of the optimizer; their tensors are entered."""
     pass_ = _Backward(tensors, set(parameters), where)
     pass_.mark(calls)
     wanted = [value for value in outputs if value in pass_.needed]
@@ -152,7 +137,6 @@ class _Backward:
         self._place: dict[str, str] = {}
 
     def mark(self, calls: Sequence[Call]) -> None:
-        """Find the values that have gradients."""
         for call in calls:
             op = _type(call)
             if op in _STOPS or not any(value in self.needed for value in _slots(call)):
@@ -194,7 +178,6 @@ class _Backward:
             )
 
     def product(self, call: Call, coming: str) -> None:
-        """Write down one node for each gradient of a product."""
         for slot, value in enumerate(call.inputs[:3]):
             if value not in self.needed:
                 continue
@@ -219,7 +202,6 @@ class _Backward:
     def emit(
         self, call: Call, reads: Sequence[str], wanted: Sequence[str], flops: int, kind: str
     ) -> None:
-        """Write down a node that computes the gradients of the values `wanted`."""
         made = []
         for value in dict.fromkeys(wanted):
             self._place[value] = call.name
@@ -243,7 +225,6 @@ class _Backward:
         return parts[0]
 
     def new(self, value: str) -> str:
-        """Return the name of a new gradient of a value, which is like it."""
         name = f"gradient {len(self.calls)} of {value}"
         if value in self.tensors:
             self.tensors[name] = self.tensors[value]
@@ -278,7 +259,6 @@ def _type(call: Call) -> str:
 
 
 def _slots(call: Call) -> list[str]:
-    """Return the inputs of a call that can have gradients."""
     op = _type(call)
     rule = _RULES.get(op)
     if op in _VIEWS:

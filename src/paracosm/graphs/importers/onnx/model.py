@@ -12,12 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.importers.onnx.schema import DTYPES, ONNX
-from paracosm.graphs.importers.tensors import check_sizes, shape_of
-from paracosm.graphs.importers.wire import Message, decode
-from paracosm.graphs.op import TensorArgument
-
-__all__ = ["Model", "OnnxNode", "read_model"]
+from paracosm.graphs.graph import TensorArgument
+from paracosm.graphs.importers.calls import check_sizes, shape_of
+from paracosm.graphs.importers.wire import Message, decode, schema
 
 Values = npt.NDArray[Any]
 
@@ -71,9 +68,6 @@ def read_model(data: bytes, where: str, sizes: Mapping[str, int]) -> Model:
         data: the bytes of the file.
         where: its name, for messages.
         sizes: those of sizes that the file gives by name; "batch" stands for a first one without.
-
-    Raises:
-        InputError: damaged, no model, without nodes, or without a size that is given.
     """
     found = decode(data, "ModelProto", ONNX, where)
     graph = found["graph"]
@@ -139,7 +133,6 @@ def _declare(
     dtypes: dict[str, str],
     free: dict[str, tuple[str, ...]],
 ) -> None:
-    """Enter what the file says of a value."""
     kind = (info["type"] or {}).get("tensor_type")
     if kind is None:
         return
@@ -168,7 +161,7 @@ def _node(found: Message, constants: dict[str, Values]) -> OnnxNode:
     attributes = {each["name"]: _attribute(each) for each in found["attribute"]}
     node = OnnxNode(
         op=found["op_type"],
-        place=_place(found),
+        place=_module_path(found),
         inputs=tuple(found["input"]),
         outputs=tuple(found["output"]),
         attributes=attributes,
@@ -218,19 +211,9 @@ def _tensor(found: Message) -> TensorArgument | None:
 
 
 _NUMPY = {
-    1: "<f4",
-    2: "u1",
-    3: "i1",
-    4: "<u2",
-    5: "<i2",
-    6: "<i4",
-    7: "<i8",
-    9: "?",
-    10: "<f2",
-    11: "<f8",
-    12: "<u4",
-    13: "<u8",
-}
+    1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2",
+    11: "<f8", 12: "<u4", 13: "<u8",
+}  # fmt: skip
 
 
 def _value(found: Message) -> Values | None:
@@ -249,7 +232,7 @@ def _value(found: Message) -> Values | None:
     return np.array(typed).reshape(shape)
 
 
-def _place(found: Message) -> str:
+def _module_path(found: Message) -> str:
     """Return the place of a node in the model, "layer1.0.conv1", as its exporter noted it.
 
     PyTorch's newer exporter lists the modules; the older one writes them into the name,
@@ -272,3 +255,35 @@ def _place(found: Message) -> str:
         else:
             parts.append(part)
     return ".".join(re.sub(r"_\d+$", "", part) for part in parts)
+
+
+ONNX = schema("""
+    ModelProto = 1 ir_version int, 2 producer_name string, 3 producer_version string,
+        7 graph GraphProto, 8 opset_import OperatorSetIdProto*
+    OperatorSetIdProto = 1 domain string, 2 version int
+    GraphProto = 1 node NodeProto*, 2 name string, 5 initializer TensorProto*,
+        11 input ValueInfoProto*, 12 output ValueInfoProto*, 13 value_info ValueInfoProto*,
+        15 sparse_initializer SparseTensorProto*
+    NodeProto = 1 input string*, 2 output string*, 3 name string, 4 op_type string,
+        5 attribute AttributeProto*, 7 domain string, 9 metadata_props StringStringEntryProto*
+    StringStringEntryProto = 1 key string, 2 value string
+    AttributeProto = 1 name string, 2 f float, 3 i int, 4 s bytes, 5 t TensorProto, 6 g size,
+        7 floats float*, 8 ints int*, 9 strings bytes*, 20 type int
+    TensorProto = 1 dims int*, 2 data_type int, 4 float_data float*, 5 int32_data int*,
+        7 int64_data int*, 8 name string, 9 raw_data short, 10 double_data double*
+    SparseTensorProto = 1 values TensorProto, 3 dims int*
+    ValueInfoProto = 1 name string, 2 type TypeProto
+    TypeProto = 1 tensor_type TypeProto.Tensor
+    TypeProto.Tensor = 1 elem_type int, 2 shape TensorShapeProto
+    TensorShapeProto = 1 dim Dimension*
+    Dimension = 1 dim_value int, 2 dim_param string
+""")
+"""Of onnx.proto, IR versions 3 to 11. Of `raw_data` only what is short is read: the values of a
+shape, not the weights."""
+
+DTYPES = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
+    8: "string", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
+    14: "complex64", 15: "complex128", 16: "bfloat16", 17: "float8_e4m3fn", 19: "float8_e5m2",
+}  # fmt: skip
+"""Names of types by their number."""

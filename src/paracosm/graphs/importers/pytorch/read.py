@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from paracosm.graphs.build import Node, build_graph
-from paracosm.graphs.chakra.tensors import arguments_of, bytes_of
-from paracosm.graphs.contents import contents
-from paracosm.graphs.graph import Graph
-from paracosm.graphs.importers.pytorch.collectives import groups_of, kind_of, ranks_of
-from paracosm.graphs.importers.pytorch.join import joined
-from paracosm.graphs.importers.pytorch.storages import book, is_view
-from paracosm.graphs.importers.pytorch.trace import ObservedCall, parse_trace
-from paracosm.graphs.importers.pytorch.units import COLLECTIVE, Unit, steps_of, units_of
-from paracosm.graphs.importers.pytorch.work import flops_of
-from paracosm.graphs.op import Op
-from paracosm.timeline.kineto import OpSpan
-
-__all__ = ["read_execution_trace"]
+from paracosm.graphs.chakra.trace import arguments_of, bytes_of
+from paracosm.graphs.file import contents
+from paracosm.graphs.graph import Graph, Op
+from paracosm.graphs.importers.pytorch.ops import (
+    COLLECTIVE,
+    Unit,
+    book,
+    is_view,
+    steps_of,
+    units_of,
+)
+from paracosm.graphs.importers.pytorch.trace import ObservedCall, ObservedTrace, joined, parse_trace
+from paracosm.timeline.kineto import OpSpan, collective_of
 
 _SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")
 _HOST = frozenset(
@@ -106,7 +108,6 @@ def _resource(unit: Unit, call: ObservedCall) -> str:
 
 
 def _crosses(call: ObservedCall) -> bool:
-    """Whether a copy goes from one device to another."""
     values = (*call.inputs.values, *call.outputs.values)
     devices = {v[5].split(":")[0] for v in values if isinstance(v, list) and len(v) >= 6
                and isinstance(v[5], str) and v[5]}  # fmt: skip
@@ -125,3 +126,155 @@ def _op(call: ObservedCall, resource: str) -> Op:
         return Op(name, arguments)
     flops = 0 if resource in ("communication", "memory") else flops_of(call)
     return Op(name, arguments, flops, bytes_of(call.inputs), bytes_of(call.outputs))
+
+
+_INIT = "## process_group:init ##"
+
+
+def kind_of(call: ObservedCall) -> str:
+    """Return what a collective is, "all_reduce"; as the trace names it where that is not known."""
+    named = call.attributes.get("collective_name")
+    values = call.inputs.values
+    texts = [value for value in values if isinstance(value, str)] if not named else [named]
+    name = str(texts[0]) if texts else "collective"
+    return collective_of(name) or name
+
+
+def groups_of(trace: ObservedTrace) -> dict[str, tuple[int, ...]]:
+    """Return the ranks of the process groups that the trace describes, by name and by number.
+
+    A group without a list of ranks is that of all.
+    """
+    groups: dict[str, tuple[int, ...]] = {}
+    for call in trace.calls.values():
+        if call.name != _INIT:
+            continue
+        for value in call.inputs.values:
+            for found in _described(value):
+                listed = found.get("ranks")
+                listed = list(listed) if isinstance(listed, list | dict) else []
+                ranks = [int(rank) for rank in listed if str(rank).isdecimal()]
+                size = found.get("group_size")
+                if not ranks and type(size) is int and 0 < size < 10_000_000:
+                    ranks = list(range(size))
+                for key in ("pg_name", "backend_id"):
+                    if key in found:
+                        groups[str(found[key])] = tuple(ranks)
+    return groups
+
+
+def _described(value: Any) -> list[dict[str, Any]]:
+    try:
+        found = json.loads(value) if isinstance(value, str) else None
+    except (ValueError, RecursionError):
+        return []
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def ranks_of(call: ObservedCall, groups: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the ranks that a collective runs among; nothing where the trace does not say."""
+    named = call.attributes.get("pg_name")
+    if isinstance(named, str) and named in groups:
+        return groups[named]
+    values = call.inputs.values
+    for value in values[2:3] + values[1:2]:
+        key = str(value[0]) if isinstance(value, list) and value else str(value)
+        if key in groups:
+            return groups[key]
+    return ()
+
+
+_WRONG_SHAPES = (LookupError, TypeError, ValueError, ArithmeticError)
+
+_MOVES = frozenset(
+    (
+        *("copy_", "clone", "_to_copy", "cat", "stack", "fill_", "zero_", "full", "full_like"),
+        *("zeros", "zeros_like", "ones", "ones_like", "empty", "empty_like", "empty_strided"),
+        *("new_empty", "new_empty_strided", "new_zeros", "arange", "rand", "randn", "uniform_"),
+        *("normal_", "bernoulli_", "random_", "embedding", "index", "index_select", "gather"),
+        *("scatter", "scatter_", "set_", "resize_", "detach_", "record_stream"),
+        *("_local_scalar_dense", "constant_pad_nd", "slice_backward", "select_backward"),
+        *("index_put_", "repeat", "roll", "flip", "split_with_sizes_copy", "masked_fill_"),
+        *("_foreach_copy_", "_foreach_zero_"),
+    )
+)
+
+
+def flops_of(call: ObservedCall) -> int:
+    """Return the floating-point operations of a call; 0 where the trace lacks its shapes.
+
+    Products by PyTorch's own formulas (a multiply-add is two), moves none, any other op one for
+    each element of its largest tensor.
+    """
+    name = call.name.rpartition("::")[2]
+    if name in _MOVES:
+        return 0
+    try:
+        if (formula := _FORMULAS.get(name)) is not None:
+            return int(formula(call.inputs.shapes, call.outputs.shapes, call.inputs.values))
+        if "convolution" in name:
+            return _convolution(name, call)
+    except _WRONG_SHAPES:
+        return 0
+    return max(map(_largest, (call.inputs, call.outputs)))
+
+
+def _largest(tensors: Any) -> int:
+    sizes = [0]
+    for kind, shape in zip(tensors.types, tensors.shapes, strict=False):
+        if isinstance(kind, str) and "Tensor(" in kind:
+            sizes += _elements(shape)
+    return max(sizes)
+
+
+def _elements(shape: Any) -> list[int]:
+    if not isinstance(shape, list):
+        return []
+    if all(type(size) is int for size in shape):
+        return [math.prod(shape) if 0 <= math.prod(shape) < 2**50 else 0]
+    return [count for each in shape for count in _elements(each)]
+
+
+def _matrices(a: list[int], b: list[int]) -> int:
+    return int(2 * math.prod(a) * b[-1])
+
+
+def _convolution(name: str, call: ObservedCall) -> int:
+    """Two for each element of what is put out and of the kernel that makes it.
+
+    Gradients: as much again for each that is asked for (the output mask of
+    convolution_backward; two of cudnn's and mkldnn's own).
+    """
+    shapes = call.inputs.shapes
+    if name.endswith("_backward"):
+        mask = call.inputs.values[-1] if call.inputs.values else None
+        asked = sum(map(bool, mask[:2])) if isinstance(mask, list) and len(mask) > 1 else 2
+        return int(asked * 2 * math.prod(shapes[0]) * math.prod(shapes[2][1:]))
+    return int(2 * math.prod(call.outputs.shapes[0]) * math.prod(shapes[1][1:]))
+
+
+def _attention(inputs: Any, outputs: Any, values: Any) -> int:
+    query, key, value = inputs[:3]
+    return int(2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1]))
+
+
+def _attention_backward(inputs: Any, outputs: Any, values: Any) -> int:
+    """Scores once more, and the gradients of queries, keys, values and of the scores themselves."""
+    query, key, value = inputs[1:4]
+    return int(2 * math.prod(query[:-1]) * key[-2] * (3 * query[-1] + 2 * value[-1]))
+
+
+_FORMULAS: Mapping[str, Callable[[Any, Any, Any], int]] = {
+    **dict.fromkeys(("mm", "bmm"), lambda i, o, v: _matrices(i[0], i[1])),
+    **dict.fromkeys(("addmm", "baddbmm", "addmm_", "baddbmm_", "_addmm_activation"),
+                    lambda i, o, v: _matrices(i[1], i[2])),
+    **dict.fromkeys(("mv", "dot", "vdot"), lambda i, o, v: 2 * math.prod(i[0])),
+    "addmv": lambda i, o, v: 2 * math.prod(i[1]),
+    **{
+        f"_scaled_dot_product_{kind}attention{of}": formula
+        for kind in ("", "flash_", "efficient_", "cudnn_", "fused_")
+        for of, formula in (("", _attention), ("_backward", _attention_backward))
+    },
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+}  # fmt: skip

@@ -10,14 +10,16 @@ A tensor is [tensor id, storage id, offset, elements, bytes of an element, devic
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from paracosm.errors import InputError
 from paracosm.graphs.chakra.trace import Tensors
-
-__all__ = ["ObservedCall", "ObservedTrace", "TensorUse", "parse_trace"]
+from paracosm.timeline.kineto import OpSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,7 @@ class ObservedTrace:
 
 
 def parse_trace(data: bytes, where: str) -> ObservedTrace:
-    """Return the trace that the bytes of a JSON file are.
-
-    Raises:
-        InputError: no JSON, no trace, ids that repeat, a node that lacks a field, with the field.
-    """
+    """Return the trace that the bytes of a JSON file are."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -154,3 +152,78 @@ def _uses(value: Any, depth: int = 0) -> Iterator[TensorUse]:
         return
     for each in value:
         yield from _uses(each, depth + 1)
+
+
+Codes = npt.NDArray[np.int32]
+
+_ANCHOR = 2000
+"""Calls of a thread by which its place in the profiler's trace is found."""
+
+_ALIKE = 0.8
+"""Share of the names that must be the same there."""
+
+
+def joined(
+    calls: Mapping[int, ObservedCall], times: Sequence[OpSpan], where: str
+) -> dict[int, OpSpan]:
+    """Return the times of calls by their ids, as far as they are met.
+
+    Both traces count record functions: what the execution trace calls "rf_id" is the profiler's
+    "Record function id", since PyTorch 2.2. Traces without it are aligned: the calls of each thread
+    are found where as many names as possible are the same in the same order.
+    """
+    wanted = sorted((c for c in calls.values() if c.record > 0), key=lambda c: c.record)
+    by_record = {time.record: time for time in times if time.record > 0}
+    if by_record:
+        found = {
+            call.id: by_record[call.record]
+            for call in wanted
+            if call.record in by_record and by_record[call.record].name == call.name
+        }
+    else:
+        found = _aligned(calls.values(), times)
+    if not found:
+        raise InputError(
+            f"{where}: the profiler's trace has none of its ops: it is of another run, or of "
+            "another rank"
+        )
+    return found
+
+
+def _aligned(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int, OpSpan]:
+    codes: dict[str, int] = {}
+    threads: dict[object, list[ObservedCall]] = {}
+    for call in calls:
+        if call.record > 0:
+            threads.setdefault(call.attributes.get("tid"), []).append(call)
+    lanes: dict[int, list[OpSpan]] = {}
+    for time in times:
+        lanes.setdefault(time.thread, []).append(time)
+
+    def coded(names: Iterable[str]) -> Codes:
+        return np.array([codes.setdefault(name, len(codes)) for name in names], dtype=np.int32)
+
+    seen = {lane: coded(time.name for time in ops) for lane, ops in lanes.items()}
+    found: dict[int, OpSpan] = {}
+    for thread in threads.values():
+        wanted = coded(call.name for call in thread)
+        share, lane, offset = _found_in(wanted, seen)
+        if share < _ALIKE:
+            continue
+        for call, time in zip(thread, lanes[lane][offset:], strict=False):
+            if call.name == time.name:
+                found[call.id] = time
+    return found
+
+
+def _found_in(wanted: Codes, seen: Mapping[int, Codes]) -> tuple[float, int, int]:
+    anchor = wanted[:_ANCHOR]
+    best = (0.0, 0, 0)
+    for lane, names in seen.items():
+        if len(names) < len(anchor):
+            continue
+        windows = np.lib.stride_tricks.sliding_window_view(names, len(anchor))
+        same = np.array([np.count_nonzero(window == anchor) for window in windows])
+        place = int(same.argmax())
+        best = max(best, (float(same[place]) / len(anchor), lane, place), key=lambda each: each[0])
+    return best

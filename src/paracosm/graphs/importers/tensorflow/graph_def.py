@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.graphs.check import node_label
-from paracosm.graphs.contents import contents
-from paracosm.graphs.graph import Graph
-from paracosm.graphs.importers.calls import Call, graph_of_calls
-from paracosm.graphs.importers.tensorflow.meaning import (
-    flops_of,
-    is_update,
-    phase_by_name,
-    place_of,
-    puts_out_nothing,
-    resource_of,
-)
+from paracosm.graphs.check import in_issue_order, node_label
+from paracosm.graphs.file import contents
+from paracosm.graphs.graph import Graph, TensorArgument
+from paracosm.graphs.importers.calls import Call, bytes_of, check_sizes, elements_of, graph_of_calls
 from paracosm.graphs.importers.tensorflow.nodes import TfNode, needed_by, read_nodes
 from paracosm.graphs.importers.tensorflow.shapes import Known, infer_shapes
-from paracosm.graphs.importers.tensors import bytes_of, check_sizes
-from paracosm.graphs.op import TensorArgument
-from paracosm.graphs.ordering import in_issue_order
-
-__all__ = ["read_graph_def"]
 
 _VARIABLES = frozenset(("Variable", "VariableV2", "VarHandleOp"))
 
@@ -146,7 +135,7 @@ def _call(
     )
     return Call(
         op=f"tensorflow.{node.op}",
-        name=place_of(node.name),
+        name=module_path(node.name),
         inputs=node.inputs,
         outputs=tuple(outputs),
         attributes=_plain(node),
@@ -159,7 +148,6 @@ def _call(
 
 
 def _plain(node: TfNode) -> dict[str, Any]:
-    """Return the attributes that decide how an op computes."""
     plain: dict[str, Any] = {}
     for name, value in sorted(node.attributes.items()):
         if name.startswith("_") or value is None or name in ("shared_name", "container"):
@@ -187,7 +175,6 @@ def _phases(nodes: Sequence[TfNode]) -> dict[str, str]:
 
 
 def _gradients(nodes: Sequence[TfNode]) -> set[str]:
-    """Return the values by which variables are updated: they outlive the step."""
     backward = {node.name for node in nodes if phase_by_name(node.name, node.op) == "backward"}
     return {
         value
@@ -207,8 +194,8 @@ def _resident(
     for node in nodes:
         size = bytes_of(known.tensors.get(f"{node.name}:0"))
         if node.op in _VARIABLES:
-            beside = node.name.rpartition("/")[0] in names or node.name.startswith("beta")
-            held["optimizer" if beside else "parameters"] += size
+            is_slot = node.name.rpartition("/")[0] in names or node.name.startswith("beta")
+            held["optimizer" if is_slot else "parameters"] += size
         elif node.op == "Placeholder":
             held["inputs"] += size
     return held
@@ -238,3 +225,126 @@ def _provenance(
             found["examples"] = tensor.shape[0]
             break
     return found
+
+
+HOST = frozenset(
+    (
+        *("Const", "HostConst", "Identity", "IdentityN", "NoOp", "Placeholder", "ControlTrigger"),
+        *("PlaceholderWithDefault", "Variable", "VariableV2", "VarHandleOp", "ReadVariableOp"),
+        *("Shape", "ShapeN", "Rank", "Size", "Reshape", "ExpandDims", "Squeeze", "StopGradient"),
+        *("PreventGradient", "_Arg", "_Retval", "_Feed", "_Fetch", "Switch", "Merge", "Enter"),
+        *("Exit", "NextIteration", "LoopCond", "RefIdentity", "RefSwitch", "RefMerge", "Assert"),
+        *("BroadcastGradientArgs", "VarIsInitializedOp", "RefEnter", "RefExit", "_DeviceArg"),
+    )
+)
+"""Ops that name what is there, show it in another form, or only put others in order."""
+
+_MOVES = frozenset(
+    (
+        *("Transpose", "Concat", "ConcatV2", "Split", "SplitV", "Slice", "StridedSlice", "Pack"),
+        *("Unpack", "Tile", "Fill", "Gather", "GatherV2", "ResourceGather", "Pad", "PadV2", "Cast"),
+        *("ZerosLike", "OnesLike", "Assign", "AssignVariableOp", "RandomUniform", "BroadcastTo"),
+        *("RandomStandardNormal", "TruncatedNormal", "MirrorPad", "StridedSliceGrad", "Range"),
+        *("ConcatOffset", "DynamicStitch", "InvertPermutation", "OneHot", "Select", "SelectV2"),
+    )
+)
+_COMMUNICATION = re.compile(r"Collective|Nccl|Horovod|CrossReplica|XlaAllReduce")
+_COPIES = re.compile(r"_(Host)?(Send|Recv)$|^MEMCPY|^Memcpy|^_Copy")
+_UPDATE = re.compile(r"^(Resource)?(Sparse)?Apply[A-Z]|^Assign(Add|Sub)|^(Resource)?Scatter")
+_BACKWARD = re.compile(r"^(gradients|gradient_tape)(_\d+)?$")
+_OPTIMIZER = re.compile(
+    r"^(train|apply_gradients|update|sgd|adam|adamw|adagrad|adadelta|rmsprop|momentum|ftrl|lamb|lars|"
+    r"gradientdescent)(_\d+)?$",
+    re.IGNORECASE,
+)
+_OTHER = re.compile(r"^(save|init|report_uninitialized_variables)(_\d+)?$")
+
+_STEPS = {"ApplyGradientDescent": 2, "ApplyMomentum": 4, "ApplyAdam": 14, "ApplyAdagrad": 6}
+"""Floating-point operations of an update, for each element: p - lr g; v = mu v + g before it; Adam
+(Kingma and Ba 2015, algorithm 1); the sum of squares, its root and the division before it."""
+
+
+def resource_of(op: str) -> str:
+    if op in HOST:
+        return "host"
+    if _COMMUNICATION.search(op):
+        return "communication"
+    return "memory" if _COPIES.search(op) else "compute"
+
+
+def is_update(op: str) -> bool:
+    return _UPDATE.search(op) is not None
+
+
+def puts_out_nothing(op: str) -> bool:
+    """Whether an op is there for what it changes alone."""
+    return is_update(op) or op.startswith(("Assign", "Save", "Restore", "Summary", "Write"))
+
+
+def phase_by_name(name: str, op: str) -> str:
+    """Return the phase that an op's type or its scopes say."""
+    scopes = name.split("/")
+    if any(_OTHER.match(scope) for scope in scopes[:1]):
+        return "other"
+    if is_update(op):
+        return "optimizer"
+    if any(_BACKWARD.match(scope) for scope in scopes):
+        return "backward"
+    return "optimizer" if _OPTIMIZER.match(scopes[0]) else "forward"
+
+
+def module_path(name: str) -> str:
+    """Return the place in the model: "block1.conv1" of "gradients/block1/conv1/Conv2D_grad/Mul".
+
+    That is the scopes of the op, without those that say how gradients and updates are made.
+    """
+    scopes = [scope for scope in name.split("/")[:-1] if not _BACKWARD.match(scope)]
+    grads = [i for i, scope in enumerate(scopes) if re.search(r"_grad(_\d+)?$", scope)]
+    scopes = scopes[: grads[0]] if grads else scopes
+    if scopes and _OPTIMIZER.match(scopes[0]):
+        scopes = [scopes[1].removeprefix("update_"), *scopes[2:-1]] if len(scopes) > 1 else []
+    return ".".join(scopes)
+
+
+def flops_of(
+    op: str, inputs: Sequence[TensorArgument | None], outputs: Sequence[TensorArgument | None]
+) -> int:
+    """Return floating-point operations; 0 where the shapes are not known.
+
+    Products by their formula (a multiply-add is two), moves none, any other op one for each
+    element of its largest tensor.
+    """
+    plain = op.removeprefix("_Fused").removeprefix("Resource")
+    if op in HOST or plain in _MOVES or _COPIES.search(op):
+        return 0
+    if plain in _STEPS and inputs:
+        return _STEPS[plain] * max(map(elements_of, inputs))
+    if "Conv" in plain and len(inputs) > 1:
+        return _convolution(plain, inputs, outputs)
+    if plain.startswith(("MatMul", "BatchMatMul")) and len(inputs) > 1 and outputs:
+        a, b, out = inputs[0], inputs[1], outputs[0]
+        if a is None or b is None or out is None or len(out.shape) < 2 or not elements_of(out):
+            return 0
+        # Rows x inner of a, inner x columns of b, rows x columns: inner follows from their sizes.
+        rows, columns = out.shape[-2:]
+        batch = max(math.prod(out.shape[:-2]), 1)
+        inner = elements_of(a) * batch // max(math.prod(a.shape[:-2]), 1) // (batch * rows)
+        return 2 * batch * rows * columns * inner
+    return max(map(elements_of, (*inputs, *outputs)), default=0)
+
+
+def _convolution(
+    op: str, inputs: Sequence[TensorArgument | None], outputs: Sequence[TensorArgument | None]
+) -> int:
+    """Two for each element of the output and of the kernel that makes it; so for gradients."""
+    out = outputs[0] if outputs else None
+    if op.endswith("BackpropInput"):
+        weight, moved = inputs[1], inputs[2] if len(inputs) > 2 else None
+    elif op.endswith("BackpropFilter"):
+        weight, moved = out, inputs[2] if len(inputs) > 2 else None
+    else:
+        weight, moved = inputs[1], out
+    if weight is None or moved is None:
+        return 0
+    kernel = weight.shape[:-2] if op.startswith("Depthwise") else weight.shape[:-1]
+    return 2 * elements_of(moved) * math.prod(kernel)

@@ -1,4 +1,4 @@
-"""The ops of one traced TensorFlow step, from whichever form of file, as a graph.
+"""One traced step of TensorFlow as a graph with measured durations: RunMetadata or timeline.
 
 A device's executor and its streams are listed apart: "/job:.../device:GPU:0" has when the host
 issued an op, "/device:GPU:0/stream:all" when its kernels ran, "/device:GPU:0/memcpy" the copies. An
@@ -8,23 +8,38 @@ op with kernels takes as long as they do; one of a GPU's executor without any is
 from __future__ import annotations
 
 import bisect
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import Graph
-from paracosm.graphs.importers.calls import Call, graph_of_calls
-from paracosm.graphs.importers.tensorflow.meaning import (
+from paracosm.graphs.file import contents
+from paracosm.graphs.graph import Graph, TensorArgument
+from paracosm.graphs.importers.calls import Call, graph_of_calls, shape_of
+from paracosm.graphs.importers.tensorflow.graph_def import (
     flops_of,
+    module_path,
     phase_by_name,
-    place_of,
     resource_of,
 )
-from paracosm.graphs.op import TensorArgument
+from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW, dtype_of, shape_proto
+from paracosm.graphs.importers.wire import Message, decode
 
-__all__ = ["StepOp", "graph_of_step", "is_stream", "kernel_node"]
+__all__ = [
+    "Event",
+    "StepOp",
+    "graph_of_step",
+    "is_stream",
+    "kernel_node",
+    "read_run_metadata",
+    "read_timeline",
+    "run_metadata_ops",
+    "timeline_events",
+    "timeline_ops",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +72,7 @@ class StepOp:
 
 
 def graph_of_step(ops: Sequence[StepOp], where: str, provenance: Mapping[str, Any]) -> Graph:
-    """Return the graph of one step: what was traced, with its durations, in the order it began.
-
-    Raises:
-        InputError: no op of an executor; a negative duration.
-    """
+    """Return the graph of one step: what was traced, with its durations, in the order it began."""
     issued = sorted(
         (op for op in ops if not is_stream(op.device) and op.op != "_SOURCE"),
         key=lambda op: (op.start, op.device, op.name),
@@ -165,7 +176,7 @@ def _call(
     outputs = [value if value in tensors else "" for value in outputs]
     return Call(
         op=f"tensorflow.{op.op}",
-        name=place_of(op.name),
+        name=module_path(op.name),
         inputs=inputs,
         outputs=tuple(outputs),
         flops=0
@@ -175,4 +186,178 @@ def _call(
         resource=resource,
         waits=tuple(sorted({maker for maker, _ in made})),
         duration=duration,
+    )
+
+
+_LABEL = re.compile(r"(?P<name>.*?) = (?P<op>\w+)\((?P<inputs>.*)\)$", re.DOTALL)
+"""What the executor writes: "fc/MatMul = MatMul(fc/Reshape, fc/kernel)"."""
+
+
+def read_run_metadata(path: Path, *, step_stats: bool = False) -> Graph:
+    """Read the statistics of one traced step.
+
+    Args:
+        path: a RunMetadata in protobuf's binary form, gzipped or not.
+        step_stats: the file holds the field `step_stats` alone.
+
+    Raises:
+        InputError: damaged, no step was traced.
+    """
+    where = str(path)
+    ops = run_metadata_ops(contents(path), where, step_stats=step_stats)
+    return graph_of_step(ops, where, {"file": path.name, "form": "RunMetadata"})
+
+
+def run_metadata_ops(data: bytes, where: str, *, step_stats: bool = False) -> list[StepOp]:
+    """Return the ops that a RunMetadata has traced, of all devices, as they stand in it.
+
+    Args:
+        data: a RunMetadata in protobuf's binary form.
+        where: its file, for messages.
+        step_stats: the data are those of the field `step_stats` alone.
+
+    Raises:
+        InputError: damaged, no step was traced.
+    """
+    if step_stats:
+        found = decode(data, "StepStats", TENSORFLOW, where)
+    else:
+        found = decode(data, "RunMetadata", TENSORFLOW, where)["step_stats"]
+    if found is None or not any(device["node_stats"] for device in found["dev_stats"]):
+        raise InputError(
+            f"{where}: no step was traced: RunMetadata.step_stats is empty (run with "
+            "trace_level FULL_TRACE)"
+        )
+    return [
+        _stats_op(node, device["device"])
+        for device in found["dev_stats"]
+        for node in device["node_stats"]
+    ]
+
+
+def _stats_op(found: Message, device: str) -> StepOp:
+    label = _LABEL.match(found["timeline_label"])
+    op = label["op"] if label else found["node_name"].rpartition(":")[2]
+    inputs = label["inputs"].split(", ") if label and label["inputs"] else []
+    start, length = found["all_start_nanos"], found["all_end_rel_nanos"]
+    if not start:
+        start, length = found["all_start_micros"] * 1000, found["all_end_rel_micros"] * 1000
+    return StepOp(
+        name=found["node_name"],
+        op=op,
+        inputs=tuple(each for each in inputs if each),
+        device=device,
+        start=start,
+        duration=length / 1e9,
+        outputs=tuple(_tensor(each) for each in found["output"]),
+        allocated=_allocated(found["output"]),
+        label=found["timeline_label"],
+        ended=length != 0 or (not found["all_start_nanos"] and op != "RecvTensor"),
+    )
+
+
+def _allocated(outputs: list[Message]) -> int | None:
+    described = outputs[0]["tensor_description"] if outputs else None
+    allocation = described and described["allocation_description"]
+    return allocation["requested_bytes"] if allocation else None
+
+
+def _tensor(found: Message) -> TensorArgument | None:
+    description = found["tensor_description"]
+    shape = None if description is None else shape_proto(description["shape"])
+    if description is None or shape is None or shape_of(shape) is None:
+        return None
+    return TensorArgument(shape, dtype_of(description["dtype"]))
+
+
+Event = dict[str, Any]
+
+
+def read_timeline(path: Path) -> Graph:
+    """Read what `timeline.Timeline(...).generate_chrome_trace_format()` returned.
+
+    Raises:
+        InputError: no JSON, no such timeline, an op that lacks a field, with the field.
+    """
+    ops = timeline_ops(timeline_events(path), str(path))
+    return graph_of_step(ops, str(path), {"file": path.name, "form": "timeline"})
+
+
+def timeline_events(path: Path) -> list[Event]:
+    """Return the events of a Chrome trace.
+
+    Raises:
+        InputError: no JSON, no such trace.
+    """
+    where = str(path)
+    data = contents(path)
+    try:
+        found = json.loads(data)
+        events = found["traceEvents"]
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
+    except (KeyError, TypeError):
+        raise InputError(f'{where}: no timeline: it lacks "traceEvents"') from None
+    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+        raise InputError(f'{where}: no timeline: "traceEvents" is no list of events')
+    return events
+
+
+def timeline_ops(events: Sequence[Event], where: str) -> list[StepOp]:
+    """Return the ops among a timeline's events.
+
+    Raises:
+        InputError: there are none; one lacks a field, which is named.
+    """
+    devices = _devices(events)
+    ops = [
+        _event_op(event, position, devices, where)
+        for position, event in enumerate(events)
+        if event.get("ph") == "X" and str(event.get("cat", "")).lower() == "op"
+    ]
+    if not ops:
+        raise InputError(
+            f'{where}: no timeline of TensorFlow: no event has "cat": "Op" (a trace of PyTorch is '
+            "read by paracosm replay)"
+        )
+    return ops
+
+
+def _devices(events: Sequence[Event]) -> dict[Any, str]:
+    """Return the device of each process: "/job:.../gpu:0 Compute" without the last word."""
+    found = {}
+    for event in events:
+        arguments = event.get("args")
+        if event.get("name") == "process_name" and isinstance(arguments, dict):
+            found[str(event.get("pid"))] = str(arguments.get("name", "")).removesuffix(" Compute")
+    return found
+
+
+def _event_op(event: Event, position: int, devices: dict[Any, str], where: str) -> StepOp:
+    arguments = event.get("args")
+    if not isinstance(arguments, dict):
+        raise InputError(f'{where}: event {position} lacks "args"')
+    for key in ("name", "op"):
+        if not isinstance(arguments.get(key), str):
+            raise InputError(f'{where}: event {position} lacks "args.{key}"')
+    times = [event.get(key) for key in ("ts", "dur")]
+    for key, value in zip(("ts", "dur"), times, strict=True):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e18:
+            raise InputError(f'{where}: event {position} ({arguments["name"][:60]}): "{key}" is '
+                             f"{value!r}, no number of microseconds")  # fmt: skip
+    inputs = [
+        arguments[key]
+        for key in sorted(
+            (key for key in arguments if key.startswith("input") and key[5:].isdecimal()),
+            key=lambda key: int(key[5:]),
+        )
+        if isinstance(arguments[key], str)
+    ]
+    return StepOp(
+        name=arguments["name"],
+        op=arguments["op"],
+        inputs=tuple(inputs),
+        device=devices.get(str(event.get("pid")), ""),
+        start=round(float(times[0] or 0) * 1000),
+        duration=float(times[1] or 0) / 1e6,
     )

@@ -28,29 +28,24 @@ _COMMUNICATION = re.compile(
 )
 
 
-def refuse_several_processes(trace: KinetoTrace) -> None:
-    """Refuse a trace in which gradients or activations travel already."""
+def refuse_without_training(trace: KinetoTrace) -> None:
+    """Refuse a trace in which gradients travel already, or that shows none."""
     why = "record one process without torch.distributed, on one device"
     if trace.world_size is not None and trace.world_size > 1:
         raise InputError(
             f"{trace.path}: rank {trace.rank} of a job of {trace.world_size} ranks, which "
             f"communicates already: {why}"
         )
-    for name in trace.names:
-        if _COMMUNICATION.match(name):
-            raise InputError(f"{trace.path}: {name[:60]}: the job communicates already: {why}")
-    for row in sorted(trace.collectives):
+    collectives = [name for name in trace.names if _COMMUNICATION.match(name)]
+    collectives += [trace.text(row) for row in sorted(trace.collectives)]
+    if collectives:
         raise InputError(
-            f"{trace.path}: {trace.text(row)[:60]}: the job communicates already: {why}"
+            f"{trace.path}: {collectives[0][:60]}: the job communicates already: {why}"
         )
     used = np.unique(trace.lane[trace.of("kernel")])
     devices = sorted({trace.lanes[lane].owner for lane in used})
     if len(devices) > 1:
         raise InputError(f"{trace.path}: it computes on devices {', '.join(devices)}: {why}")
-
-
-def refuse_without_training(trace: KinetoTrace) -> None:
-    """Refuse a trace that shows no gradients."""
     if ACCUMULATE not in trace.names:
         raise InputError(
             f"{trace.path}: no gradients ({ACCUMULATE}): a profile needs steps of training, "
@@ -70,9 +65,9 @@ class Gradient:
     size: int  # bytes; -1 where the trace does not tell
     ready: float  # when it was whole, and nothing changed it any more
     needed: float  # when the first op that takes the parameter began
-    taken_by: str
-    taker: int  # row of it; -1 where it was not found
-    # That op was found, as `Takers.of` has it; if it was not, the parameter is needed from
+    consumer_name: str
+    consumer: int  # row of it; -1 where it was not found
+    # That op was found, as `Consumers.of` has it; if it was not, the parameter is needed from
     # the step's begin on
     how: str
 
@@ -85,12 +80,14 @@ def gradients_of(
     Several backward passes over one batch's pieces make the same gradients: each is whole after the
     last pass, and its parameter is needed by the first.
     """
-    rows = _rows_of(trace, step, threads)
+    ops = trace.of("op")
+    within = (trace.begin[ops] >= step.called) & (trace.begin[ops] < step.returned)
+    rows = np.asarray(ops[within & np.isin(trace.lane[ops], threads)], np.int64)
     accumulated = [row for row in rows.tolist() if trace.text(row) == ACCUMULATE]
     if not accumulated:
         return ()
-    takers = Takers(trace, rows)
-    found = [_gradient(trace, row, takers) for row in accumulated]
+    consumers = Consumers(trace, rows)
+    found = [_gradient(trace, row, consumers) for row in accumulated]
     found = _of_parameters(trace, step, rows, found)
     first = _merged(_passes(trace, rows, found), trace, step)
     return _as_pushed(trace, step, rows, first)
@@ -106,39 +103,27 @@ def shapes_in(value: Any) -> Iterator[tuple[int, ...]]:
         yield from shapes_in(each)
 
 
-def _rows_of(trace: KinetoTrace, step: WorkerStep, threads: Sequence[int]) -> Ints:
-    ops = trace.of("op")
-    within = (trace.begin[ops] >= step.called) & (trace.begin[ops] < step.returned)
-    return np.asarray(ops[within & np.isin(trace.lane[ops], threads)], np.int64)
-
-
-def _gradient(trace: KinetoTrace, row: int, takers: Takers) -> Gradient:
-    """Return the gradient that the `AccumulateGrad` in a row hands over."""
-    shape, dtype, size = _what(trace, row)
-    taker, how = takers.of(row)
+def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
+    """Return the gradient that the `AccumulateGrad` in a row hands over: its argument."""
+    shape, dtype, size = None, "", -1
+    inputs = trace.inputs.get(row)
+    if inputs is not None and inputs.shapes and inputs.types and inputs.types[0]:
+        sizes = inputs.shapes[0]
+        if isinstance(sizes, list) and all(type(each) is int for each in sizes):
+            shape, dtype = tuple(sizes), inputs.types[0]
+            item = bytes_of(dtype)
+            size = math.prod(shape) * item if item > 0 else -1
+    consumer, how = consumers.of(row)
     return Gradient(
         shape,
         dtype,
         size,
         ready=float(trace.end[row]),
-        needed=float(trace.begin[taker]) if taker >= 0 else -math.inf,
-        taken_by=trace.text(taker) if taker >= 0 else "",
-        taker=taker,
+        needed=float(trace.begin[consumer]) if consumer >= 0 else -math.inf,
+        consumer_name=trace.text(consumer) if consumer >= 0 else "",
+        consumer=consumer,
         how=how,
     )
-
-
-def _what(trace: KinetoTrace, row: int) -> tuple[tuple[int, ...] | None, str, int]:
-    """Return shape, type and bytes of the gradient that an `AccumulateGrad` has for argument."""
-    inputs = trace.inputs.get(row)
-    if inputs is None or not inputs.shapes or not inputs.types or not inputs.types[0]:
-        return None, "", -1
-    shape = inputs.shapes[0]
-    if not isinstance(shape, list) or any(type(size) is not int for size in shape):
-        return None, "", -1
-    each = bytes_of(inputs.types[0])
-    size = math.prod(shape) * each if each > 0 else -1
-    return tuple(shape), inputs.types[0], size
 
 
 def _of_parameters(
@@ -150,9 +135,11 @@ def _of_parameters(
     """
     updated = {
         shape
-        for piece in step.pieces
-        if piece.optimizer
-        for row in rows[(trace.begin[rows] >= piece.called) & (trace.begin[rows] < piece.returned)]
+        for segment in step.segments
+        if segment.optimizer
+        for row in rows[
+            (trace.begin[rows] >= segment.called) & (trace.begin[rows] < segment.returned)
+        ]
         if int(row) in trace.inputs
         for shape in shapes_in(trace.inputs[int(row)].shapes)
     }
@@ -202,7 +189,9 @@ def _as_pushed(
 
     It changes them in place, to clip or unscale them, between the backward pass and the optimizer.
     """
-    optimizer = min((piece.called for piece in step.pieces if piece.optimizer), default=None)
+    optimizer = min(
+        (segment.called for segment in step.segments if segment.optimizer), default=None
+    )
     if optimizer is None:
         return tuple(found)
     whole = max(gradient.ready for gradient in found)
@@ -222,7 +211,7 @@ def _as_pushed(
     )
 
 
-class Takers:
+class Consumers:
     """Finds the ops of the forward pass that take the parameters."""
 
     def __init__(self, trace: KinetoTrace, rows: Ints) -> None:
@@ -251,29 +240,29 @@ class Takers:
         at = int(np.searchsorted(self._begins, self._trace.begin[row])) - 1
         if at < 0:
             return -1, "not found"
-        taker = self._forward.get(int(self._trace.sequence[self._contributing[at]]), -1)
-        if taker < 0:
+        consumer = self._forward.get(int(self._trace.sequence[self._contributing[at]]), -1)
+        if consumer < 0:
             return -1, "not found"
-        if self._trace.begin[taker] < self._backward_from:
-            return taker, "sequence number"
-        first = self._ran_first_as(taker)
+        if self._trace.begin[consumer] < self._backward_from:
+            return consumer, "sequence number"
+        first = self._ran_first_as(consumer)
         return (first, "as recomputed") if first >= 0 else (-1, "not found")
 
-    def _ran_first_as(self, taker: int) -> int:
+    def _ran_first_as(self, consumer: int) -> int:
         """Return the row of the call that one within the backward pass repeats, or -1.
 
         Calls are repeated from the last to the first, so it is the last one not taken yet.
         """
-        if taker not in self._ran_first:
-            wanted = self._looks(taker)
+        if consumer not in self._ran_first:
+            wanted = self._looks(consumer)
             taken = set(self._ran_first.values())
             alike = (
                 row
                 for row in reversed(self._calls)
                 if row not in taken and self._looks(row) == wanted
             )
-            self._ran_first[taker] = next(alike, -1)
-        return self._ran_first[taker]
+            self._ran_first[consumer] = next(alike, -1)
+        return self._ran_first[consumer]
 
     def _looks(self, row: int) -> tuple[Any, ...]:
         inputs = self._trace.inputs.get(row)
@@ -282,17 +271,11 @@ class Takers:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter that has a gradient.
+    """A parameter that has a gradient."""
 
-    Attributes:
-        name: "layer1.0.conv1.weight"; without a model, that of the op that takes it.
-        shape: sizes.
-        size: bytes.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    size: int
+    name: str  # "layer1.0.conv1.weight"; without a model, that of the op that takes it
+    shape: tuple[int, ...]  # sizes
+    size: int  # bytes
 
 
 def parameters_of_model(options: CaptureOptions) -> tuple[Parameter, ...]:
@@ -365,7 +348,7 @@ def without_model(gradients: Sequence[Gradient]) -> tuple[Parameter, ...]:
     """Return the parameter of each gradient, with the name of the op that takes it."""
     return tuple(
         Parameter(
-            f"{each.taken_by.removeprefix('aten::') or 'parameter'} {_written(each.shape)}",
+            f"{each.consumer_name.removeprefix('aten::') or 'parameter'} {_written(each.shape)}",
             each.shape or (),
             each.size,
         )

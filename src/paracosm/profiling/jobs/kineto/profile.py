@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from paracosm.profiling.jobs.job_profile import (
     UPLINK,
     WORKER,
     JobProfile,
+    ProfiledOp,
     check_job_profile,
-    dependencies_of,
+    job_profile_of,
     smallest_first,
 )
 from paracosm.profiling.jobs.kineto.gradients import (
@@ -27,7 +28,6 @@ from paracosm.profiling.jobs.kineto.gradients import (
     Parameter,
     gradients_of,
     named,
-    refuse_several_processes,
     refuse_without_training,
     shapes_in,
     without_model,
@@ -38,11 +38,7 @@ from paracosm.timeline.kineto.trace import is_backward
 
 
 def job_profile_of_trace(
-    path: Path,
-    *,
-    parameters: Sequence[Parameter] = (),
-    batch: int | None = None,
-    servers: int = 1,
+    path: Path, *, parameters: Sequence[Parameter] = (), batch: int | None = None, servers: int = 1
 ) -> JobProfile:
     """Return what the process would do as the worker of a parameter server that it never had.
 
@@ -69,13 +65,12 @@ def job_profile_of_trace(
     if servers < 1:
         raise InputError(f"servers: {servers}, but at least 1 is needed")
     trace = read_kineto(path, inputs=True)
-    refuse_several_processes(trace)
     refuse_without_training(trace)
     steps = worker_steps(trace)
     found: list[_Step] = []
     for step in steps.steps:
         gradients = gradients_of(trace, step, steps.threads)
-        found.append(_Step(step, gradients, places_of(step, gradients)))
+        found.append(_Step(step, gradients, placement_of(step, gradients)))
     usual, kept, dropped = _alike(found, path)
     if any(gradient.size < 0 for gradient in usual.gradients) and not parameters:
         raise InputError(
@@ -87,11 +82,12 @@ def job_profile_of_trace(
         if parameters
         else without_model(usual.gradients)
     )
-    profile = assemble(
-        [Timed(each.step, steps.gap_after(each.step)) for each in kept],
-        usual.places,
+    profile = _assemble(
+        [each.step for each in kept],
+        [steps.gap_after(each.step) for each in kept],
+        usual.placement,
         own,
-        servers=servers,
+        servers,
         batch=batch_of(trace, usual.step, usual.gradients) if batch is None else batch,
         dropped=dropped,
         provenance={
@@ -102,7 +98,7 @@ def job_profile_of_trace(
             "steps": [each.step.number for each in kept],
             "transfers": "inserted",
             "updates": "the optimizer's seconds by bytes"
-            if any(piece.optimizer for piece in usual.step.pieces)
+            if any(segment.optimizer for segment in usual.step.segments)
             else "no optimizer in the trace: they take no time",
             "placed": dict(sorted(Counter(each.how for each in usual.gradients).items())),
             "missing": list(trace.missing),
@@ -113,23 +109,23 @@ def job_profile_of_trace(
 
 @dataclass(frozen=True)
 class _Step:
-    """A step, the gradients that it makes, and the pieces that need and make them."""
+    """A step, the gradients that it makes, and the segments that need and make them."""
 
     step: WorkerStep
     gradients: tuple[Gradient, ...]
-    places: Places
+    placement: Placement
 
     @property
     def has_optimizer(self) -> bool:
-        return any(piece.optimizer for piece in self.step.pieces)
+        return any(segment.optimizer for segment in self.step.segments)
 
     @property
     def looks(self) -> tuple[object, ...]:
         """What must be the same for all steps of a profile."""
         return (
-            tuple((piece.name, piece.optimizer) for piece in self.step.pieces),
+            tuple((segment.name, segment.optimizer) for segment in self.step.segments),
             tuple((gradient.shape, gradient.dtype) for gradient in self.gradients),
-            self.places,
+            self.placement,
         )
 
 
@@ -158,28 +154,31 @@ def _alike(found: Sequence[_Step], path: Path) -> tuple[_Step, list[_Step], dict
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Indices of the step's pieces, for each gradient."""
+class Placement:
+    """Indices of the step's segments, for each gradient."""
 
-    needed_by: tuple[int, ...]  # the first piece that cannot begin without the parameter
-    made_by: tuple[int, ...]  # the piece at whose end the gradient is ready
+    needed_by: tuple[int, ...]  # the first segment that cannot begin without the parameter
+    made_by: tuple[int, ...]  # the segment at whose end the gradient is ready
 
 
-def places_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Places:
+def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
     """Return where a step's transfers go.
 
-    An op that launched nothing itself, such as a view, hands its need on to the next piece, and the
-    device has a gradient when it has ended all that was launched before.
+    An op that launched nothing itself, such as a view, hands its need on to the next segment, and
+    the device has a gradient when it has ended all that was launched before.
     """
     needed = [
-        next((at for at, piece in enumerate(step.pieces) if piece.returned > each.needed), 0)
+        next((at for at, segment in enumerate(step.segments) if segment.returned > each.needed), 0)
         for each in gradients
     ]
     made = [
-        max((at for at, piece in enumerate(step.pieces) if piece.called < each.ready), default=0)
+        max(
+            (at for at, segment in enumerate(step.segments) if segment.called < each.ready),
+            default=0,
+        )
         for each in gradients
     ]
-    return Places(tuple(needed), tuple(made))
+    return Placement(tuple(needed), tuple(made))
 
 
 def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]) -> int | None:
@@ -188,7 +187,7 @@ def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]
     Of sequences, whose loss has a row for each token, and of losses that were not recorded, the
     shapes do not tell which size is the batch.
     """
-    known = [each for each in gradients if each.shape and each.taker >= 0]
+    known = [each for each in gradients if each.shape and each.consumer >= 0]
     first = min(known, key=lambda each: each.needed, default=None)
     if first is None:
         return None
@@ -206,10 +205,10 @@ def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]
 
 def _taken_with(trace: KinetoTrace, first: Gradient) -> int | None:
     """Return the first size of what the layer takes beside its parameter."""
-    lane = trace.lane[first.taker]
+    lane = trace.lane[first.consumer]
     for row in sorted(trace.inputs):
-        around = trace.begin[row] <= first.needed and trace.end[row] >= trace.end[first.taker]
-        if around and trace.lane[row] == lane and row <= first.taker:
+        around = trace.begin[row] <= first.needed and trace.end[row] >= trace.end[first.consumer]
+        if around and trace.lane[row] == lane and row <= first.consumer:
             shapes = list(shapes_in(trace.inputs[row].shapes))
             if first.shape in shapes:
                 return next((shape[0] for shape in shapes if shape != first.shape), None)
@@ -220,62 +219,27 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-_HOST = "host"
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A step, and the seconds until the next begins."""
-
-    step: WorkerStep
-    gap: float
-
-
-def assemble(
-    steps: Sequence[Timed],
-    places: Places,
+def _assemble(
+    steps: Sequence[WorkerStep],
+    gaps: Sequence[float],
+    placement: Placement,
     parameters: Sequence[Parameter],
-    *,
     servers: int,
-    batch: int | None,
-    dropped: Mapping[str, int],
-    provenance: Mapping[str, Any],
+    **known: Any,
 ) -> JobProfile:
-    """Return the profile of steps that have the same pieces."""
-    plan = _plan(steps[0].step, places, parameters)
-    sizes = np.array([parameter.size for parameter in parameters], np.int64)
-    on = np.zeros(len(sizes), np.int64)
-    on[plan.pulled] = smallest_first(sizes[plan.pulled].tolist(), servers)
-    ends = [_times(plan, each.step, sizes, on, servers) for each in steps]
-    length = np.array([each.length for each in ends])
-    begin = np.concatenate([[0.0], np.cumsum(length + [each.gap for each in steps])[:-1]])
-    count, work = len(parameters), plan.work
-    pushed, pulled = np.arange(count), plan.pulled
-    zeros = np.zeros(work, np.int64)
-    first, flat = dependencies_of(plan.waits)
-    labels = _once(parameter.name for parameter in parameters)
-    return JobProfile(
-        names=(
-            *(f"pull {labels[at]}" for at in pulled),
-            *_once(plan.names),
-            *(f"push {labels[at]}" for at in pushed),
-            *(f"update {labels[at]}" for at in pushed),
-        ),
-        kinds=(*["Pull"] * count, *plan.kinds, *["Push"] * count, *["Update"] * count),
-        resource=np.repeat(
-            np.array([DOWNLINK, WORKER, UPLINK, SERVER], np.int8), [count, work, count, count]
-        ),
-        server=np.concatenate([on[pulled], zeros, on, on]),
-        size=np.concatenate([sizes[pulled], zeros, sizes, np.zeros(count, np.int64)]),
-        first_dependency=first,
-        dependencies=flat,
-        begin=np.array([each.begin for each in ends]),
-        end=np.array([each.end for each in ends]),
-        step_begin=begin,
-        step_end=begin + length,
-        batch=batch,
-        dropped=dropped,
-        provenance=provenance,
+    """Return the profile of steps that have the same segments, with the seconds behind each.
+
+    Ops of a step, in this order: the pulls in the order of their first use; the worker's, of which
+    each waits for the one before (the time between two segments is an op of the kind `Host`); the
+    pushes in the order in which gradients are ready; the updates. The optimizer's segments are cut
+    out of the worker's time and what follows moves up.
+    """
+    plan = _plan(steps[0], placement, parameters, servers)
+    begins, ends, lengths = zip(*(_times(plan, step, servers) for step in steps), strict=True)
+    length = np.array(lengths)
+    begin = np.concatenate([[0.0], np.cumsum(length + gaps)[:-1]])
+    return job_profile_of(
+        plan.ops, np.array(begins), np.array(ends), begin, begin + length, **known
     )
 
 
@@ -283,91 +247,88 @@ def assemble(
 class _Plan:
     """What is the same in all steps."""
 
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-    work: int  # how many ops the worker has
-    pulled: Ints  # gradients in the order in which their parameters are needed
+    ops: list[ProfiledOp]
+    sizes: Ints  # by gradient, bytes
+    server: Ints  # by gradient
     made_by: Ints  # by gradient, the worker's op at whose end it is ready
     resumes: int  # the worker's op that waits for the updates; -1 for none
-    waits: list[list[int]]  # by op of the profile, which ops it waits for
 
 
-@dataclass(frozen=True)
-class _Times:
-    """When each op of a step begins and ends, and how long the step is; in seconds."""
-
-    begin: Floats
-    end: Floats
-    length: float
-
-
-def _plan(step: WorkerStep, places: Places, parameters: Sequence[Parameter]) -> _Plan:
-    names: list[str] = []
-    kinds: list[str] = []
+def _plan(
+    step: WorkerStep, placement: Placement, parameters: Sequence[Parameter], servers: int
+) -> _Plan:
+    work: list[tuple[str, str]] = []  # names and kinds of the worker's ops
     op_of: dict[int, int] = {}
     resumes = -1
-    for at, piece in enumerate(step.pieces):
-        names.append(_HOST)
-        kinds.append("Host")
-        if piece.optimizer:
-            resumes = len(names)
+    for at, segment in enumerate(step.segments):
+        work.append(("host", "Host"))
+        if segment.optimizer:
+            resumes = len(work)
         else:
-            op_of[at] = len(names)
-            names.append(piece.name)
-            kinds.append(piece.name)
-    names.append(_HOST)
-    kinds.append("Host")
-    work, count, kept = len(names), len(parameters), list(op_of)
-    needed = np.array([op_of[_at_or_behind(kept, at)] for at in places.needed_by], np.int64)
-    made = np.array([op_of[_at_or_before(kept, at)] for at in places.made_by], np.int64)
+            op_of[at] = len(work)
+            work.append((segment.name, segment.name))
+    work.append(("host", "Host"))
+    count, segments = len(parameters), list(op_of)
+    needed = [
+        op_of[next((each for each in segments if each >= at), segments[-1])]
+        for at in placement.needed_by
+    ]
+    made = [
+        op_of[next((each for each in reversed(segments) if each <= at), segments[0])]
+        for at in placement.made_by
+    ]
     pulled = np.argsort(needed, kind="stable")
-    waits: list[list[int]] = [[] for _ in range(count + work + 2 * count)]
-    for op in range(1, work):
-        waits[count + op].append(count + op - 1)
+    sizes = np.array([parameter.size for parameter in parameters], np.int64)
+    server = np.zeros(count, np.int64)
+    server[pulled] = smallest_first(sizes[pulled].tolist(), servers)
+    first_push = count + len(work)
+    waits = [[count + op - 1] if op else [] for op in range(len(work))]
     for number, gradient in enumerate(pulled.tolist()):
-        waits[count + int(needed[gradient])].append(number)
-    for gradient in range(count):
-        waits[count + work + gradient].append(count + int(made[gradient]))
-        waits[2 * count + work + gradient].append(count + work + gradient)
-        if resumes >= 0:
-            waits[count + resumes].append(2 * count + work + gradient)
-    return _Plan(tuple(names), tuple(kinds), work, pulled, made, resumes, waits)
+        waits[needed[gradient]].append(number)
+    if resumes >= 0:
+        waits[resumes] += range(first_push + count, first_push + 2 * count)
+    labels = _once(parameter.name for parameter in parameters)
+    ops = [
+        ProfiledOp(f"pull {labels[at]}", "Pull", DOWNLINK, int(server[at]), int(sizes[at]))
+        for at in pulled
+    ]
+    for name, (_, kind), before in zip(_once(name for name, _ in work), work, waits, strict=True):
+        ops.append(ProfiledOp(name, kind, WORKER, waits=before))
+    for at, label in enumerate(labels):
+        on, size, before = int(server[at]), int(sizes[at]), [count + made[at]]
+        ops.append(ProfiledOp(f"push {label}", "Push", UPLINK, on, size, before))
+    for at, label in enumerate(labels):
+        on, before = int(server[at]), [first_push + at]
+        ops.append(ProfiledOp(f"update {label}", "Update", SERVER, on, waits=before))
+    return _Plan(ops, sizes, server, np.array(made, np.int64), resumes)
 
 
-def _at_or_behind(kept: Sequence[int], at: int) -> int:
-    return next((each for each in kept if each >= at), kept[-1])
-
-
-def _at_or_before(kept: Sequence[int], at: int) -> int:
-    return next((each for each in reversed(kept) if each <= at), kept[0])
-
-
-def _times(plan: _Plan, step: WorkerStep, sizes: Ints, on: Ints, servers: int) -> _Times:
-    """Return the times of a step whose transfers take none."""
+def _times(plan: _Plan, step: WorkerStep, servers: int) -> tuple[Floats, Floats, float]:
+    """Return begins and ends of a step's ops, whose transfers take no time, and its length."""
     seconds, cut, reached = [], 0.0, step.begin
-    for piece in step.pieces:
-        seconds.append(piece.begin - reached)
-        reached = piece.end
-        if piece.optimizer:
-            cut += piece.end - piece.begin
+    for segment in step.segments:
+        seconds.append(segment.begin - reached)
+        reached = segment.end
+        if segment.optimizer:
+            cut += segment.end - segment.begin
         else:
-            seconds.append(piece.end - piece.begin)
+            seconds.append(segment.end - segment.begin)
     seconds.append(step.end - reached)
-    update = sizes * (cut / max(int(sizes.sum()), 1))
+    update = plan.sizes * (cut / max(int(plan.sizes.sum()), 1))
     ends = np.cumsum(seconds)
     ready = ends[plan.made_by]
     free = np.zeros(servers)
-    begun = np.zeros(len(sizes))
+    begun = np.zeros(len(update))
     for gradient in np.argsort(ready, kind="stable").tolist():
-        begun[gradient] = max(ready[gradient], free[on[gradient]])
-        free[on[gradient]] = begun[gradient] + update[gradient]
+        begun[gradient] = max(ready[gradient], free[plan.server[gradient]])
+        free[plan.server[gradient]] = begun[gradient] + update[gradient]
     begins = ends - seconds
     if plan.resumes >= 0:
         later = max(0.0, float(free.max()) - begins[plan.resumes])
         begins[plan.resumes :] += later
         ends[plan.resumes :] += later
-    asked = np.zeros(len(sizes))
-    return _Times(
+    asked = np.zeros(len(update))
+    return (
         np.concatenate([asked, begins, ready, begun]),
         np.concatenate([asked, ends, ready, begun + update]),
         float(max(ends[-1], free.max())),

@@ -1,12 +1,12 @@
-"""The worker's time in each step of a trace, piece after piece, as one thing at a time.
+"""The worker's time in each step of a trace, segment after segment, as one thing at a time.
 
-On a host alone, a piece is an outermost op of the training loop's thread or of autograd's. With a
+On a host alone, a segment is an outermost op of the training loop's thread or of autograd's. With a
 device, it is what one such op launched there, from the begin of the first kernel to the end of the
-last; where streams overlap, the time counts for what began first. So pieces and what lies between
+last; where streams overlap, the time counts for what began first. So segments and what lies between
 them add up to the step.
 
-The optimizer's range is a piece like an op, whatever is in it; a reentrant checkpoint is none, but
-what it runs.
+The optimizer's range is a segment like an op, whatever is in it; a reentrant checkpoint is none,
+but what it runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHECKPOINT = "CheckpointFunction"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Segment:
     """A stretch of the worker's computing."""
 
     name: str
@@ -63,7 +63,7 @@ class WorkerStep:
     # called, returned: of the loop's step on the host
     called: float
     returned: float
-    pieces: tuple[Piece, ...]  # by begin; none overlap
+    segments: tuple[Segment, ...]  # by begin; none overlap
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class WorkerSteps:
 
     steps: tuple[WorkerStep, ...]
     threads: tuple[int, ...]  # lanes of the training loop and of autograd
-    device: str  # "cuda" or "cpu": what the pieces ran on
+    device: str  # "cuda" or "cpu": what the segments ran on
 
     def gap_after(self, step: WorkerStep) -> float:
         """Return the seconds between a step and the next; 0 behind the last one."""
@@ -123,14 +123,14 @@ def _outermost(trace: KinetoTrace, lane: int) -> Ints:
 
 def _on_host(trace: KinetoTrace, step: Step, rows: Ints) -> WorkerStep:
     first, last = np.searchsorted(trace.begin[rows], [step.begin, step.end])
-    pieces = [_piece(trace, row, trace.begin[row], trace.end[row]) for row in rows[first:last]]
+    segments = [_segment(trace, row, trace.begin[row], trace.end[row]) for row in rows[first:last]]
     return WorkerStep(
         step.number,
         step.begin,
         step.end,
         step.begin,
         step.end,
-        _one_after_another(pieces, step.begin),
+        _one_after_another(segments, step.begin),
     )
 
 
@@ -150,30 +150,30 @@ def _on_device(trace: KinetoTrace, step: Step, spans: DeviceSpans, callers: Ints
     begin = float(max(step.begin, before))
     mine = np.flatnonzero((spans.launched >= step.begin) & (spans.launched < step.end))
     end = float(max(step.end, begin, spans.end[mine].max(initial=-np.inf)))
-    pieces: list[Piece] = []
+    segments: list[Segment] = []
     last = -1
     for number in mine[np.argsort(spans.begin[mine], kind="stable")].tolist():
         caller = int(callers[number])
         since, until = spans.begin[number], spans.end[number]
         if caller >= 0 and caller == last:
-            pieces[-1] = replace(pieces[-1], end=max(pieces[-1].end, float(until)))
+            segments[-1] = replace(segments[-1], end=max(segments[-1].end, float(until)))
         elif caller >= 0:
-            pieces.append(_piece(trace, caller, since, until))
+            segments.append(_segment(trace, caller, since, until))
         else:
             row, call = int(spans.row[number]), int(spans.call[number])
-            alone = _piece(trace, row, since, until)
-            pieces.append(
+            alone = _segment(trace, row, since, until)
+            segments.append(
                 replace(alone, called=float(trace.begin[call]), returned=float(trace.end[call]))
             )
         last = caller
     return WorkerStep(
-        step.number, begin, end, step.begin, step.end, _one_after_another(pieces, begin)
+        step.number, begin, end, step.begin, step.end, _one_after_another(segments, begin)
     )
 
 
-def _piece(trace: KinetoTrace, row: int, begin: float, end: float) -> Piece:
+def _segment(trace: KinetoTrace, row: int, begin: float, end: float) -> Segment:
     name = trace.text(row)
-    return Piece(
+    return Segment(
         name=name.partition("(")[0].removeprefix("autograd::engine::evaluate_function: "),
         begin=float(begin),
         end=float(end),
@@ -183,12 +183,12 @@ def _piece(trace: KinetoTrace, row: int, begin: float, end: float) -> Piece:
     )
 
 
-def _one_after_another(pieces: Sequence[Piece], begin: float) -> tuple[Piece, ...]:
-    """Return pieces, which stand by begin, of which each begins when those before have ended."""
+def _one_after_another(segments: Sequence[Segment], begin: float) -> tuple[Segment, ...]:
+    """Return segments, which stand by begin, of which each begins when those before have ended."""
     reached = begin
     found = []
-    for piece in pieces:
-        since = max(piece.begin, reached)
-        reached = max(piece.end, since)
-        found.append(replace(piece, begin=since, end=reached))
+    for segment in segments:
+        since = max(segment.begin, reached)
+        reached = max(segment.end, since)
+        found.append(replace(segment, begin=since, end=reached))
     return tuple(found)

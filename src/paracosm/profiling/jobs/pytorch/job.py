@@ -19,8 +19,9 @@ from paracosm.profiling.jobs.job_profile import (
     UPLINK,
     WORKER,
     JobProfile,
+    ProfiledOp,
     check_job_profile,
-    dependencies_of,
+    job_profile_of,
 )
 from paracosm.profiling.jobs.pytorch.options import JobOptions, Node, Setup
 from paracosm.profiling.processes import Processes, WorkerError
@@ -30,11 +31,6 @@ def profile_module(
     options: JobOptions, steps: int = 100, progress: Callable[[int, int], None] | None = None
 ) -> JobProfile:
     """Train with one worker, and return what it and the servers did, op by op.
-
-    Args:
-        options: what to train, and how.
-        steps: that are profiled, after three that are not.
-        progress: called with steps done and in all.
 
     Raises:
         InputError: options that cannot be, or a process failed.
@@ -55,9 +51,6 @@ def measure_throughput(
     """Train with so many workers, and return when each began and ended its steps.
 
     Args:
-        options: what to train, and how.
-        workers: how many.
-        seconds: after which no step is begun.
         stagger: worker i begins its first step i times so many seconds later.
 
     Returns:
@@ -82,15 +75,12 @@ _FEW, _MANY = 8, 4096
 
 @dataclass(frozen=True)
 class Goodput:
-    """Bytes/s of payload between a server and a worker.
+    """Bytes/s of payload between a server and a worker."""
 
-    Attributes:
-        down, up: in one direction, while the other has nothing to carry.
-        both_down, both_up: in both at once.
-    """
-
+    # down, up: in one direction, while the other has nothing to carry
     down: float
     up: float
+    # both_down, both_up: in both at once
     both_down: float
     both_up: float
 
@@ -101,10 +91,6 @@ def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
 
     All of them have to be on one machine, be it in network namespaces of their own: they find each
     other by a file, and their times are those of its monotonic clock.
-
-    Args:
-        options: what to train, and how.
-        workers: how many there are; they do nothing until they are told to.
 
     Raises:
         InputError: the model cannot be made, or the nodes are not as many as the processes.
@@ -158,7 +144,7 @@ class Job:
         On Ctrl-C the profile has the steps that there are, and "interrupted" in its provenance; the
         job can do nothing else then.
         """
-        goodput = self.goodput()
+        goodput, options = self.goodput(), self._options
         self._processes.order({self._first: {"do": "steps", "steps": WARM_UP + steps}})
         done: list[dict[str, Any]] = []
         ended = "enough"
@@ -171,13 +157,22 @@ class Job:
             ended = "interrupted"
             if len(done) <= WARM_UP:
                 raise
-        return assemble(
-            self._made,
-            done[WARM_UP:],
-            servers=self._first,
-            bandwidth=min(goodput.down, goodput.up),
-            provenance={**self._provenance(goodput), "ended": ended},
-        )
+        provenance = {
+            "source": "PyTorch parameter-server job",
+            "environment": self._made["environment"],
+            "transport": "gloo, one message a tensor",
+            "clock": "monotonic, of one machine",
+            "model": Path(options.model).name,  # nobody else has the folder
+            **{
+                name: getattr(options, name)
+                for name in ("batch", "shape", "rate", "waiting", "seed")
+            },
+            "goodput": asdict(goodput),
+            "ended": ended,
+        }
+        profile = _profile(self._made, done[WARM_UP:], self._first)
+        bandwidth = min(goodput.down, goodput.up)
+        return replace(profile, bandwidth=bandwidth, provenance=provenance)
 
     def window(self, workers: int, seconds: float, stagger: float = 0.0) -> dict[str, Any]:
         """Let some of the workers train for a while, each as fast as it can.
@@ -199,25 +194,23 @@ class Job:
         load = os.getloadavg()[0]
         begin = time.monotonic() + 0.1
         chosen = range(self._first, self._first + workers)
-        orders = {
-            each: {
-                "do": "window",
-                "begin": begin + stagger * (each - self._first),
-                "end": begin + seconds,
-            }
-            for each in chosen
-        }
-        self._processes.order(orders)
+        for number, each in enumerate(chosen):
+            order = {"do": "window", "begin": begin + stagger * number, "end": begin + seconds}
+            self._processes.order({each: order})
         answers = self._processes.answers("training", chosen, seconds)
         first = min(answer["begin"][0] for answer in answers)
+
+        def milliseconds(name: str) -> list[list[float]]:
+            return [[round((at - first) * 1e3, 3) for at in answer[name]] for answer in answers]
+
         return {
             "W": workers,
             "seconds": seconds,
             "stagger_s": stagger,
             "load": round(load, 2),
             "cpu_workers_s": [round(answer["cpu"], 2) for answer in answers],
-            "start_ms": [_milliseconds(answer["begin"], first) for answer in answers],
-            "end_ms": [_milliseconds(answer["end"], first) for answer in answers],
+            "start_ms": milliseconds("begin"),
+            "end_ms": milliseconds("end"),
             "loss": [answer["loss"] for answer in answers],
         }
 
@@ -236,104 +229,48 @@ class Job:
         (answer,) = self._processes.answers("goodput", [self._first])
         return float(answer["down"]), float(answer["up"])
 
-    def _provenance(self, goodput: Goodput) -> dict[str, Any]:
-        options = self._options
-        return {
-            "source": "PyTorch parameter-server job",
-            "environment": self._made["environment"],
-            "transport": "gloo, one message a tensor",
-            "clock": "monotonic, of one machine",
-            "model": Path(options.model).name,  # nobody else has the folder
-            "batch": options.batch,
-            "shape": options.shape,
-            "rate": options.rate,
-            "waiting": options.waiting,
-            "seed": options.seed,
-            "goodput": asdict(goodput),
-        }
 
-
-def _milliseconds(times: Sequence[float], first: float) -> list[float]:
-    return [round((each - first) * 1e3, 3) for each in times]
-
-
-def assemble(
-    made: Mapping[str, Any],
-    steps: Sequence[Mapping[str, Any]],
-    *,
-    servers: int,
-    bandwidth: float,
-    provenance: Mapping[str, Any],
+def _profile(
+    made: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], servers: int
 ) -> JobProfile:
     """Return the profile of the steps.
 
     The ops of a step are a pull of each parameter, the segments that the worker computes, and for
     each gradient its push and the update. A segment waits for the one before it, as a module runs
     one line after the other, and for the pulls that it is the first to need; a push for the segment
-    that makes its gradient; an update for its push.
+    that makes its gradient; an update for its push. Parameter i is on server i modulo their number.
 
     Args:
         made: what the worker said of itself: "parameters", names and bytes; "segments", as
-            `segments.Segment`; "examples" of a step.
-        bandwidth: bytes/s of the link.
+            `worker.Segment`; "examples" of a step.
     """
     parameters, segments = made["parameters"], made["segments"]
     pulls = {name: i for i, (name, _) in enumerate(parameters)}
     makers = [i for i, segment in enumerate(segments) if segment["end"]["kind"] == "gradient"]
-    pushed = [segments[i]["end"]["what"] for i in makers]
-    size = [parameters[pulls[name]][1] for name in pushed]
-    server = [pulls[name] % servers for name in pushed]
+    pushed = [pulls[segments[i]["end"]["what"]] for i in makers]
     first_segment = len(parameters)
     first_push = first_segment + len(segments)
-    waits = [
-        *([] for _ in parameters),
-        *(_before(i, segment, pulls, first_segment) for i, segment in enumerate(segments)),
-        *([first_segment + i] for i in makers),
-        *([first_push + i] for i in range(len(pushed))),
+    ops = [
+        ProfiledOp(f"pull/{name}", "Pull", DOWNLINK, i % servers, size)
+        for i, (name, size) in enumerate(parameters)
     ]
-    first_dependency, dependencies = dependencies_of(waits)
-    counts = (len(parameters), len(segments), len(pushed), len(pushed))
-    times = np.array([_times(step) for step in steps])
+    for i, segment in enumerate(segments):
+        waits = [first_segment + i - 1] if i else []
+        waits += [pulls[name] for name in segment["needs"]]
+        kind = "Forward" if segment["forward"] else "Backward"
+        ops.append(ProfiledOp(segment["name"], kind, WORKER, waits=waits))
+    for i, maker in zip(pushed, makers, strict=True):
+        name, size = parameters[i]
+        waits = [first_segment + maker]
+        ops.append(ProfiledOp(f"push/{name}", "Push", UPLINK, i % servers, size, waits))
+    for number, i in enumerate(pushed):
+        name, waits = f"update/{parameters[i][0]}", [first_push + number]
+        ops.append(ProfiledOp(name, "SGD", SERVER, i % servers, waits=waits))
     step_begin = np.array([step["begin"] for step in steps])
     step_end = np.array([step["end"] for step in steps])
-    relative = times - step_begin[:, None, None]
-    return JobProfile(
-        names=(
-            *(f"pull/{name}" for name, _ in parameters),
-            *(segment["name"] for segment in segments),
-            *(f"push/{name}" for name in pushed),
-            *(f"update/{name}" for name in pushed),
-        ),
-        kinds=(
-            *("Pull" for _ in parameters),
-            *("Forward" if segment["forward"] else "Backward" for segment in segments),
-            *("Push" for _ in pushed),
-            *("SGD" for _ in pushed),
-        ),
-        resource=np.repeat(np.array([DOWNLINK, WORKER, UPLINK, SERVER], np.int8), counts),
-        server=np.array(
-            [*(i % servers for i in range(len(parameters))), *(0 for _ in segments), *server * 2]
-        ),
-        size=np.array(
-            [*(size for _, size in parameters), *(0 for _ in segments), *size, *(0 for _ in pushed)]
-        ),
-        first_dependency=first_dependency,
-        dependencies=dependencies,
-        begin=relative[:, :, 0],
-        end=relative[:, :, 1],
-        step_begin=step_begin - step_begin[0],
-        step_end=step_end - step_begin[0],
-        batch=made["examples"],
-        bandwidth=bandwidth,
-        provenance=provenance,
-    )
-
-
-def _before(
-    place: int, segment: Mapping[str, Any], pulls: Mapping[str, int], first_segment: int
-) -> list[int]:
-    previous = [first_segment + place - 1] if place else []
-    return previous + [pulls[name] for name in segment["needs"]]
+    times = np.array([_times(step) for step in steps]) - step_begin[:, None, None]
+    begins, ends = step_begin - step_begin[0], step_end - step_begin[0]
+    return job_profile_of(ops, times[:, :, 0], times[:, :, 1], begins, ends, batch=made["examples"])
 
 
 def _times(step: Mapping[str, Any]) -> list[list[float]]:

@@ -27,37 +27,22 @@ class Node:
 
 @dataclass(frozen=True)
 class JobOptions:
-    """A job of asynchronous SGD.
+    """A job of asynchronous SGD."""
 
-    Attributes:
-        model: as of `CaptureOptions`.
-        batch: examples of a step.
-        shape: of one example; None for the model's default.
-        classes: to tell apart; None for the model's default.
-        servers: parameter servers; parameter i is on server i modulo their number.
-        rate: learning rate.
-        waiting: seconds that the forward and the backward pass take at least, shared among the
-            layers by their floating-point operations; None for no waiting.
-        threads: of PyTorch, in each process.
-        seed: of parameters and examples, the same in all processes.
-        nodes: of the servers, then of the workers; empty for this machine's loopback.
-        timeout: seconds without a sign of life after which a process is given up.
-
-    Raises:
-        InputError: a value that cannot be.
-    """
-
-    model: str
-    batch: int = 8
-    shape: tuple[int, ...] | None = None
-    classes: int | None = None
-    servers: int = 1
-    rate: float = 0.01
+    model: str  # as of `CaptureOptions`
+    batch: int = 8  # examples of a step
+    shape: tuple[int, ...] | None = None  # of one example; None for the model's default
+    classes: int | None = None  # to tell apart; None for the model's default
+    servers: int = 1  # parameter servers; parameter i is on server i modulo their number
+    rate: float = 0.01  # learning rate
+    # Seconds that the forward and the backward pass take at least, shared among the layers by their
+    # floating-point operations; None for no waiting
     waiting: tuple[float, float] | None = None
-    threads: int = 1
-    seed: int = 0
+    threads: int = 1  # of PyTorch, in each process
+    seed: int = 0  # of parameters and examples, the same in all processes
+    # Of the servers, then of the workers; empty for this machine's loopback
     nodes: tuple[Node, ...] = ()
-    timeout: float = 120.0
+    timeout: float = 120.0  # seconds without a sign of life after which a process is given up
 
     def __post_init__(self) -> None:
         for name, value in (("servers", self.servers), ("threads", self.threads)):
@@ -100,7 +85,7 @@ def load(options: JobOptions) -> Workload:
     """Make model and examples, the same ones in every process."""
     import torch
 
-    from paracosm.graphs.capture.load import load_workload
+    from paracosm.graphs.capture.step import load_workload
 
     torch.manual_seed(options.seed)
     workload = load_workload(options.capture())

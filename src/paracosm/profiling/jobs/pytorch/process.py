@@ -61,20 +61,19 @@ def _be_server(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
     own = {i: each for i, each in enumerate(every) if i % servers == setup.rank}
     join(setup)
     answer(ready=True)
+
+    def serve_one(worker: int, pushed: Sequence[int]) -> None:
+        try:
+            serve(worker, own, pushed, options.rate)
+        except Exception as error:
+            answer(error=one_line(error))
+            os._exit(0)
+
     for order in orders:
         pushed = [i for i in order["pushed"] if i in own]
         for worker in range(servers, servers + setup.workers):
-            arguments = (answer, worker, own, pushed, options.rate)
-            threading.Thread(target=_serve, args=arguments, daemon=True).start()
+            threading.Thread(target=serve_one, args=(worker, pushed), daemon=True).start()
         answer(ready=True)
-
-
-def _serve(answer: Answer, *arguments: Any) -> None:
-    try:
-        serve(*arguments)
-    except Exception as error:
-        answer(error=one_line(error))
-        os._exit(0)
 
 
 def _be_worker(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
@@ -94,15 +93,11 @@ def _be_worker(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
             down, up = worker.goodput(order["down"], order["up"], order["size"])
             answer(down=down, up=up)
         elif order["do"] == "steps":
-            _steps(worker, order, answer)
+            with ThreadPoolExecutor(1) as telling:  # of a step while the next one runs
+                for _ in range(order["steps"]):
+                    telling.submit(answer, **vars(worker.step()))
         else:
             answer(**_window(worker, order))
-
-
-def _steps(worker: Worker, order: Order, answer: Answer) -> None:
-    with ThreadPoolExecutor(1) as telling:  # of a step while the next one runs
-        for _ in range(order["steps"]):
-            telling.submit(answer, **vars(worker.step()))
 
 
 def _window(worker: Worker, order: Order) -> dict[str, Any]:
@@ -140,9 +135,6 @@ def serve(
     may be changed by the gradients of other workers meanwhile, as is usual in asynchronous SGD.
 
     The worker is told when each gradient had arrived, and when its update began and ended.
-
-    Args:
-        worker: its rank.
     """
     gradients = {i: torch.zeros_like(parameters[i]) for i in pushed}
     with ThreadPoolExecutor(1) as updates:

@@ -13,15 +13,15 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs.job_profile import (
-    DOWNLINK,
     JobProfile,
+    ProfiledOp,
     check_job_profile,
-    dependencies_of,
+    job_profile_of,
 )
 from paracosm.profiling.jobs.tensorflow.records import (
+    Device,
     Key,
     Node,
-    Place,
     Records,
     TracedStep,
     read_traced_step,
@@ -84,6 +84,7 @@ def profile_of_steps(
     nodes = _graph(alike, usual)
     structure = structure_of(reference, nodes)
     columns = columns_of(structure, reference, every)
+    ops = columns.ops()
     times = times_of(alike, columns)
     kept = _kept(alike, times, dropped)
     told = {
@@ -91,14 +92,14 @@ def profile_of_steps(
         **provenance,
         "tensors_matched": "by the partitioned graph" if structure.exact else "by names and order",
         "inputs_not_traced": structure.not_traced,
-        "clocks_ahead": {str(place): offset for place, offset in times.offsets.items()},
+        "clocks_ahead": {str(device): offset for device, offset in times.offsets.items()},
         "transfers_not_traced": int(np.isnan(times.end[kept, len(columns.keys) :]).sum()),
-        "transfers_never_traced": [columns.names()[column] for column in times.placed],
+        "transfers_never_traced": [ops[column].name for column in times.placed],
         "between_servers": dict(zip(("transfers", "bytes"), columns.between_servers, strict=True)),
     }
     if any(each.unnamed for each in alike):
         told["tensors_matched"] = "by their times"
-    return _profile(alike, columns, times, kept, dict(dropped), told, where)
+    return _profile(alike, ops, times, kept, dict(dropped), told, where)
 
 
 def _each_once(steps: Sequence[Records], dropped: Counter[str]) -> list[Records]:
@@ -122,10 +123,10 @@ def _usual_runs(steps: Sequence[Records]) -> set[Key]:
 
 def _no_step(steps: Sequence[Records], usual: set[Key]) -> str:
     step = min(steps, key=lambda each: len(each.runs.keys() ^ usual))
-    place, name, _ = min(step.runs.keys() ^ usual)
-    lacks = "lacks" if (place, name, 0) not in step.runs else "has"
+    device, name, _ = min(step.runs.keys() ^ usual)
+    lacks = "lacks" if (device, name, 0) not in step.runs else "has"
     return (
-        f"{step.step.where}: the step {lacks} {name} on {place}, other than most: no step ran the "
+        f"{step.step.where}: the step {lacks} {name} on {device}, other than most: no step ran the "
         f"ops that most of the {len(steps)} steps did: trace steps that fetch the same"
     )
 
@@ -149,7 +150,7 @@ def _kept(steps: Sequence[Records], times: Times, dropped: Counter[str]) -> npt.
 
 def _profile(
     steps: Sequence[Records],
-    columns: Columns,
+    ops: Sequence[ProfiledOp],
     times: Times,
     kept: npt.NDArray[np.bool_],
     dropped: dict[str, int],
@@ -159,31 +160,19 @@ def _profile(
     begin, end = _spans(steps, times)
     from_first = np.array([(step.base - steps[0].base) / 1e9 for step in steps])
     order = np.argsort(times.begin[np.argmax(kept)], kind="stable")
-    place = np.argsort(order, kind="stable")
-    first, dependencies = dependencies_of(
-        [np.sort(place[sorted(columns.waits[column])]).tolist() for column in order]
-    )
-    names, kinds = columns.names(), [*columns.kinds, *["RecvTensor"] * len(columns.sent)]
-    profile = check_job_profile(
-        JobProfile(
-            names=tuple(names[column] for column in order),
-            kinds=tuple(kinds[column] for column in order),
-            resource=np.array(columns.resources(), np.int8)[order],
-            server=np.array(columns.servers(), np.int64)[order],
-            size=np.array(columns.sizes(), np.int64)[order],
-            first_dependency=first,
-            dependencies=dependencies,
-            begin=(times.begin - begin[:, None])[kept][:, order],
-            end=(times.end - begin[:, None])[kept][:, order],
-            step_begin=(from_first + begin)[kept],
-            step_end=(from_first + end)[kept],
-            dropped={reason: count for reason, count in dropped.items() if count},
-            provenance=provenance,
-        ),
-        where,
+    position = np.argsort(order, kind="stable")
+    profile = job_profile_of(
+        [replace(ops[at], waits=np.sort(position[sorted(ops[at].waits)]).tolist()) for at in order],
+        begin=(times.begin - begin[:, None])[kept][:, order],
+        end=(times.end - begin[:, None])[kept][:, order],
+        step_begin=(from_first + begin)[kept],
+        step_end=(from_first + end)[kept],
+        dropped={reason: count for reason, count in dropped.items() if count},
+        provenance=provenance,
     )
     pauses = np.array([step.step.pause for step in steps])
-    return _one_after_another(profile, from_first + begin, from_first + end, pauses)
+    checked = check_job_profile(profile, where)
+    return _one_after_another(checked, from_first + begin, from_first + end, pauses)
 
 
 def _spans(steps: Sequence[Records], times: Times) -> tuple[Floats, Floats]:
@@ -217,9 +206,6 @@ def _one_after_another(
     return replace(profile, step_begin=first, step_end=first + own)
 
 
-Flags = npt.NDArray[np.bool_]
-
-
 @dataclass(frozen=True, slots=True)
 class Times:
     """Times in seconds from each step's `base`."""
@@ -228,11 +214,11 @@ class Times:
     begin: Floats
     end: Floats
     # Seconds that each server's clock was ahead of the worker's, if that showed
-    offsets: dict[Place, float]
+    offsets: dict[Device, float]
     # Columns of transfers that no step has traced: they are set to last from the end of the
     # op that sends to the begin of the first that waits for it
     placed: list[int]
-    early: Flags  # steps in which a tensor came before it was sent, whatever the clocks
+    early: npt.NDArray[np.bool_]  # steps in which a tensor came before it was sent, in any case
 
 
 def times_of(steps: Sequence[Records], columns: Columns) -> Times:
@@ -248,48 +234,50 @@ def times_of(steps: Sequence[Records], columns: Columns) -> Times:
     sent = np.full(shape, -np.inf)
     _enter_sent(sent, end, columns)
     offsets = _offsets(sent, end, columns)
-    _correct(begin, end, columns, offsets)
+    timed_by = [key[0] for key in columns.keys] + [each.transfer.target for each in columns.sent]
+    ahead = np.array([offsets.get(device, 0.0) for device in timed_by])
+    begin, end = begin - ahead, end - ahead
     _enter_sent(sent, end, columns)
+    starts = np.array([step.begin for step in steps])
+    placed = []
     for column, each in enumerate(columns.sent, first):
-        place = each.transfer.source if each.transfer.source.is_server else each.transfer.target
-        if place in offsets:  # a begin was noted by one clock, and bounded by the other
-            starts = np.array([step.begin for step in steps])
-            begin[:, column] = np.where(
-                np.isfinite(end[:, column]), np.maximum(sent[:, column], starts), np.nan
-            )
-    placed = _place(begin, end, sent, columns, steps)
+        there = np.maximum(sent[:, column], starts)
+        if each.server in offsets:  # a begin was noted by one clock, and bounded by the other
+            begin[:, column] = np.where(np.isfinite(end[:, column]), there, np.nan)
+        if np.isnan(end[:, column]).all() and each.receivers:
+            begin[:, column] = there
+            needed = begin[:, sorted(each.receivers)].min(axis=1)
+            end[:, column] = np.maximum(needed, there)
+            placed.append(column)
     with np.errstate(invalid="ignore"):
-        early: Flags = np.any(end < sent - EVIDENT, axis=1)
+        early = np.any(end < sent - EVIDENT, axis=1)
     return Times(begin, end, offsets, placed, early)
 
 
 def _enter_receives(begin: Floats, end: Floats, step: Records, columns: Columns) -> None:
     """Enter when each tensor was received in a step; those without a name by their times."""
-    first = len(columns.keys)
-    for column, each in enumerate(columns.sent, first):
+    sent_by_column = dict(enumerate(columns.sent, len(columns.keys)))
+    for column, each in sent_by_column.items():
         transfer = each.transfer
         edge = (transfer.source, transfer.target, transfer.tensor, each.number)
         if edge in step.receives:
             begin[column], end[column] = step.receives[edge].begin, step.receives[edge].end
-    for place, received in step.unnamed.items():
-        open_ = [column for column, each in enumerate(columns.sent, first)
-                 if each.transfer.target == place and np.isnan(end[column])]  # fmt: skip
+    for device, received in step.unnamed.items():
+        open_ = {
+            column: each
+            for column, each in sent_by_column.items()
+            if each.transfer.target == device and np.isnan(end[column])
+        }
         if len(open_) != len(received):
             continue
-        sent = np.array([_latest(end, columns.sent[column - first].senders, step.begin)
-                         for column in open_])  # fmt: skip
-        needed = np.array([_earliest(begin, columns.sent[column - first].receivers)
-                           for column in open_])  # fmt: skip
+        sent, needed = np.full(len(open_), step.begin), np.full(len(open_), np.inf)
+        for number, each in enumerate(open_.values()):
+            if each.senders:
+                sent[number] = max(end[sender] for sender in each.senders)
+            if each.receivers:
+                needed[number] = min(begin[receiver] for receiver in each.receivers)
         for column, found in zip(open_, match_by_time(sent, needed, received), strict=True):
             begin[column], end[column] = received[found]
-
-
-def _latest(end: Floats, columns: frozenset[int], otherwise: float) -> float:
-    return max((float(end[column]) for column in columns), default=otherwise)
-
-
-def _earliest(begin: Floats, columns: frozenset[int]) -> float:
-    return min((float(begin[column]) for column in columns), default=np.inf)
 
 
 def _enter_sent(sent: Floats, end: Floats, columns: Columns) -> None:
@@ -299,41 +287,19 @@ def _enter_sent(sent: Floats, end: Floats, columns: Columns) -> None:
             sent[:, column] = end[:, sorted(each.senders)].max(axis=1)
 
 
-def _offsets(sent: Floats, end: Floats, columns: Columns) -> dict[Place, float]:
+def _offsets(sent: Floats, end: Floats, columns: Columns) -> dict[Device, float]:
     """Return how far the servers' clocks are ahead, of those where it shows."""
-    ways: dict[Place, tuple[list[int], list[int]]] = {}
+    ways: dict[Device, tuple[list[int], list[int]]] = {}
     for column, each in enumerate(columns.sent, len(columns.keys)):
-        down = each.resource == DOWNLINK
-        place = each.transfer.source if down else each.transfer.target
-        ways.setdefault(place, ([], []))[0 if down else 1].append(column)
+        ways.setdefault(each.server, ([], []))[0 if each.is_down else 1].append(column)
     with np.errstate(invalid="ignore"):
         taken = np.where(np.isfinite(sent), end - sent, np.nan)
-    found = {place: clock_offset(list(taken[:, down]), list(taken[:, up]))
-             for place, (down, up) in sorted(ways.items()) if down and up}  # fmt: skip
-    return {place: offset for place, offset in found.items() if offset}
-
-
-def _correct(begin: Floats, end: Floats, columns: Columns, offsets: dict[Place, float]) -> None:
-    """Put what a server's clock has timed on the worker's."""
-    places = [key[0] for key in columns.keys] + [each.transfer.target for each in columns.sent]
-    for column, place in enumerate(places):
-        begin[:, column] -= offsets.get(place, 0.0)
-        end[:, column] -= offsets.get(place, 0.0)
-
-
-def _place(
-    begin: Floats, end: Floats, sent: Floats, columns: Columns, steps: Sequence[Records]
-) -> list[int]:
-    """Place transfers that were never traced between the ops at their ends; return which."""
-    starts = np.array([step.begin for step in steps])
-    placed = []
-    for column, each in enumerate(columns.sent, len(columns.keys)):
-        if np.isnan(end[:, column]).all() and each.receivers:
-            begin[:, column] = np.maximum(sent[:, column], starts)
-            needed = begin[:, sorted(each.receivers)].min(axis=1)
-            end[:, column] = np.maximum(needed, begin[:, column])
-            placed.append(column)
-    return placed
+    found = {
+        server: clock_offset(list(taken[:, down]), list(taken[:, up]))
+        for server, (down, up) in sorted(ways.items())
+        if down and up
+    }
+    return {server: offset for server, offset in found.items() if offset}
 
 
 EVIDENT = 1e-3
@@ -350,9 +316,8 @@ def clock_offset(down: Sequence[Floats], up: Sequence[Floats]) -> float:
     cannot be explained without one.
 
     Args:
-        down: of each step, seconds from the end of a tensor's op on the server to the end of
-            its transfer, by the clocks of each; NaN is passed over.
-        up: the same of tensors that go to the server.
+        down: of each step, seconds from the end of a tensor's op on the server to the end of its
+            transfer, by the clocks of each; NaN is passed over.
     """
     offsets, shown = [], 0
     for downs, ups in zip(down, up, strict=True):

@@ -10,13 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paracosm.errors import InputError
-from paracosm.graphs.contents import contents
+from paracosm.graphs.file import contents
 from paracosm.graphs.importers import format_of
-from paracosm.graphs.importers.tensorflow.schema import TENSORFLOW
-from paracosm.graphs.importers.tensorflow.step_ops import StepOp, is_stream, kernel_node
-from paracosm.graphs.importers.tensorflow.step_stats import run_metadata_ops
-from paracosm.graphs.importers.tensorflow.timeline import Event, timeline_events, timeline_ops
-from paracosm.graphs.importers.tensors import bytes_of
+from paracosm.graphs.importers.calls import bytes_of
+from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW
+from paracosm.graphs.importers.tensorflow.step_ops import (
+    Event,
+    StepOp,
+    is_stream,
+    kernel_node,
+    run_metadata_ops,
+    timeline_events,
+    timeline_ops,
+)
 from paracosm.graphs.importers.wire import decode
 
 _BYTES = re.compile(r"requested_bytes:\s*(\d+)")
@@ -115,7 +121,7 @@ _DEVICE = re.compile(r"/job:(?P<job>[^/]+)(/replica:\d+)?/task:(?P<task>\d+)(/|$
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Device:
     """One process of the job, as devices name it: "/job:ps/task:0"."""
 
     job: str
@@ -130,10 +136,10 @@ class Place:
         return f"/job:{self.job}/task:{self.task}"
 
 
-Key = tuple[Place, str, int]
+Key = tuple[Device, str, int]
 """A run of a node: where, its name, and which of its runs in the step (in a loop it has many)."""
 
-Edge = tuple[Place, Place, str, int]
+Edge = tuple[Device, Device, str, int]
 """A transfer: from where, to where, the tensor's name, and which of its transfers in the step."""
 
 _RECEIVE = "RecvTensor"
@@ -159,7 +165,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """One tensor that came from another place; bytes, and times as those of a run."""
+    """One tensor that came from another device; bytes, and times as those of a run."""
 
     size: int
     begin: float
@@ -176,37 +182,38 @@ class Records:
     runs: Mapping[Key, Run]
     receives: Mapping[Edge, Receive]  # of tensors whose names were traced
     # Begins and ends of those whose names were not, as in timelines, by receiver
-    unnamed: Mapping[Place, Sequence[tuple[float, float]]]
+    unnamed: Mapping[Device, Sequence[tuple[float, float]]]
 
 
 def records_of(step: TracedStep) -> Records:
     """Sort what was traced of a step."""
-    check_places(step.ops, step.where)
+    check_devices(step.ops, step.where)
     base = min((op.start for op in step.ops if op.start), default=0)
-    placed = [(place, op) for op in step.ops if (place := _executor(op)) is not None]
+    executed = [op for op in step.ops if not is_stream(op.device)]
+    placed = [(device, op) for op in executed if (device := device_of(op.device)) is not None]
     placed.sort(key=lambda each: (each[1].start, each[1].name))
     count: Counter[tuple[object, ...]] = Counter()
     runs: dict[Key, Run] = {}
     receives: dict[Edge, Receive] = {}
-    unnamed: dict[Place, list[tuple[float, float]]] = {}
-    for place, op in placed:
+    unnamed: dict[Device, list[tuple[float, float]]] = {}
+    for device, op in placed:
         begin, end = _times(op, base)
         if op.op == _RECEIVE:
             label = _LABEL.match(op.label)
-            source = place_of(label["source"]) if label else None
+            source = device_of(label["source"]) if label else None
             if label is None or source is None:
-                unnamed.setdefault(place, []).append((begin, end))
+                unnamed.setdefault(device, []).append((begin, end))
                 continue
-            tensor = (source, place, label["tensor"])
+            tensor = (source, device, label["tensor"])
             told = round(float(label["size"]) * (1 << 20 if label["unit"] == "MB" else 1))
             size = told if op.allocated is None else op.allocated
             receives[*tensor, count[tensor]] = Receive(size, begin, end)
             count[tensor] += 1
         else:
-            node = (place, op.name)
+            node = (device, op.name)
             runs[*node, count[node]] = Run(op.op, op.inputs, begin, end)
             count[node] += 1
-    _place_kernels(runs, [op for op in step.ops if is_stream(op.device)], base)
+    _time_kernels(runs, [op for op in step.ops if is_stream(op.device)], base)
     begins = [run.begin for key, run in runs.items() if not key[0].is_server]
     sources = [run.begin for key, run in runs.items() if key[1] == _SOURCE and not key[0].is_server]
     begin = min(sources or begins, default=math.nan)
@@ -214,16 +221,12 @@ def records_of(step: TracedStep) -> Records:
     return Records(step, base, begin, runs, receives, unnamed)
 
 
-def _executor(op: StepOp) -> Place | None:
-    return None if is_stream(op.device) else place_of(op.device)
-
-
 def _times(op: StepOp, base: int) -> tuple[float, float]:
     begin = (op.start - base) / 1e9 if op.start else math.nan
     return begin, begin + op.duration if op.ended else math.nan
 
 
-def _place_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> None:
+def _time_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> None:
     """Let nodes of an accelerator last from their first kernel's begin to their last one's end.
 
     The executor's own times say only when the kernels were issued. Streams are listed one by one,
@@ -246,22 +249,22 @@ def _place_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) ->
             runs[key] = replace(runs[key], begin=own[0][0], end=max(end for _, end in own))
 
 
-def place_of(device: str) -> Place | None:
-    """Return the place of a device; None of one that names no job, as a GPU's streams do."""
-    found = _DEVICE.match(device)
-    return None if found is None else Place(found["job"], int(found["task"]))
+def device_of(name: str) -> Device | None:
+    """Return the device of a name; None of one that has no job, as a GPU's streams do."""
+    found = _DEVICE.match(name)
+    return None if found is None else Device(found["job"], int(found["task"]))
 
 
-def check_places(ops: Iterable[StepOp], where: str) -> None:
+def check_devices(ops: Iterable[StepOp], where: str) -> None:
     """Refuse a step that is not one of one worker and its servers."""
-    first: dict[Place, str] = {}
+    first: dict[Device, str] = {}
     for op in ops:
-        place = place_of(op.device)
-        if place is not None:
-            first.setdefault(place, op.name)
+        device = device_of(op.device)
+        if device is not None:
+            first.setdefault(device, op.name)
         elif not is_stream(op.device):
             raise InputError(f'{where}: {op.name}: device "{op.device}" names no job and task')
-    workers = sorted(place for place in first if not place.is_server)
+    workers = sorted(device for device in first if not device.is_server)
     if not workers:
         raise InputError(f"{where}: no op of a worker was traced, only of /job:{SERVERS}")
     if len(workers) == len(first) == 1:
@@ -270,8 +273,8 @@ def check_places(ops: Iterable[StepOp], where: str) -> None:
             "one worker and a parameter server (paracosm graph import reads the step of one "
             "machine)"
         )
-    for place in workers:
-        if len(workers) > 1 or (place.job == "worker" and place.task > 0):
+    for device in workers:
+        if len(workers) > 1 or (device.job == "worker" and device.task > 0):
             raise InputError(
                 f"{where}: {first[workers[-1]]} ran on {workers[-1]}: the job had several workers, "
                 "which share links and servers: profile it with one"

@@ -17,20 +17,11 @@ from paracosm.profiling.processes import Processes, WorkerError, free_ports
 
 @dataclass(frozen=True)
 class ScriptSettings:
-    """How a script is run.
+    """How a script is run."""
 
-    Attributes:
-        servers: parameter servers.
-        warmup: training steps that are run before those that are kept.
-        timeout: seconds without a training step after which the script is given up.
-
-    Raises:
-        InputError: a value that cannot be.
-    """
-
-    servers: int = 1
-    warmup: int = 5
-    timeout: float = 300.0
+    servers: int = 1  # parameter servers
+    warmup: int = 5  # training steps that are run before those that are kept
+    timeout: float = 300.0  # seconds without a training step after which the script is given up
 
     def __post_init__(self) -> None:
         if self.servers < 1:
@@ -55,13 +46,6 @@ def profile_script(
     sends nothing to a server, such as initialization, is no training step. The script is ended as
     soon as enough steps are there. If it ends before, or is interrupted, the profile has those that
     there are; "ended" in its provenance is "enough", "by itself" or "interrupted".
-
-    Args:
-        script: trains with between-graph replication: `tf.compat.v1.train.Server`, sessions.
-        arguments: its own.
-        steps: that are kept.
-        settings: how it is run.
-        progress: called with steps done and in all.
 
     Raises:
         InputError: there is no such script; it failed, ended or took too long without a training

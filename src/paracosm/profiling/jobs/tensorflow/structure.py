@@ -12,16 +12,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paracosm.errors import InputError
-from paracosm.profiling.jobs.job_profile import DOWNLINK, SERVER, UPLINK, WORKER
-from paracosm.profiling.jobs.tensorflow.records import Key, Node, Place, Records, place_of
+from paracosm.profiling.jobs.job_profile import DOWNLINK, SERVER, UPLINK, WORKER, ProfiledOp
+from paracosm.profiling.jobs.tensorflow.records import Device, Key, Node, Records, device_of
 
-Receiving = dict[tuple[Place, str], set[Key]]
-"""By place and name of a node that receives: the runs that get what it has received."""
+Receiving = dict[tuple[Device, str], set[Key]]
+"""By device and name of a node that receives: the runs that get what it has received."""
 
-Named = dict[tuple[Place, str], tuple[Place, str, list[Key]]]
+Named = dict[tuple[Device, str], tuple[Device, str, list[Key]]]
 """By the same: where it comes from, the tensor's name, the runs that make it."""
 
 _TENSOR = re.compile(r"edge_(?P<number>\d+)_(?P<node>.+)", re.DOTALL)
@@ -35,10 +35,10 @@ _DEEPEST = 1000
 
 @dataclass(slots=True)
 class Transfer:
-    """A tensor that goes from one place to another, all its times in a step."""
+    """A tensor that goes from one device to another, all its times in a step."""
 
-    source: Place
-    target: Place
+    source: Device
+    target: Device
     tensor: str  # "edge_12_w/read"; the receiving node's name where no receive was traced by name
     senders: set[Key] = field(default_factory=set)  # runs that make it
     receivers: set[Key] = field(default_factory=set)  # runs that wait for it
@@ -49,8 +49,8 @@ class Transfer:
 class Structure:
     """What all steps have in common."""
 
-    waits: Mapping[Key, frozenset[Key]]  # of each run, those at its own place that it waits for
-    # Between places, each once, however many times it is made in a step
+    waits: Mapping[Key, frozenset[Key]]  # of each run, those at its own device that it waits for
+    # Between devices, each once, however many times it is made in a step
     transfers: Sequence[Transfer]
     exact: bool  # whether the partitioned graph has said what is sent where
     # How many inputs no record says anything about, and how many tensors a partitioned graph
@@ -66,16 +66,16 @@ def structure_of(records: Records, nodes: Mapping[str, Node]) -> Structure:
 class _Finder:
     def __init__(self, records: Records, nodes: Mapping[str, Node]) -> None:
         self.records, self.nodes = records, nodes
-        self.runs: dict[tuple[Place, str], list[Key]] = {}
+        self.runs: dict[tuple[Device, str], list[Key]] = {}
         for key in sorted(records.runs, key=lambda key: (*key[:2], key[2])):
             self.runs.setdefault(key[:2], []).append(key)
-        self.places: dict[str, list[Place]] = {}
-        for place, name in self.runs:
-            self.places.setdefault(name, []).append(place)
+        self.devices: dict[str, list[Device]] = {}
+        for device, name in self.runs:
+            self.devices.setdefault(name, []).append(device)
         self.sends = {
             node.tensor: node for node in nodes.values() if node.tensor and node.op.endswith("Send")
         }
-        self.transfers: dict[tuple[Place, Place, str], Transfer] = {}
+        self.transfers: dict[tuple[Device, Device, str], Transfer] = {}
         self.received = {_node_of(tensor) for _, _, tensor, _ in records.receives}
         self.missing = 0
 
@@ -83,18 +83,18 @@ class _Finder:
         waits: dict[Key, set[Key]] = {key: set() for key in self.records.runs}
         receiving: Receiving = {}
         for key, run in self.records.runs.items():
-            place, name, _ = key
+            device, name, _ = key
             inputs = self.nodes[name].inputs if name in self.nodes else run.inputs
             control = _CONTROL.fullmatch(name)
             for value in inputs if control is None else (*inputs, control["node"]):
-                self.wait(key, place, value, waits[key], receiving)
+                self.wait(key, device, value, waits[key], receiving)
         named = self.named_by_graph(receiving) if self.nodes else self.named_by_number(receiving)
-        for (place, value), receivers in receiving.items():
-            source, tensor, senders = named[place, value]
-            for receiver in sorted(receivers) if source == place else ():
+        for (device, value), receivers in receiving.items():
+            source, tensor, senders = named[device, value]
+            for receiver in sorted(receivers) if source == device else ():
                 waits[receiver] |= self.last_before(senders, receiver)
-            if source != place:
-                found = self.transfer(source, place, tensor)
+            if source != device:
+                found = self.transfer(source, device, tensor)
                 found.senders.update(senders)
                 found.receivers.update(receivers)
                 found.orders = _only_order(value, receivers)
@@ -111,28 +111,28 @@ class _Finder:
         )
 
     def wait(
-        self, key: Key, place: Place, value: str, waits: set[Key], receiving: Receiving
+        self, key: Key, device: Device, value: str, waits: set[Key], receiving: Receiving
     ) -> None:
-        """Enter what an input of a run stands for: runs at its place, or nodes that receive."""
+        """Enter what an input of a run stands for: runs at its device, or nodes that receive."""
         name = value.removeprefix("^").partition(":")[0]
         open_, seen = [name], {name}
         while open_:
             name = open_.pop()
-            if (place, name) in self.runs:
-                waits |= self.last_before(self.runs[place, name], key)
+            if (device, name) in self.runs:
+                waits |= self.last_before(self.runs[device, name], key)
             elif name in self.nodes and not self.nodes[name].tensor:
                 new = [each for each in self.nodes[name].inputs if each not in seen]
                 seen.update(new)
                 open_ += new if len(seen) < _DEEPEST else []
             elif name in self.nodes or (not self.nodes and self.looks_received(name)):
-                receiving.setdefault((place, name), set()).add(key)
+                receiving.setdefault((device, name), set()).add(key)
             else:
                 self.missing += 1
 
     def looks_received(self, name: str) -> bool:
         found = _RECEIVER.fullmatch(name)
         return found is not None and (
-            found["node"] in self.places or found["node"] in self.received
+            found["node"] in self.devices or found["node"] in self.received
         )
 
     def last_before(self, keys: Iterable[Key], key: Key) -> set[Key]:
@@ -144,20 +144,20 @@ class _Finder:
         earlier = [each for each in found if runs[each].begin < runs[key].begin]
         return {max(earlier or found[:1], key=lambda each: (runs[each].begin, each))}
 
-    def transfer(self, source: Place, target: Place, tensor: str) -> Transfer:
+    def transfer(self, source: Device, target: Device, tensor: str) -> Transfer:
         return self.transfers.setdefault((source, target, tensor), Transfer(source, target, tensor))
 
     def named_by_graph(self, receiving: Receiving) -> Named:
-        """Return sender, tensor and runs of the sender by the place and the node that receive."""
+        """Return sender, tensor and runs of the sender by the device and the node that receive."""
         sources = {edge[1:3]: edge[0] for edge in self.records.receives}
         named = {}
-        for place, value in receiving:
+        for device, value in receiving:
             tensor = self.nodes[value].tensor
             send = self.sends.get(tensor)
-            sender = place_of(send.device) if send is not None else None
-            source = sources.get((place, tensor), sender or place)
+            sender = device_of(send.device) if send is not None else None
+            source = sources.get((device, tensor), sender or device)
             self.missing += send is None
-            named[place, value] = (source, tensor, self.runs_behind(send) if send else [])
+            named[device, value] = (source, tensor, self.runs_behind(send) if send else [])
         received = {node.tensor for node in self.nodes.values() if node.op.endswith("Recv")}
         self.missing += len(self.sends.keys() - received)
         return named
@@ -168,8 +168,8 @@ class _Finder:
         open_, seen = list(node.inputs), set(node.inputs)
         while open_:
             name = open_.pop()
-            if name in self.places:
-                found += [key for place in self.places[name] for key in self.runs[place, name]]
+            if name in self.devices:
+                found += [key for device in self.devices[name] for key in self.runs[device, name]]
             elif name in self.nodes and len(seen) < _DEEPEST:
                 new = [each for each in self.nodes[name].inputs if each not in seen]
                 seen.update(new)
@@ -178,17 +178,17 @@ class _Finder:
 
     def named_by_number(self, receiving: Receiving) -> Named:
         """Return the same, without a graph, by names and the numbers in them."""
-        groups: dict[tuple[Place, str, bool], list[str]] = {}
-        for (place, value), receivers in receiving.items():
+        groups: dict[tuple[Device, str, bool], list[str]] = {}
+        for (device, value), receivers in receiving.items():
             node = _receiver(value)[0]
-            groups.setdefault((place, node, _only_order(value, receivers)), []).append(value)
+            groups.setdefault((device, node, _only_order(value, receivers)), []).append(value)
         named = {}
-        for (place, node, orders), values in groups.items():
+        for (device, node, orders), values in groups.items():
             tensors = sorted(
                 {edge[:3] for edge, receive in self.records.receives.items()
-                 if edge[1] == place and _node_of(edge[2]) == node
+                 if edge[1] == device and _node_of(edge[2]) == node
                  and ((receive.size == 0) == orders
-                      or (place, node, not orders) not in groups)},
+                      or (device, node, not orders) not in groups)},
                 key=lambda edge: (_number_of(edge[2]), edge),
             )  # fmt: skip
             values.sort(key=lambda value: (_receiver(value)[1], value))
@@ -196,18 +196,18 @@ class _Finder:
                 if position < len(tensors):
                     source, _, tensor = tensors[position]
                 else:
-                    elsewhere = [each for each in self.places.get(node, ()) if each != place]
-                    source, tensor = (elsewhere or [place])[0], value
+                    elsewhere = [each for each in self.devices.get(node, ()) if each != device]
+                    source, tensor = (elsewhere or [device])[0], value
                 senders = self.runs.get((source, node), [])
-                named[place, value] = (source, tensor, [] if orders and tensors else senders)
+                named[device, value] = (source, tensor, [] if orders and tensors else senders)
         return named
 
     def senders_of(self, transfer: Transfer) -> list[Key]:
         """Return the runs of the node by which a tensor is named, or of what orders its ops."""
         node = _node_of(transfer.tensor)
         controls = [
-            name for place, name in self.runs
-            if place == transfer.source
+            name for device, name in self.runs
+            if device == transfer.source
             and (control := _CONTROL.fullmatch(name)) and control["node"] == node
         ]  # fmt: skip
         empty = all(receive.size == 0 for edge, receive in self.records.receives.items()
@@ -249,15 +249,12 @@ class Sent:
     receivers: frozenset[int]  # columns of the ops that wait for it
 
     @property
-    def resource(self) -> int:
-        """Which link it takes."""
-        return DOWNLINK if self.transfer.source.is_server else UPLINK
+    def is_down(self) -> bool:
+        return self.transfer.source.is_server
 
     @property
-    def server(self) -> int:
-        """Its parameter server."""
-        ends = (self.transfer.source, self.transfer.target)
-        return next(place.task for place in ends if place.is_server)
+    def server(self) -> Device:
+        return self.transfer.source if self.is_down else self.transfer.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,39 +262,30 @@ class Columns:
     """What the columns of a profile are: all runs, then all transfers."""
 
     keys: Sequence[Key]
-    kinds: Sequence[str]  # their ops' types
-    sent: Sequence[Sent]  # the transfers
+    kinds: Sequence[str]  # the runs' ops' types
+    sent: Sequence[Sent]
     waits: Sequence[frozenset[int]]  # of each column, those that it waits for
     # Transfers and bytes from server to server: for these, an op of one waits for that of the
     # other
     between_servers: tuple[int, int]
 
-    def names(self) -> list[str]:
-        """Return names, each once: "w/read", "while/add #2", "x on /job:ps/task:1"."""
-        plain = [f"{name} #{run + 1}" if run else name for _, name, run in self.keys]
-        plain += [
-            f"{each.transfer.tensor} #{each.number + 1}" if each.number else each.transfer.tensor
-            for each in self.sent
+    def ops(self) -> list[ProfiledOp]:
+        """Return the ops, with names as "w/read", "while/add #2", "x on /job:ps/task:1"."""
+        found = []
+        for (device, name, run), kind in zip(self.keys, self.kinds, strict=True):
+            on, resource = (device.task, SERVER) if device.is_server else (0, WORKER)
+            label = f"{name} #{run + 1}" if run else name
+            found.append((device, ProfiledOp(label, kind, resource, on)))
+        for each in self.sent:
+            tensor, link = each.transfer.tensor, DOWNLINK if each.is_down else UPLINK
+            label = f"{tensor} #{each.number + 1}" if each.number else tensor
+            op = ProfiledOp(label, "RecvTensor", link, each.server.task, each.size)
+            found.append((each.transfer.target, op))
+        often = Counter(op.name for _, op in found)
+        return [
+            replace(op, name=f"{op.name} on {at}" if often[op.name] > 1 else op.name, waits=waits)
+            for (at, op), waits in zip(found, self.waits, strict=True)
         ]
-        places: list[Place] = [key[0] for key in self.keys]
-        places += [each.transfer.target for each in self.sent]
-        often = Counter(plain)
-        return [f"{name} on {place}" if often[name] > 1 else name
-                for name, place in zip(plain, places, strict=True)]  # fmt: skip
-
-    def resources(self) -> list[int]:
-        """Return what each column keeps busy, as indices into RESOURCES."""
-        computes = [SERVER if place.is_server else WORKER for place, _, _ in self.keys]
-        return computes + [each.resource for each in self.sent]
-
-    def servers(self) -> list[int]:
-        """Return the server of each column; 0 of the worker's."""
-        computes = [place.task if place.is_server else 0 for place, _, _ in self.keys]
-        return computes + [each.server for each in self.sent]
-
-    def sizes(self) -> list[int]:
-        """Return bytes of each column."""
-        return [0] * len(self.keys) + [each.size for each in self.sent]
 
 
 def columns_of(structure: Structure, reference: Records, steps: Sequence[Records]) -> Columns:
@@ -372,7 +360,7 @@ def _size(transfer: Transfer, steps: Sequence[Records]) -> int:
 
 def _last_before(keys: Iterable[Key], time: float, reference: Records) -> list[Key]:
     """Return of each node among some runs the last that began before a time, or its first."""
-    last: dict[tuple[Place, str], Key] = {}
+    last: dict[tuple[Device, str], Key] = {}
     for key in sorted(keys, key=lambda key: (reference.runs[key].begin, key)):
         if key[:2] not in last or reference.runs[key].begin < time:
             last[key[:2]] = key

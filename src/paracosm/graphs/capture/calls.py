@@ -1,0 +1,330 @@
+"""What a dispatched op is called with, which tensors it reads, changes and makes, and its work.
+
+Floating-point operations: matrix products, convolutions and attention by PyTorch's own formulas
+(torch.utils.flop_counter; a multiply-add is two, causal attention counts in full). Ops that only
+move or fill memory, random numbers and views count none. Every other op counts one for each element
+of the largest tensor that it is given or returns: exact for element-wise ops, a lower bound for
+norms, softmax and the like, which go over their input more than once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+from torch import Tensor
+from torch.utils.flop_counter import flop_registry
+
+from paracosm.errors import InputError
+from paracosm.graphs.graph import TensorArgument, encode_arguments
+
+__all__ = [
+    "ALLOCATE",
+    "COLLECTIVES",
+    "Effects",
+    "effects_of",
+    "encode_call",
+    "flops_of",
+    "group_of",
+    "is_view",
+    "require_strided",
+    "resource_of",
+    "traffic_of",
+]
+
+
+COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
+"""Namespaces of ops that communicate."""
+
+# Arguments that are changed though the schema does not say so.
+_CHANGED: dict[str, frozenset[str]] = {
+    "aten.native_batch_norm": frozenset({"running_mean", "running_var"}),
+    "aten.cudnn_batch_norm": frozenset({"running_mean", "running_var"}),
+    "aten.miopen_batch_norm": frozenset({"running_mean", "running_var"}),
+    "fsdp.all_gather_copy_in": frozenset({"all_gather_output"}),
+}
+_C10D_READS_ONLY = frozenset({"c10d.send", "c10d.barrier", "c10d.monitored_barrier_"})
+
+# Ops that make a tensor and put nothing into it, or a number that the host has at hand.
+ALLOCATE = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"),
+        "lift_fresh",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Tensors of one call.
+
+    Attributes:
+        inputs: all that it is given.
+        mutated: those among them that it changes.
+        outputs: what it returns.
+    """
+
+    inputs: list[Tensor]
+    mutated: list[Tensor]
+    outputs: list[Tensor]
+
+    @property
+    def fresh(self) -> list[Tensor]:
+        """Those outputs that are no input, seen in another way."""
+        held = {tensor.untyped_storage()._cdata for tensor in self.inputs}
+        return [t for t in self.outputs if t.untyped_storage()._cdata not in held]
+
+
+def effects_of(
+    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Any
+) -> Effects:
+    """Return the tensors of a call by what its schema says happens to them."""
+    inputs: list[Tensor] = []
+    mutated: list[Tensor] = []
+    if str(func.overloadpacket) == "aten.lift_fresh":  # it was made beside the dispatcher
+        return Effects([], [], list(_tensors(outputs)))
+    changed = _CHANGED.get(str(func.overloadpacket), frozenset())
+    # Only the metadata changes of a tensor that is transposed in place.
+    metadata_only = torch.Tag.inplace_view in func.tags
+    for at, place in enumerate(func._schema.arguments):
+        value = args[at] if at < len(args) else kwargs.get(place.name)
+        tensors = list(_tensors(value))
+        inputs += tensors
+        alias = place.alias_info
+        written = alias is not None and alias.is_write and not metadata_only
+        if written or place.name in changed or (at == 0 and _first_is_changed(func)):
+            mutated += tensors
+    return Effects(inputs, mutated, list(_tensors(outputs)))
+
+
+def is_view(func: torch._ops.OpOverload, effects: Effects) -> bool:
+    """Whether an op changes nothing, and returns nothing but its inputs, seen in another way.
+
+    To wait for a collective is that too: who uses what it returns waits for the collective itself.
+    """
+    if torch.Tag.inplace_view in func.tags or str(func) == "_c10d_functional.wait_tensor.default":
+        return True
+    return not effects.mutated and not effects.fresh and bool(effects.outputs)
+
+
+def resource_of(func: torch._ops.OpOverload, effects: Effects, device: str) -> str:
+    """Return what an op keeps busy, one of `RESOURCES`.
+
+    The host alone: views, tensors made without anything in them, and work on tensors of the host
+    where the graph's device is another one.
+    """
+    packet = str(func.overloadpacket)
+    if packet in ALLOCATE or is_view(func, effects):
+        return "host"
+    if func.namespace in COLLECTIVES:
+        return "communication"
+    devices = {tensor.device.type for tensor in effects.inputs + effects.outputs}
+    if packet == "aten._local_scalar_dense":  # what it returns is on the host
+        return "host" if devices == {"cpu"} else "memory"
+    if len(devices) > 1 and packet in ("aten._to_copy", "aten.copy_"):
+        return "memory"
+    return "compute" if device in devices or not devices else "host"
+
+
+def _first_is_changed(func: torch._ops.OpOverload) -> bool:
+    """Whether it is a collective of c10d, whose schemas say nothing of their first argument."""
+    return func.namespace == "c10d" and str(func.overloadpacket) not in _C10D_READS_ONLY
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        require_strided(value)
+        yield value
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        for each in value:
+            yield from _tensors(each)
+
+
+def encode_call(
+    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], device: str
+) -> str:
+    """Return the text of the arguments of one call.
+
+    The name of a process group is null, as the group itself is: how many there were before it in
+    this process is no part of the op.
+    """
+    declared = func._schema.arguments
+    positional = [
+        None if place.name == "group_name" else _plain(value, device)
+        for place, value in zip(declared, args, strict=False)
+    ]
+    named = {
+        name: None if name == "group_name" else _plain(value, device)
+        for name, value in kwargs.items()
+    }
+    return encode_arguments(positional, named)
+
+
+def require_strided(tensor: torch.Tensor) -> None:
+    """Refuse a tensor whose memory is not one storage."""
+    if tensor.layout is not torch.strided:
+        raise InputError(f"the model makes {_name(tensor.layout)} tensors: capture knows strided")
+
+
+def _plain(value: Any, device: str) -> Any:
+    match value:
+        case torch.Tensor():
+            return _tensor(value, device)
+        case None | bool() | int() | float() | str():
+            return value
+        case list() | tuple():
+            return [_plain(each, device) for each in value]
+        case torch.dtype():
+            return {"dtype": _name(value)}
+        case torch.layout():
+            return {"layout": _name(value)}
+        case torch.memory_format():
+            return {"memory_format": _name(value)}
+    return None  # a device, a generator, a process group
+
+
+def _tensor(tensor: torch.Tensor, device: str) -> TensorArgument:
+    require_strided(tensor)
+    where = tensor.device.type
+    return TensorArgument(
+        shape=tuple(tensor.shape),
+        dtype=_name(tensor.dtype),
+        stride=None if tensor.is_contiguous() else tensor.stride(),
+        on=None if where == device else where,
+    )
+
+
+def _name(value: Any) -> str:
+    return str(value).removeprefix("torch.")
+
+
+# Torch's own collectives find their groups in these ways.
+_by_name: Any = c10d._resolve_process_group  # type: ignore[attr-defined]
+_unboxed: Any = dist.ProcessGroup.unbox
+
+
+def group_of(
+    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[int, ...]:
+    """Return the ranks of the group that a collective names; none where it names none."""
+    for at, place in enumerate(func._schema.arguments):
+        value = args[at] if at < len(args) else kwargs.get(place.name)
+        if place.name == "group_name" and isinstance(value, str):
+            group = _by_name(value)
+        elif place.name == "process_group":
+            group = value if isinstance(value, dist.ProcessGroup) else _unboxed(value)
+        else:
+            continue
+        return tuple(sorted(dist.get_process_group_ranks(group)))
+    return ()
+
+
+def flops_of(
+    func: torch._ops.OpOverload,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    outputs: Any,
+    effects: Effects,
+) -> int:
+    """Return the floating-point operations of a call."""
+    packet = func.overloadpacket
+    name = str(packet)
+    if name in _FORMULAS:
+        return int(_FORMULAS[name](*args))
+    if packet in flop_registry:
+        return int(flop_registry[packet](*args, **kwargs, out_val=outputs))
+    if name in _MOVES or name in ALLOCATE or func.namespace not in ("aten", "prims"):
+        return 0
+    if name.startswith("aten._foreach_"):
+        return sum(tensor.numel() for tensor in effects.mutated or effects.outputs)
+    return max((tensor.numel() for tensor in effects.inputs + effects.outputs), default=0)
+
+
+def traffic_of(func: torch._ops.OpOverload, effects: Effects) -> tuple[int, int]:
+    """Return the bytes that a call reads and writes.
+
+    Each tensor among the arguments counts once, the elements of an expanded one once each.
+    What is only overwritten is not read; a gather reads as much as it returns, and its indices.
+    """
+    packet = str(func.overloadpacket)
+    written = _bytes(effects.mutated + effects.fresh)
+    inputs = effects.inputs
+    if packet in _OVERWRITES or func.namespace in COLLECTIVES or torch.Tag.out in func.tags:
+        changed = {id(tensor) for tensor in effects.mutated}
+        inputs = [tensor for tensor in inputs if id(tensor) not in changed]
+    if packet in _GATHERS:
+        return _bytes(inputs[1:]) + min(_bytes(inputs[:1]), _bytes(effects.fresh)), written
+    return _bytes(inputs), written
+
+
+def _bytes(tensors: Sequence[Tensor]) -> int:
+    return sum(_elements(tensor) * tensor.element_size() for tensor in tensors)
+
+
+def _elements(tensor: Tensor) -> int:
+    """Return how many different elements of its storage a tensor shows."""
+    if tensor.is_contiguous():
+        return tensor.numel()
+    extent = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        extent *= size if stride else min(size, 1)
+    return extent
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> int:
+    width, out = query.shape[-1], value.shape[-1]
+    return 2 * query.shape[:-1].numel() * key.shape[-2] * (width + out)
+
+
+def _attention_backward(_grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any) -> int:
+    """Scores once more, and the gradients of queries, keys, values and of the scores themselves."""
+    width, out = query.shape[-1], value.shape[-1]
+    return 2 * query.shape[:-1].numel() * key.shape[-2] * (3 * width + 2 * out)
+
+
+def _recurrence(x: Tensor, of_inputs: Tensor, of_states: Tensor, *_: Any) -> int:
+    """Each step of each sequence multiplies its input and its state with a matrix."""
+    return 2 * x.shape[:2].numel() * (of_inputs.numel() + of_states.numel())
+
+
+# Products that PyTorch's registry leaves out.
+_FORMULAS: Mapping[str, Callable[..., Any]] = {
+    "aten._scaled_dot_product_flash_attention_for_cpu": _attention,
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "aten.mkldnn_rnn_layer": _recurrence,
+    "aten.mkldnn_rnn_layer_backward": lambda *args: 2 * _recurrence(*args),
+    "aten.mv": lambda matrix, *_: 2 * matrix.numel(),
+    "aten.addmv": lambda _bias, matrix, *_: 2 * matrix.numel(),
+    "aten.dot": lambda vector, *_: 2 * vector.numel(),
+}
+_GATHERS = frozenset(
+    f"aten.{name}" for name in ("embedding", "index", "index_select", "gather", "take")
+)
+_OVERWRITES = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("copy_", "fill_", "zero_", "_foreach_copy_", "_foreach_zero_"),
+        *("uniform_", "normal_", "bernoulli_", "random_", "exponential_"),
+    )
+)
+_MOVES = (
+    frozenset(
+        f"aten.{name}"
+        for name in (
+            *("clone", "_to_copy", "cat", "stack", "slice_backward", "select_backward"),
+            *("full", "full_like", "new_full", "zeros", "zeros_like", "new_zeros", "ones"),
+            *("ones_like", "new_ones", "scalar_tensor", "arange", "rand", "randn", "randint"),
+            *("rand_like", "randn_like", "bernoulli", "_local_scalar_dense", "constant_pad_nd"),
+            *("index_put", "index_put_", "repeat", "roll", "flip", "split_with_sizes_copy"),
+            *("masked_fill", "masked_fill_", "tril", "triu", "native_dropout", "repeat_interleave"),
+            *("scatter", "scatter_", "as_strided_copy", "_unsafe_index", "_foreach_clone"),
+        )
+    )
+    | _GATHERS
+    | _OVERWRITES
+)

@@ -1,0 +1,300 @@
+"""Chakra files in, Chakra files out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+from paracosm.errors import InputError
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.chakra.to_chakra import VERSION, trace_of
+from paracosm.graphs.chakra.trace import (
+    COLLECTIVES,
+    NODE_TYPES,
+    Trace,
+    TraceNode,
+    arguments_of,
+    bytes_of,
+    read_json,
+    read_protobuf,
+    write_json,
+    write_protobuf,
+)
+from paracosm.graphs.check import in_issue_order, node_label
+from paracosm.graphs.file import contents, decode_metadata
+from paracosm.graphs.graph import Graph, Op
+
+
+def read_chakra(path: str | Path, drop_missing: bool = False, data_only: bool = False) -> Graph:
+    """Read one rank's Chakra trace, .et or JSON, either of them gzipped or not.
+
+    A trace that `write_chakra` wrote gives the graph that it was; for others see
+    `chakra.foreign`.
+
+    Args:
+        path: the file; .json is read as JSON, any other as .et.
+        drop_missing: leave out dependencies on nodes that are not there, instead of refusing.
+        data_only: leave out control dependencies.
+
+    Raises:
+        InputError: no trace, not the whole of it, or one that is not sound.
+        MissingExtraError: .et without protobuf.
+    """
+    path, where = Path(path), str(path)
+    data = contents(path)
+    name = path.name.lower().removesuffix(".gz")
+    read = read_json if name.endswith(".json") else read_protobuf
+    trace = read(data, where)
+    if is_ours(trace):
+        return graph_of(trace, where)
+    return graph_of_others(trace, where, drop_missing, data_only)
+
+
+def write_chakra(graph: Graph, path: str | Path) -> None:
+    """Write `graph` as a Chakra trace: .et (protobuf) or .json, by the name.
+
+    Raises:
+        InputError: another name; the file cannot be written.
+        MissingExtraError: .et without protobuf.
+    """
+    writers = {".et": write_protobuf, ".json": write_json}
+    suffix = Path(path).suffix.lower()
+    if suffix not in writers:
+        raise InputError(f"{path}: a Chakra trace is named .et or .json")
+    writers[suffix](trace_of(graph), path)
+
+
+Value = TypeVar("Value")
+
+
+def is_ours(trace: Trace) -> bool:
+    return "paracosm_graph" in trace.attributes
+
+
+def graph_of(trace: Trace, where: str) -> Graph:
+    """Return the graph of a trace that is ours, the same to the bit."""
+    whole = trace.attributes
+    version = whole["paracosm_graph"]
+    if not isinstance(version, int) or version > VERSION:
+        raise InputError(
+            f"{where}: a trace with a graph of format {version}; this version reads up to "
+            f"{VERSION}: upgrade paracosm, or export the graph again"
+        )
+    prefix = "paracosm_"
+    texts = {
+        key.removeprefix(prefix): text for key, text in whole.items() if key.startswith(prefix)
+    }
+    metadata = decode_metadata(texts, where)
+    arguments = whole.get("paracosm_arguments")
+    if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
+        raise InputError(f'{where}: "paracosm_arguments" is no list of texts')
+    nodes = [_our_node(node, arguments, where) for node in trace.nodes]
+    return build_graph(nodes, metadata.resident, metadata.provenance, where, metadata.before)
+
+
+def _our_node(node: TraceNode, arguments: Sequence[str], where: str) -> Node:
+    found = node.attributes
+    try:
+        op = Op(
+            name=node.name,
+            arguments=arguments[_typed(found, "paracosm_arguments", int)],
+            flops=_typed(found, "num_ops", int),
+            bytes_read=_typed(found, "paracosm_bytes_read", int),
+            bytes_written=_typed(found, "paracosm_bytes_written", int),
+        )
+        allocates, released = _integers(found, "allocates"), _integers(found, "released_by")
+        return Node(
+            id=node.id,
+            op=op,
+            name=_typed(found, "paracosm_name", str),
+            phase=_typed(found, "paracosm_phase", str),
+            resource=_typed(found, "paracosm_resource", str),
+            dependencies=(*node.data_deps, *node.ctrl_deps),
+            group=_integers(found, "group"),
+            duration=float(found.get("paracosm_duration", math.nan)),
+            allocates=tuple(zip(allocates, released, strict=True)),
+        )
+    except KeyError as error:
+        raise InputError(f"{where}: node {node.id}: the attribute {error} is missing") from None
+    except (IndexError, TypeError, ValueError) as error:
+        raise InputError(f"{where}: node {node.id}: damaged attributes: {error}") from None
+
+
+def _typed(found: Mapping[str, Any], key: str, kind: type[Value]) -> Value:
+    value = found[key]
+    if not isinstance(value, kind):
+        raise TypeError(f"{key} is {value!r}")
+    return value
+
+
+def _integers(found: Mapping[str, Any], key: str) -> tuple[int, ...]:
+    values = found.get(f"paracosm_{key}", [])
+    if not all(isinstance(value, int) for value in values):
+        raise TypeError(f"paracosm_{key} is {values!r}")
+    return tuple(values)
+
+
+def graph_of_others(
+    trace: Trace, where: str, drop_missing: bool = False, data_only: bool = False
+) -> Graph:
+    """Return the graph of a trace that another program wrote.
+
+    Ids that do not ascend in the order of issue (by dependencies, then start time, then id) are
+    replaced by positions in it; provenance says so, and what was dropped.
+    """
+    nodes = trace.nodes
+    if not nodes:
+        raise InputError(f"{where}: a Chakra trace without nodes")
+    _refuse_repeats(nodes, where)
+    wanted, dropped = _dependencies(nodes, where, drop_missing, data_only)
+    hint = "" if data_only else "; --data-only leaves out control dependencies"
+    order = issue_order(nodes, wanted, where, hint)
+    ids = [node.id for node in order]
+    renumbered = ids[-1] >= 2**63 or any(one > other for one, other in pairwise(ids))
+    number = {old: row if renumbered else old for row, old in enumerate(ids)}
+    resources = resources_of(nodes)
+    provenance = {
+        "source": "Chakra execution trace",
+        "file": Path(where).name,
+        "version": trace.version,
+        "renumbered": renumbered,
+        "dropped_dependencies": dropped,
+        "control_dependencies": not data_only,
+        "trace": {
+            key: value
+            for key, value in trace.attributes.items()
+            if isinstance(value, str | int | float | bool)
+        },
+    }
+    return build_graph(
+        [_foreign_node(node, resources[node.id], wanted[node.id], number) for node in order],
+        provenance=provenance,
+        where=where,
+    )
+
+
+def _foreign_node(
+    node: TraceNode, resource: str, dependencies: Sequence[int], number: dict[int, int]
+) -> Node:
+    op = op_of(node, resource)
+    return Node(
+        id=number[node.id],
+        op=op,
+        name="" if op.name == node.name else node.name,
+        resource=resource,
+        dependencies=tuple(number[before] for before in dependencies),
+        group=ends_of(node),
+        duration=node.duration / 1e6 if node.duration else math.nan,
+    )
+
+
+def _refuse_repeats(nodes: Sequence[TraceNode], where: str) -> None:
+    met: dict[int, str] = {}
+    for node in nodes:
+        if node.id in met:
+            raise InputError(
+                f"{where}: two nodes have the id {node.id}: {met[node.id]}, {node.name}"
+            )
+        met[node.id] = node.name
+
+
+def _dependencies(
+    nodes: Sequence[TraceNode], where: str, drop_missing: bool, data_only: bool
+) -> tuple[dict[int, list[int]], int]:
+    """Return the ids that each id waits for, and how many others are not in the file."""
+    there = {node.id for node in nodes}
+    present: dict[int, list[int]] = {}
+    missing: list[tuple[TraceNode, int]] = []
+    for node in nodes:
+        wanted = dict.fromkeys(node.data_deps if data_only else node.data_deps + node.ctrl_deps)
+        missing += [(node, each) for each in wanted if each not in there]
+        present[node.id] = [each for each in wanted if each in there]
+    if missing and not drop_missing:
+        node, each = missing[0]
+        many = f"{len(missing)} dependencies are" if len(missing) > 1 else "1 dependency is"
+        raise InputError(
+            f"{where}: {many} on nodes that are not in the file, the first of node {node.id} "
+            f"({node.name}) on {each}; --drop-missing leaves them out"
+        )
+    return present, len(missing)
+
+
+_SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")
+_RESOURCES = {"COMP": "compute", "MEM": "memory", "COMM": "communication"}
+
+
+def resources_of(nodes: Sequence[TraceNode]) -> dict[int, str]:
+    """Return what each node, by its id, keeps busy."""
+    has_device = any(not node.attributes.get("is_cpu_op", True) for node in nodes)
+    return {node.id: _resource(node, has_device) for node in nodes}
+
+
+def op_of(node: TraceNode, resource: str) -> Op:
+    """Return what a node does; on the host, no work."""
+    arguments = arguments_of(node.inputs)
+    if resource == "host":
+        return Op(_name(node), arguments)
+    read, written = bytes_of(node.inputs), bytes_of(node.outputs)
+    if not read and not written:
+        read = _integer(node.attributes, "comm_size") or _integer(node.attributes, "tensor_size")
+    return Op(_name(node), arguments, _integer(node.attributes, "num_ops"), read, written)
+
+
+def ends_of(node: TraceNode) -> tuple[int, ...]:
+    """Return the sending and the receiving rank of a message; nothing for other nodes."""
+    if _type(node) not in ("COMM_SEND_NODE", "COMM_RECV_NODE"):
+        return ()
+    ends = [node.attributes.get(key) for key in ("comm_src", "comm_dst")]
+    ranks = tuple(end for end in ends if isinstance(end, int))
+    return ranks if len(ranks) == 2 else ()
+
+
+def _resource(node: TraceNode, has_device: bool) -> str:
+    if has_device and node.attributes.get("is_cpu_op"):
+        return "host"
+    kind = _type(node).split("_")[0]
+    if kind == "COMP" and node.name.startswith("Memcpy"):
+        return "memory"
+    return _RESOURCES.get(kind, "host")
+
+
+def _type(node: TraceNode) -> str:
+    known = node.type is not None and 0 <= node.type < len(NODE_TYPES)
+    return NODE_TYPES[node.type or 0] if known else "INVALID_NODE"
+
+
+def _name(node: TraceNode) -> str:
+    """Return "aten.addmm.default" from a recorded schema, a collective, or the node's name."""
+    if found := _SCHEMA.match(str(node.attributes.get("op_schema", ""))):
+        return f"{found[1]}.{found[2]}.{found[3] or 'default'}"
+    number = node.attributes.get("comm_type", -1)
+    if _type(node) == "COMM_COLL_NODE" and number in range(len(COLLECTIVES)):
+        return COLLECTIVES[number]
+    return node.name or _type(node).lower()
+
+
+def _integer(found: Mapping[str, Any], key: str) -> int:
+    value = found.get(key, 0)
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def issue_order(
+    nodes: Sequence[TraceNode],
+    dependencies: Mapping[int, Sequence[int]],
+    where: str,
+    hint: str = "",
+) -> list[TraceNode]:
+    """Return nodes after all that they wait for, else by start time, then by id."""
+    rows = {node.id: row for row, node in enumerate(nodes)}
+    order = in_issue_order(
+        [[rows[before] for before in dependencies[node.id]] for node in nodes],
+        [(node.start, node.id) for node in nodes],
+        lambda row: node_label(nodes[row].id, nodes[row].name),
+        where,
+        hint,
+    )
+    return [nodes[row] for row in order]

@@ -1,0 +1,229 @@
+"""The files that graphs can be imported from: how each is known, and who reads it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from paracosm.errors import InputError, unknown
+from paracosm.graphs.file import contents
+from paracosm.graphs.graph import Graph
+
+_HEAD = 1 << 16
+"""Bytes of a file by which its format is known: a trace may have gigabytes."""
+
+_TEXT = re.compile(
+    rb"\s*(#[^\n]*\n\s*)*"
+    rb"((node|graph|step_stats|dev_stats|meta_graphs|versions|library|opset_import)\s*:?\s*\{"
+    rb"|(ir_version|saved_model_schema_version|producer_name)\s*:)"
+)
+"""How messages of ONNX and TensorFlow begin as text (.pbtxt)."""
+
+_LONGEST = 1000
+"""Letters of a message: a damaged file may hold names of any length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One kind of file.
+
+    Attributes:
+        title: what it is.
+        reader: "module:function", imported when a file is read; takes the path and the options.
+        options: those that have an effect, by name.
+        always: other arguments of the function.
+    """
+
+    title: str
+    reader: str
+    options: tuple[str, ...] = ()
+    always: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self, path: Path, **options: Any) -> Graph:
+        """Return the graph of a file."""
+        module, _, function = self.reader.partition(":")
+        graph: Graph = getattr(import_module(module), function)(path, **self.always, **options)
+        return graph
+
+
+def import_graph(path: Path, format: str | None = None, **options: Any) -> Graph:  # noqa: A002
+    """Return the graph of a file of one of `FORMATS`.
+
+    Args:
+        path: the file, gzipped or not.
+        format: which of the formats; None to know it by its content.
+        options: those of the format; None and False stand for none.
+
+    Raises:
+        InputError: an unknown format, an option that has no effect on it, and what its reader
+            refuses.
+        MissingExtraError: a Chakra trace in protobuf without protobuf.
+    """
+    if format is not None and format not in FORMATS:
+        raise unknown("format", format, FORMATS)
+    chosen = format_of(path) if format is None else format
+    # A step may have the number 0; all other options are given if they are not empty.
+    given = {key: value for key, value in options.items() if value or type(value) is int}
+    for key in given:
+        if key not in FORMATS[chosen].options:
+            has = ", ".join(map(_flag, FORMATS[chosen].options))
+            hint = f"; it has {has}" if has else ""
+            raise InputError(f"{path}: {_flag(key)} has no effect on {FORMATS[chosen].title}{hint}")
+    try:
+        return FORMATS[chosen].read(path, **given)
+    except InputError as error:
+        raise InputError(_one_line(str(error))) from None
+
+
+def _one_line(text: str) -> str:
+    """Return a message without the line breaks and the like of names in damaged files."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:_LONGEST]
+
+
+def _flag(option: str) -> str:
+    flags = {"sizes": "--size", "times": "--kineto"}
+    return flags.get(option, f"--{option.replace('_', '-')}")
+
+
+def format_of(path: Path) -> str:
+    """Return the format of a file by its content.
+
+    Raises:
+        InputError: it cannot be read, or is none of them.
+    """
+    head = contents(path, _HEAD)
+    if not head:
+        raise InputError(f"{path}: the file is empty")
+    if _TEXT.match(head):
+        raise InputError(
+            f"{path}: protobuf as text, which is not read: write it in binary form "
+            "(SerializeToString)"
+        )
+    is_json = head.lstrip()[:1] in (b"{", b"[")
+    found = (_of_text(head) or _of_keys(path)) if is_json else _of_bytes(head)
+    if found is None:
+        raise InputError(
+            f"{path}: no file that a graph can be imported from is known by its content: --format "
+            f"says which it is ({', '.join(FORMATS)})"
+        )
+    return found
+
+
+def _of_text(data: bytes) -> str | None:
+    head = data.decode("utf-8", "replace")
+    if '"paracosm_jaxpr"' in head:
+        return "jaxpr"
+    if '"traceEvents"' in head:
+        kineto = re.search(r'"(schemaVersion|deviceProperties|distributedInfo|cat": "cpu_op)', head)
+        return "kineto" if kineto else "tensorflow-timeline"
+    if '"workload_graph"' in head or re.search(r'"paracosm_graph"', head):
+        return "chakra"
+    if re.search(r'"nodes"\s*:', head):
+        return "pytorch" if _is_observed(head) else "chakra"
+    return "chakra" if _is_messages(head.lstrip()) else None
+
+
+def _is_messages(head: str) -> bool:
+    """Whether objects stand one behind the other, as protobuf writes Chakra's messages."""
+    try:
+        first, end = json.JSONDecoder().raw_decode(head)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and "version" in first and head[end:].lstrip()[:1] == "{"
+
+
+def _of_keys(path: Path) -> str | None:
+    """Return the format of JSON by all of its keys: that which it begins with says nothing."""
+    try:
+        found = json.loads(contents(path))
+    except (ValueError, RecursionError):
+        return None
+    keys = found.keys() if isinstance(found, dict) else ()
+    for key, name in (("traceEvents", "tensorflow-timeline"), ("workload_graph", "chakra"),
+                      ("nodes", "pytorch")):  # fmt: skip
+        if key in keys:
+            return name
+    return None
+
+
+def _is_observed(head: str) -> bool:
+    """Whether nodes are calls within calls, as PyTorch's observer writes them."""
+    return re.search(r'"(ctrl_deps|parent)"\s*:\s*\d', head) is not None
+
+
+def _of_bytes(data: bytes) -> str | None:
+    first = data[0]
+    if first == 0x08:  # field 1, a number: a version
+        version, at = _varint(data, 1)
+        tag = data[at] if at < len(data) else 0
+        is_saved = version == 1 and tag == 0x12 and b"serve" in data[at : at + 4096]
+        return "tensorflow-saved-model" if is_saved else "onnx"
+    if first == 0x0A:  # field 1, a message
+        _, at = _varint(data, 1)
+        inner = _field_1(data, at)
+        if inner is not None and inner[:1] == b"/":
+            return "tensorflow-step-stats"
+        if inner is not None and inner[:1] == b"\x0a":
+            deeper = _field_1(inner, 0)
+            if deeper is not None and deeper[:1] == b"/":
+                return "tensorflow-run-metadata"
+        return "tensorflow-graph"
+    size, at = _varint(data, 0)
+    # A length, and a message that begins with a text: the version of a Chakra trace.
+    whole = 0 < size <= len(data) - at or len(data) == _HEAD
+    return "chakra" if whole and data[at : at + 1] in (b"\x0a", b"\x12") else None
+
+
+def _field_1(data: bytes, at: int) -> bytes | None:
+    if data[at : at + 1] != b"\x0a":
+        return None
+    _, at = _varint(data, at + 1)
+    return data[at : at + 32]
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 63:
+        value |= (data[at] & 127) << shift
+        at += 1
+        if data[at - 1] < 128:
+            break
+        shift += 7
+    return value, at
+
+
+_HERE = "paracosm.graphs.importers"
+
+FORMATS: Mapping[str, Format] = {
+    "chakra": Format(
+        "a Chakra trace", "paracosm.graphs.chakra:read_chakra", ("drop_missing", "data_only")
+    ),
+    "pytorch": Format(
+        "an execution trace of PyTorch", f"{_HERE}.pytorch:read_execution_trace", ("step", "times")
+    ),
+    "onnx": Format("an ONNX model", f"{_HERE}.onnx:read_onnx", ("sizes", "train", "optimizer")),
+    "tensorflow-graph": Format(
+        "a TensorFlow graph", f"{_HERE}.tensorflow:read_graph_def", ("sizes", "fetch")
+    ),
+    "tensorflow-saved-model": Format(
+        "a SavedModel",
+        f"{_HERE}.tensorflow:read_graph_def",
+        ("sizes", "fetch"),
+        {"saved_model": True},
+    ),
+    "tensorflow-run-metadata": Format("a RunMetadata", f"{_HERE}.tensorflow:read_run_metadata"),
+    "tensorflow-step-stats": Format(
+        "a StepStats", f"{_HERE}.tensorflow:read_run_metadata", always={"step_stats": True}
+    ),
+    "tensorflow-timeline": Format("a timeline of TensorFlow", f"{_HERE}.tensorflow:read_timeline"),
+    "jaxpr": Format("a jaxpr", f"{_HERE}.jaxpr:read_jaxpr"),
+    "kineto": Format(
+        "a trace of PyTorch's profiler", f"{_HERE}.kineto:read_kineto_graph", ("step",)
+    ),
+}
+"""The formats by name."""

@@ -1,0 +1,205 @@
+"""A jaxpr that `jaxpr_export` dumped, as a graph. XLA fuses what stands apart here: durations that
+are estimated op by op are an upper bound of what the element-wise ones take."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from paracosm.errors import InputError
+from paracosm.graphs.file import contents
+from paracosm.graphs.graph import Graph, TensorArgument
+from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls, shape_of
+
+VERSION = 1
+"""Of the dump."""
+
+_VIEWS = frozenset(
+    ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "stop_gradient", "pvary", "broadcast")
+)
+_MOVES = frozenset(
+    (
+        *("transpose", "concatenate", "slice", "dynamic_slice", "dynamic_update_slice", "gather"),
+        *("pad", "convert_element_type", "rev", "select_n", "copy", "iota", "copy_p", "split"),
+        *("scatter", "bitcast_convert_type", "random_bits", "random_seed", "random_wrap"),
+    )
+)
+_COMMUNICATION = re.compile(
+    r"^(psum|all_gather|all_to_all|ppermute|pmax|pmin|reduce_scatter|psum2)"
+)
+_WRAPPERS = re.compile(r"\b(transpose|jvp|vmap|remat|checkpoint|rematted_computation)\(|\)")
+
+
+def read_jaxpr(path: Path) -> Graph:
+    """Read the dump of a function's jaxpr; JAX is not needed.
+
+    Backward are the equations that JAX made by transposition, optimizer those after them.
+    """
+    where = str(path)
+    found = _content(path, where)
+    tensors = _tensors(found["tensors"], where)
+    phases = _phases(found["equations"], where)
+    calls = [
+        _call(equation, position, phase, tensors, where)
+        for position, (equation, phase) in enumerate(zip(found["equations"], phases, strict=True))
+    ]
+    if not calls:
+        raise InputError(f"{where}: a jaxpr without equations")
+    inputs, outputs, parameters = (
+        _numbers(found[key], len(tensors), key, where)
+        for key in ("inputs", "outputs", "parameters")
+    )
+    held = sum(bytes_of(tensors.get(value)) for value in parameters)
+    provenance: dict[str, Any] = {
+        "importer": "jaxpr",
+        "source": "jaxpr",
+        "file": path.name,
+        "jax": str(found.get("jax")),
+        "loops_counted_once": found.get("counted_once", 0),
+    }
+    if isinstance(found.get("examples"), int):
+        provenance["examples"] = found["examples"]
+    return graph_of_calls(
+        calls,
+        tensors,
+        where=where,
+        resident={
+            "parameters": held,
+            "inputs": sum(bytes_of(tensors.get(value)) for value in inputs) - held,
+        },
+        provenance=provenance,
+        kept={*outputs, *_gradients(calls)},
+    )
+
+
+def _content(path: Path, where: str) -> dict[str, Any]:
+    data = contents(path)
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
+    if not isinstance(found, dict) or "paracosm_jaxpr" not in found:
+        raise InputError(f'{where}: no jaxpr of jaxpr_export: it lacks "paracosm_jaxpr"')
+    version = found["paracosm_jaxpr"]
+    if not isinstance(version, int) or version > VERSION:
+        raise InputError(
+            f"{where}: a jaxpr of format {version}; this version reads up to {VERSION}: upgrade "
+            "paracosm"
+        )
+    for key in ("tensors", "equations", "inputs", "outputs", "parameters"):
+        if not isinstance(found.get(key), list):
+            raise InputError(f'{where}: "{key}" is missing, or no list')
+    return found
+
+
+def _tensors(found: list[Any], where: str) -> dict[str, TensorArgument]:
+    tensors = {}
+    for number, each in enumerate(found):
+        shape = shape_of(each[1]) if _is_tensor(each) else None
+        if shape is None:
+            raise InputError(f'{where}: "tensors" has no type and shape at {number}: {each!r:.60}')
+        tensors[str(number)] = TensorArgument(shape, each[0])
+    return tensors
+
+
+def _is_tensor(each: Any) -> bool:
+    pair = isinstance(each, list) and len(each) == 2
+    return pair and isinstance(each[0], str) and isinstance(each[1], list)
+
+
+def _numbers(found: Any, count: int, what: str, where: str) -> tuple[str, ...]:
+    """Return values by name; "" for a literal."""
+    if not isinstance(found, list):
+        raise InputError(f"{where}: {what}: no list of values")
+    for each in found:
+        if each is not None and (type(each) is not int or not 0 <= each < count):
+            raise InputError(f"{where}: {what}: there is no value {each!r:.40}, only {count}")
+    return tuple("" if each is None else str(each) for each in found)
+
+
+def _phases(equations: list[Any], where: str) -> list[str]:
+    phases = []
+    after = False
+    for position, equation in enumerate(equations):
+        if not isinstance(equation, dict):
+            raise InputError(f"{where}: equation {position} is no mapping")
+        stack = str(equation.get("stack", ""))
+        if "transpose(" in stack:
+            after = True
+            phases.append("backward")
+        else:
+            phases.append("optimizer" if after and "jvp(" not in stack else "forward")
+    return phases
+
+
+def _call(
+    equation: dict[str, Any],
+    position: int,
+    phase: str,
+    tensors: dict[str, TensorArgument],
+    where: str,
+) -> Call:
+    label = f"equation {position}"
+    name = equation.get("primitive")
+    if not isinstance(name, str):
+        raise InputError(f'{where}: {label} lacks "primitive"')
+    inputs, outputs = (
+        _numbers(equation.get(key), len(tensors), f"{label} ({name}), {key}", where)
+        for key in ("inputs", "outputs")
+    )
+    params = equation.get("params")
+    params = params if isinstance(params, dict) else {}
+    resource = "host" if name in _VIEWS else "compute"
+    resource = "communication" if _COMMUNICATION.match(name) else resource
+    try:
+        flops = _flops(
+            name, params, [tensors.get(v) for v in inputs], [tensors[v] for v in outputs]
+        )
+    except (LookupError, TypeError, ValueError):
+        raise InputError(f"{where}: {label} ({name}): its params do not fit its inputs") from None
+    return Call(
+        op=f"jax.{name}",
+        name=_module_path(str(equation.get("stack", ""))),
+        inputs=inputs,
+        outputs=outputs,
+        attributes={key: value for key, value in sorted(params.items()) if value is not None},
+        flops=flops,
+        phase=phase,
+        resource=resource,
+    )
+
+
+def _module_path(stack: str) -> str:
+    """Return "layer1.attention" of "jit(step)/transpose(jvp(layer1))/attention"."""
+    plain = _WRAPPERS.sub("", re.sub(r"\bp?jit\([^()]*\)", "", stack))
+    return ".".join(part for part in plain.split("/") if part)
+
+
+def _flops(
+    name: str,
+    params: dict[str, Any],
+    inputs: Sequence[TensorArgument | None],
+    outputs: Sequence[TensorArgument],
+) -> int:
+    """Return floating-point operations: products by their formula (a multiply-add is two), moves
+    none, any other op one for each element of its largest tensor."""
+    if name in _VIEWS or name in _MOVES or _COMMUNICATION.match(name):
+        return 0
+    if name == "dot_general" and inputs[0] is not None:
+        (contracted, _), _ = params["dimension_numbers"]
+        inner = math.prod(inputs[0].shape[i] for i in contracted)
+        return 2 * elements_of(outputs[0]) * int(inner)
+    if name == "conv_general_dilated" and inputs[1] is not None:
+        weight = inputs[1].shape
+        out_channels = weight[params["dimension_numbers"][1][0]]
+        return 2 * elements_of(outputs[0]) * int(math.prod(weight) // max(out_channels, 1))
+    return max((elements_of(tensor) for tensor in (*inputs, *outputs)), default=0)
+
+
+def _gradients(calls: Sequence[Call]) -> set[str]:
+    made = {value for call in calls if call.phase == "backward" for value in call.outputs}
+    return {v for call in calls if call.phase == "optimizer" for v in call.inputs if v in made}

@@ -1,0 +1,318 @@
+"""Whether the communication of a job's ranks fits together: every call meets its counterparts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError, unknown
+from paracosm.jobs.job import KINDS, POLICIES, STEPS, Communicators, Job, Program
+
+__all__ = ["check_arrays", "check_job"]
+
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+
+SHOWN = 6  # ranks of a group that a message lists
+COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in ("collective", "send", "receive"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Calls:
+    """What a program does on the communicator of one role: kind, and the rows in order."""
+
+    kind: int
+    rows: Ints
+
+
+def check_job(job: Job) -> None:
+    """Check that collectives and messages match, in the number and order in which ranks call them.
+
+    Collectives of one communicator must have the same names on all its ranks, messages the same
+    sizes at both ends.
+
+    Raises:
+        InputError: arrays that do not go together (see `check_arrays`); a rank has no communicator
+            in a role that its program uses; a communicator lacks a member's calls, or has those of
+            another rank; ranks call different things, with the first call that differs.
+    """
+    check_arrays(job)
+    calls = [
+        [_calls(job, program, role) for role in range(len(job.roles))]
+        for program in range(len(job.programs))
+    ]
+    _check_roles(job, calls)
+    signature = _signatures(job, calls)
+    kinds = np.array([[0 if c is None else c.kind for c in row] for row in calls], dtype=np.int64)
+    rank, role = np.nonzero(job.communicator >= 0)
+    group = job.communicator[rank, role]
+    used = kinds.reshape(len(calls), -1)[job.program[rank], role] > 0
+    rank, role, group = rank[used], role[used], group[used]
+    order = np.lexsort((rank, group))
+    rank, role, group = rank[order], role[order], group[order]
+    sizes = np.diff(job.communicators.offsets)
+    present = np.bincount(group, minlength=len(sizes))
+    wrong = np.flatnonzero((present > 0) & (present != sizes))
+    if len(wrong):
+        raise _missing(job, int(wrong[0]), rank[group == wrong[0]], role[group == wrong[0]])
+    _check_members(job, present > 0, rank, role, group)
+    marks = signature[job.program[rank], role]
+    first = np.concatenate(([True], group[1:] != group[:-1])) if len(group) else np.zeros(0, bool)
+    leader = np.maximum.accumulate(np.where(first, np.arange(len(group)), 0))
+    for entry in np.flatnonzero(marks != marks[leader])[:1].tolist():
+        raise _different(job, calls, int(group[entry]), rank, role, int(leader[entry]), entry)
+    _check_messages(job, kinds, rank, role, group)
+
+
+def _calls(job: Job, program: int, role: int) -> _Calls | None:
+    rows = np.flatnonzero(job.programs[program].role == role)
+    if not len(rows):
+        return None
+    kinds = np.unique(job.programs[program].kind[rows])
+    if len(kinds) > 1:
+        raise InputError(
+            f'role "{job.roles[role]}": one program uses it as {KINDS[kinds[0]]} and as '
+            f"{KINDS[kinds[1]]}: each needs a communicator of its own"
+        )
+    return _Calls(int(kinds[0]), rows)
+
+
+def _check_roles(job: Job, calls: list[list[_Calls | None]]) -> None:
+    for program, of_role in enumerate(calls):
+        ranks = np.flatnonzero(job.program == program)
+        for role, found in enumerate(of_role):
+            without = ranks[job.communicator[ranks, role] < 0] if found is not None else ranks[:0]
+            if len(without):
+                raise InputError(
+                    f'{job.labels[without[0]]} communicates as "{job.roles[role]}" and has no '
+                    "communicator for it"
+                )
+
+
+def _check_members(
+    job: Job, used: npt.NDArray[np.bool_], rank: Ints, role: Ints, group: Codes
+) -> None:
+    number = np.repeat(np.arange(len(used)), np.diff(job.communicators.offsets))
+    there = used[number]
+    number, members = number[there], job.communicators.members[there]
+    members = members[np.lexsort((members, number))]
+    for entry in np.flatnonzero(members != rank)[:1].tolist():
+        own = group == group[entry]
+        strangers = np.setdiff1d(rank[own], members[own])
+        if not len(strangers):  # a member calls twice, in two roles, and another one never
+            raise _missing(job, int(group[entry]), rank[own], role[own])
+        raise InputError(
+            f"communicator of {_listed(job, int(group[entry]))}: {job.labels[strangers[0]]} calls "
+            "on it and is not among them"
+        )
+
+
+def _signatures(job: Job, calls: list[list[_Calls | None]]) -> Ints:
+    """Return a number for every (program, role): equal where the calls fit together."""
+    seen: dict[bytes, int] = {}
+    marks = np.zeros((len(calls), len(job.roles)), dtype=np.int64)
+    for program, of_role in enumerate(calls):
+        for role, found in enumerate(of_role):
+            if found is not None:
+                text = _what(job, program, found).tobytes()
+                marks[program, role] = seen.setdefault(text, len(seen))
+    return marks
+
+
+def _what(job: Job, program: int, calls: _Calls) -> Ints:
+    of = job.programs[program]
+    if calls.kind == COLLECTIVE:
+        return np.concatenate(([0], of.name[calls.rows])).astype(np.int64)
+    return np.concatenate(([1], of.size[calls.rows])).astype(np.int64)
+
+
+def _check_messages(job: Job, kinds: Ints, rank: Ints, role: Ints, group: Codes) -> None:
+    kind = kinds[job.program[rank], role]
+    messages = kind != COLLECTIVE
+    offsets, members = job.communicators.offsets, job.communicators.members
+    sender = members[offsets[group[messages]]] == rank[messages]
+    wrong = np.flatnonzero(sender != (kind[messages] == SEND))
+    sizes = np.diff(offsets)[group[messages]]
+    for entry in [*np.flatnonzero(sizes != 2).tolist(), *wrong.tolist()][:1]:
+        number = int(group[messages][entry])
+        raise InputError(
+            f"communicator of {_listed(job, number)}: messages go from its first of two ranks to "
+            f"its second; {job.labels[rank[messages][entry]]} "
+            f"{'sends' if kind[messages][entry] == SEND else 'receives'}"
+        )
+
+
+def _missing(job: Job, number: int, rank: Ints, role: Ints) -> InputError:
+    members = job.communicators.ranks(number)
+    twice = [r for r in members if int((rank == r).sum()) > 1]
+    if twice:
+        return InputError(
+            f"communicator of {_listed(job, number)}: {job.labels[twice[0]]} uses it in two roles"
+        )
+    absent = sorted(set(members) - set(rank.tolist())) or [int(rank[0])]
+    doing = f'{job.labels[rank[0]]} calls "{job.roles[role[0]]}"'
+    return InputError(
+        f"collectives do not match: of {_listed(job, number)}, {doing} and "
+        f"{job.labels[absent[0]]} never does"
+    )
+
+
+def _different(
+    job: Job,
+    calls: list[list[_Calls | None]],
+    number: int,
+    rank: Ints,
+    role: Ints,
+    first: int,
+    second: int,
+) -> InputError:
+    told = []
+    for entry in (first, second):
+        program = int(job.program[rank[entry]])
+        found = calls[program][role[entry]]
+        assert found is not None  # entries are of roles that are used
+        told.append((program, found, job.labels[rank[entry]]))
+    (here, mine, me), (there, yours, you) = told
+    what = "collectives" if mine.kind == COLLECTIVE else "messages"
+    head = f"{what} of {_listed(job, number)} do not match"
+    ours, theirs = _what(job, here, mine), _what(job, there, yours)
+    for position in range(1, min(len(ours), len(theirs))):
+        if ours[position] != theirs[position]:
+            return InputError(
+                f"{head}: the {_ordinal(position)} is {_call(job, here, mine, position)} on {me}, "
+                f"{_call(job, there, yours, position)} on {you}"
+            )
+    return InputError(f"{head}: {me} has {len(mine.rows)}, {you} has {len(yours.rows)}")
+
+
+def _call(job: Job, program: int, calls: _Calls, position: int) -> str:
+    row = calls.rows[position - 1]
+    of = job.programs[program]
+    return f"{job.names[of.name[row]]} of {of.size[row]:,} bytes"
+
+
+def _listed(job: Job, number: int) -> str:
+    labels = [job.labels[rank] for rank in job.communicators.ranks(number)]
+    more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
+    return ", ".join(labels[:SHOWN]) + more
+
+
+def _ordinal(number: int) -> str:
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    ending = "th" if number % 100 in (11, 12, 13) else endings.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+TASK = KINDS.index("task")
+COLUMNS = (
+    *("name", "step", "kind", "lane", "duration", "role", "size", "priority", "microbatch"),
+    *("allocated", "released"),
+)
+
+
+def check_arrays(job: Job) -> None:
+    """Make sure that every index of a job leads somewhere, in time linear in its arrays."""
+    if not job.ranks:
+        raise InputError("job: no ranks: give it at least one")
+    if len(job.policies) != len(job.lanes):
+        raise InputError(
+            f"job: {len(job.policies)} policies for {len(job.lanes)} lanes: give one for each"
+        )
+    for policy in job.policies:
+        if policy not in POLICIES:
+            raise unknown("policy", policy, POLICIES)
+    for number, program in enumerate(job.programs):
+        _check_program(job, program, f"job: program {number}")
+    _check_ranks(job)
+    _check_communicators(job.communicators, job.ranks)
+
+
+def _check_program(job: Job, program: Program, where: str) -> None:
+    n = len(program)
+    for column in COLUMNS:
+        if len(getattr(program, column)) != n:
+            raise InputError(
+                f"{where}: {column} has {len(getattr(program, column))} entries for {n} tasks"
+            )
+    _check_offsets(f"{where}: offsets", program.offsets, n, len(program.dependencies))
+    for column, low, count in (
+        ("name", 0, len(job.names)),
+        ("step", 0, len(STEPS)),
+        ("kind", 0, len(KINDS)),
+        ("lane", -1, len(job.lanes)),
+        ("role", -1, len(job.roles)),
+    ):
+        _check_codes(f"{where}: task", column, getattr(program, column), low, count)
+    row = np.repeat(np.arange(n), np.diff(program.offsets))
+    wrong = np.flatnonzero((program.dependencies < 0) | (program.dependencies >= row))
+    if len(wrong):
+        raise InputError(
+            f"{where}: task {row[wrong[0]]} depends on row {program.dependencies[wrong[0]]}: rows "
+            "depend on earlier ones"
+        )
+    wrong = np.flatnonzero((program.role >= 0) != (program.kind != TASK))
+    if len(wrong):
+        kind = KINDS[program.kind[wrong[0]]]
+        has = "has no" if kind == "task" else "needs a"
+        raise InputError(f"{where}: task {wrong[0]}: a {kind} {has} role")
+    if program.size.min(initial=0) < 0:
+        wrong = np.flatnonzero(program.size < 0)
+        raise InputError(
+            f"{where}: task {wrong[0]}: {program.size[wrong[0]]} bytes; give 0 or more"
+        )
+
+
+def _check_ranks(job: Job) -> None:
+    ranks = job.ranks
+    for what, found in (("speeds", len(job.speed)), ("labels", len(job.labels))):
+        if found != ranks:
+            raise InputError(f"job: {found} {what} for {ranks} ranks: give one for each")
+    _check_codes("job: rank", "program", job.program, 0, len(job.programs))
+    wrong = np.flatnonzero(~((job.speed > 0) & np.isfinite(job.speed)))
+    if len(wrong):
+        rank = int(wrong[0])
+        raise InputError(
+            f"job: {job.labels[rank]}: speed must be finite and above 0, not {job.speed[rank]}"
+        )
+    if job.communicator.shape != (ranks, len(job.roles)):
+        raise InputError(
+            f"job: communicator has shape {job.communicator.shape}, not ranks x roles = "
+            f"{(ranks, len(job.roles))}"
+        )
+    for role, name in enumerate(job.roles):
+        column = job.communicator[:, role]
+        _check_codes(
+            f'job: role "{name}": rank', "communicator", column, -1, len(job.communicators)
+        )
+
+
+def _check_communicators(groups: Communicators, ranks: int) -> None:
+    count = len(groups)
+    _check_offsets("job: offsets of communicators", groups.offsets, count, len(groups.members))
+    _check_codes("job: member", "rank", groups.members, 0, ranks)
+    number = np.repeat(np.arange(count), np.diff(groups.offsets))
+    order = np.lexsort((groups.members, number))
+    of, who = number[order], groups.members[order]
+    twice = np.flatnonzero((of[1:] == of[:-1]) & (who[1:] == who[:-1]))
+    if len(twice):
+        raise InputError(f"job: communicator {of[twice[0]]} has rank {who[twice[0]]} twice")
+    connections = 0 if groups.network is None else len(groups.network.connections)
+    if connections > count:
+        raise InputError(f"job: {connections} connections for {count} communicators")
+
+
+def _check_offsets(what: str, offsets: npt.NDArray[np.int64], rows: int, entries: int) -> None:
+    if len(offsets) != rows + 1:
+        raise InputError(f"{what}: {len(offsets)} entries for {rows} rows, not one more")
+    if offsets[0] != 0 or offsets[-1] != entries or np.any(offsets[1:] < offsets[:-1]):
+        raise InputError(f"{what} must ascend from 0 to {entries}")
+
+
+def _check_codes(row: str, what: str, column: npt.NDArray[Any], low: int, count: int) -> None:
+    if len(column) and not (low <= column.min() and column.max() < count):
+        wrong = int(np.flatnonzero((column < low) | (column >= count))[0])
+        raise InputError(f"{row} {wrong}: there is no {what} {column[wrong]}, only {count} of them")

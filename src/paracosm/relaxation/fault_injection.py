@@ -1,0 +1,226 @@
+"""Faults as they strike a running iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+import numpy as np
+
+from paracosm.errors import InputError
+from paracosm.faults import (
+    DataFault,
+    Fault,
+    OnProcessor,
+    Stale,
+    Stop,
+    check_fault,
+    choose_components,
+    choose_processor,
+    fault_times,
+)
+from paracosm.relaxation.kernel.arrays import DUE, FAULT, MARKS, SQUARE
+from paracosm.relaxation.kernel.observe import mark
+from paracosm.relaxation.kernel.tournament_tree import rebuild, set_key
+from paracosm.relaxation.methods import BlockJacobi, method_gain
+from paracosm.relaxation.state import (
+    Run,
+    ask_durations,
+    ask_rows,
+    ask_values,
+    begin_update,
+    compute_residual,
+    norm,
+    schedule_update,
+    set_largest,
+)
+from paracosm.rng import RelaxationStream, generator
+
+__all__ = ["schedule_faults"]
+
+
+def schedule_faults(run: Run) -> None:
+    """Put the first occurrence of each of the configured faults on the run's agenda.
+
+    Raises:
+        InputError: a fault that names what the run does not have.
+    """
+    spec = run.spec
+    for index, fault in enumerate(spec.config.fault):
+        check_fault(
+            fault,
+            unknowns=spec.problem.n,
+            entries=spec.problem.A.nnz,
+            processors=spec.processors,
+            distributed=spec.cluster is not None,
+        )
+        if fault.target in ("A", "b") and spec.problem.map is not None:
+            raise InputError(f'fault "{fault}": a map has no {fault.target}; write "in x"')
+        if fault.target == "A" and isinstance(spec.method, BlockJacobi):
+            raise InputError(
+                f'fault "{fault}": block-jacobi has its factors of A, which the fault would not '
+                'strike; choose another method, or "in x"'
+            )
+        if fault.target == "A" and spec.config.matrix_free:
+            raise InputError(f'fault "{fault}": a stencil has no matrix to strike')
+        rng = generator(spec.seed, RelaxationStream.FAULTS, index)
+        _schedule_next(run, fault, rng, fault_times(fault, spec.horizon, rng))
+
+
+def _schedule_next(
+    run: Run, fault: Fault, rng: np.random.Generator, instants: Iterator[float]
+) -> None:
+    instant = next(instants, None)
+    if instant is None:
+        return
+
+    def act() -> None:
+        _strike(run, fault, rng)
+        _schedule_next(run, fault, rng, instants)
+
+    run.at(instant, act)
+
+
+def _strike(run: Run, fault: Fault, rng: np.random.Generator) -> None:
+    a, before = run.arrays, norm(run)
+    if isinstance(fault.model, DataFault):
+        words = _corrupt(run, fault, fault.model, rng)
+    else:
+        words = _hit_processor(run, fault, rng)
+    if not words:
+        return  # nothing was there to strike
+    if isinstance(fault.model, DataFault):
+        compute_residual(run)
+        set_largest(run, max(float(a.gauges[SQUARE]), run.initial_residual**2))
+    run.struck += 1
+    if a.counters[MARKS] < a.history.marks.shape[0]:
+        run.faults.append((words, before, isinstance(fault.model, DataFault)))
+    mark(a.rules, a.iterate, a.history, a.counters, a.gauges, FAULT)
+
+
+def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:
+    who = choose_processor(fault.where, run.spec.processors, rng)
+    assert isinstance(fault.model, Stop | Stale)
+    until = run.virtual_time + fault.model.duration
+    if isinstance(fault.model, Stop):
+        _stop(run, who, until)
+    else:
+        _go_stale(run, who, until)
+    return f"{fault.model} on processor {who}"
+
+
+def _stop(run: Run, who: int, until: float) -> None:
+    """Let a processor stop: its update in flight is lost."""
+    clock = run.arrays.clock
+    if run.spec.barrier is not None:
+        # Everybody waits for it at the barrier.
+        first = clock.winner.size // 2
+        clock.key[first : first + run.spec.processors] += (until - run.virtual_time) * run.ticks
+        rebuild(clock)
+        return
+    set_key(clock, who, inf)
+    run.down[who] = max(run.down.get(who, 0.0), until)
+    if run.down[who] < inf:
+        run.at(until, lambda: _restart(run, who), revives=True)
+
+
+def _restart(run: Run, who: int) -> None:
+    if run.virtual_time < run.down[who] * (1 - 1e-12):
+        return  # another fault keeps it down for longer
+    if run.arrays.rules.at_start and not run.arrays.rules.after_copy:
+        _read(run, who)
+    ask_durations(run)
+    schedule_update(run, who)
+
+
+def _go_stale(run: Run, who: int, until: float) -> None:
+    """Let a processor go on with what it reads now."""
+    flight = run.arrays.flight
+    if not flight.stale[who]:
+        _read(run, who)
+    flight.stale[who] = True
+    run.stale[who] = max(run.stale.get(who, 0.0), until)
+
+    def recover() -> None:
+        if run.virtual_time >= run.stale[who] * (1 - 1e-12):
+            run.arrays.flight.stale[who] = False
+
+    run.at(until, recover)
+
+
+def _read(run: Run, who: int) -> None:
+    """Let a processor read now, whatever it is doing."""
+    a = run.arrays
+    a.flight.due[0] = who
+    a.counters[DUE] = 1
+    ask_rows(run)
+    begin_update(run, who)
+    ask_values(run)
+    a.counters[DUE] = 0
+
+
+def _corrupt(run: Run, fault: Fault, model: DataFault, rng: np.random.Generator) -> str:
+    """Corrupt numbers where they are; return what was done, or nothing if none were there."""
+    a, pattern = run.arrays, run.spec.pattern
+    who = choose_processor(fault.where, run.spec.processors, rng)
+    owned = pattern.block(who % pattern.blocks)
+    rows = None
+    if fault.target == "halo":
+        return _corrupt_message(run, fault, model, rng, who)
+    values = {"x": a.iterate.x, "b": a.matrix.b, "A": a.matrix.data}[fault.target]
+    if fault.target == "A":
+        rows = a.matrix.row.astype(np.int64)
+    place = choose_components(fault.where, values.size, rng, rows=rows, owned=owned)
+    with np.errstate(all="ignore"):
+        touched = model.corrupt(values, place, rng)
+    if fault.target == "A":
+        _spread_matrix(run)
+    run.corrupted = run.corrupted or fault.target in ("A", "b")
+    return f"{model} in {fault.target}: {_components(touched.size)}"
+
+
+def _spread_matrix(run: Run) -> None:
+    """Let everything that is made from A know of its new entries."""
+    from scipy.sparse import csc_array
+
+    a, shape = run.arrays, run.A.shape
+    A = csc_array((a.matrix.data, a.matrix.row, a.matrix.pointer), shape).tocsr()
+    A.sort_indices()
+    run.A = A
+    if a.rows_of_a.data.size:
+        a.rows_of_a.data[:] = A.data
+    if a.rules.distributed:
+        a.halos.data[:] = A.data
+    if run.spec.method is not None:
+        with np.errstate(all="ignore"):
+            a.matrix.gain[:] = method_gain(run.spec.method, A)
+
+
+def _corrupt_message(
+    run: Run, fault: Fault, model: DataFault, rng: np.random.Generator, who: int
+) -> str:
+    """Corrupt a message to a processor: the newest under way on one of its links, if there is one.
+
+    Otherwise the values that it received last, which it reads until a newer message arrives.
+    """
+    halos = run.arrays.halos
+    links = halos.into[halos.into_pointer[who] : halos.into_pointer[who + 1]]
+    if links.size == 0:
+        return ""
+    link = int(rng.choice(links))
+    values = halos.have
+    if halos.under_way[link] > 0:
+        values = halos.payload[halos.buffer[link, halos.under_way[link] - 1]]
+    message = values[halos.link[link] : halos.link[link + 1]]
+    rows = halos.rows[halos.link[link] : halos.link[link + 1]]
+    where = None if isinstance(fault.where, OnProcessor) else fault.where
+    place = choose_components(where, message.size, rng, rows=rows)
+    if place is not None and place.size == 0:
+        return ""
+    with np.errstate(all="ignore"):
+        touched = model.corrupt(message, place, rng)
+    return f"{model} in a message to processor {who}: {_components(touched.size)}"
+
+
+def _components(count: int) -> str:
+    return f"{count} component{'s' if count != 1 else ''}"

@@ -1,0 +1,324 @@
+"""A linear system to be solved by relaxation: matrix, right-hand side, first iterate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from paracosm.errors import InputError, unknown
+from paracosm.relaxation.grids import (
+    Stencil,
+    convection_diffusion,
+    heat_boundary,
+    laplacian,
+    laplacian_9_point,
+)
+from paracosm.relaxation.matrix_files import checked_vector, first_iterate, right_hand_side
+from paracosm.units import parse_number
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+__all__ = [
+    "PROBLEMS",
+    "Problem",
+    "as_csr",
+    "check_diagonal",
+    "load_matrix",
+    "load_problem",
+    "problem_from",
+]
+
+
+_MOST_UNKNOWNS = 10**8
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A named family of grid problems: its number of axes, its options with their defaults."""
+
+    axes: int
+    stencil: Callable[..., Stencil]
+    options: dict[str, float | str]
+    default_rhs: str = "uniform"
+
+
+_TEMPERATURES: dict[str, float | str] = {"top": 100.0, "left": 75.0, "right": 50.0, "bottom": 0.0}
+_FLOW: dict[str, float | str] = {"peclet": 0.5, "angle": 0.0, "scheme": "central"}
+
+PROBLEMS: dict[str, _Family] = {
+    "laplace2d": _Family(2, laplacian, {}),
+    "laplace2d9": _Family(2, laplacian_9_point, {}),
+    "laplace3d": _Family(3, laplacian, {}),
+    "convection-diffusion": _Family(2, convection_diffusion, _FLOW),
+    "heat2d": _Family(2, lambda shape, **_: laplacian(shape), _TEMPERATURES, "boundary"),
+}
+
+
+def load_problem(spec: str, rhs: str = "default", start: str = "zeros", seed: int = 0) -> Problem:
+    """Return the grid problem that `spec` names: "laplace2d:100", "laplace3d:20x30x40".
+
+    `spec` is `name:size` or `name:size,option=value,...`; one size holds for every axis, `AxB` is
+    A rows of B points, `AxBxC` A planes of those. Families:
+
+        laplace2d             5-point Laplacian, 4 and -1
+        laplace2d9            9-point Laplacian, 8 and -1
+        laplace3d             7-point Laplacian, 6 and -1
+        convection-diffusion  options peclet=0.5, angle=0, scheme=central or upwind
+        heat2d                a plate between fixed temperatures: top=100, left=75, right=50,
+                              bottom=0 (paper, table 2)
+
+    Args:
+        spec: what to solve.
+        rhs: "default" ("uniform"; for heat2d "boundary", the temperatures around it), "uniform",
+            "ones-solution", "ones", or a file; see `right_hand_side`.
+        start: "zeros", "random" or a file.
+        seed: of "uniform" and "random".
+
+    Raises:
+        InputError: an unknown name or option, or a size or value that cannot be.
+    """
+    name, family, shape, options = _parse(spec)
+    stencil = family.stencil(shape, **options)
+    A = stencil.matrix()
+    rhs = family.default_rhs if rhs == "default" else rhs
+    if rhs == "boundary":
+        if name != "heat2d":
+            raise InputError(f'{spec}: the right-hand side "boundary" belongs to heat2d')
+        b, solution = heat_boundary(shape, **options), None
+    elif name == "heat2d" and any(options[key] != _TEMPERATURES[key] for key in options):
+        raise InputError(f'{spec}: temperatures have no effect on the right-hand side "{rhs}"')
+    else:
+        b, solution = right_hand_side(A, rhs, seed)
+    x0 = first_iterate(stencil.points, start, seed)
+    return Problem(spec.strip(), A, b, x0, solution, stencil, rhs, start)
+
+
+def load_matrix(
+    path: str | Path,
+    rhs: str = "default",
+    start: str = "zeros",
+    seed: int = 0,
+    *,
+    divides_by_diagonal: bool = True,
+) -> Problem:
+    """Return the problem whose matrix is in a Matrix Market file, gzipped or not.
+
+    Args:
+        path: the file; the problem gets its name, without ".gz".
+        rhs: "default" is "uniform"; see `load_problem`.
+        start, seed: as for `load_problem`.
+        divides_by_diagonal: whether the method does, so that zeros there are refused.
+
+    Raises:
+        InputError: one line that names the file and what cannot be used in it.
+    """
+    from paracosm.relaxation.matrix_files import read_matrix_market
+
+    A = as_csr(read_matrix_market(path), str(path))
+    if divides_by_diagonal:
+        check_diagonal(A, str(path))
+    rhs = "uniform" if rhs == "default" else rhs
+    b, solution = right_hand_side(A, rhs, seed)
+    x0 = first_iterate(A.shape[0], start, seed)
+    return Problem(Path(path).name.removesuffix(".gz"), A, b, x0, solution, None, rhs, start)
+
+
+def problem_from(
+    A: Any,
+    b: ArrayLike | None = None,
+    x0: ArrayLike | None = None,
+    *,
+    solution: ArrayLike | None = None,
+    name: str = "matrix",
+    divides_by_diagonal: bool = True,
+) -> Problem:
+    """Return the problem of a matrix at hand: any SciPy sparse matrix or array, or a dense one.
+
+    Without `b` the solution is 1 everywhere; without `x0` the iteration starts at 0.
+
+    Raises:
+        InputError: one line that says what cannot be used.
+    """
+    matrix = as_csr(A, name)
+    if divides_by_diagonal:
+        check_diagonal(matrix, name)
+    n = matrix.shape[0]
+    if b is None:
+        right, known = right_hand_side(matrix, "ones-solution", 0)
+    else:
+        right, known = checked_vector(b, "right-hand side", n), None
+    if solution is not None:
+        known = checked_vector(solution, "solution", n)
+    first = np.zeros(n) if x0 is None else checked_vector(x0, "first iterate", n)
+    problem = Problem(name, matrix, right, first, known)
+    return replace(
+        problem,
+        rhs="ones-solution" if b is None else "given",
+        start="zeros" if x0 is None else "given",
+    )
+
+
+def _parse(spec: str) -> tuple[str, _Family, tuple[int, ...], dict[str, Any]]:
+    """Split "name:size,option=value" into the family, the shape and all options."""
+    head, *settings = (part.strip() for part in spec.split(","))
+    name, colon, size = (part.strip() for part in head.partition(":"))
+    family = PROBLEMS.get(name)
+    if family is None:
+        raise unknown("problem", name, PROBLEMS)
+    if not colon:
+        raise InputError(f"problem {name}: a size is missing; write {name}:100")
+    sizes = size.split("x")
+    if not all(part.isdecimal() and int(part) > 0 for part in sizes):
+        raise InputError(f'problem {spec}: "{size}" is not a size; write {name}:100')
+    if len(sizes) not in (1, family.axes):
+        raise InputError(f"problem {spec}: {name} has {family.axes} axes, not {len(sizes)}")
+    shape = tuple(map(int, sizes if len(sizes) > 1 else sizes * family.axes))
+    if math.prod(shape) > _MOST_UNKNOWNS:
+        raise InputError(f"problem {spec}: {math.prod(shape):,} unknowns are too many")
+    options: dict[str, Any] = dict(family.options)
+    for setting in settings:
+        key, equals, value = (part.strip() for part in setting.partition("="))
+        if key not in options:
+            raise (
+                unknown(f"option of {name}", key, options)
+                if options
+                else InputError(f'problem {spec}: {name} has no options, not "{setting}"')
+            )
+        if not equals:
+            raise InputError(f"problem {spec}: write {key}=value")
+        options[key] = _option(spec, key, value)
+    return name, family, shape, options
+
+
+def _option(spec: str, key: str, value: str) -> float | str:
+    if key == "scheme":
+        if value not in ("central", "upwind"):
+            raise unknown("scheme", value, ("central", "upwind"))
+        return value
+    try:
+        number = parse_number(value, signed=key in _TEMPERATURES)
+    except InputError as error:
+        raise InputError(f"problem {spec}: {key}: {error}") from None
+    if not math.isfinite(number) or (key == "angle" and number > 90):
+        allowed = "0 to 90 degrees" if key == "angle" else "finite"
+        raise InputError(f"problem {spec}: {key} must be {allowed}, not {value}")
+    return number
+
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A x = b, with `n` unknowns, and where the iteration starts.
+
+    Args:
+        name: "laplace2d:100", "494_bus.mtx".
+        A: shape (n, n), float64, indices sorted, no duplicates and no stored zeros, int32 indices
+            where they fit.
+        b: the right-hand side, shape (n,).
+        x0: the first iterate, shape (n,).
+        solution: x, where it is known, shape (n,).
+        stencil: the same matrix as a stencil, for grid problems.
+        rhs, start: how `b` and `x0` were made, for the record.
+        map: `(x, rows, out)`, which writes G's components `rows` at x to `out`: a fixed point
+            x = G(x) is looked for in place of a solution; `A` is empty.
+    """
+
+    name: str
+    A: csr_array
+    b: Array
+    x0: Array
+    solution: Array | None = None
+    stencil: Stencil | None = None
+    rhs: str = "given"
+    start: str = "given"
+    map: Callable[..., Any] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def n(self) -> int:
+        """The number of unknowns."""
+        return self.b.size
+
+
+_SHOWN = 5
+
+
+def as_csr(matrix: Any, name: str) -> csr_array:
+    """Return a SciPy sparse matrix, or anything that NumPy reads as one, as a new `csr_array`.
+
+    float64, indices sorted, duplicates summed, stored zeros dropped, int32 indices where they fit.
+
+    Raises:
+        InputError: not two-dimensional, not real, not square, empty, or NaN or infinite entries
+            (how many, and the first). Rows and columns are counted from 1, as in Matrix Market.
+    """
+    from scipy.sparse import csr_array, issparse
+
+    if not issparse(matrix):
+        matrix = np.asarray(matrix)
+    if matrix.ndim != 2:
+        raise InputError(f"{name}: a matrix has two dimensions, not {matrix.ndim}")
+    if matrix.dtype.kind == "c":
+        raise InputError(f"{name}: its entries are complex; only real matrices are solved")
+    if matrix.dtype.kind not in "fiub":
+        raise InputError(f"{name}: its entries must be real numbers, not {matrix.dtype}")
+    rows, columns = matrix.shape
+    if rows != columns:
+        raise InputError(f"{name}: the matrix must be square, not {rows} x {columns}")
+    if rows == 0:
+        raise InputError(f"{name}: the matrix has no rows")
+    result = csr_array(matrix, dtype=np.float64, copy=True)
+    result.sum_duplicates()
+    wrong = np.flatnonzero(~np.isfinite(result.data))
+    if wrong.size:
+        row = int(np.searchsorted(result.indptr, wrong[0], side="right"))
+        column = int(result.indices[wrong[0]]) + 1
+        raise InputError(
+            f"{name}: {_count(wrong.size, 'entry is', 'entries are')} NaN or infinite, the first "
+            f"({result.data[wrong[0]]}) at row {row}, column {column}, counted from 1"
+        )
+    result.eliminate_zeros()
+    if result.indptr[-1] < 2**31 and rows < 2**31:
+        result.indptr = result.indptr.astype(np.int32, copy=False)
+        result.indices = result.indices.astype(np.int32, copy=False)
+    return result
+
+
+def check_diagonal(matrix: csr_array, name: str) -> None:
+    """Refuse a matrix with empty rows, or with zeros on the diagonal, by which methods divide.
+
+    Raises:
+        InputError: how many rows, and the first five, counted from 1.
+    """
+    empty = np.flatnonzero(np.diff(matrix.indptr) == 0)
+    if empty.size:
+        raise InputError(
+            f"{name}: {_count(empty.size, 'row is', 'rows are')} empty: {_list(empty)}"
+        )
+    zero = np.flatnonzero(matrix.diagonal() == 0.0)
+    if zero.size:
+        raise InputError(
+            f"{name}: the diagonal, by which a relaxation divides, is zero in "
+            f"{_count(zero.size, 'row', 'rows')}: {_list(zero)}"
+        )
+
+
+def _count(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _list(rows: NDArray[np.int64]) -> str:
+    shown = ", ".join(str(row + 1) for row in rows[:_SHOWN])
+    return f"{shown}{', ...' if rows.size > _SHOWN else ''} (counted from 1)"

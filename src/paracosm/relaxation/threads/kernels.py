@@ -1,0 +1,361 @@
+"""The paper's implementation 1, the general Jacobi solver (Algorithm 3): SAFE and RACE.
+
+A relaxation thread copies all of x, relaxes its rows and updates them, over and over; one more
+thread copies x and computes the residual norm. SAFE holds one lock while it copies and while it
+updates, RACE none.
+
+The clock is read three times an iteration: the end of an update is the start of the next
+iteration, so no time goes unaccounted. Under SAFE the clock is read before the lock is given back:
+the order of the stamps is the order in which the threads had x.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from paracosm.compiled import compiled
+from paracosm.relaxation.threads.atomics import (
+    BEGAN,
+    DETECTED,
+    LINE,
+    LOCK,
+    STATUS,
+    STOP,
+    acquire,
+    add,
+    add_float,
+    begin_together,
+    compare_and_swap,
+    load,
+    now,
+    release,
+    store,
+)
+
+__all__ = [
+    "CONVERGED",
+    "DIVERGED",
+    "LIMIT",
+    "read_clock",
+    "relax_band",
+    "relax_rows",
+    "watch_residual",
+]
+
+
+CONVERGED, DIVERGED, LIMIT = 1, 2, 3
+
+
+@compiled
+def relax_rows(
+    first: Any,
+    last: Any,
+    pointer: Any,
+    columns: Any,
+    values: Any,
+    diagonal: Any,
+    b: Any,
+    x: Any,
+    control: Any,
+    threads: Any,
+    locked: Any,
+    timed: Any,
+    most: Any,
+    stamps: Any,
+    sums: Any,
+) -> int:
+    """Relax the rows from `first` to `last` until told to stop; return the iterations made.
+
+    Args:
+        pointer, columns, values, diagonal, b: the system, A in CSR.
+        x: the shared iterate.
+        control: the shared flags.
+        threads: how many begin together.
+        locked: whether to hold the lock while x is copied and updated.
+        timed: whether to read the clock.
+        most: iterations after which the thread stops the run.
+        stamps: start, copied, computed, updated of each iteration as far as it has rows, in
+            nanoseconds, shape (capacity, 4).
+        sums: seconds and squared seconds of copy, compute, update and the whole, shape (2, 4),
+            over all iterations.
+    """
+    mine = np.empty(x.size)
+    fresh = np.empty(last - first)
+    iterations = 0
+    copied = computed = updated = 0
+    begin_together(control, threads)
+    start = load(control, BEGAN)
+    while load(control, STOP) == 0:
+        if locked:
+            acquire(control, LOCK)
+        for i in range(x.size):
+            mine[i] = x[i]
+        if timed:
+            copied = now()
+        if locked:
+            release(control, LOCK)
+        for i in range(first, last):
+            rest = b[i]
+            for k in range(pointer[i], pointer[i + 1]):
+                rest -= values[k] * mine[columns[k]]
+            fresh[i - first] = mine[i] + rest / diagonal[i]
+        if timed:
+            computed = now()
+        if locked:
+            acquire(control, LOCK)
+        for i in range(first, last):
+            x[i] = fresh[i - first]
+        if timed:
+            updated = now()
+        if locked:
+            release(control, LOCK)
+        if timed:
+            note_iteration(iterations, start, copied, computed, updated, stamps, sums)
+            start = updated
+        iterations += 1
+        if iterations == most:
+            stop(control, LIMIT)
+    return iterations
+
+
+@compiled
+def watch_residual(
+    threshold: Any,
+    lingering: Any,
+    pointer: Any,
+    columns: Any,
+    values: Any,
+    b: Any,
+    x: Any,
+    control: Any,
+    threads: Any,
+    locked: Any,
+    timed: Any,
+    stamps: Any,
+    norms: Any,
+    detecting: Any,
+) -> int:
+    """Compute ||b - Ax|| until it is at most `threshold`; return how often it was computed.
+
+    Args:
+        lingering: how many checks to make after the detecting one, before all are told to stop.
+        stamps: start, copied, checked of each check, shape (capacity, 3).
+        norms: the residual norm that each check found, shape (capacity,).
+        detecting: set to the index of the check that detected convergence, shape (1,).
+        (The others are those of `relax_rows`.)
+    """
+    mine = np.empty(x.size)
+    checks = 0
+    copied = 0
+    begin_together(control, threads)
+    start = load(control, BEGAN)
+    while load(control, STOP) == 0:
+        if locked:
+            acquire(control, LOCK)
+        for i in range(x.size):
+            mine[i] = x[i]
+        if timed:
+            copied = now()
+        if locked:
+            release(control, LOCK)
+        square = 0.0
+        for i in range(b.size):
+            rest = b[i]
+            for k in range(pointer[i], pointer[i + 1]):
+                rest -= values[k] * mine[columns[k]]
+            square += rest * rest
+        norm = np.sqrt(square)
+        if norm <= threshold and detecting[0] < 0:
+            detecting[0] = checks
+            store(control, DETECTED, now())
+            compare_and_swap(control, STATUS, 0, CONVERGED)
+        if timed:
+            checked = now()
+            if checks < stamps.shape[0]:
+                stamps[checks, 0], stamps[checks, 1], stamps[checks, 2] = start, copied, checked
+                norms[checks] = norm
+            start = checked
+        checks += 1
+        if detecting[0] >= 0 and checks > detecting[0] + lingering:
+            store(control, STOP, 1)
+        elif not norm < np.inf:
+            stop(control, DIVERGED)
+    return checks
+
+
+@compiled
+def stop(control: Any, status: Any) -> None:
+    """Tell all threads to stop, for the reason `status` unless there is one already."""
+    compare_and_swap(control, STATUS, 0, status)
+    store(control, STOP, 1)
+
+
+@compiled
+def note_iteration(
+    iteration: Any, start: Any, copied: Any, computed: Any, updated: Any, stamps: Any, sums: Any
+) -> None:
+    """Record an iteration while there is room, and count it in the sums in any case."""
+    if iteration < stamps.shape[0]:
+        stamps[iteration, 0], stamps[iteration, 1] = start, copied
+        stamps[iteration, 2], stamps[iteration, 3] = computed, updated
+    spans = (copied - start, computed - copied, updated - computed, updated - start)
+    for phase in range(4):
+        seconds = 1e-9 * spans[phase]
+        sums[0, phase] += seconds
+        sums[1, phase] += seconds * seconds
+
+
+_TOP, _BOTTOM = 0, 1
+_CONFIRMATIONS = 2  # of them, the first may have read its neighbours before the sum was small
+_ROUNDING = 1e-13  # of a running sum of squares, relative to what it began with
+
+
+@compiled
+def relax_band(
+    thread: Any,
+    band: Any,
+    b: Any,
+    coefficients: Any,
+    edges: Any,
+    locks: Any,
+    control: Any,
+    threads: Any,
+    threshold: Any,
+    every: Any,
+    total: Any,
+    parts: Any,
+    measured: Any,
+    timed: Any,
+    most: Any,
+    stamps: Any,
+    sums: Any,
+) -> int:
+    """Relax a band of rows until told to stop; return the iterations made.
+
+    Args:
+        thread: the band's number, from the top.
+        band: the two matrices with a frame of zeros, shape (2, rows + 2, columns + 2); iteration k
+            reads `band[k % 2]` and writes the other one.
+        b: right-hand side of the band, shape (rows, columns).
+        coefficients: of the point itself, the ones above, below, left and right of it.
+        edges: the newest first and last row of every band, shape (threads, 2, columns).
+        locks: one for each of these rows, a cache line apart.
+        threshold: residual norm at which the first thread stops the run.
+        every: iterations from one local residual to the next.
+        total: the global residual, squared, shape (1,).
+        parts: the local residuals, squared, a cache line apart.
+        measured: how often each thread has computed its own, a cache line apart; and at the end how
+            often one alone was above the threshold.
+        (The others are those of `relax_rows`.)
+    """
+    rows, columns = b.shape
+    centre, above, below, left, right = coefficients
+    enough = threshold * threshold
+    floor = _ROUNDING * total[0]
+    iterations = 0
+    copied = computed = 0
+    seen = np.full(threads + 1, -1)  # `measured` when the sum was first small
+    begin_together(control, threads)
+    start = load(control, BEGAN)
+    while load(control, STOP) == 0:
+        old, new = band[iterations % 2], band[1 - iterations % 2]
+        if thread > 0:
+            _copy_edge(edges, locks, thread - 1, _BOTTOM, old[0])
+        if thread < threads - 1:
+            _copy_edge(edges, locks, thread + 1, _TOP, old[rows + 1])
+        if timed:
+            copied = now()
+        measuring = iterations % every == 0
+        square = 0.0
+        for i in range(1, rows + 1):
+            for j in range(1, columns + 1):
+                around = above * old[i - 1, j] + below * old[i + 1, j]
+                around += left * old[i, j - 1] + right * old[i, j + 1]
+                new[i, j] = (b[i - 1, j - 1] - around) / centre
+            if measuring:
+                for j in range(1, columns + 1):
+                    residual = centre * (new[i, j] - old[i, j])
+                    square += residual * residual
+        if measuring:
+            add_float(total, 0, square - parts[thread * LINE])
+            parts[thread * LINE] = square
+            if square > enough:
+                add(measured, threads * LINE, 1)
+            add(measured, thread * LINE, 1)
+            if thread == 0:
+                _check(total, parts, measured, seen, enough, floor, control)
+        if timed:
+            computed = now()
+        if thread > 0:
+            _update_edge(edges, locks, thread, _TOP, new[1])
+        if thread < threads - 1:
+            _update_edge(edges, locks, thread, _BOTTOM, new[rows])
+        if timed:
+            updated = now()
+            note_iteration(iterations, start, copied, computed, updated, stamps, sums)
+            start = updated
+        iterations += 1
+        if iterations == most:
+            stop(control, LIMIT)
+    return iterations
+
+
+@compiled
+def _check(
+    total: Any, parts: Any, measured: Any, seen: Any, enough: Any, floor: Any, control: Any
+) -> None:
+    """Raise the flag if the global residual is small, and stays so, or is no number."""
+    square = add_float(total, 0, 0.0)
+    if not square < np.inf:
+        stop(control, DIVERGED)
+        return
+    threads = seen.size - 1
+    if square <= enough + floor:
+        square = 0.0
+        for thread in range(threads):
+            square += parts[thread * LINE]
+    if square > enough:
+        seen[0] = -1
+        return
+    begin = seen[0] < 0 or load(measured, threads * LINE) != seen[threads]
+    confirmed = not begin
+    for thread in range(threads + 1):
+        if begin:
+            seen[thread] = load(measured, thread * LINE)
+        elif thread < threads and load(measured, thread * LINE) < seen[thread] + _CONFIRMATIONS:
+            confirmed = False
+    if confirmed and load(control, STOP) == 0:
+        store(control, DETECTED, now())
+        stop(control, CONVERGED)
+
+
+@compiled
+def _copy_edge(edges: Any, locks: Any, thread: Any, side: Any, row: Any) -> None:
+    """Copy a neighbour's edge into a row of the own matrix."""
+    lock = (2 * thread + side) * LINE
+    acquire(locks, lock)
+    for j in range(edges.shape[2]):
+        row[j + 1] = edges[thread, side, j]
+    release(locks, lock)
+
+
+@compiled
+def _update_edge(edges: Any, locks: Any, thread: Any, side: Any, row: Any) -> None:
+    """Show the neighbours the newest values of an edge of the own band."""
+    lock = (2 * thread + side) * LINE
+    acquire(locks, lock)
+    for j in range(edges.shape[2]):
+        edges[thread, side, j] = row[j + 1]
+    release(locks, lock)
+
+
+@compiled
+def read_clock(times: Any) -> int:
+    """Read the clock so many times; return the nanoseconds that it took."""
+    start = now()
+    last = start
+    for _ in range(times):
+        last = now()
+    return int(last - start)
