@@ -16,9 +16,6 @@ from paracosm.results import JobSummary
 from paracosm.timeline import Span, Spans, union
 from paracosm.units import format_duration
 
-__all__ = ["LANES", "PHASES", "Lane", "Place", "laid_out", "lane_of", "node_group", "node_order"]
-
-
 NODES, SPANS = 20, 600  # of the first rounds
 RANKS, RANK_BARS = 16, 24  # of a job
 PIXELS = 1500  # of a screen's width: gaps below one are closed
