@@ -56,7 +56,6 @@ class RunSpec:
 
     @property
     def processors(self) -> int:
-        """How many processors there are."""
         return self.pattern.processors
 
     @property
@@ -101,12 +100,10 @@ class RunSpec:
 
     @property
     def max_time(self) -> float:
-        """Virtual time at which it is stopped, seconds."""
         return inf if self.config.max_time is None else self.config.max_time
 
     @property
     def most_relaxations(self) -> float:
-        """Number of relaxations after which it is stopped."""
         return self.config.max_sweeps * self.problem.n
 
 

@@ -15,16 +15,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.relaxation.threads.measurement import Case, Measurement, load_measurement, phases
 from paracosm.timing import Distribution, parse_distribution
 
-__all__ = [
-    "CROWDED",
-    "FITS",
-    "PHASES",
-    "MeasuredTimes",
-    "TimeFunction",
-    "Times",
-    "parse_times",
-    "times_from_file",
-]
+__all__ = ["CROWDED", "Times", "parse_times"]
 
 
 PHASES = ("copy", "compute", "update")
