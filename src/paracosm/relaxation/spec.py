@@ -109,7 +109,7 @@ class RunSpec:
 
 def spec_of(config: RelaxConfig, seed: int) -> RunSpec:
     """Return a run of a configuration, with files read and everything made."""
-    cluster = config.imagined
+    cluster = config.target_cluster
     problem = _problem(config, seed)
     return RunSpec(
         config=config,

@@ -278,7 +278,7 @@ def _parsed(spec: str) -> tuple[Path, Mapping[str, str]]:
         raise InputError(f'time: "{spec}" has no closing bracket')
     options = {}
     for part in filter(None, re.split(r"\s*,\s*", rest.rstrip()[:-1].strip())):
-        key, equals, value = (piece.strip() for piece in part.partition("="))
+        key, equals, value = (text.strip() for text in part.partition("="))
         if key not in _OPTIONS:
             raise unknown("option of a measured file", key, _OPTIONS)
         if not equals or not value:

@@ -140,7 +140,7 @@ class Simulations:
         """
         missing = [seed for seed in seeds if seed not in self._fault_free]
         specs = [self._spec(seed, Setting()).changed(fault=(), checkpoint=None) for seed in missing]
-        for seed, (time, why) in zip(missing, self._carry_out(specs, ran), strict=True):
+        for seed, (time, why) in zip(missing, self._execute(specs, ran), strict=True):
             if why:
                 raise InputError(
                     f"without any fault the iteration does not converge with seed {seed} ({why}): "
@@ -167,9 +167,9 @@ class Simulations:
             for seed, end, time in zip(seeds, ends.tolist(), fault_free.tolist(), strict=True)
         ]
         half = len(seeds) if whole else len(seeds) // 2 + 1
-        ended = self._carry_out(specs[:half], ran)
+        ended = self._execute(specs[:half], ran)
         if any(not why for _, why in ended):
-            ended += self._carry_out(specs[half:], ran)
+            ended += self._execute(specs[half:], ran)
         elif ran is not None:
             ran(len(seeds) - half)
         run = len(ended)
@@ -238,7 +238,7 @@ class Simulations:
             self._blocks = _blocks(spec_of(self.config, 0))
         return replace(spec, times=_faster(spec.times, _blocks(spec) / self._blocks))
 
-    def _carry_out(self, specs: Sequence[RunSpec], ran: Ran | None) -> list[tuple[float, str]]:
+    def _execute(self, specs: Sequence[RunSpec], ran: Ran | None) -> list[tuple[float, str]]:
         """Return virtual times, and why a run did not converge (empty if it did)."""
         if self.jobs == 1:
             runs = map(_run, specs)
@@ -362,8 +362,8 @@ def parse_space(text: str) -> tuple[Parameter, ...]:
     """Return the parameters of "alpha=1.05..20, omega=1s..500s"."""
     parameters: dict[str, Parameter] = {}
     for part in text.split(","):
-        name, equals, bounds = (piece.strip() for piece in part.partition("="))
-        low, dots, high = (piece.strip() for piece in bounds.partition(".."))
+        name, equals, bounds = (text.strip() for text in part.partition("="))
+        low, dots, high = (text.strip() for text in bounds.partition(".."))
         if not (name and equals and low and dots and high):
             raise InputError(f'tune: cannot read "{part.strip()}": {_USAGE}')
         if name not in PARAMETERS:
