@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from retiming import prepare_retiming
 
 from paracosm.cluster import Cluster, cluster_from_mapping
 from paracosm.graphs import Graph
@@ -27,9 +28,8 @@ from paracosm.jobs import Job
 from paracosm.jobs.expand import expand, picoseconds
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
 from paracosm.simulation import replay_job
-from paracosm.simulation.chains import contract
 from paracosm.simulation.events import replay_tasks
-from paracosm.simulation.retiming import prepare_retiming
+from paracosm.simulation.folding import contract
 
 ROUNDS = 5
 STRATEGY = "dp={data}, tp=4, pp=4, schedule=1f1b, microbatches=64"

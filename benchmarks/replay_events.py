@@ -37,8 +37,7 @@ from paracosm.jobs import (
 )
 from paracosm.jobs.expand import expand
 from paracosm.simulation.events import replay_tasks
-from paracosm.simulation.events_arrays import arrange
-from paracosm.simulation.events_kernel import play
+from paracosm.simulation.events_kernel import arrange, play
 
 ROUNDS = 5
 FORWARD, BACKWARD, LAYERS = 14, 28, 48

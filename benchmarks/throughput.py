@@ -27,13 +27,13 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "reference"))
 
+from plain_systems import plain_system
 from steps_reference import simulate_literally
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.profiling.jobs.job_profile import dependencies_of, dependents_of
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.system import System, plain_system
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import System, Workload
 
 OPS, TENSORS, BYTES = 3000, 196, 95e6
 STEPS = 100  # to draw from

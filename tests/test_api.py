@@ -206,7 +206,7 @@ def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Pat
         (lambda: paracosm.relax(q=1), 'relax: unknown argument "q": choose from latency, '),
         (lambda: paracosm.relax(method="foo"), 'relax: method: unknown method "foo"'),
         (lambda: paracosm.train(workers="x"), 'train: workers: cannot read "x"'),
-        (lambda: paracosm.train(bandwidth=25), "train: bandwidth: 25 of what"),
+        (lambda: paracosm.train(bandwidth="25"), 'train: bandwidth: "25" has no unit'),
         (lambda: paracosm.train(force=True), "force replaces the run in a folder: give out"),
         (lambda: paracosm.train(TrainConfig(), workers=2), "train: workers: the config has it"),
         (lambda: paracosm.relax(TrainConfig()), "relax: config: give a mapping or a RelaxConfig"),

@@ -19,10 +19,31 @@ def programs(name: str) -> list[str]:
 def test_the_program_of_the_readme_ends_when_figure_7_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (program,) = programs("README.md")
+    program, _ = programs("README.md")
     exec(program, {})
     last = capsys.readouterr().out.splitlines()[-1]
     assert float(last) == pytest.approx(0.6)
+
+
+def test_the_readme_trains_in_python(capsys: pytest.CaptureFixture[str]) -> None:
+    _, program = programs("README.md")
+    exec(program, {})
+    updates, staleness = capsys.readouterr().out.split()
+    assert updates == "200"
+    assert float(staleness) == pytest.approx(7, rel=0.1)
+
+
+def test_the_guide_to_python_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "docs" / "python.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    known: dict[str, object] = {}
+    found = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", text, re.DOTALL)
+    assert len(found) == 5
+    for program, printed in found:
+        exec(program, known)
+        assert capsys.readouterr().out == printed
 
 
 def test_the_programs_of_the_relaxation_guide_run(capsys: pytest.CaptureFixture[str]) -> None:

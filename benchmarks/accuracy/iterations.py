@@ -19,6 +19,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from in_situ import time_in_situ
 from iteration_accuracy import Accuracy, accuracy, from_others
 
 from paracosm.graphs.capture import CaptureOptions
@@ -57,7 +58,7 @@ def main() -> None:
             grid = time_grid(asked.grid, database)
             done = {
                 name: profile_model(
-                    MODELS[name], Settings(budget=asked.budget), database, in_situ=True
+                    MODELS[name], Settings(budget=asked.budget), database, in_situ=time_in_situ
                 )
                 for name in asked.models.split(",")
             }

@@ -34,11 +34,13 @@ from typing import Any
 import numpy as np
 from printing import folder_of, mape, print_table, signed
 
-from paracosm.cluster import cluster_from_shorthand
+from paracosm.cluster import Link, star
 from paracosm.prediction.parameter_servers.coarse_models import cynthia, lin, phases_of
-from paracosm.prediction.parameter_servers.config import WINDOW
-from paracosm.prediction.parameter_servers.settings import Settings, ports_of
-from paracosm.prediction.parameter_servers.target import TargetJob, target_job
+from paracosm.prediction.parameter_servers.config import WINDOW, Settings, ports_of
+from paracosm.prediction.parameter_servers.target import (
+    TargetJob,
+    target_job,
+)
 from paracosm.prediction.parameter_servers.throughput import predict_throughput, rate_after_start
 from paracosm.profiling.jobs import load_job_profile
 from paracosm.profiling.jobs.job_profile import without_interrupted
@@ -118,9 +120,7 @@ def main() -> int:
 def job_of(folder: Path, about: dict[str, Any], uneven: float) -> TargetJob:
     """Return the profiled job on its measured link, with as many workers as were ever run."""
     profile = without_interrupted(load_job_profile(folder / "profile.json.gz"))
-    cluster = cluster_from_shorthand(
-        workers=6, servers=about["P"], latency=0.0, bandwidth=about["goodput_mbit"] * 1e6 / 8
-    )
+    cluster = star(6, about["P"], Link(bandwidth=about["goodput_mbit"] * 1e6 / 8))
     settings = Settings(ports=ports_of(cluster), window=WINDOW, share_sigma=uneven)
     return target_job(profile, settings, SEED)
 

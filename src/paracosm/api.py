@@ -7,13 +7,14 @@ typed there ("10Gbit/s", "1ms") or the parsed value; `arguments("train")` lists 
 from __future__ import annotations
 
 import base64
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -61,9 +62,12 @@ Config = Any
 class Result(Generic[S]):
     """What a run came to."""
 
-    def __init__(self, summary: S, folder: RunFolder | None, keep: object = None) -> None:
+    def __init__(
+        self, summary: S, path: Path | None, folders: Sequence[RunFolder], keep: object = None
+    ) -> None:
         self._summary = summary
-        self._folder = folder
+        self._path = path
+        self._folders = folders
         self._keep = keep  # a temporary folder lives as long as the results in it
 
     @property
@@ -79,7 +83,7 @@ class Result(Generic[S]):
     @property
     def sentence(self) -> str:
         """The answer in one sentence."""
-        from paracosm.report.answers import answer
+        from paracosm.report.view import answer
 
         return answer(self.summary)
 
@@ -90,10 +94,9 @@ class Result(Generic[S]):
         Raises:
             InputError: such a run has none.
         """
-        table = None if self._folder is None else self._folder.metrics()
-        if table is None or not table.num_rows:
+        if "metrics" not in self._there():
             raise self._missing("metrics")
-        return table
+        return self._folders[0].metrics()
 
     @property
     def timeline(self) -> Timeline:
@@ -102,7 +105,7 @@ class Result(Generic[S]):
         Raises:
             InputError: the run recorded none.
         """
-        timeline = None if self._folder is None else self._folder.timeline()
+        timeline = self._folders[0].timeline() if "timeline" in self._there() else None
         if timeline is None:
             raise self._missing("timeline")
         return timeline
@@ -114,6 +117,8 @@ class Result(Generic[S]):
 
         from paracosm.report.figures import plotly_figure
 
+        if not self._folders:
+            raise self._missing("figures")
         names = [run.name for run in self._runs]
         return {chart.name: Figure(plotly_figure(chart, names)) for chart in self._charts}
 
@@ -152,15 +157,13 @@ class Result(Generic[S]):
             folder: is made; if it is not empty, it is refused, unless `force` is given, which
                 replaces the run in it.
         """
-        if self._folder is None:
-            raise self._missing("run folder")
-        return self._copied(self._folder.path, Path(folder), force)
-
-    def _copied(self, source: Path, folder: Path, force: bool) -> Path:
         from paracosm.studies.run_folder import claim_folder
 
+        if self._path is None:
+            raise self._missing("folder")
+        folder = Path(folder)
         claim_folder(folder, force)
-        shutil.copytree(source, folder, dirs_exist_ok=True)
+        shutil.copytree(self._path, folder, dirs_exist_ok=True)
         if self._folders and not (folder / "report.html").exists():
             self.report(folder / "report.html")
         return folder
@@ -173,10 +176,6 @@ class Result(Generic[S]):
         return (
             f"<div><p><b>{escape(self.sentence)}</b></p>{self._key_figures()}{self._image()}</div>"
         )
-
-    @property
-    def _folders(self) -> list[RunFolder]:
-        return [] if self._folder is None else [self._folder]
 
     @cached_property
     def _runs(self) -> list[Run]:
@@ -194,7 +193,7 @@ class Result(Generic[S]):
         return [chart for section in sections for chart in section.charts]
 
     def _key_figures(self) -> str:
-        from paracosm.report.key_numbers import key_numbers
+        from paracosm.report.writing import key_numbers
 
         numbers = key_numbers(self._runs) if self._runs else _scalars(self.summary)
         rows = "".join(
@@ -211,9 +210,8 @@ class Result(Generic[S]):
             return ""
         from paracosm.report.images import picture
 
-        data = base64.b64encode(picture(self._charts[0], [run.name for run in self._runs])).decode()
-        title = escape(self._charts[0].title)
-        return f'<img alt="{title}" style="max-width:100%" src="data:image/png;base64,{data}">'
+        chart = self._charts[0]
+        return _embedded(picture(chart, [run.name for run in self._runs]), chart.title)
 
     def _missing(self, what: str) -> InputError:
         return InputError(f"{self._noun} has no {what}: it has {', '.join(self._there())}")
@@ -222,31 +220,29 @@ class Result(Generic[S]):
     def _noun(self) -> str:
         return f"a result of kind {self._summary.kind} ({self._summary.status})"
 
-    def _there(self) -> Iterator[str]:
-        yield "summary"
-        if self._folder is None:
-            return
-        if self._folder.metrics().num_rows:
-            yield "metrics"
-        if self._folder.timeline() is not None:
-            yield "timeline"
-        yield from ("figures", "report", "save")
+    def _there(self) -> list[str]:
+        """Return the names of what this result has."""
+        there = ["summary"]
+        for folder in self._folders:
+            there += ["metrics"] if folder.metrics().num_rows else []
+            there += ["timeline"] if folder.timeline() is not None else []
+            there += ["figures", "report", "save"]
+        return there
 
 
 class Sweep(Result[S]):
     """The runs of a study with a grid: `points`, and a `table` of what they varied and came to."""
 
-    def __init__(
-        self,
-        points: list[Result[S]],
-        varied: Sequence[Mapping[str, Any]],
-        path: Path,
-        keep: object = None,
-    ) -> None:
-        if not points:
+    def __init__(self, path: Path, keep: object = None) -> None:
+        from paracosm.studies import RunFolder, read_sweep
+
+        rows = read_sweep(path)
+        if not rows:
             raise InputError(f"{path}: no run of this sweep is finished yet")
-        super().__init__(points[0].summary, None, keep)
-        self._points, self._varied, self._path = points, varied, path
+        folders = [RunFolder.open(path / row["point"]) for row in rows]
+        self._points: list[Result[S]] = [_opened(folder, keep) for folder in folders]
+        self._varied = [row["varied"] for row in rows]
+        super().__init__(self._points[0].summary, path, folders, keep)
 
     @property
     def summary(self) -> S:
@@ -273,34 +269,20 @@ class Sweep(Result[S]):
         """A row for each point: what it varied, its status, and the numbers of its summary."""
         import pyarrow as pa
 
-        return pa.Table.from_pylist(
-            [
-                {
-                    **{
-                        key: value if _is_scalar(value) else str(value)
-                        for key, value in varied.items()
-                    },
-                    **{key: value for key, value in point.summary.items() if _is_scalar(value)},
-                }
-                for varied, point in zip(self._varied, self._points, strict=True)
-            ]
-        )
+        rows = []
+        for varied, point in zip(self._varied, self._points, strict=True):
+            row = {key: each if _is_scalar(each) else str(each) for key, each in varied.items()}
+            row |= {key: each for key, each in point.summary.items() if _is_scalar(each)}
+            rows.append(row)
+        return pa.Table.from_pylist(rows)
 
     @property
     def sentence(self) -> str:
         """How many runs there are, and of which kind."""
         return f"{len(self._points):,} runs of kind {self._summary.kind}."
 
-    def save(self, folder: Folder, force: bool = False) -> Path:
-        """Write the folder of the sweep, with its points and the report."""
-        return self._copied(self._path, Path(folder), force)
-
-    @property
-    def _folders(self) -> list[RunFolder]:
-        return [folder for point in self._points for folder in point._folders]
-
-    def _there(self) -> Iterator[str]:
-        yield from ("points", "table", "figures", "report", "save")
+    def _there(self) -> list[str]:
+        return ["points", "table", "figures", "report", "save"]
 
 
 def train(config: Config = None, **options: Any) -> Result[TrainingSummary]:
@@ -404,7 +386,7 @@ def replay(
         replays = replay_traces(paths, changes, numbers, alone)
         summary = summarise_replays(replays)
         run.finish(summary, replays.timeline)
-    return _reported(Result(summary, RunFolder.open(folder), keep), out)
+    return _reported(Result(summary, folder, [RunFolder.open(folder)], keep), out)
 
 
 def profile(model: str, **options: Any) -> Result[ProfileSummary]:
@@ -432,9 +414,7 @@ def profile(model: str, **options: Any) -> Result[ProfileSummary]:
             raise InputError(f"profile: {unknown('argument', name, known)}")
         switch = known[name]
         if isinstance(value, bool):
-            flags += [
-                flag for flag in [switch[0] if value else switch[-1]] if value or len(switch) > 1
-            ]
+            flags += switch[:1] if value else switch[1:]
         elif value is not None:
             several = isinstance(value, list | tuple)
             flags += [switch[0], ",".join(map(str, value)) if several else str(value)]
@@ -449,9 +429,7 @@ def profile(model: str, **options: Any) -> Result[ProfileSummary]:
     )
     if not done.stdout:
         raise InputError(done.stderr.strip().rpartition("\n")[2].removeprefix("paracosm: "))
-    import json
-
-    return Result(ProfileSummary.from_dict(json.loads(done.stdout)), None)
+    return Result(ProfileSummary.from_dict(json.loads(done.stdout)), None, [])
 
 
 def open_result(folder: Folder) -> Result[Any]:
@@ -467,7 +445,7 @@ def open_result(folder: Folder) -> Result[Any]:
 
     path = Path(folder)
     if (path / "sweep.json").is_file():
-        return _sweep(path, None)
+        return Sweep(path)
     if (path / "tuning.json").is_file():
         return Tuned(path)
     return _opened(RunFolder.open(path), None)
@@ -481,26 +459,21 @@ class Tuned(Result[TuningSummary]):
 
         found = read_json(path / "tuning.json")
         check_format(path, found.get("environment") or {})
-        super().__init__(TuningSummary.from_dict(found), None)
-        self._path = path
+        super().__init__(TuningSummary.from_dict(found), path, [])
+        self._folder = path
 
     @property
     def table(self) -> pa.Table:
         """A row for each trial: its values, median and quartiles, failures."""
         from pyarrow import csv
 
-        return csv.read_csv(self._path / "trials.csv")
-
-    def save(self, folder: Folder, force: bool = False) -> Path:
-        """Write the folder of the tuning."""
-        return self._copied(self._path, Path(folder), force)
+        return csv.read_csv(self._folder / "trials.csv")
 
     def _image(self) -> str:
-        data = base64.b64encode((self._path / "landscape.png").read_bytes()).decode()
-        return f'<img alt="landscape" style="max-width:100%" src="data:image/png;base64,{data}">'
+        return _embedded((self._folder / "landscape.png").read_bytes(), "landscape")
 
-    def _there(self) -> Iterator[str]:
-        yield from ("summary", "table", "save")
+    def _there(self) -> list[str]:
+        return ["summary", "table", "save"]
 
 
 def arguments(verb: str) -> dict[str, str]:
@@ -563,7 +536,7 @@ def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any
 
     folder, keep = _folder(own["out"], own["force"])
     run_sweep(asked, points, folder, own["jobs"], own["force"])
-    return _reported(_sweep(folder, keep), own["out"])
+    return _reported(Sweep(folder, keep), own["out"])
 
 
 def _run_point(point: Any, own: Mapping[str, Any]) -> Result[Any]:
@@ -571,7 +544,7 @@ def _run_point(point: Any, own: Mapping[str, Any]) -> Result[Any]:
 
     folder, keep = _folder(own["out"], own["force"])
     summary = run_point(point, folder, own["force"]).summary
-    return _reported(Result(summary, RunFolder.open(folder), keep), own["out"])
+    return _reported(Result(summary, folder, [RunFolder.open(folder)], keep), own["out"])
 
 
 def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:
@@ -602,15 +575,7 @@ def _reported(result: Result[Any], out: Folder | None) -> Result[Any]:
 def _opened(run: RunFolder, keep: object) -> Result[Any]:
     from paracosm.report.kinds import described
 
-    return Result(described([run])[0].numbers, run, keep)
-
-
-def _sweep(path: Path, keep: object) -> Sweep[Any]:
-    from paracosm.studies import RunFolder, read_sweep
-
-    rows = read_sweep(path)
-    points = [_opened(RunFolder.open(path / row["point"]), keep) for row in rows]
-    return Sweep(points, [row["varied"] for row in rows], path, keep)
+    return Result(described([run])[0].numbers, run.path, [run], keep)
 
 
 def _steps(text: str) -> list[int]:
@@ -633,6 +598,11 @@ def _steps(text: str) -> list[int]:
 
 
 MOST_STEPS = 100_000  # what is more is a slip of the keyboard
+
+
+def _embedded(png: bytes, title: str) -> str:
+    data = base64.b64encode(png).decode()
+    return f'<img alt="{escape(title)}" style="max-width:100%" src="data:image/png;base64,{data}">'
 
 
 def _is_scalar(value: object) -> bool:

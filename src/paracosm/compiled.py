@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numba
 
-__all__ = ["compiled", "compiled_whole", "inlined"]
+__all__ = ["columns", "compiled", "compiled_whole", "inlined"]
 
 _njit: Any = numba.njit
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
@@ -33,3 +33,8 @@ def compiled_whole(function: Callable[..., Any]) -> Callable[..., Any]:
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile into the callers: a call hands over all arrays, and costs more than an event."""
     return cast(Callable[..., Any], _njit(forceinline=True, _nrt=False, **_OPTIONS)(function))
+
+
+def columns(kind: str, *names: str) -> list[tuple[str, str]]:
+    """Return fields of one type, "i8" or the like, for the dtype of a record."""
+    return [(name, kind) for name in names]

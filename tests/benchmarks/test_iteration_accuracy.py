@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from in_situ import time_in_situ
 from iteration_accuracy import accuracy
 
 from paracosm.errors import InputError
@@ -16,7 +17,7 @@ OPTIONS = CaptureOptions(model="mlp", batch=4)
 
 @pytest.fixture(scope="module")
 def done() -> ModelProfile:
-    return profile_model(OPTIONS, Settings(budget=1.0), in_situ=True)
+    return profile_model(OPTIONS, Settings(budget=1.0), in_situ=time_in_situ)
 
 
 def test_the_accuracy_of_a_model_adds_up(done: ModelProfile) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paracosm.cli.tables import grid, printer
+from paracosm.cli.display import grid, printer
 
 Capture = pytest.CaptureFixture[str]
 

@@ -18,7 +18,7 @@ from paracosm.cluster import (
     star,
     switch,
 )
-from paracosm.cluster.builders import assemble
+from paracosm.cluster.cluster import assemble
 from paracosm.errors import InputError
 
 FILE = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paracosm.cluster import Cluster, Link, cluster_from_mapping, hierarchical, ring, star, switch
-from paracosm.cluster.subset import first_workers
+from paracosm.cluster.cluster import first_workers
 from paracosm.errors import InputError
 
 LINK, OUTER = Link(1e9, 1e-6), Link(1e8, 1e-5)

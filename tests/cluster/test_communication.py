@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.cluster import Cluster, Link, hierarchical, ring, ring_all_reduce, star, switch
-from paracosm.cluster.communication import COLLECTIVES, collective_time, group_classes, message_time
+from paracosm.cluster.collectives import COLLECTIVES, collective_time, group_classes, message_time
 from paracosm.errors import InputError
 
 INNER = Link(bandwidth=100.0, latency=1.0)

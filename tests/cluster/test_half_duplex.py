@@ -6,12 +6,12 @@ import pytest
 
 from paracosm.cluster import Link, switch
 from paracosm.cluster.collectives import (
+    collective_time,
     halving_doubling_all_reduce,
     ring_all_gather,
     ring_all_reduce,
     tree_all_reduce,
 )
-from paracosm.cluster.communication import collective_time
 
 FULL = Link(bandwidth=10.0, latency=2.0, overhead=1.0, pipelined=False)
 HALF = Link(bandwidth=10.0, latency=2.0, overhead=1.0, duplex="half", pipelined=False)

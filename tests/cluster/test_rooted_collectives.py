@@ -22,7 +22,7 @@ from paracosm.cluster import (
     tree_reduce,
     tree_scatter,
 )
-from paracosm.cluster.communication import algorithms_of, collective_time, collective_times
+from paracosm.cluster.collectives import algorithms_of, collective_time, collective_times
 from paracosm.errors import InputError
 
 # 1 s to start a message, 100 bytes/s

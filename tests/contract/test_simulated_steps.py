@@ -9,8 +9,7 @@ from one_step import ASYNCHRONOUS_STEP, CLUSTERS
 from paracosm.cluster import cluster_from_mapping, star
 from paracosm.cluster.link import Link
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.system import System, cluster_ways
-from paracosm.simulation.workload import DOWNLINK, UPLINK, WORKER, Workload
+from paracosm.simulation.system import DOWNLINK, UPLINK, WORKER, System, Workload, cluster_ways
 
 
 def a_step(compute: float, size: float) -> Workload:

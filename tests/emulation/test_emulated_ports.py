@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from paracosm.emulation.cost import Cost
 from paracosm.emulation.ports import Ports, Span
-from paracosm.network.fair import LAST_INSTANT, FairTraffic
+from paracosm.network.sharing import LAST_INSTANT, FairTraffic
 
 MS = 1e-3
 Sharing = Literal["fair", "serial"]

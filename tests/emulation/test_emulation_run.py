@@ -10,8 +10,7 @@ from paracosm.emulation import run
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.result import EmulationResult
 from paracosm.emulation.run import Ended, run_emulation
-from paracosm.report.emulate_tables import emulate_tables
-from paracosm.report.emulate_words import FIGURES
+from paracosm.report.emulate_words import FIGURES, emulate_tables
 from paracosm.validation import validated
 
 CHANGES = ("all_reduce: +2 ms", "worker 3: compute 1.5x slower")

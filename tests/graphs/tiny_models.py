@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from paracosm.models import Workload
-from paracosm.models.gpt import GPT
-from paracosm.models.llama import Llama
-from paracosm.models.resnet import BasicBlock, ResNet
+from paracosm.models.images import BasicBlock, ResNet
+from paracosm.models.language import GPT, Llama
 
 Module = nn.Module
 Fed = tuple[Module, Tensor]

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from paracosm.errors import InputError
 from paracosm.models import MODELS, built_in
-from paracosm.models.llama import Attention, Llama
+from paracosm.models.language import Llama, LlamaAttention
 
 # torchvision's documentation for images; the papers, and the weights that they published, for text.
 PUBLISHED = {
@@ -65,7 +65,7 @@ def test_images_of_32_pixels_are_classified(name: str) -> None:
 
 
 def test_a_longer_sequence_gets_positions() -> None:
-    from paracosm.models.gpt import gpt2
+    from paracosm.models.language import gpt2
 
     with torch.device("meta"):
         assert gpt2((2048,)).wpe.num_embeddings == 2048
@@ -74,7 +74,7 @@ def test_a_longer_sequence_gets_positions() -> None:
 def test_grouped_queries_share_keys_and_values() -> None:
     """Attention with 2 groups of heads equals that of 4 whose keys and values come in pairs."""
     torch.manual_seed(0)
-    shared, full = Attention(32, heads=4, groups=2), Attention(32, heads=4, groups=4)
+    shared, full = LlamaAttention(32, heads=4, groups=2), LlamaAttention(32, heads=4, groups=4)
     for mine, theirs in ((full.wk, shared.wk), (full.wv, shared.wv)):
         paired = theirs.weight.unflatten(0, (2, 8)).repeat_interleave(2, dim=0).flatten(0, 1)
         mine.weight = nn.Parameter(paired)
@@ -86,7 +86,7 @@ def test_grouped_queries_share_keys_and_values() -> None:
 
 def test_rotary_positions_see_distances_alone() -> None:
     """Scores of a query and a key depend on how far apart they are, not on where."""
-    from paracosm.models.llama import _rotated, _rotations
+    from paracosm.models.language import _rotated, _rotations
 
     torch.manual_seed(0)
     cosine, sine = _rotations(context=20, width=8)

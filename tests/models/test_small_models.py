@@ -12,9 +12,7 @@ from torch import nn
 from paracosm.errors import InputError
 from paracosm.models import DataSet, load_data
 from paracosm.models.build import build_model
-from paracosm.models.mlp import mlp
-from paracosm.models.paper_cnn import paper_cnn
-from paracosm.models.resnet20 import resnet20
+from paracosm.models.images import mlp, paper_cnn, resnet20
 
 
 def parameters(module: nn.Module) -> int:

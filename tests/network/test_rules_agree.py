@@ -16,8 +16,7 @@ from paracosm.cluster import Cluster, Link, hierarchical, ring, star, switch
 from paracosm.cluster.link import Duplex, Sharing
 from paracosm.compiled import compiled_whole
 from paracosm.network import Stations, compiled
-from paracosm.network.fair import LAST_INSTANT, FairTraffic
-from paracosm.network.serial import SerialPort, release, request
+from paracosm.network.sharing import LAST_INSTANT, FairTraffic, SerialPort, release, request
 from paracosm.network.stations import binding_routes
 
 Ints = npt.NDArray[np.int64]

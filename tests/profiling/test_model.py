@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from in_situ import time_in_situ
 
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument, fingerprint
@@ -12,7 +13,6 @@ from paracosm.graphs.graph import encode_arguments
 from paracosm.graphs.summary import peak_memory
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
 from paracosm.profiling.this_machine import HostClock
-from paracosm.profiling.torch_ops import time_in_situ
 
 OPTIONS = CaptureOptions(model="mlp", batch=4)
 
@@ -21,7 +21,7 @@ OPTIONS = CaptureOptions(model="mlp", batch=4)
 def done(tmp_path_factory: pytest.TempPathFactory) -> ModelProfile:
     path = tmp_path_factory.mktemp("model") / "profiles.db"
     with ProfileDatabase.open(path, create=True) as database:
-        done = profile_model(OPTIONS, Settings(budget=1.0), database, in_situ=True)
+        done = profile_model(OPTIONS, Settings(budget=1.0), database, in_situ=time_in_situ)
         assert {t.key for t in database.timings()} == {t.key for t in done.profile.timings}
         assert [i.key for i in database.iterations(fingerprint(done.graph))] == [done.iteration.key]  # type: ignore[union-attr]
     return done

@@ -21,8 +21,7 @@ from steps_sharing import Flow, Ports, Sharing, max_min
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.simulation.simulate import CHUNK, Simulated
-from paracosm.simulation.system import DOWN, UP, System, Ways
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import DOWN, UP, System, Ways, Workload
 
 __all__ = ["port_bandwidths", "simulate_literally"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.topology import Hierarchical
+from paracosm.cluster.link import Hierarchical
 
 PS = 10**12
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from paracosm.report import replay_words
+from paracosm.report import replay
 from paracosm.results import ReplaySummary
 
 
 def scenario(what_if: str, time: float, ranks: int = 1) -> dict[str, Any]:
-    parts = dict.fromkeys(replay_words.PARTS, 0.0) | {"compute": time}
+    parts = dict.fromkeys(replay.PARTS, 0.0) | {"compute": time}
     return {
         "what_if": what_if,
         "iteration_time": time,
@@ -32,7 +32,7 @@ def summary(*what_ifs: dict[str, Any], together: dict[str, Any] | None = None) -
 
 
 def test_what_ifs_stand_beside_the_replay_and_ranks_are_those_of_the_last() -> None:
-    times, ranks = replay_words.VIEW.tables(
+    times, ranks = replay.VIEW.tables(
         summary(scenario("a", 1.01), scenario("b", 4.04), together=scenario("a; b", 2.02))
     )
     assert times.rows == (
@@ -47,14 +47,14 @@ def test_what_ifs_stand_beside_the_replay_and_ranks_are_those_of_the_last() -> N
 
 
 def test_of_many_ranks_the_table_shows_some() -> None:
-    _, ranks = replay_words.VIEW.tables(summary())
+    _, ranks = replay.VIEW.tables(summary())
     assert ranks.title == "Ranks, unchanged"
     assert [row[0] for row in ranks.rows[-2:]] == ["rank 15", "4 more"]
     assert all(len(row) == len(ranks.header) for row in ranks.rows)
 
 
 def test_remarks_name_the_bottleneck_before_and_after_and_clocks_that_were_set() -> None:
-    assert replay_words.VIEW.remarks(summary(scenario("a", 1.01))) == {
+    assert replay.VIEW.remarks(summary(scenario("a", 1.01))) == {
         "bottleneck": "unchanged: computation",
         "then": "a: computation",
         "clocks": "that of rank 3 set by 2 ms",
@@ -62,5 +62,5 @@ def test_remarks_name_the_bottleneck_before_and_after_and_clocks_that_were_set()
 
 
 def test_a_replay_that_is_not_finished_has_nothing_to_say() -> None:
-    assert replay_words.VIEW.tables(ReplaySummary.from_dict({"status": "unfinished"})) == []
-    assert replay_words.VIEW.remarks(ReplaySummary.from_dict({"status": "unfinished"})) == {}
+    assert replay.VIEW.tables(ReplaySummary.from_dict({"status": "unfinished"})) == []
+    assert replay.VIEW.remarks(ReplaySummary.from_dict({"status": "unfinished"})) == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paracosm.report.train_words import FIGURES, VIEW
+from paracosm.report.train import FIGURES, VIEW
 from paracosm.results import TrainingSummary
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from paracosm.jobs import Codebook, Program, ProgramWriter, write_communicators, write_job
-from paracosm.simulation.chains import Chains, contract
-from paracosm.simulation.folding import fold_ranks
+from paracosm.simulation.folding import Chains, contract, fold_ranks
 
 
 def written(*tasks: tuple[str, str, list[int]], kinds: tuple[str, ...] = ()) -> Program:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
 from paracosm.simulation import replay_job
-from paracosm.simulation.retiming import prepare_retiming
 
 
 def relay(ranks: int, seconds: float, lane: str | None = "compute") -> Job:
@@ -38,21 +36,6 @@ def test_instants_beyond_the_clock_are_refused(ranks: int, lane: str | None, fol
     assert replay_job(relay(1, 8e6, lane), fold=fold).makespan == 8e6
     with pytest.raises(InputError, match="106 days"):
         replay_job(relay(ranks, 8e6, lane), fold=fold)
-
-
-def test_other_durations_beyond_the_clock_are_refused() -> None:
-    retiming = prepare_retiming(relay(3, 1.0))
-    # 3 works, 2 puts, and as long again until they are there
-    assert retiming.makespan(np.full(retiming.tasks, 10**12)) == pytest.approx(7.0)
-    for picoseconds in (6 * 10**18, -5):
-        with pytest.raises(InputError, match="negative, or the job lasts more than"):
-            retiming.makespan(np.full(retiming.tasks, picoseconds))
-
-
-def test_a_job_that_does_not_fit_together_is_not_stored() -> None:
-    job = relay(2, 1.0)
-    with pytest.raises(InputError, match="there is no program 7"):
-        prepare_retiming(Job(**{**vars(job), "program": np.array([0, 7], dtype=np.int32)}))
 
 
 def test_a_seed_below_0_is_refused() -> None:

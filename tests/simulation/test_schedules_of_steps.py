@@ -8,8 +8,15 @@ import pytest
 from paracosm.cluster import Link, star
 from paracosm.simulation.schedule import Schedule, schedule_of_steps
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.system import System, cluster_ways
-from paracosm.simulation.workload import DOWNLINK, SERVER, UPLINK, WORKER, Workload
+from paracosm.simulation.system import (
+    DOWNLINK,
+    SERVER,
+    UPLINK,
+    WORKER,
+    System,
+    Workload,
+    cluster_ways,
+)
 
 MB = 1_000_000
 

@@ -20,9 +20,9 @@ from paracosm.timeline import (
     covered,
     covered_before,
     exposed_of_each,
+    exposure_between,
     largest_share,
     overlap,
-    parts_between,
     union,
     utilisation,
 )
@@ -145,7 +145,7 @@ def test_waits_of_two_threads_count_once() -> None:
 
 
 def test_two_collectives_under_way_count_once() -> None:
-    parts = parts_between(
+    parts = exposure_between(
         np.array([0.0]), np.array([20.0]), spans([(0, 10), (5, 12)]), spans([(8, 15)])
     )
     assert parts.exposed.tolist() == [4.0]
@@ -155,7 +155,7 @@ def test_two_collectives_under_way_count_once() -> None:
 
 def test_a_collective_counts_in_every_stretch_that_it_reaches_into() -> None:
     edges = np.array([0.0, 10.0, 20.0])
-    parts = parts_between(edges[:-1], edges[1:], spans([(5, 18)]), spans([(8, 12)]))
+    parts = exposure_between(edges[:-1], edges[1:], spans([(5, 18)]), spans([(8, 12)]))
     assert parts.exposed.tolist() == [2.0, 2.0]
     assert parts.hidden.tolist() == [3.0, 6.0]
 
@@ -163,8 +163,8 @@ def test_a_collective_counts_in_every_stretch_that_it_reaches_into() -> None:
 def test_without_waits_all_is_hidden_and_without_collectives_all_waiting_is_of_other_kind() -> None:
     none, all_time = spans([]), (np.array([-np.inf]), np.array([np.inf]))
     assert exposed_of_each(spans([(0, 4)]), none).tolist() == [0.0]
-    assert parts_between(*all_time, spans([(0, 4)]), none).hidden.tolist() == [4.0]
-    assert parts_between(*all_time, none, spans([(0, 4)])).other.tolist() == [4.0]
+    assert exposure_between(*all_time, spans([(0, 4)]), none).hidden.tolist() == [4.0]
+    assert exposure_between(*all_time, none, spans([(0, 4)])).other.tolist() == [4.0]
 
 
 def test_times_of_a_machine_that_has_run_for_a_year_lose_no_microsecond() -> None:
@@ -189,7 +189,7 @@ def test_parts_of_stretches_add_up_to_what_each_set_covers(
     collectives: list[tuple[int, int]], waits: list[tuple[int, int]], edges: list[int]
 ) -> None:
     at = np.array(edges, dtype=np.float64)
-    parts = parts_between(at[:-1], at[1:], spans(collectives), spans(waits))
+    parts = exposure_between(at[:-1], at[1:], spans(collectives), spans(waits))
     under_way, waited = seconds_in(collectives), seconds_in(waits)
     stretches = [set(range(*pair)) for pair in pairwise(edges)]
     expected = {
@@ -206,10 +206,10 @@ def test_the_order_of_records_does_not_matter(
     collectives: list[tuple[int, int]], waits: list[tuple[int, int]], random: Random
 ) -> None:
     edges = np.array([-np.inf]), np.array([np.inf])
-    before = parts_between(*edges, spans(collectives), spans(waits))
+    before = exposure_between(*edges, spans(collectives), spans(waits))
     random.shuffle(collectives)
     random.shuffle(waits)
-    after = parts_between(*edges, spans(collectives), spans(waits))
+    after = exposure_between(*edges, spans(collectives), spans(waits))
     for part in ("exposed", "hidden", "other"):
         assert getattr(before, part).tolist() == getattr(after, part).tolist()
 

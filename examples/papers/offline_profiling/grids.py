@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conv import Fit, fit_line
+from design_errors import DesignError, compare_designs
 from kept import Kept, Progress, complete
 from plan import GRIDS, Plan
 
 from paracosm.graphs import Op
 from paracosm.profiling import OpTiming, Settings, profile
-from paracosm.profiling.designs.compare import DesignError, compare_designs
 from paracosm.profiling.designs.design import Design, design
 from paracosm.profiling.designs.families import FAMILIES
 

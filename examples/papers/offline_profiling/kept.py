@@ -15,7 +15,7 @@ from typing import Any
 
 from plan import Plan
 
-from paracosm.cli.progress import progress_bar
+from paracosm.cli.display import progress_bar
 from paracosm.errors import InputError
 from paracosm.profiling import Environment, OpTiming, Profile, ProfileDatabase, environment_here
 

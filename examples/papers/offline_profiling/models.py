@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from grids import Grids
+from in_situ import time_in_situ
 from iteration_accuracy import Accuracy, accuracy, from_others
 from kept import Kept, Progress, complete
 from plan import MODELS, Plan
@@ -80,7 +81,7 @@ def _measure(kept: Kept, options: CaptureOptions, graph: Graph, budget: float) -
             kept.database,
             progress=progress,
             graph=graph,
-            in_situ=True,
+            in_situ=time_in_situ,
         )
         complete(done.profile)
         return {

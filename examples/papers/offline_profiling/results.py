@@ -9,13 +9,13 @@ from typing import Any
 from checks import Check
 from conv import Series
 from copies import Copies
+from design_errors import DesignError
 from grids import Line
 from iteration_accuracy import Accuracy
 from steady import Steadiness
 
 from models import Neighbour
 from paracosm.profiling import Environment
-from paracosm.profiling.designs.compare import DesignError
 
 __all__ = ["Results", "as_json"]
 

@@ -10,12 +10,11 @@ from finding import Finding
 from imagined_models import layers_of, profile_of
 from measured_jobs import SEED, MeasuredJob, link_ports
 
-from paracosm.prediction.parameter_servers.settings import Ports, Settings
+from paracosm.prediction.parameter_servers.config import Ports, Settings
 from paracosm.prediction.parameter_servers.target import target_job
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.job_profile import smallest_first
-from paracosm.simulation.system import port_ways
 
 __all__ = ["Divided", "Gains", "divide", "gains_of", "judge_division", "judge_gains", "model_gains"]
 
@@ -151,9 +150,9 @@ def _gains(name: str, profile: JobProfile, bandwidth: float, steps: int | None) 
 
 def _with_fast_servers(ports: Ports) -> Ports:
     """Return the ports with those of servers twice as wide, and workers' as they were."""
-    fast, own = 2 * ports.server, ports.worker
-    ways = port_ways(fast, fast, own, own)
-    return replace(ports, ways=ways)
+    capacity = ports.ways.capacity.copy()
+    capacity[ports.ways.ports.ravel()] *= 2
+    return replace(ports, ways=replace(ports.ways, capacity=capacity))
 
 
 def _rates(profile: JobProfile, ports: Ports, steps: int | None) -> list[float]:

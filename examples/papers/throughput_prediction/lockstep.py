@@ -13,7 +13,7 @@ from measured_jobs import MeasuredJob, Run
 from paracosm.prediction.parameter_servers.throughput import rate_after_start
 from paracosm.profiling.jobs import DOWNLINK
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 __all__ = [
     "VARIANTS",

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.cluster import cluster_from_shorthand
+from paracosm.cluster import Link, star
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.config import WINDOW
-from paracosm.prediction.parameter_servers.settings import Ports, Settings, ports_of
+from paracosm.prediction.parameter_servers.config import WINDOW, Ports, Settings, ports_of
 from paracosm.prediction.parameter_servers.target import TargetJob, target_job
 from paracosm.prediction.parameter_servers.throughput import rate_after_start
 from paracosm.profiling.jobs import JobProfile, load_job_profile
@@ -103,10 +102,7 @@ class MeasuredJob:
 
 def link_ports(workers: int, servers: int, bandwidth: float) -> Ports:
     """Return nodes on a switch, all links of one bandwidth (bytes/s) and without latency."""
-    cluster = cluster_from_shorthand(
-        workers=workers, servers=servers, latency=0.0, bandwidth=bandwidth
-    )
-    return ports_of(cluster)
+    return ports_of(star(workers, servers, Link(bandwidth=bandwidth)))
 
 
 def measured_jobs(folder: Path | None, steps: int | None) -> list[MeasuredJob]:

@@ -20,18 +20,16 @@ LANES = {"downlink": "#e69f00", "compute": "#d55e00", "uplink": "#009e73", "serv
 
 def draw_trace(timeline: Timeline, seconds: float, path: Path) -> Path:
     """Draw figure 7: the lanes of each worker for some seconds."""
-    workers = sorted({span[0] for span in timeline.spans})
+    spans = timeline.spans[timeline.spans.begin < seconds]
+    workers = sorted(timeline.spans.node.distinct())
     drawing, axes = plt.subplots(figsize=(9, 0.6 + 1.25 * len(workers)), layout="constrained")
     ticks, labels = [], []
     for number, worker in enumerate(workers):
         for place, (lane, colour) in enumerate(LANES.items()):
             row = number * (len(LANES) + 0.7) + place
-            spans = [
-                (begin, end - begin)
-                for node, resource, _name, begin, end, _flow in timeline.spans
-                if node == worker and resource == lane and begin < seconds
-            ]
-            axes.broken_barh(spans, (row - 0.4, 0.8), color=colour, ec="white", lw=0.25)
+            own = spans[spans.node.isin(worker) & spans.resource.isin(lane)]
+            bars = np.column_stack([own.begin, own.end - own.begin]).tolist()
+            axes.broken_barh(bars, (row - 0.4, 0.8), color=colour, ec="white", lw=0.25)
             ticks.append(row)
             labels.append(f"{worker} {lane}" if place == 0 else lane)
     axes.set(yticks=ticks, yticklabels=labels, xlabel="Virtual time (s)", xlim=(0, seconds))

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from finding import Finding
 from measured_jobs import SEED, MeasuredJob
 
+from paracosm.cluster import Link, star
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.profiling.jobs import DOWNLINK
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.system import plain_system
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import System, Workload, cluster_ways
 
 __all__ = [
     "ORDERS",
@@ -78,7 +78,8 @@ def turns_of_figure_12() -> list[Turn]:
         release=np.zeros((1, streams)),
         gap=np.zeros(1),
     )
-    system = plain_system(1, 1, 1.0, window=WINDOW)
+    link = Link(bandwidth=1.0)
+    system = System(cluster_ways(star(1, 1, link)), np.ones(1), np.zeros(1), WINDOW)
     chunks = simulate(step, system, np.zeros((1, 1), np.int64), keep_chunks=True).chunks
     names = tuple(SIZES)
     return [

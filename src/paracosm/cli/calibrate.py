@@ -12,9 +12,8 @@ import typer
 from paracosm.cli import calibration_file
 from paracosm.cli.calibration_file import Out, Update, host_and_port
 from paracosm.cli.capture_flags import duration, named
+from paracosm.cli.display import grid, printer, progress_bar
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.progress import progress_bar
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError, unknown
 from paracosm.units import format_duration, format_size, parse_bandwidth
 

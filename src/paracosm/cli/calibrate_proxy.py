@@ -11,8 +11,8 @@ import typer
 from paracosm.cli import calibration_file
 from paracosm.cli.calibration_file import Out, Update, host_and_port
 from paracosm.cli.capture_flags import duration
+from paracosm.cli.display import printer
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.tables import printer
 from paracosm.errors import InputError
 from paracosm.units import format_duration, format_size
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.tables import grid, printer
+from paracosm.cli.display import grid, printer
 from paracosm.errors import InputError
 from paracosm.profiling.nodes.calibration import QUANTITIES, NodeCalibration
 from paracosm.results import to_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -13,26 +13,7 @@ from paracosm.graphs.capture.options import parse_shape
 from paracosm.prediction.config import PredictConfig
 from paracosm.units import parse_duration
 
-__all__ = [
-    "BATCH",
-    "DATABASE",
-    "Batch",
-    "Budget",
-    "Classes",
-    "Database",
-    "Device",
-    "Dropout",
-    "Dtype",
-    "Foreach",
-    "Optimizer",
-    "Precision",
-    "Shape",
-    "Threads",
-    "Train",
-    "duration",
-    "named",
-    "sizes",
-]
+Value = TypeVar("Value")
 
 BATCH: int = PredictConfig.model_fields["batch"].default
 DATABASE: Path = PredictConfig.model_fields["db"].default
@@ -64,34 +45,17 @@ Budget = Annotated[str, typer.Option(help="time for it all, such as 2min")]
 
 
 def sizes(text: str | None) -> tuple[int, ...] | None:
-    """Read --shape, "3x32x32".
-
-    Raises:
-        InputError: it is none.
-    """
-    if text is None:
-        return None
-    try:
-        return parse_shape(text)
-    except InputError as error:
-        raise InputError(f"--shape: {error}") from None
+    """Read --shape, "3x32x32"."""
+    return None if text is None else named("--shape", parse_shape, text)
 
 
 def duration(flag: str, text: str) -> float:
-    """Return the seconds that a flag says.
-
-    Raises:
-        InputError: it says no duration.
-    """
+    """Return the seconds that a flag says."""
     return named(flag, parse_duration, text)
 
 
-def named(flag: str, parse: Callable[[str], float], text: str) -> float:
-    """Return what `parse` makes of a flag's text.
-
-    Raises:
-        InputError: it cannot be read; the message names the flag.
-    """
+def named(flag: str, parse: Callable[[str], Value], text: str) -> Value:
+    """Return what `parse` makes of a flag's text; an error names the flag."""
     try:
         return parse(text)
     except InputError as error:

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from paracosm.cli.display import grid, printer
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError
 from paracosm.profiling.database import (
     Added,

@@ -24,13 +24,11 @@ from paracosm.cli.capture_flags import (
     Train,
     sizes,
 )
+from paracosm.cli.display import grid, printer
+from paracosm.cli.graph import Force, check_output
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.tables import grid, printer
-from paracosm.errors import InputError
 from paracosm.results import to_json
 from paracosm.units import format_duration, format_size
-
-__all__ = ["capture"]
 
 
 def capture(
@@ -54,7 +52,7 @@ def capture(
     ] = 1,
     device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="graph file to write")] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -70,12 +68,7 @@ def capture(
     from paracosm.graphs.capture import capture as capture_step
     from paracosm.graphs.summary import summarize
 
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
-    if force and out is None:
-        raise InputError("--force replaces a file: give --out as well")
-    if out is not None and out.exists() and not force:
-        raise InputError(f"{out} exists: --force replaces it")
+    check_output(json, quiet, out, force)
     options = CaptureOptions(
         model=model,
         batch=batch,

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paracosm.cli.capture_flags import duration, named
+from paracosm.cli.display import printer, progress_bar
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.progress import progress_bar
-from paracosm.cli.tables import printer
 from paracosm.errors import InputError, unknown
 from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, parse_size

@@ -19,10 +19,9 @@ from paracosm.cli.capture_flags import (
     duration,
     named,
 )
+from paracosm.cli.display import printer, progress_bar
 from paracosm.cli.options import Json, Quiet
 from paracosm.cli.profile_ops import in_short, say_the_end
-from paracosm.cli.progress import progress_bar
-from paracosm.cli.tables import printer
 from paracosm.errors import InputError
 from paracosm.results import to_json
 from paracosm.units import parse_number, parse_size

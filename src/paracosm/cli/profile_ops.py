@@ -30,9 +30,8 @@ from paracosm.cli.capture_flags import (
     duration,
     sizes,
 )
+from paracosm.cli.display import grid, printer, progress_bar
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.progress import progress_bar
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import PHASES, Graph
 from paracosm.profiling.environment import Environment

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from paracosm.cli.progress import progress_bar
+from paracosm.cli.display import progress_bar
 from paracosm.errors import InputError
 from paracosm.results import to_json
 

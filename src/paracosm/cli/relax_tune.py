@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from paracosm.cli.display import progress_bar
 from paracosm.cli.options import Force, Json, Quiet, Seed, StudyFile, with_fields_of
-from paracosm.cli.progress import progress_bar
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.results import to_builtin, to_json

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from paracosm.cli.display import grid, printer
 from paracosm.cli.options import Json, Quiet
-from paracosm.cli.tables import grid, printer
 from paracosm.errors import InputError
 from paracosm.results import ReplaySummary, to_json
 
@@ -63,7 +63,7 @@ def replay(
 
 
 def _show(summary: ReplaySummary, out: Path | None) -> None:
-    from paracosm.report.replay_words import VIEW
+    from paracosm.report.replay import VIEW
 
     say = printer()
     steps = f"{len(summary.steps)} steps" if len(summary.steps) > 1 else "1 step"

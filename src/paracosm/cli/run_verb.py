@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from paracosm.cli.progress import progress_bar
+from paracosm.cli.display import progress_bar
 from paracosm.cli.show import show_summary, show_sweep
 from paracosm.errors import InputError
 from paracosm.results import Summary

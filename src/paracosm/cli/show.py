@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from paracosm.cli.tables import grid, printer
+from paracosm.cli.display import grid, printer
 from paracosm.report.kinds import view_of
 from paracosm.report.view import SUCCESSES, Figure, View, trouble
 from paracosm.results import Summary, to_json

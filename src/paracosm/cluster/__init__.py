@@ -1,13 +1,13 @@
 """The imagined hardware: nodes, links, topologies, and what messages and collectives cost."""
 
-from paracosm.cluster.builders import (
-    cluster_from_shorthand,
+from paracosm.cluster.cluster import (
+    Cluster,
+    Node,
     hierarchical,
     ring,
     star,
     switch,
 )
-from paracosm.cluster.cluster import Cluster, Node
 from paracosm.cluster.collectives import (
     dissemination_barrier,
     halving_doubling_all_reduce,
@@ -24,15 +24,14 @@ from paracosm.cluster.collectives import (
     tree_reduce,
     tree_scatter,
 )
+from paracosm.cluster.description import cluster_from_mapping, cluster_to_mapping, load_cluster
 from paracosm.cluster.link import Link
-from paracosm.cluster.mapping import cluster_from_mapping, cluster_to_mapping, load_cluster
 
 __all__ = [
     "Cluster",
     "Link",
     "Node",
     "cluster_from_mapping",
-    "cluster_from_shorthand",
     "cluster_to_mapping",
     "dissemination_barrier",
     "halving_doubling_all_reduce",

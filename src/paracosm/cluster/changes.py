@@ -32,23 +32,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, PlainSerializer
 
 from paracosm.cluster.cluster import Cluster
-from paracosm.cluster.link import Link
-from paracosm.cluster.topology import Hierarchical
+from paracosm.cluster.link import Hierarchical, Link
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, unknown
 from paracosm.units import parse_bandwidth, parse_duration, parse_number
-
-__all__ = [
-    "COLLECTIVES",
-    "LINK_VALUES",
-    "PARTS",
-    "Change",
-    "Changes",
-    "apply_changes",
-    "is_of_cluster",
-    "parse_change",
-    "refuse_changes",
-]
 
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"),
@@ -104,11 +91,7 @@ class Change:
         return self.text
 
     def numbers(self, count: int) -> range:
-        """Return which of `count` workers or servers it is about.
-
-        Raises:
-            InputError: there are not so many.
-        """
+        """Return which of `count` workers or servers it is about; InputError if there are fewer."""
         if self.first is None:
             return range(count)
         last = self.first if self.last is None else self.last
@@ -146,7 +129,6 @@ def parse_change(text: str) -> Change:
 
 
 def _read_changes(value: Any) -> Any:
-    """Read one text as a list of one, and texts as changes."""
     parts = (value,) if isinstance(value, str | Change) else value
     if not isinstance(parts, list | tuple):
         return parts
@@ -181,15 +163,9 @@ def apply_changes(cluster: Cluster, changes: Iterable[Change]) -> Cluster:
 
 
 def refuse_changes(changes: Iterable[Change], door: str, can: str) -> None:
-    """Refuse changes that a command cannot make.
+    """Raise InputError for the first of `changes`, which the command `door` has no use for.
 
-    Args:
-        changes: those that it has no use for.
-        door: the command.
-        can: what it can change, in words.
-
-    Raises:
-        InputError: for the first of `changes`.
+    `can` says what it can change, in words.
     """
     for change in changes:
         raise change.error(f"{door} cannot change that; it can change {can}")
@@ -400,7 +376,6 @@ def _changed(link: Link, change: Change) -> Link:
 
 
 def _check_effect(links: Sequence[Link], change: Change) -> None:
-    """Refuse a factor of what is nothing or without limit."""
     if change.added or change.value is not None:
         return
     if all(getattr(link, change.what) == 0 for link in links):

@@ -1,17 +1,18 @@
-"""The imagined hardware: nodes, who lives on them, and the links between them."""
+"""The imagined hardware: nodes, who lives on them, and the links between them.
+
+Clusters of the named topologies call their nodes worker0, worker1, ..., server0, ...
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from typing import Literal
 
-from paracosm.cluster.link import LOCAL, Link, Sharing
-from paracosm.cluster.topology import Hierarchical, Topology
+from paracosm.cluster.link import LOCAL, Hierarchical, Link, Ring, Sharing, Star, Switch, Topology
 from paracosm.errors import InputError, unknown
-
-__all__ = ["Cluster", "Node", "Placement"]
 
 Placement = Literal["own", "workers"]
 
@@ -101,11 +102,7 @@ class Cluster:
         return self.topology.link.sharing
 
     def node(self, name: str) -> Node:
-        """Return the node that the worker or server called `name` lives on.
-
-        Raises:
-            InputError: there is no such worker or server.
-        """
+        """Return the node that the worker or server called `name` lives on."""
         if name not in self._position:
             raise unknown("worker or server", name, self._position)
         return self.nodes[self._position[name]]
@@ -146,3 +143,134 @@ class Cluster:
             pair = self._position[a], self._position[b]
             special[pair] = special[pair[::-1]] = link
         return special
+
+
+def star(
+    workers: int = 4,
+    servers: int = 1,
+    link: Link = LOCAL,
+    speeds: Sequence[float] | None = None,
+    placement: Placement = "own",
+) -> Cluster:
+    """Return `workers` around `servers`; workers are not joined to each other.
+
+    Args:
+        workers: their number.
+        servers: their number, at least 1.
+        link: between each worker and each server.
+        speeds: of each worker's node.
+        placement: whether a server has its "own" node, or lives on one of the "workers".
+
+    Raises:
+        InputError: a number that is too small, or speeds that are not one per worker.
+    """
+    topology = star_around(link, workers, servers, placement)
+    return assemble(_nodes(workers, speeds), [Node("server")] * servers, topology, placement)
+
+
+def switch(
+    workers: int = 4,
+    servers: int = 0,
+    link: Link = LOCAL,
+    speeds: Sequence[float] | None = None,
+    placement: Placement = "own",
+) -> Cluster:
+    """Return a cluster in which `link` joins every pair of nodes; arguments as for `star`."""
+    return assemble(_nodes(workers, speeds), [Node("server")] * servers, Switch(link), placement)
+
+
+def ring(workers: int = 4, link: Link = LOCAL, speeds: Sequence[float] | None = None) -> Cluster:
+    """Return `workers` in a circle, each joined to two neighbours; arguments as for `star`."""
+    return assemble(_nodes(workers, speeds), [], Ring(link, workers))
+
+
+def hierarchical(
+    workers: int,
+    group_size: int,
+    link: Link,
+    outer: Link,
+    servers: int = 0,
+    speeds: Sequence[float] | None = None,
+    placement: Placement = "own",
+) -> Cluster:
+    """Return groups of `group_size` workers: `link` joins two of a group, `outer` two groups.
+
+    The other arguments are those of `star`. Server i with a node of its own is in group i, modulo
+    the number of groups.
+    """
+    topology = Hierarchical(link, outer, group_size, workers)
+    return assemble(_nodes(workers, speeds), [Node("server")] * servers, topology, placement)
+
+
+def star_around(link: Link, workers: int, servers: int, placement: Placement) -> Star:
+    """Return the star whose centres are the nodes that the servers live on."""
+    if servers < 1:
+        raise InputError("a star needs at least 1 server; topology switch does without")
+    if placement == "own":
+        return Star(link, range(workers, workers + servers))
+    return Star(link, range(min(servers, workers)))
+
+
+def assemble(
+    workers: Sequence[Node],
+    servers: Sequence[Node],
+    topology: Topology,
+    placement: Placement = "own",
+    overrides: tuple[tuple[str, str, Link], ...] = (),
+) -> Cluster:
+    """Return the cluster of these nodes, which are renamed worker0, ..., server0, ...
+
+    With `placement` "workers" the servers have no nodes: only their number counts.
+    """
+    worker_nodes = [replace(node, name=f"worker{i}") for i, node in enumerate(workers)]
+    server_nodes = [replace(node, name=f"server{i}") for i, node in enumerate(servers)]
+    return Cluster(
+        nodes=tuple(worker_nodes + (server_nodes if placement == "own" else [])),
+        workers=tuple(node.name for node in worker_nodes),
+        servers=tuple(node.name for node in server_nodes),
+        topology=topology,
+        placement=placement,
+        overrides=overrides,
+    )
+
+
+def _nodes(workers: int, speeds: Sequence[float] | None) -> list[Node]:
+    if speeds is not None and len(speeds) != workers:
+        raise InputError(f"{len(speeds)} speeds for {workers} workers: give one for each")
+    return [Node(f"worker{i}", speed) for i, speed in enumerate(speeds or [1.0] * workers)]
+
+
+def first_workers(cluster: Cluster, count: int) -> Cluster:
+    """Return the cluster without all but its first `count` workers; its servers stay."""
+    held = len(cluster.workers)
+    if not 1 <= count <= held:
+        raise InputError(f"{count} workers of a cluster that has {held}: give 1 to {held}")
+    if count == held:
+        return cluster
+    kept = cluster.workers[:count]
+    others = cluster.nodes[held:]
+    members = {*kept, *cluster.servers}
+    return replace(
+        cluster,
+        nodes=(*cluster.nodes[:count], *others),
+        workers=kept,
+        topology=_kept_topology(cluster, count, len(others)),
+        overrides=tuple(each for each in cluster.overrides if {*each[:2]} <= members),
+    )
+
+
+def _kept_topology(cluster: Cluster, count: int, others: int) -> Topology:
+    topology = cluster.topology
+    match topology:
+        case Star():
+            own = cluster.placement == "own"
+            centres = (
+                range(count, count + others) if own else range(min(len(cluster.servers), count))
+            )
+            return replace(topology, centres=centres)
+        case Ring():
+            return replace(topology, size=count)
+        case Hierarchical():
+            return replace(topology, workers=count)
+        case _:
+            return topology

@@ -9,21 +9,13 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from paracosm.cluster.builders import star, switch
 from paracosm.cluster.changes import Changes, apply_changes, is_of_cluster
-from paracosm.cluster.cluster import Cluster
+from paracosm.cluster.cluster import Cluster, star, switch
+from paracosm.cluster.description import cluster_from_mapping, load_cluster
 from paracosm.cluster.link import Duplex, Link, Sharing
-from paracosm.cluster.mapping import cluster_from_mapping, load_cluster
 from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
 from paracosm.errors import InputError
 from paracosm.quantities import Bandwidth, Duration
-
-__all__ = [
-    "LINK_FIELDS",
-    "ClusterFields",
-    "WorkerCount",
-    "WorkerCounts",
-]
 
 LINK_FIELDS = frozenset({"latency", "bandwidth", "overhead", "duplex", "pipelined", "sharing"})
 """The fields that a cluster file takes the place of."""

@@ -11,17 +11,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from paracosm.cluster.builders import assemble, star_around
-from paracosm.cluster.cluster import Cluster, Node
-from paracosm.cluster.link import Duplex, Link, Sharing
-from paracosm.cluster.topology import Hierarchical, Ring, Switch, Topology
+from paracosm.cluster.cluster import Cluster, Node, assemble, star_around
+from paracosm.cluster.link import Duplex, Hierarchical, Link, Ring, Sharing, Switch, Topology
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.quantities import Bandwidth, Duration, Size
 from paracosm.units import format_bandwidth, format_duration, format_size
 from paracosm.validation import read_yaml, validated
-
-__all__ = ["read", "read_file", "write"]
 
 
 class _Strict(BaseModel):

@@ -8,8 +8,6 @@ from typing import Any
 
 from paracosm.errors import InputError
 
-__all__ = ["MOST", "MOST_NODES", "parse_workers"]
-
 MOST_NODES = 1_000_000
 """Nodes of one cluster."""
 

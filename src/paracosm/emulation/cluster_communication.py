@@ -8,8 +8,8 @@ from functools import cached_property
 from math import isinf
 
 from paracosm.cluster import Cluster, Link
-from paracosm.cluster.communication import collective_times
-from paracosm.cluster.topology import Hierarchical, Topology
+from paracosm.cluster.collectives import collective_times
+from paracosm.cluster.link import Hierarchical, Topology
 from paracosm.emulation.cost import FREE, IN, OUT, Cost
 from paracosm.emulation.group_cache import GroupCache
 
@@ -23,7 +23,7 @@ TimeOf = Callable[[float], float]
 class ClusterCommunication:
     """Collectives and messages over the links of `cluster`, whose worker i is rank i.
 
-    A collective costs `paracosm.cluster.communication.collective_time`: fixed is what the same
+    A collective costs `paracosm.cluster.collectives.collective_time`: fixed is what the same
     algorithm takes for latencies that hold no port; the rest needs the rank's link, all of it. A
     message needs it for `Link.occupancy`, and is there `Link.propagation` later. A rank has one
     link, "nic"; in a hierarchical cluster "inner" within its machine and "outer" to others. A

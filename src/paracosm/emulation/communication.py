@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from paracosm.cluster.changes import Change
-from paracosm.cluster.communication import COLLECTIVES as WITH_ALGORITHMS
-from paracosm.cluster.communication import algorithms_of
+from paracosm.cluster.collectives import COLLECTIVES as WITH_ALGORITHMS
+from paracosm.cluster.collectives import algorithms_of
 from paracosm.emulation.cluster_communication import ClusterCommunication
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.cost import FREE, IN, OUT, Cost

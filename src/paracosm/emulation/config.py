@@ -21,23 +21,16 @@ from pydantic import (
 
 from paracosm.cluster import Cluster
 from paracosm.cluster.changes import Change, apply_changes, refuse_changes
+from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
-from paracosm.cluster.link import Sharing
-from paracosm.cluster.subset import first_workers
-from paracosm.cluster.topology import Hierarchical
+from paracosm.cluster.link import Hierarchical, Sharing
 from paracosm.emulation.delays import Delays, parse_delays
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.units import parse_number
 
-__all__ = [
-    "VARIABLE",
-    "EmulateConfig",
-    "RandomDelay",
-    "Setting",
-    "parse_random_delay",
-]
+__all__ = ["VARIABLE", "EmulateConfig", "RandomDelay", "Setting", "parse_random_delay"]
 
 
 _MOST_RANKS = 65_536  # of one job; the real gloo has a socket for each

@@ -21,7 +21,7 @@ from paracosm.emulation.rank_records import (
 from paracosm.emulation.records import COLLECTIVES, Collective, Exchange, Note, Record
 from paracosm.results import EmulationSummary
 from paracosm.results.summaries import IterationTimes
-from paracosm.timeline.analysis import Floats, parts_between
+from paracosm.timeline.analysis import Floats, exposure_between
 
 __all__ = ["summarise"]
 
@@ -125,8 +125,8 @@ def _breakdown(own: RankRecords, iterations: Iterations) -> dict[str, float]:
     """
     middle = iterations.middle
     ends = iterations.begin[middle], iterations.end[middle]
-    parts = parts_between(*ends, own.spans, own.waits)
-    moving = parts_between(*ends, _with_all_members(own), own.waits)
+    parts = exposure_between(*ends, own.spans, own.waits)
+    moving = exposure_between(*ends, _with_all_members(own), own.waits)
     exposed, waiting = float(parts.exposed.mean()), float(parts.other.mean())
     return {
         "compute": max(float(iterations.time[middle].mean()) - exposed - waiting, 0.0),
@@ -178,7 +178,7 @@ def _sums(
     asked = spans[:, 0]
     first, last = np.searchsorted(asked, begin, "right"), np.searchsorted(asked, end, "right")
     reached = np.concatenate([[0.0], np.cumsum(sizes)])
-    parts = parts_between(begin, end, spans, waits)
+    parts = exposure_between(begin, end, spans, waits)
     exposed, hidden = float(parts.exposed.mean()), float(parts.hidden.mean())
     return {
         "count": _number((last - first).mean()),

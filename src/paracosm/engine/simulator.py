@@ -34,12 +34,11 @@ from paracosm.engine.walkers import (
     seconds,
 )
 from paracosm.errors import InputError, unknown
-from paracosm.network.serial import request
+from paracosm.network.sharing import request
 from paracosm.timing import Distribution, load_recording, save_recording
 
 if TYPE_CHECKING:
     from paracosm.timeline import Timeline
-
 
 W = TypeVar("W", bound="Worker")
 
@@ -279,9 +278,7 @@ class Simulator(TransferScheduler):
             self._leave(walker, None)
             self._over = True
 
-    # The names in the paper
-
-    addWorker = add_worker  # noqa: N815
+    addWorker = add_worker  # noqa: N815 - the name in the paper
 
 
 def _halt(_: object) -> None:
@@ -342,7 +339,7 @@ class Worker(Endpoint):
         size: float | None = None,
         tag: Any = None,
     ) -> Transfer:
-        """Ask for a transfer to the worker called `to`, and go on at once.
+        """Ask for a transfer to the worker called `to`, and go on at once; it may be awaited.
 
         Args:
             to: the receiver's name.
@@ -352,9 +349,6 @@ class Worker(Endpoint):
                 simulation's network says so; without a network it takes no time.
             size: bytes.
             tag: what kind of message it is; `recv` can choose by it. Compared with `==`.
-
-        Returns:
-            The transfer, which may be awaited: it is done when the message has arrived.
 
         Raises:
             InputError: nobody is called so, or the delay or size is negative or not finite.
@@ -543,14 +537,11 @@ class Worker(Endpoint):
             InputError: the duration is negative or not finite, or the recording is at its end.
         """
         if duration is None:
-            replay = self.sim._replay
-            if replay is not None:
-                result = function(*args)
-                taken = replay.next_of(self.name)
-            else:
-                start = perf_counter()
-                result = function(*args)
-                taken = perf_counter() - start
+            start = perf_counter()
+            result = function(*args)
+            taken = perf_counter() - start
+            if self.sim._replay is not None:
+                taken = self.sim._replay.next_of(self.name)
             self.sim.recording.add(self.name, taken)
         else:
             result = function(*args)

@@ -1,7 +1,7 @@
 """Messages: on their way through the ports of two nodes, and in the mailbox of their target.
 
 Where the network is shared serially, as it is without one and with a network of the user's own, a
-transfer holds its ports alone (`paracosm.network.serial` has the rule), and is one event, at its
+transfer holds its ports alone (`paracosm.network.sharing` has the rule), and is one event, at its
 end. On a cluster whose links are shared fairly, transfers flow side by side (`Flows`).
 
 In a mailbox, messages stay in the order of their arrival, walkers in the order in which they came.
@@ -34,8 +34,7 @@ from paracosm.engine.walkers import (
     seconds,
 )
 from paracosm.errors import InputError, unknown
-from paracosm.network.fair import LAST_INSTANT, FairConnection, FairTraffic
-from paracosm.network.serial import SerialPort, release
+from paracosm.network.sharing import LAST_INSTANT, FairConnection, FairTraffic, SerialPort, release
 from paracosm.network.stations import Stations
 
 # The messages of a worker that never had to keep one, and the transfers of a way where none ever
@@ -166,8 +165,7 @@ class Port(SerialPort):
 class Ports:
     """The ports of a node: two, and in a hierarchical cluster two more for what leaves its group.
 
-    Workers on one node share them, and what they send to one another without a `delay` does not
-    go through them.
+    Workers on one node share them; what these send to one another without a `delay` passes none.
     """
 
     __slots__ = ("_outer", "receive", "send")
@@ -398,7 +396,7 @@ _PER_SECOND = 1e12
 class Flows:
     """What flows through the ports of a simulated cluster.
 
-    `paracosm.network.fair` says when flows end, in whole picoseconds. Here its instants become
+    `paracosm.network.sharing` says when flows end, in whole picoseconds. Here its instants become
     events. A *timer* stands in the queue for the next end; when rates change so that an earlier
     flow ends first, another one is set, and the old one does nothing when its time comes. What
     begins or ends in an instant is followed by one more event, after all others of the instant: the

@@ -84,11 +84,9 @@ class FutureCancelledError(RuntimeError):
 
 
 class DeadlockError(RuntimeError):
-    """Nothing is scheduled any more, and yet walkers wait.
+    """Nothing is scheduled any more, at `time` in seconds, and yet walkers wait.
 
-    Attributes:
-        time: the virtual time at which everything stood still, in seconds.
-        waiting: (name of the walker, what it waits for), in the order of their registration.
+    `waiting` are (name of the walker, what it waits for), in the order of their registration.
     """
 
     def __init__(self, time: float, waiting: Sequence[tuple[str, str]]) -> None:
@@ -172,8 +170,6 @@ class Scheduler:
         self._stale = 0
         self._observer: Any = None
 
-    # Things to wait for
-
     def future(self, name: str = "a future") -> Future:
         """Return a new future; `name` appears in the report of a deadlock."""
         return Future(self, name)
@@ -188,9 +184,6 @@ class Scheduler:
         """Return the future of the first of futures, walkers and transfers that is done.
 
         Its result is that thing; of several at one instant, the one that was done first.
-
-        Raises:
-            InputError: something else is among them, or nothing.
         """
         if not things:
             raise InputError("any needs at least one thing to wait for")
@@ -203,9 +196,6 @@ class Scheduler:
         """Return the future of all of the results of futures, walkers and transfers, in order.
 
         It fails with the first that does.
-
-        Raises:
-            InputError: something else is among them.
         """
         futures = [_as_future(thing) for thing in things]
         together = Future(self, f"all of {len(things)} things")
@@ -214,13 +204,9 @@ class Scheduler:
         def settle(future: Future) -> None:
             nonlocal missing
             missing -= 1
-            if together.done:
-                return
             error = future.exception()
-            if error is not None:
-                together.set_exception(error)
-            elif not missing:
-                together.set_result([each.result() for each in futures])
+            if not together.done and (error is not None or not missing):
+                together._set(None if error else [each.result() for each in futures], error)
 
         if not futures:
             together.set_result([])
@@ -462,13 +448,8 @@ def _as_future(thing: Awaitable) -> Future:
 
 
 def _settle_first(first: Future, thing: Awaitable, future: Future) -> None:
-    if first.done:
-        return
-    error = future.exception()
-    if error is None:
-        first.set_result(thing)
-    else:
-        first.set_exception(error)
+    if not first.done:
+        first._set(thing, future.exception())
 
 
 class State(Enum):
@@ -693,8 +674,6 @@ class Walker(Awaitable):
 
 
 class Task(Walker):
-    """A walker that runs a given coroutine."""
-
     __slots__ = ("_body",)
 
     def __init__(self, body: Body) -> None:

@@ -61,8 +61,8 @@ def save_graph(graph: Graph, path: str | Path) -> None:
     compression = "zstd" if pa.Codec.is_available("zstd") else None
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with (
-        replacing(path) as beside,
-        pa.OSFile(str(beside), "wb") as sink,
+        replacing(path) as unfinished,
+        pa.OSFile(str(unfinished), "wb") as sink,
         pa.ipc.new_file(sink, table.schema, options=options) as writer,
     ):
         writer.write_table(table)
@@ -124,7 +124,7 @@ def table_of(graph: Graph) -> pa.Table:
     """Return `graph` as a table, rows in the order of the ids."""
     import pyarrow as pa
 
-    allocates, released_by, before = _storages(graph)
+    allocates, released_by, before = allocations(graph)
     arguments = tuple(dict.fromkeys(op.arguments for op in graph.ops))
     names = tuple(dict.fromkeys(op.name for op in graph.ops))
     groups = ("", *(json.dumps(group, separators=(",", ":")) for group in graph.groups))
@@ -179,8 +179,8 @@ def columns_of(table: pa.Table, where: str) -> Columns:
     )
 
 
-def _storages(graph: Graph) -> tuple[Lists, Lists, list[tuple[int, int]]]:
-    """Return sizes and ids of the last users by node, and those of before the graph."""
+def allocations(graph: Graph) -> tuple[Lists, Lists, list[tuple[int, int]]]:
+    """Return bytes and ids of the last users (or -1) by node, and of storages from before."""
     storages = graph.storages
     users = np.append(graph.id, -1)[storages.last]
     order = np.argsort(storages.first, kind="stable")
@@ -304,7 +304,6 @@ def _groups(texts: Texts, where: str) -> tuple[tuple[tuple[int, ...], ...], Code
 
 
 def _ops(texts: Mapping[str, Texts], integers: Mapping[str, Ints]) -> tuple[list[Op], Codes]:
-    """Return the distinct ops, and a code for every row."""
     names, arguments = texts["op"], texts["arguments"]
     work = [integers[name] for name in ("flops", "bytes_read", "bytes_written")]
     rows = np.stack([names[1], arguments[1], *work], axis=1)

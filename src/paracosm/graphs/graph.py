@@ -115,17 +115,14 @@ class Graph:
 
     @property
     def flops(self) -> Ints:
-        """Floating-point operations of every node."""
         return np.array([op.flops for op in self.ops], dtype=np.int64)[self.op]
 
     @property
     def bytes_read(self) -> Ints:
-        """Bytes that every node reads."""
         return np.array([op.bytes_read for op in self.ops], dtype=np.int64)[self.op]
 
     @property
     def bytes_written(self) -> Ints:
-        """Bytes that every node writes."""
         return np.array([op.bytes_written for op in self.ops], dtype=np.int64)[self.op]
 
     @property
@@ -141,7 +138,6 @@ class Graph:
         return self.dependencies[self.offsets[row] : self.offsets[row + 1]]
 
     def count(self) -> Ints:
-        """Return how many nodes each of `ops` has."""
         return np.bincount(self.op, minlength=len(self.ops)).astype(np.int64)
 
 

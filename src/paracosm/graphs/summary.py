@@ -67,7 +67,6 @@ def _memory(graph: Graph) -> dict[str, Any]:
 def _by(
     words: tuple[str, ...], codes: npt.NDArray[np.int32], flops: Ints, moved: Ints
 ) -> dict[str, dict[str, int]]:
-    """Return the sums for each of the words that occur."""
     return {
         word: {
             "nodes": int(chosen.sum()),

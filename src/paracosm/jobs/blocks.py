@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.jobs.job import Program
-from paracosm.jobs.writer import Codebook, ColumnWriter
+from paracosm.jobs.writer import COLUMN_TYPES, Codebook, ColumnWriter
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -66,7 +66,7 @@ class Block:
         return len(self.name)
 
 
-class BlockWriter:
+class BlockWriter(ColumnWriter):
     """Takes down the tasks of one block, in the order of issue.
 
     Args:
@@ -74,17 +74,13 @@ class BlockWriter:
     """
 
     def __init__(self, names: Codebook, lanes: Codebook, roles: Codebook) -> None:
-        self.names, self.lanes, self.roles = names, lanes, roles
-        self._columns = ColumnWriter(names, lanes, roles)
+        super().__init__(names, lanes, roles)
         self._offsets = [0]
         self._after: list[tuple[int, int]] = []
         self._anchors = Codebook([HERE])
         self._marks: dict[str, int] = {}
         self.last: dict[str, int] = {}
         """The last row on each lane."""
-
-    def __len__(self) -> int:
-        return len(self._columns)
 
     def add(
         self,
@@ -99,29 +95,35 @@ class BlockWriter:
         size: int = 0,
     ) -> int:
         """Take down one task and return its row; the arguments are those of `Program`."""
-        row = self._columns.add(name, lane, duration, step=step, kind=kind, role=role, size=size)
+        row = self.add_row(name, lane, duration, step=step, kind=kind, role=role, size=size)
         self._after.extend((self._anchors.code(anchor), at) for anchor, at in after)
         self._offsets.append(len(self._after))
         self.last[lane] = row
         return row
 
-    def hold(self, size: int, row: int) -> None:
-        """Hold `size` bytes from the begin of a row on."""
-        self._columns.hold(size, row)
-
-    def release(self, size: int, row: int) -> None:
-        """Let go of `size` bytes at the end of a row."""
-        self._columns.release(size, row)
+    def communicate(
+        self,
+        name: str,
+        lane: str,
+        duration: float,
+        after: Iterable[Place],
+        kind: str,
+        size: int,
+        role: str,
+    ) -> int:
+        """Take down a collective, or one end of a message, of `size` bytes; return its row."""
+        return self.add(
+            name, lane, duration, after, step="communication", kind=kind, role=role, size=size
+        )
 
     def mark(self, name: str, row: int) -> None:
         """Let later blocks have a row as an anchor."""
         self._marks[name] = row
 
     def block(self) -> Block:
-        """Return what has been taken down."""
         after = np.array(self._after, dtype=np.int64).reshape(-1, 2)
         return Block(
-            **self._columns.arrays(),
+            **self.arrays(),
             offsets=np.array(self._offsets, dtype=np.int64),
             anchor=after[:, 0].astype(np.int32),
             after=after[:, 1],
@@ -139,10 +141,7 @@ class ProgramOfBlocks:
         self._placed: list[tuple[Block, int, list[int]]] = []
 
     def place(
-        self,
-        block: Block,
-        microbatch: int = -1,
-        anchors: Mapping[str, int] = MappingProxyType({}),
+        self, block: Block, microbatch: int = -1, anchors: Mapping[str, int] = MappingProxyType({})
     ) -> int:
         """Put a block at the end and return its first row.
 
@@ -164,24 +163,22 @@ class ProgramOfBlocks:
         offsets, dependencies = self._dependencies()
         microbatch = np.array([number for _, number, _ in self._placed], dtype=np.int32)
         return Program(
-            name=_joined([block.name for block in blocks], np.int32),
-            step=_joined([block.step for block in blocks], np.int32),
-            kind=_joined([block.kind for block in blocks], np.int32),
-            lane=_joined([block.lane for block in blocks], np.int32),
-            duration=_joined([block.duration for block in blocks], np.float64),
+            **{
+                column: _joined([getattr(block, column) for block in blocks], dtype)
+                for column, dtype in {
+                    **COLUMN_TYPES,
+                    "allocated": np.int64,
+                    "released": np.int64,
+                }.items()
+            },
             offsets=offsets,
             dependencies=dependencies,
-            role=_joined([block.role for block in blocks], np.int32),
-            size=_joined([block.size for block in blocks], np.int64),
             priority=np.zeros(self._length, dtype=np.int32),
             microbatch=np.repeat(microbatch, lengths),
-            allocated=_joined([block.allocated for block in blocks], np.int64),
-            released=_joined([block.released for block in blocks], np.int64),
             resident=resident,
         )
 
     def _dependencies(self) -> tuple[Ints, Ints]:
-        """Return the CSR of all dependencies, ascending and each once."""
         rows, owners = [], []
         first = 0
         for block, _, bases in self._placed:

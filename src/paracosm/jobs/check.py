@@ -36,7 +36,7 @@ def check_job(job: Job) -> None:
     sizes at both ends.
 
     Raises:
-        InputError: arrays that do not go together (see `soundness.py`); a rank has no communicator
+        InputError: arrays that do not go together (see `check_arrays`); a rank has no communicator
             in a role that its program uses; a communicator lacks a member's calls, or has those of
             another rank; ranks call different things, with the first call that differs.
     """
@@ -96,7 +96,6 @@ def _check_roles(job: Job, calls: list[list[_Calls | None]]) -> None:
 def _check_members(
     job: Job, used: npt.NDArray[np.bool_], rank: Ints, role: Ints, group: Codes
 ) -> None:
-    """Check that those who call on a communicator, sorted by it and by rank, are its members."""
     number = np.repeat(np.arange(len(used)), np.diff(job.communicators.offsets))
     there = used[number]
     number, members = number[there], job.communicators.members[there]
@@ -125,7 +124,6 @@ def _signatures(job: Job, calls: list[list[_Calls | None]]) -> Ints:
 
 
 def _what(job: Job, program: int, calls: _Calls) -> Ints:
-    """Return what must agree between members: names of collectives, sizes of messages."""
     of = job.programs[program]
     if calls.kind == COLLECTIVE:
         return np.concatenate(([0], of.name[calls.rows])).astype(np.int64)

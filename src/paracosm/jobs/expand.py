@@ -31,7 +31,7 @@ def expand(job: Job, duration: Ints | None = None) -> TaskGraph:
     and the k-th receive on a communicator awaits the k-th send. Where communicators have a network,
     a message asks its stations for what its connection says, whatever its duration in the program,
     and has arrived when its propagation is over; those of one connection travel in the order in
-    which they are sent. What has no counterpart (`matching.py` refuses such jobs) is left without
+    which they are sent. What has no counterpart (`check_job` refuses such jobs) is left without
     one.
 
     Args:
@@ -81,7 +81,6 @@ def expand(job: Job, duration: Ints | None = None) -> TaskGraph:
 def _over_network(
     tasks: TaskGraph, network: Stations, kind: Codes, communicator: Ints, size: Ints
 ) -> TaskGraph:
-    """Return the task graph with its messages on their ways through a network."""
     connections = network.connections
     carried = (communicator >= 0) & (communicator < len(connections))
     receives = np.flatnonzero((kind == RECEIVE) & carried)
@@ -138,7 +137,6 @@ def task_label(job: Job, task: int) -> str:
 
 
 def _joined(programs: list[Program], column: Callable[[Program], Any], dtype: Any) -> Any:
-    """Return a column of all programs, one after the other."""
     columns = [column(program) for program in programs]
     return np.concatenate(columns, dtype=dtype) if columns else np.zeros(0, dtype=dtype)
 
@@ -154,7 +152,6 @@ def _durations(job: Job) -> Ints:
 
 
 def _resources(job: Job, programs: list[Program], rank: Ints) -> tuple[Codes, Codes]:
-    """Return the resource of every task, and the policy of every resource."""
     lane = _joined(programs, lambda program: program.lane, np.int32)
     slot = np.where(lane >= 0, rank * len(job.lanes) + lane, -1)
     is_used = np.zeros(job.ranks * len(job.lanes) + 1, dtype=np.bool_)  # the last one is for -1
@@ -166,7 +163,6 @@ def _resources(job: Job, programs: list[Program], rank: Ints) -> tuple[Codes, Co
 
 
 def _dependencies(job: Job, programs: list[Program], lengths: Ints) -> tuple[Ints, Ints]:
-    """Return the dependencies of all tasks, CSR."""
     edges = np.array([len(program.dependencies) for program in programs], dtype=np.int64)
     counts = _joined(programs, lambda program: np.diff(program.offsets), np.int64)
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
@@ -203,7 +199,6 @@ def _awaited(kind: Codes, communicator: Ints) -> Ints:
 
 
 def _keys(communicator: Ints, tasks: int) -> Ints:
-    """Return one number for a communicator and which of its messages this is."""
     return communicator * tasks + _ordinals(communicator)
 
 

@@ -96,7 +96,6 @@ class Communicators:
         return len(self.offsets) - 1
 
     def ranks(self, communicator: int) -> tuple[int, ...]:
-        """Return the ranks of a communicator."""
         first, last = self.offsets[communicator : communicator + 2]
         return tuple(self.members[first:last].tolist())
 
@@ -135,7 +134,6 @@ class Job:
 
     @property
     def ranks(self) -> int:
-        """How many there are."""
         return len(self.program)
 
     @property

@@ -5,8 +5,7 @@ Names are known without PyTorch, which is imported where something is built.
 
 from paracosm.models.data_sets import DATA_SETS, DataSet, check_trainable, load_data
 from paracosm.models.optimizers import OPTIMIZERS, Optimizer, parse_optimizer
-from paracosm.models.registry import MODELS, BuiltIn, built_in, canonical
-from paracosm.models.workload import Model, Workload
+from paracosm.models.registry import MODELS, BuiltIn, Model, Workload, built_in, canonical
 
 __all__ = [
     "DATA_SETS",

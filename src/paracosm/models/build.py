@@ -18,10 +18,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from paracosm.errors import InputError
 from paracosm.factory import call_factory, is_reference
 from paracosm.models.data_sets import DataSet, check_fits
-from paracosm.models.registry import built_in
-from paracosm.models.workload import Model, Workload
-
-__all__ = ["build_model", "build_workload"]
+from paracosm.models.registry import Model, Workload, built_in
 
 
 def build_model(name: str, data: DataSet, seed: int, batch: int = 1) -> Model:
@@ -54,14 +51,8 @@ def build_workload(
 ) -> Workload:
     """Build a model with random inputs, on PyTorch's default device and of its default dtype.
 
-    Args:
-        name: as of `build_model`.
-        batch: examples.
-        shape: of one example; None for the model's own.
-        classes: to tell apart; None for the model's own.
-
-    Raises:
-        InputError: as `build_model`; a shape that the model does not take.
+    Arguments and errors are those of `build_model`; `shape` of one example and `classes` to tell
+    apart are the model's own where they are None.
     """
     if is_reference(name):
         return _own_workload(name, batch, shape, classes)
@@ -97,7 +88,6 @@ def _own_model(name: str, data: DataSet, batch: int) -> Model:
 def _own_workload(
     name: str, batch: int, shape: tuple[int, ...] | None, classes: int | None
 ) -> Workload:
-    """Call the user's factory and complete what it returns."""
     offered = {"batch": batch, "shape": shape, "classes": classes}
     made, taken = call_factory("model", name, offered)
     whole = made if isinstance(made, Workload) else None

@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 
-__all__ = ["cifar10", "read_archive"]
-
 _PIXELS = 3 * 32 * 32
 _RECORD = 1 + _PIXELS  # bytes in the binary archive: label, then red, green, blue plane
 _CLASSES = 10
@@ -41,12 +39,8 @@ def cifar10(
     As in TensorFlow's CIFAR-10 tutorial, an image's mean is subtracted and it is divided by
     max(its standard deviation, 1/sqrt(3072)).
 
-    Args:
-        data_dir: the folder `cifar-10-batches-py` or `cifar-10-batches-bin`, or the one that
-            holds it.
-
-    Raises:
-        InputError: no folder, a missing file, or one that is not what it should be.
+    `data_dir` is the folder `cifar-10-batches-py` or `cifar-10-batches-bin`, or the one that holds
+    it.
     """
     if data_dir is None:
         raise InputError(f"cifar10 needs a data folder: {_WHERE}")
@@ -57,12 +51,7 @@ def cifar10(
 def read_archive(data_dir: Path, records: int) -> tuple[Arrays, Arrays]:
     """Read training and test set of either archive: pixels (n, 3072) and labels (n,).
 
-    Args:
-        data_dir: see `cifar10`.
-        records: images that each of the six files must hold.
-
-    Raises:
-        InputError: see `cifar10`.
+    Each of the six files must hold `records` images.
     """
     layout, folder = _locate(data_dir)
     parts = [_checked(folder / name, layout.read, records) for name in layout.files]
@@ -81,7 +70,7 @@ class _Layout:
 
 
 def _locate(data_dir: Path) -> tuple[_Layout, Path]:
-    """Return the archive's layout and the folder that holds its files, all of them present."""
+    """Return the archive's layout and the folder that holds all of its files."""
     if not data_dir.is_dir():
         raise InputError(f"no folder {data_dir}; for cifar10 {_WHERE}")
     for layout in _LAYOUTS:
@@ -96,7 +85,6 @@ def _locate(data_dir: Path) -> tuple[_Layout, Path]:
 
 
 def _checked(path: Path, read: Callable[[Path], Arrays], records: int) -> Arrays:
-    """Read a file and check the number of images and the range of their labels."""
     pixels, labels = read(path)
     if len(pixels) != records or len(labels) != records:
         raise _broken(path, f"{len(pixels)} images and {len(labels)} labels, not {records} of each")

@@ -18,8 +18,6 @@ from paracosm.models.registry import MODELS, built_in, written
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DATA_SETS", "DataSet", "check_data_set", "check_fits", "check_trainable", "load_data"]
-
 TEST_DIGITS = 360
 SPLIT_SEED = 0
 
@@ -39,12 +37,10 @@ class DataSet:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one example."""
         return tuple(self.train_x.shape[1:])
 
     @property
     def classification(self) -> bool:
-        """Whether the targets are class labels."""
         return not self.train_y.is_floating_point()
 
 
@@ -70,8 +66,7 @@ def load_data(name: str, data_dir: Path | None = None) -> DataSet:
         data_dir: the folder of the data set's files, where it needs one.
 
     Raises:
-        InputError: an unknown name, or data that are missing or broken; a factory that fails, or
-            returns what cannot be trained on.
+        InputError: an unknown name, data that are missing or broken, or that cannot be trained on.
         MissingExtraError: a package that the data set needs is not installed.
     """
     if is_reference(name):
@@ -98,13 +93,7 @@ def check_trainable(model: str, data: str) -> None:
 
 
 def check_fits(model: str, data: str, shape: tuple[int, ...] | None) -> None:
-    """Raise InputError if a built-in model cannot be trained on examples of a shape.
-
-    Args:
-        model: its name, with its parameters.
-        data: the data set's name, for the message.
-        shape: of one example; None where it is not known yet.
-    """
+    """Raise InputError if a built-in model cannot be trained on examples of a shape, if known."""
     about = built_in(model)
     if about.kind == "tokens":
         raise InputError(
@@ -121,7 +110,6 @@ def check_fits(model: str, data: str, shape: tuple[int, ...] | None) -> None:
 
 
 def _models_for(shape: tuple[int, ...] | None) -> str:
-    """List the models to train on examples of a shape, or on some."""
     trained = (model for model in MODELS.values() if model.kind != "tokens")
     return ", ".join(m.name for m in trained if shape is None or m.obstacle(shape) is None)
 
@@ -131,10 +119,6 @@ def _digits(data_dir: Path | None) -> tuple[Any, Any, Any, Any]:
 
     Pixels are divided by 16. The split is fixed: a permutation drawn by NumPy's PCG64 with seed 0;
     its first 360 examples are the test set, the other 1437 the training set.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
-        InputError: a data folder was given.
     """
     if data_dir is not None:
         raise InputError("the digits come with scikit-learn: they take no data folder")
@@ -156,7 +140,6 @@ DATA_SETS: Mapping[str, _BuiltIn] = MappingProxyType(
 
 
 def _custom(reference: str, data_dir: Path | None) -> DataSet:
-    """Return what the user's factory makes, checked."""
     made, taken = call_factory("data set", reference, {"data_dir": data_dir})
     if data_dir is not None and not taken:
         raise InputError(f'data set "{reference}" takes no data_dir')

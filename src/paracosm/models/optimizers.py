@@ -13,8 +13,6 @@ from paracosm.expression import parse_expression, read_literal
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["OPTIMIZERS", "Optimizer", "parse_optimizer"]
-
 _CLASSES = {
     "sgd": "SGD",
     "adam": "Adam",
@@ -71,11 +69,7 @@ class Optimizer:
         return made
 
     def try_out(self, lr: float) -> None:
-        """Make one step on a small vector.
-
-        Raises:
-            InputError: the optimizer does not take one of the options, or not that value.
-        """
+        """Make one step on a small vector; InputError as of `make`."""
         import torch
 
         variable = torch.ones(2, requires_grad=True)
@@ -92,13 +86,9 @@ class Optimizer:
 
 
 def parse_optimizer(text: str) -> Optimizer | None:
-    """Read `sgd`, `sgd(momentum=0.9, nesterov=True)`, `adam(betas=(0.9, 0.99))`, ...; `none`.
+    """Read `sgd`, `sgd(momentum=0.9, nesterov=True)`, `adam(betas=(0.9, 0.99))`, ...
 
-    Returns:
-        None for "none".
-
-    Raises:
-        InputError: naming the optimizer that is not known, or what is not understood.
+    `none` is None. InputError names the optimizer that is not known, or what is not understood.
     """
     name, positional, options = parse_expression(text, "optimizer")
     if name not in OPTIMIZERS:

@@ -5,21 +5,20 @@ A name means one module whoever asks for it; docs/models.md has the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression
 from paracosm.factory import is_reference
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
-__all__ = ["MODELS", "BuiltIn", "built_in", "canonical", "written"]
 
 Kind = Literal["images", "tokens", "vectors"]
 
@@ -73,10 +72,7 @@ class BuiltIn:
     def filled(
         self, shape: tuple[int, ...] | None, classes: int | None
     ) -> tuple[tuple[int, ...], int | None]:
-        """Return shape and classes with the model's own where they are None.
-
-        Classes are None for tokens, and 10 where images are smaller than 64 pixels.
-        """
+        """Return shape and classes with the model's own for None; classes are None for tokens."""
         shape = shape or self.shape
         if classes is None and self.classes:
             small = self.kind == "images" and min(shape[1:]) < _SMALL
@@ -94,23 +90,17 @@ class BuiltIn:
     def make(self, shape: tuple[int, ...], classes: int | None) -> nn.Module:
         """Make the module, on PyTorch's default device and of its default dtype.
 
-        Args:
-            shape: of one example.
-            classes: to tell apart; None for tokens.
+        `shape` is that of one example; `classes` are to tell apart, None for tokens.
         """
         family, _, function = self.factory.partition(":")
         factory = getattr(import_module(f"paracosm.models.{family}"), function)
-        module: nn.Module
-        module = factory(shape) if classes is None else factory(shape, classes, **self.options)
+        sizes = (shape,) if classes is None else (shape, classes)
+        module: nn.Module = factory(*sizes, **self.options)
         return module
 
 
 def built_in(text: str) -> BuiltIn:
-    """Return the model that `resnet18`, `mlp(hidden=512, layers=2)` or the like means.
-
-    Raises:
-        InputError: there is none, with the nearest name; it does not have such a parameter.
-    """
+    """Return the model that `resnet18`, `mlp(hidden=512, layers=2)` or the like means."""
     name, positional, options = parse_expression(text, "model")
     if name not in MODELS:
         raise unknown("model", name, [*MODELS, "package.module:factory"])
@@ -123,11 +113,7 @@ def built_in(text: str) -> BuiltIn:
 
 
 def canonical(text: str) -> str:
-    """Return how a model is written: a reference as it is, a name with what is not its default.
-
-    Raises:
-        InputError: as `built_in`; a file that is not there, or no function in it.
-    """
+    """Return how a model is written: a reference as it is, a name with what is not its default."""
     if not isinstance(text, str) or not (is_reference(text) or text.endswith(".py")):
         return str(built_in(text))
     file, colon, _ = text.rpartition(":")
@@ -139,12 +125,10 @@ def canonical(text: str) -> str:
 
 
 def written(shape: Sequence[int]) -> str:
-    """Return "3x32x32"."""
     return "x".join(str(size) for size in shape) or "nothing"
 
 
 def _options(model: BuiltIn, options: Mapping[str, str]) -> dict[str, int]:
-    """Read the parameters of a model, whole numbers."""
     for name, text in options.items():
         if name not in model.options:
             raise unknown(f"parameter of {model.name}", name, model.options)
@@ -161,29 +145,46 @@ _CIFAR, _IMAGENET = (3, 32, 32), (3, 224, 224)
 
 def _models() -> dict[str, BuiltIn]:
     listed = [
-        BuiltIn("mlp", "vectors", "mlp:mlp", (1, 8, 8), 10, options={"hidden": 64, "layers": 1}),
-        BuiltIn("paper-cnn", "images", "paper_cnn:paper_cnn", _CIFAR, 10),
-        BuiltIn("resnet20", "images", "resnet20:resnet20", _CIFAR, 10),
+        BuiltIn("mlp", "vectors", "images:mlp", (1, 8, 8), 10, options={"hidden": 64, "layers": 1}),
+        BuiltIn("paper-cnn", "images", "images:paper_cnn", _CIFAR, 10),
+        BuiltIn("resnet20", "images", "images:resnet20", _CIFAR, 10),
     ]
     for depth in (18, 34, 50, 101, 152):
         name = f"resnet{depth}"
-        listed.append(BuiltIn(name, "images", f"resnet:{name}", _IMAGENET, 1000))
+        listed.append(BuiltIn(name, "images", f"images:{name}", _IMAGENET, 1000))
     for name in ("vgg11", "vgg16", "vgg19", "vgg19-bn"):
-        factory = f"vgg:{name.replace('-', '_')}"
+        factory = f"images:{name.replace('-', '_')}"
         listed.append(BuiltIn(name, "images", factory, _IMAGENET, 1000, side=32))
-    for name, family, length in (
-        ("gpt-small", "gpt", 128),
-        ("gpt2", "gpt", 1024),
-        ("gpt2-medium", "gpt", 1024),
-        ("gpt2-large", "gpt", 1024),
-        ("gpt2-xl", "gpt", 1024),
-        ("bert-base", "bert", 512),
-        ("llama-7b", "llama", 4096),
-        ("llama-70b", "llama", 4096),
+    for name, length in (
+        *(("gpt-small", 128), ("gpt2", 1024), ("gpt2-medium", 1024), ("gpt2-large", 1024)),
+        *(("gpt2-xl", 1024), ("bert-base", 512), ("llama-7b", 4096), ("llama-70b", 4096)),
     ):
-        listed.append(BuiltIn(name, "tokens", f"{family}:{name.replace('-', '_')}", (length,)))
+        factory = f"language:{name.replace('-', '_')}"
+        listed.append(BuiltIn(name, "tokens", factory, (length,)))
     return {model.name: model for model in listed}
 
 
 MODELS: Mapping[str, BuiltIn] = MappingProxyType(_models())
 """Name -> model."""
+
+
+Loss = Callable[["Tensor", "Tensor"], "Tensor"]
+"""From outputs and targets of a minibatch to the mean loss, a scalar tensor."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A module and the loss that judges its outputs, for data that come from elsewhere."""
+
+    module: nn.Module
+    loss: Loss
+
+
+@dataclass
+class Workload:
+    """A module with what it is fed and how far off it is."""
+
+    module: nn.Module  # on the device, with the dtype of its parameters
+    inputs: tuple[Any, ...]  # positional arguments of the module
+    loss: Callable[[Any], Tensor]  # from what the module returns to a scalar
+    examples: int  # how many of them are in `inputs`

@@ -14,8 +14,9 @@ from typing import Any, cast
 from numba.extending import overload
 
 from paracosm.network import compiled_fair, compiled_serial
-from paracosm.network.compiled_fair import LAST_INSTANT, Fair, fair_traffic
+from paracosm.network.compiled_fair import Fair, fair_traffic
 from paracosm.network.compiled_serial import Serial, serial_traffic
+from paracosm.network.sharing import LAST_INSTANT
 
 __all__ = [
     "LAST_INSTANT",
@@ -107,10 +108,7 @@ def settle(traffic: Any, now: Any) -> None:
 
 
 def change_background(traffic: Any, station: Any, weight: Any) -> None:
-    """Let flows of others with this sum of weights share a station from now on (fair).
-
-    Only for stations that `make_traffic` was told of.
-    """
+    """Let flows of others with this sum of weights share one of `background` from now on (fair)."""
     raise NotImplementedError
 
 

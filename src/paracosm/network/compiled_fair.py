@@ -27,22 +27,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import compiled_whole, inlined
-from paracosm.network.fair import FORGIVEN, LAST_INSTANT, SAME
+from paracosm.compiled import columns, compiled_whole, inlined
 from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
+from paracosm.network.sharing import FORGIVEN, LAST_INSTANT, SAME
 from paracosm.network.stations import binding_routes
-
-__all__ = [
-    "LAST_INSTANT",
-    "Fair",
-    "change_background",
-    "earliest_end",
-    "fair_traffic",
-    "next_end",
-    "pop_end",
-    "request",
-    "settle",
-]
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -54,15 +42,8 @@ NEAR, CHANGED = 1, 2
 
 STATION = np.dtype(
     [
-        ("bandwidth", "f8"),
-        ("background", "f8"),
-        ("left", "f8"),
-        ("load", "f8"),
-        ("level", "f8"),
-        ("fixed", "f8"),
-        ("first", "i8"),
-        ("used", "i8"),
-        ("is_near", "i8"),
+        *columns("f8", "bandwidth", "background", "left", "load", "level", "fixed"),
+        *columns("i8", "first", "used", "is_near"),
     ]
 )
 """A station: bytes/ps; the weight of flows of others; bytes/ps that are not given away, but for
@@ -71,19 +52,10 @@ what flows of the weight `fixed` get at `level`; the weight of flows that are st
 
 PATH = np.dtype(
     [
-        ("first", "i8"),
-        ("of_flows", "i8"),
-        ("flows", "i8"),
-        ("load", "f8"),
-        ("period", "f8"),
-        ("shared", "f8"),
-        ("rate", "f8"),
-        ("virtual", "f8"),
-        ("since", "i8"),
-        ("due", "i8"),
-        ("rank", "i8"),
-        ("is_touched", "i4"),
-        ("is_near", "i4"),
+        *columns("i8", "first", "of_flows", "flows"),
+        *columns("f8", "load", "period", "shared", "rate", "virtual"),
+        *columns("i8", "since", "due", "rank"),
+        *columns("i4", "is_touched", "is_near"),
     ]
 )
 """A path: where its hops and its heap of flows begin; how many flows it has, the sum of their
@@ -102,14 +74,7 @@ EVENT = np.dtype([("key", "i8"), ("item", "i8"), ("op", "i8")])
 """An instant, the number of a request, its message. Of `Fair.done` the key is the number."""
 
 MESSAGE = np.dtype(
-    [
-        ("message", "i8"),
-        ("number", "i8"),
-        ("path", "i8"),
-        ("until", "f8"),
-        ("weight", "f8"),
-        ("free", "i8"),
-    ]
+    [*columns("i8", "message", "number", "path"), *columns("f8", "until", "weight"), ("free", "i8")]
 )
 """A message that is under way: its caller's number and that of its request; its path, and the
 virtual time of that at which it ends, or without a path the instant; its weight; the next free

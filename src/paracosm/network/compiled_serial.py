@@ -15,21 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import inlined
-from paracosm.network.fair import LAST_INSTANT
+from paracosm.compiled import columns, inlined
 from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
-
-__all__ = [
-    "Serial",
-    "change_background",
-    "earliest_end",
-    "next_end",
-    "pop_end",
-    "request",
-    "serial_traffic",
-    "settle",
-    "under_way",
-]
+from paracosm.network.sharing import LAST_INSTANT
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -45,16 +33,7 @@ REQUEST = np.dtype([("key", "i8"), ("item", "i8")])
 EVENT = np.dtype([("key", "i8"), ("item", "i8"), ("op", "i8")])
 """A message ends: the instant, the number of the request, its record."""
 
-MESSAGE = np.dtype(
-    [
-        ("message", "i8"),
-        ("number", "i8"),
-        ("route", "i8"),
-        ("lasts", "i8"),
-        ("end", "i8"),
-        ("free", "i8"),
-    ]
-)
+MESSAGE = np.dtype(columns("i8", "message", "number", "route", "lasts", "end", "free"))
 """A message that was asked for: its caller's number, that of the request, its route, picoseconds,
 its end once that is known; the next free record after this one."""
 

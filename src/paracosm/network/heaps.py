@@ -11,16 +11,6 @@ import numpy as np
 
 from paracosm.compiled import inlined
 
-__all__ = [
-    "place_event",
-    "place_item",
-    "place_task",
-    "pop_event",
-    "pop_item",
-    "pop_task",
-    "replace_first",
-]
-
 
 @inlined
 def place_item(heap: Any, first: Any, size: Any, key: Any, item: Any) -> None:

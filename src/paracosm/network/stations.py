@@ -20,9 +20,7 @@ from dataclasses import dataclass
 from math import isinf
 
 from paracosm.cluster import Cluster, Link
-from paracosm.cluster.topology import Hierarchical
-
-__all__ = ["Connection", "Stations", "binding_routes"]
+from paracosm.cluster.link import Hierarchical
 
 
 @dataclass(frozen=True)

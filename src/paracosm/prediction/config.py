@@ -11,15 +11,19 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 
 from paracosm.cluster import Cluster, star
 from paracosm.cluster.changes import Change, is_of_cluster, refuse_changes
+from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
-from paracosm.cluster.subset import first_workers
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.graphs.capture.options import DTYPES, parse_shape
 from paracosm.models import OPTIMIZERS, canonical
 from paracosm.prediction.jobs.rank_times import check_ranks, parse_ranks
-from paracosm.prediction.parameter_servers.config import THROUGHPUT, ThroughputFields, load_profile
-from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.config import (
+    THROUGHPUT,
+    Settings,
+    ThroughputFields,
+    load_profile,
+)
 from paracosm.profiling.jobs import JobProfile
 from paracosm.quantities import Bandwidth, Duration
 

@@ -10,8 +10,7 @@ from paracosm.errors import InputError, MissingExtraError, require
 from paracosm.graphs import Graph, fingerprint, load_graph
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.durations import Found, find_durations
-from paracosm.prediction.predict import predict
-from paracosm.prediction.prediction import Prediction
+from paracosm.prediction.predict import Prediction, predict
 from paracosm.profiling.allocator import command_allocator, own_allocator
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming

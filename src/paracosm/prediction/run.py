@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
-from paracosm.cluster.subset import first_workers
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
@@ -24,7 +24,7 @@ from paracosm.prediction.parameter_servers.throughput import (
     sensitivity,
     single_worker_rates,
 )
-from paracosm.prediction.prediction import timeline_of
+from paracosm.prediction.predict import timeline_of
 from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
 from paracosm.prediction.summary import summarise
 from paracosm.results import JobSummary, Summary, ThroughputSummary

@@ -11,7 +11,7 @@ import numpy as np
 
 from paracosm.graphs import PHASES
 from paracosm.prediction.durations import SOURCES
-from paracosm.prediction.prediction import Prediction
+from paracosm.prediction.predict import Prediction
 from paracosm.profiling.samples import IterationTiming
 from paracosm.results import Interval, IterationSummary, ThroughputRow
 from paracosm.results.summaries import Measured

@@ -22,6 +22,7 @@ from paracosm.graphs.summary import peak_memory
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, spread_of, typical
 from paracosm.profiling.this_machine import (
+    Clock,
     SpeedProbe,
     clock_for,
     environment_here,
@@ -245,6 +246,9 @@ class _Run:
         self._kept = len(self.timings)
 
 
+InSitu = Callable[[Callable[[], object], Clock], tuple[tuple[str, ...], list[float]]]
+"""Runs an iteration; returns the names of its ops and the seconds of each, in their order."""
+
 WARM_UP, LEAST_ITERATIONS = 2, 3
 PROBES = 4  # before an iteration, and after it
 SHARE = 0.5  # of the time goes to iterations
@@ -271,13 +275,13 @@ def profile_model(
     iterations: bool = True,
     progress: Progress | None = None,
     graph: Graph | None = None,
-    in_situ: bool = False,
+    in_situ: InSitu | None = None,
 ) -> ModelProfile:
     """Capture a model's training step, time its ops, and run the real step between the passes.
 
     Args:
         iterations: whether real iterations are run; they need the model's memory.
-        in_situ: whether a few iterations more are run with a clock around every op.
+        in_situ: runs an iteration more beside each, with a clock around every op.
 
     Raises:
         InputError: the model cannot be built or does not fit its shapes, or its real iterations do
@@ -338,7 +342,9 @@ def _require_room(graph: Graph, device: str) -> None:
 class _Iterations:
     """Runs real iterations whenever it is called, until they had their share of the time."""
 
-    def __init__(self, run: Callable[[], object], settings: Settings, in_situ: bool) -> None:
+    def __init__(
+        self, run: Callable[[], object], settings: Settings, in_situ: InSitu | None
+    ) -> None:
         self.samples: list[float] = []
         self.probes: list[float] = []
         self.faults: list[int] = []
@@ -364,10 +370,8 @@ class _Iterations:
             self.samples.append(self._clock.seconds(self._step))
             self.faults.append(_page_faults() - faults)
             self.probes += [self._probe() for _ in range(PROBES)]
-            if self._in_situ:
-                from paracosm.profiling.torch_ops import time_in_situ
-
-                self._timed.append(time_in_situ(self._step, self._clock))
+            if self._in_situ is not None:
+                self._timed.append(self._in_situ(self._step, self._clock))
             self._spent += time.monotonic() - began
 
     def mean_in_situ(self, names: Sequence[str]) -> tuple[float, ...]:

@@ -1,8 +1,9 @@
-"""Ops of PyTorch as calls that really run, and what they take: alone, and in a real iteration.
+"""Ops of PyTorch as calls that really run, and what they take.
 
 No op needs code of its own: its name finds the operator, its recorded arguments say every shape,
 dtype and stride. Floating-point tensors get uniform numbers, integers are 0. The exception are
-integers that are positions in other tensors (see `positions`): those are random, and within bounds.
+integers that are positions in other tensors (see `bounds_of_positions`): those are random, and
+within bounds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
@@ -305,44 +305,3 @@ class Bench:
             times = max(1, min(1000, int(ROW / once)))
             found["warm"] = clock.seconds(first, times) / times
         return found
-
-
-_IGNORED = frozenset({"prim", "profiler"})  # as in a capture
-
-
-def time_in_situ(run: Callable[[], object], clock: Clock) -> tuple[tuple[str, ...], list[float]]:
-    """Run an iteration and return the names of its ops and the seconds of each, in their order.
-
-    The order is that of the captured graph, so entry i belongs to its row i.
-    """
-    mode = _TimingMode(clock)
-    with mode:
-        run()
-    return tuple(mode.names), mode.seconds
-
-
-class _TimingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.names: list[str] = []
-        self.seconds: list[float] = []
-        self._clock = clock
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[Any],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func.namespace in _IGNORED:
-            return func(*args, **kwargs)
-        result: list[Any] = []
-
-        def call() -> None:
-            result.append(func(*args, **kwargs))
-
-        self.seconds.append(self._clock.seconds(call))
-        self.names.append(str(func))
-        return result[0]

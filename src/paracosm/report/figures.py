@@ -24,8 +24,6 @@ from paracosm.report.chart import (
     color_of,
 )
 
-__all__ = ["plotly_figure"]
-
 FAINT = 0.4
 SYMBOLS = {"dot": "circle", "cross": "x", "triangle": "triangle-up", "diamond": "diamond"}
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from paracosm.studies import RunFolder
 
 
-__all__ = ["picture", "write_images"]
-
 FORMATS = ("png", "svg")
 PLAIN = (0.001, 1e6)  # between them a logarithmic axis has 1,000 in place of a power of ten
 SYMBOLS = {"dot": "o", "cross": "x", "triangle": "^", "diamond": "D"}

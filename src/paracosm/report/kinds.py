@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
-from paracosm.report import emulate_words, predict_words, relax_words, replay_words, train_words
+from paracosm.report import emulate_words, predict_words, relax, replay, train
 from paracosm.report.run import Run
 from paracosm.report.view import View, trouble
 from paracosm.results import SUMMARIES, Summary
@@ -15,17 +15,15 @@ from paracosm.results import SUMMARIES, Summary
 if TYPE_CHECKING:
     from paracosm.studies import RunFolder
 
-__all__ = ["described", "view_of"]
-
 VIEWS: Mapping[str, View] = {
-    "training": train_words.VIEW,
-    "relaxation": relax_words.VIEW,
+    "training": train.VIEW,
+    "relaxation": relax.VIEW,
     "iteration": predict_words.VIEW,
     "job": predict_words.VIEW,
     "throughput": predict_words.VIEW,
     "op latencies": predict_words.VIEW,
     "emulation": emulate_words.VIEW,
-    "replay": replay_words.VIEW,
+    "replay": replay.VIEW,
 }
 """By the kind of the summary."""
 

@@ -1,10 +1,13 @@
-"""Pieces of HTML. Every text that goes into them is escaped here."""
+"""The page and the pieces of HTML in it. Every text that goes into them is escaped here."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from itertools import chain
+from string import Template
 from typing import Any
 
 from paracosm.report.chart import (
@@ -23,16 +26,40 @@ from paracosm.report.chart import (
 from paracosm.report.run import Run
 from paracosm.report.view import SUCCESSES, Table
 
-__all__ = [
-    "comparison",
-    "facts",
-    "run_legend",
-    "run_table",
-    "section",
-    "text_table",
-    "tiles",
-    "troubles",
-]
+
+def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> str:
+    """Return the HTML of a whole page.
+
+    Args:
+        title: the heading; plain text.
+        subtitle: the line under it; plain text.
+        body: HTML, with an element `<figure id=NAME>` that holds a `.plot` for each figure.
+        figures: name -> Plotly figure. Plotly is left out where there is none.
+    """
+    return Template(_read("page.html")).substitute(
+        title=escape(title),
+        subtitle=escape(subtitle),
+        body=body,
+        style=_read("page.css"),
+        scripts=_scripts(figures) if figures else "",
+    )
+
+
+def _scripts(figures: Mapping[str, Any]) -> str:
+    from plotly.offline import get_plotlyjs
+
+    # "</script>" in a name would end the element.
+    data = json.dumps(figures, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    return (
+        f'<script type="application/json" id="figures-data">{data}</script>\n'
+        f"<script>{get_plotlyjs()}</script>\n"
+        f"<script>{_read('page.js')}</script>"
+    )
+
+
+def _read(name: str) -> str:
+    return files("paracosm.report").joinpath(name).read_text(encoding="utf-8")
+
 
 # What a reader calls the end of a run.
 STATUS = {"done": "finished"}

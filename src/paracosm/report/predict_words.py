@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
-from paracosm.report.job_tables import job_tables
 from paracosm.report.predict import sections
-from paracosm.report.throughput_words import (
+from paracosm.report.scaling import job_tables
+from paracosm.report.throughput import (
     THROUGHPUT_FIGURES,
     throughput_name,
     throughput_remarks,
@@ -315,7 +315,6 @@ def _untimed(names: Sequence[str]) -> str:
 
 
 def _left_out(files: Mapping[str, str]) -> str:
-    """Return the reasons, each with its files."""
     by_reason: dict[str, list[str]] = {}
     for file, reason in files.items():
         by_reason.setdefault(reason, []).append(file)

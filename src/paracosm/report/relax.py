@@ -1,23 +1,202 @@
-"""The charts of relaxations: convergence, processors, utilisation, timeline."""
+"""Relaxations: what is said of them, and their charts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Chart, Curve, Dots, Floats, Section, shown_sections
-from paracosm.report.lanes import PHASES, lane_of, node_group
-from paracosm.report.residual_chart import residual_chart
+from paracosm.cluster.description import link_in_words
+from paracosm.report.chart import (
+    Axis,
+    Chart,
+    Curve,
+    Dots,
+    Floats,
+    Level,
+    Section,
+    Symbol,
+    extremes,
+    histogram,
+    shown_sections,
+    time_unit,
+)
 from paracosm.report.run import Run
-from paracosm.report.staleness_chart import Histogram, staleness_chart
-from paracosm.report.thinning import extremes, histogram
-from paracosm.report.timeline_charts import timeline_chart
-from paracosm.report.utilisation_chart import Shares, utilisation_chart
+from paracosm.report.shared_charts import Histogram, Shares, staleness_chart, utilisation_chart
+from paracosm.report.timeline_charts import PHASES, lane_of, node_group, timeline_chart
+from paracosm.report.view import Figure, View, figure
+from paracosm.results import RelaxationSummary
 from paracosm.timeline import Labels, Timeline, utilisation
+from paracosm.units import format_duration, format_size
 
-__all__ = ["sections"]
+if TYPE_CHECKING:
+    from paracosm.studies import Series
+
+
+def _staleness_figure(which: str) -> Figure:
+    def write(summary: RelaxationSummary) -> str | None:
+        value = summary.staleness and summary.staleness.get(which)
+        return None if value is None else f"{value:.3g}" if which == "mean" else f"{value:,}"
+
+    return write
+
+
+FIGURES: Mapping[str, Figure] = {
+    "Method": figure("method", str),
+    "Read at": figure("read", str),
+    "Processors": figure("processors", "{:,}".format),
+    "Residual": figure("residual", "{:.3g}".format),
+    "Error": figure("error", "{:.3g}".format),
+    "Sweeps": figure("sweeps", "{:,.1f}".format),
+    "Virtual time": figure("virtual_time", format_duration),
+    "Relaxations": figure("relaxations", "{:,}".format),
+    "Updates": figure("updates", "{:,}".format),
+    "Mean staleness": _staleness_figure("mean"),
+    "Largest staleness": _staleness_figure("max"),
+    "Wall time": figure("wall_time", format_duration),
+}
+
+
+def _subject(known: Mapping[str, Any]) -> str | None:
+    """Name the system that is solved."""
+    matrix, problem = known.get("matrix"), known.get("problem")
+    return PurePath(str(matrix)).name if matrix is not None else problem
+
+
+def _name(known: Mapping[str, Any]) -> str | None:
+    """Name the run by method and processors."""
+    method, processors = known.get("method"), known.get("processors")
+    if method is None:
+        return None
+    what = f"synchronous {method}" if known.get("synchronous") else str(method)
+    if processors is None:
+        return what
+    return f"{what}, {processors} processor{'' if processors == 1 else 's'}"
+
+
+def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
+    """Return what the metrics of an unfinished run say."""
+    found: dict[str, Any] = {}
+    if len(residual := series("residual")):
+        found["residual"] = float(residual.value[-1])
+        found["relaxations"] = int(residual.step[-1])
+        found["virtual_time"] = float(residual.virtual_time[-1])
+        found["wall_time"] = float(residual.wall_time[-1])
+    if len(error := series("error")):
+        found["error"] = float(error.value[-1])
+    return found
+
+
+def _diverged(summary: RelaxationSummary) -> str:
+    residual, initial = summary.residual, summary.initial_residual
+    finite = residual is not None and math.isfinite(residual)
+    reached = f"reached {residual:.3g}" if finite else "was no finite number any more"
+    began = "" if initial is None else f" from {initial:.3g}"
+    rate = summary.growth_rate
+    grew = "" if rate is None or rate <= 1 else f", growing by the factor {rate:.4g} a sweep"
+    return f"The iteration diverged: the residual{began} {reached}{grew}."
+
+
+def _stopped(summary: RelaxationSummary) -> str:
+    reason = summary.reason or "the run reached its limit before it converged"
+    residual, tolerance = summary.residual, summary.tolerance
+    known = residual is not None and tolerance is not None
+    where = f": the residual is {residual:.3g}, the tolerance {tolerance:.3g}" if known else ""
+    return f"{reason[0].upper()}{reason[1:].rstrip('.')}{where}."
+
+
+def _remarks(summary: RelaxationSummary) -> dict[str, str]:
+    """Return what theory says, how the end was noticed, and what became of faults."""
+    lines = {
+        "what if": _what_if(summary),
+        "network": _network(summary.cluster or {}),
+        "tolerance": _tolerance(summary),
+        "spectral radius": _sentence(summary.spectral_radius),
+        "Definition 1": _sentence(summary.definition),
+        "detection": _detection(summary.detection or {}),
+        "messages": _messages(summary.messages or {}),
+        "faults": _faults(summary.faults or {}),
+        "checkpoints": _checkpoints(summary.checkpoints or {}),
+    }
+    return {what: line for what, line in lines.items() if line}
+
+
+def _what_if(summary: RelaxationSummary) -> str:
+    unchanged = summary.unchanged
+    if not unchanged:
+        return ""
+    changes = "; ".join(summary.what_if or ())
+    before, after = unchanged["virtual_time"], summary.virtual_time
+    ratio = f", {after / before:.3g} times as long" if before > 0 else ""
+    return (
+        f"{changes}: {format_duration(after)}{ratio}; unchanged {format_duration(before)} "
+        f"({unchanged['status']})"
+    )
+
+
+def _network(cluster: Mapping[str, Any]) -> str:
+    if not cluster:
+        return ""
+    others = [key for key in cluster if key.startswith("links ")]
+    rest = f"; and {', '.join(others)}" if others else ""
+    return f"{cluster['topology']} of {cluster['workers']}: {link_in_words(cluster['links'])}{rest}"
+
+
+def _tolerance(summary: RelaxationSummary) -> str:
+    tolerance, norm = summary.tolerance, summary.norm
+    if tolerance is None:
+        return ""
+    return f"{tolerance:.3g}" if norm is None else f"{tolerance:.3g}, norm: {norm}"
+
+
+def _sentence(part: Mapping[str, Any] | str | None) -> str:
+    return str(part.get("sentence") or "") if isinstance(part, Mapping) else part or ""
+
+
+def _detection(detection: Mapping[str, Any]) -> str:
+    wrong = detection.get("false_detections")
+    too_early = f", {wrong:,} times too early" if wrong else ""
+    return f"{detection['by']}{too_early}" if detection.get("by") else ""
+
+
+def _messages(messages: Mapping[str, Any]) -> str:
+    if messages.get("count") is None:
+        return ""
+    return f"{messages['count']:,}, {format_size(messages.get('bytes') or 0)}"
+
+
+def _faults(faults: Mapping[str, Any]) -> str:
+    counted = ("injected", "detected", "undetected", "false_alarms")
+    parts = [
+        f"{faults[key]:,} {key.replace('_', ' ')}" for key in counted if faults.get(key) is not None
+    ]
+    return ", ".join(parts) if any(faults.get(key) for key in counted) else ""
+
+
+def _checkpoints(checkpoints: Mapping[str, Any]) -> str:
+    if checkpoints.get("taken") is None:
+        return ""
+    rollbacks = checkpoints.get("rollbacks") or 0
+    parts = [
+        f"{checkpoints['taken']:,} taken",
+        f"{rollbacks:,} rollback{'' if rollbacks == 1 else 's'}",
+    ]
+    if checkpoints.get("cost"):
+        parts.append(f"they cost {format_duration(checkpoints['cost'])}")
+    suggested = [
+        f"{format_duration(interval)} ({whose.title()})"
+        for whose in ("young", "daly")
+        if (interval := checkpoints.get(f"suggested_interval_{whose}")) is not None
+    ]
+    if suggested:
+        parts.append(f"suggested interval {', '.join(suggested)}")
+    advice = checkpoints.get("advice")
+    return ", ".join(parts) + (f". {advice}" if advice else "")
+
 
 TIMELINES = 3  # of several runs, the first ones show their timeline
 MARKED = 200  # a run of more processors is drawn as a line
@@ -122,3 +301,127 @@ def _shares(run: Run) -> Shares:
 def _height(runs: Sequence[Run]) -> int:
     """Return the height of the histograms, a row for each run, and of the figure beside them."""
     return max(320, 110 + 30 * len(runs))
+
+
+CURVES = {"error": "error of the iterate", "residual": "residual"}
+EVENTS: Mapping[str, tuple[str, Symbol]] = {
+    "checkpoint": ("checkpoints", "dot"),
+    "rollback": ("rollbacks", "triangle"),
+    "fault": ("faults", "cross"),
+}
+MOST_EVENTS = 400  # of a kind and a run; more are drawn evenly spread
+QUIET_CHECKPOINTS = 30  # more than these hide the curve, and are switched off to begin with
+
+
+def residual_chart(runs: Sequence[Run], against: str) -> Chart | None:
+    """Return the residual against "time" (virtual) or "sweeps"; None without data.
+
+    A sweep is as many relaxations as there are unknowns; where a run is not finished, and nobody
+    has said how many these are, the axis counts relaxations.
+    """
+    scale = _Scale(runs, against)
+    marks: list[Curve | Dots | Level] = []
+    for metric, series in CURVES.items():
+        for run in runs:
+            values = _positive(run.series(metric))
+            if len(values):
+                kept = extremes(np.log(values.value))
+                x = scale.x(run, values)[kept]
+                marks.append(
+                    Curve(x, values.value[kept], run.index, series, faint=metric == "error")
+                )
+    if not marks:
+        return None
+    marks += _levels(runs, marks)
+    hidden = {CURVES["error"]} if len(runs) > 2 else set()
+    for metric, (series, symbol) in EVENTS.items():
+        for run in runs:
+            events = _positive(run.series(metric))
+            if metric == "checkpoint" and len(events) > QUIET_CHECKPOINTS:
+                hidden.add(series)
+            if len(events):
+                marks.append(_events(run, events, metric, scale.x(run, events), series, symbol))
+    marks += [cross for run in runs if (cross := _divergence(run, scale)) is not None]
+    return Chart(
+        name=f"residual_{against}",
+        title=f"Residual against {scale.title}",
+        x=scale.axis,
+        y=Axis("residual", log=True, switch="residual"),
+        marks=tuple(marks),
+        hidden=frozenset(hidden),
+    )
+
+
+class _Scale:
+    """The x axis: which column of a series it shows, in which unit."""
+
+    def __init__(self, runs: Sequence[Run], against: str) -> None:
+        self._time = against == "time"
+        ends = [float(run.numbers.get("virtual_time") or 0.0) for run in runs]
+        self._factor, unit = time_unit(max(ends))
+        known = all(run.numbers.get("unknowns") for run in runs)
+        self._rows = {run.index: run.numbers["unknowns"] if known else 1 for run in runs}
+        counted = "sweeps" if known else "relaxations"
+        self.title = "virtual time" if self._time else counted
+        self.axis = Axis(f"virtual time ({unit})", switch="time") if self._time else Axis(counted)
+
+    def x(self, run: Run, values: Series) -> Floats:
+        if self._time:
+            return values.virtual_time * self._factor
+        return values.step / float(self._rows[run.index])
+
+
+def _levels(runs: Sequence[Run], marks: Sequence[Curve | Dots | Level]) -> list[Level]:
+    """Return a line at each tolerance that a run was to reach."""
+    ends = np.concatenate([mark.x for mark in marks if isinstance(mark, Curve)])
+    begin, end = float(ends.min()), float(ends.max())
+    wanted = {run.numbers.get("tolerance") for run in runs}
+    return [
+        Level(tolerance, begin, end, f"tolerance {tolerance:.3g}", "tolerance")
+        for tolerance in sorted(filter(None, wanted), reverse=True)
+    ]
+
+
+def _events(run: Run, events: Series, metric: str, x: Floats, series: str, symbol: Symbol) -> Dots:
+    told = _told(run, metric, len(events))
+    labels = [
+        f"{what}: residual {value:.3g}"
+        for what, value in zip(told, events.value.tolist(), strict=True)
+    ]
+    kept = np.linspace(0, len(x) - 1, min(len(x), MOST_EVENTS)).round().astype(np.intp)
+    return Dots(
+        x[kept], events.value[kept], tuple(labels[i] for i in kept), run.index, series, symbol
+    )
+
+
+def _told(run: Run, metric: str, count: int) -> list[str]:
+    """Return what each event was, as the summary tells the faults."""
+    faults: Mapping[str, Any] = run.numbers.get("faults") or {}
+    told = [str(event.get("what")) for event in faults.get("events") or []]
+    return told if metric == "fault" and len(told) == count else [metric] * count
+
+
+def _divergence(run: Run, scale: _Scale) -> Dots | None:
+    """Return a cross at the last residual that was a number, where the run diverged."""
+    values = _positive(run.series("residual"))
+    if run.folder.status != "diverged" or not len(values):
+        return None
+    last = values.value[-1:]
+    return Dots(scale.x(run, values)[-1:], last, ("diverged",), run.index, "diverged", "cross")
+
+
+def _positive(series: Series) -> Series:
+    """Return what a logarithmic axis can show."""
+    shown = np.isfinite(series.value) & (series.value > 0)
+    return series if shown.all() else series.where(shown)
+
+
+VIEW = View(
+    figures=FIGURES,
+    sections=sections,
+    subject=_subject,
+    name=_name,
+    so_far=_so_far,
+    remarks=_remarks,
+    endings={"diverged": _diverged, "stopped": _stopped},
+)

@@ -12,8 +12,6 @@ from paracosm.timeline import Timeline
 if TYPE_CHECKING:
     from paracosm.studies import RunFolder, Series
 
-__all__ = ["Run"]
-
 
 @dataclass(frozen=True, eq=False)
 class Run:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from paracosm.report.chart import Axis, Boxes, Chart, Floats, time_unit
-from paracosm.report.lanes import LANES, laid_out, lane_of, node_order
-from paracosm.report.part_bars import part_bars, ranks_alike
 from paracosm.report.run import Run
 from paracosm.results import JobSummary
 from paracosm.timeline import Span, Spans, union
 from paracosm.units import format_duration
+
+__all__ = ["LANES", "PHASES", "Lane", "Place", "laid_out", "lane_of", "node_group", "node_order"]
+
 
 NODES, SPANS = 20, 600  # of the first rounds
 RANKS, RANK_BARS = 16, 24  # of a job
@@ -323,3 +326,148 @@ def _lines(spans: Sequence[Span]) -> list[tuple[Span, int, int]]:
 def _label(span: Span) -> str:
     what = span.name if span.resource == "wait" else f"{span.resource}: {span.name}"
     return f"{span.node}, {what}, {format_duration(float(f'{span.end - span.begin:.4g}'))}"
+
+
+LEAST = 5e-4  # of the time: a part below this in all bars is not worth a name
+
+PARTS: Mapping[str, tuple[str, int | None]] = {
+    "compute": ("compute", 0),
+    "copies": ("copies", 3),
+    "exposed_communication": ("exposed communication", 1),
+    "waiting": ("waiting for others", 4),
+    "bubble": ("pipeline bubble", 2),
+    "launch": ("launching", 5),
+    "idle": ("idle", None),
+}
+"""Name and colour of each part; without a colour it is left blank."""
+
+
+def part_bars(
+    name: str,
+    title: str,
+    rows: str,
+    names: Sequence[str],
+    breakdowns: Sequence[Mapping[str, float]],
+    caption: str = "",
+) -> Chart:
+    """Return a chart with a bar for each breakdown.
+
+    Args:
+        name, title, caption: of the chart.
+        rows: what the bars differ in.
+        names: one for each bar.
+        breakdowns: seconds by part; what else is in them is not looked at.
+    """
+    whole = np.array([_whole(each) for each in breakdowns])
+    factor, unit = time_unit(float(whole.max()))
+    places, reached = np.arange(len(names), dtype=np.float64), np.zeros(len(names))
+    marks = []
+    for part in shown_parts(breakdowns):
+        series, color = PARTS[part]
+        times = np.array([each.get(part, 0.0) for each in breakdowns])
+        labels = tuple(
+            f"{who}, {series}: {format_duration(time)}, {time / (total or 1.0):.1%}"
+            for who, time, total in zip(names, times.tolist(), whole.tolist(), strict=True)
+        )
+        if color is not None:
+            ends = reached * factor, (reached + times) * factor
+            marks.append(Boxes(*ends, places, labels, 0.7, color, series))
+        reached = reached + times
+    return Chart(
+        name=name,
+        title=title,
+        x=Axis(f"time ({unit})", limits=(0.0, 1.01 * factor * float(whole.max()) or 1.0)),
+        y=Axis(rows, names=tuple(names)),
+        marks=tuple(marks),
+        caption=caption,
+        height=110 + 26 * len(names),
+        wide=True,
+    )
+
+
+def shown_parts(breakdowns: Iterable[Mapping[str, float]]) -> list[str]:
+    """Return the parts that matter in one of the breakdowns at least; computing always does."""
+    breakdowns = list(breakdowns)
+    return [
+        part
+        for part in PARTS
+        if part == "compute"
+        or any(each.get(part, 0.0) > LEAST * _whole(each) for each in breakdowns)
+    ]
+
+
+def _whole(breakdown: Mapping[str, float]) -> float:
+    return sum(breakdown.get(part, 0.0) for part in PARTS)
+
+
+def ranks_alike(alike: Mapping[str, Any]) -> str:
+    """Name ranks that spend their time alike."""
+    others = alike["ranks"] - 1
+    return f"{alike['first']} and {others:,} alike" if others else str(alike["first"])
+
+
+PHASES = ("copy", "compute", "update")
+"""What a processor of a relaxation does one after the other, where its times tell them apart."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The place of a resource in its node's row: which of three lanes, how high, what colour."""
+
+    lane: int
+    height: float
+    color: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in its row a resource is drawn: offset of its middle, height, colour."""
+
+    offset: float
+    height: float
+    color: int
+
+
+# A node that waits does not compute, so that both share a lane.
+LANES = {
+    "copy": Lane(0, 0.27, 4),
+    "compute": Lane(0, 0.27, 0),
+    "update": Lane(0, 0.27, 5),
+    "wait": Lane(0, 0.08, 3),
+    "send": Lane(1, 0.27, 1),
+    "receive": Lane(2, 0.27, 2),
+}
+
+
+def lane_of(resource: str, name: str, phases: Collection[str] = ()) -> str:
+    """Return the lane of a span: its resource; its name where computing is told by `phases`."""
+    return name if resource == "compute" and name in phases else resource
+
+
+def laid_out(resources: Iterable[str]) -> dict[str, Place]:
+    """Return the places of resources in a row; where they share one lane, it takes the row."""
+    lanes = {resource: LANES[resource] for resource in resources}
+    alone = len({lane.lane for lane in lanes.values()}) == 1
+    return {
+        resource: Place(
+            offset=0.0 if alone else (lane.lane - 1) * 0.29,
+            height=2 * lane.height if alone else lane.height,
+            color=lane.color,
+        )
+        for resource, lane in lanes.items()
+    }
+
+
+def node_group(node: str) -> str:
+    """Return a node's name without its number: "worker12" is one of the "worker"s."""
+    return re.sub(r"[\W_]*\d+$", "", node) or node
+
+
+def node_order(nodes: Iterable[str]) -> list[str]:
+    """Sort nodes, the smaller group (the servers) first, worker2 before worker10."""
+    nodes = list(nodes)
+    groups = [node_group(node) for node in nodes]
+    return sorted(
+        nodes,
+        key=lambda node: (groups.count(node_group(node)), node_group(node), len(node), node),
+    )

@@ -5,22 +5,36 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from enum import Enum
 from functools import cache
 from types import UnionType
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Self,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-__all__ = ["JsonObject", "to_builtin", "to_json"]
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False)
 class JsonObject(Mapping[str, Any]):
     """A frozen record whose fields are read as attributes or, as in its JSON, by their names.
+
+    Subclasses are data classes, made with keywords and changed by `dataclasses.replace`.
 
     A field with a default of None is left out of the mapping, and of the JSON, while it is None;
     a field without a default is always there.
     """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True, eq=False)(cls)
 
     def __getitem__(self, name: str) -> Any:
         if name not in _fields(type(self)) or self._is_left_out(name):

@@ -6,40 +6,15 @@ Times are in seconds, memory in bytes, rates per second, shares from 0 to 1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from paracosm.errors import InputError, unknown
 from paracosm.results.json_object import JsonObject
 
-__all__ = [
-    "SUMMARIES",
-    "AfterStart",
-    "EmulationSummary",
-    "Interval",
-    "IterationSummary",
-    "IterationTimes",
-    "JobSummary",
-    "Measured",
-    "OpLatenciesSummary",
-    "ProfileSummary",
-    "RelaxationSummary",
-    "ReplaySummary",
-    "Saturation",
-    "Scenario",
-    "Summary",
-    "ThroughputRow",
-    "ThroughputSummary",
-    "TrainingSummary",
-    "TuningSummary",
-    "read_summary",
-]
-
 Json = Mapping[str, Any]
 Seconds = Mapping[str, float]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Interval(JsonObject):
     """The bounds between which a time is thought to lie, with 90 %."""
 
@@ -47,7 +22,6 @@ class Interval(JsonObject):
     high: float
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class AfterStart(JsonObject):
     """Rates as a measurement of some seconds finds them right after the start."""
 
@@ -56,7 +30,6 @@ class AfterStart(JsonObject):
     spread: float
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ThroughputRow(JsonObject):
     """The throughput of a job with one number of workers: one form for all kinds of runs.
 
@@ -99,7 +72,6 @@ class ThroughputRow(JsonObject):
     utilisation_by_server: Mapping[str, Sequence[float]] | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Summary(JsonObject):
     """What every summary has.
 
@@ -115,7 +87,6 @@ class Summary(JsonObject):
     what_if: Sequence[str] | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingSummary(Summary):
     """Of `paracosm train`."""
 
@@ -145,7 +116,6 @@ class TrainingSummary(Summary):
     unchanged: TrainingSummary | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SpectralRadius(JsonObject):
     """Of the iteration matrix, with its bounds and what that says."""
 
@@ -155,7 +125,6 @@ class SpectralRadius(JsonObject):
     sentence: str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Staleness(JsonObject):
     """`counts[i]` reads had a staleness of i * width up to (i + 1) * width - 1 updates."""
 
@@ -165,7 +134,6 @@ class Staleness(JsonObject):
     counts: Sequence[int]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RelaxationSummary(Summary):
     """Of `paracosm relax`."""
 
@@ -204,7 +172,6 @@ class RelaxationSummary(Summary):
     unchanged: Json | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Measured(JsonObject):
     """The measured time of the same iteration, and how far the prediction is from it."""
 
@@ -218,7 +185,6 @@ class Measured(JsonObject):
     baseline_errors: Mapping[str, float]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class _TimedGraph(Summary):
     """What is said of a graph whose ops have durations."""
 
@@ -253,7 +219,6 @@ class _TimedGraph(Summary):
     measured: Measured | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class IterationSummary(_TimedGraph):
     """Of `paracosm predict`: an iteration on one device."""
 
@@ -261,7 +226,6 @@ class IterationSummary(_TimedGraph):
     phases: Mapping[str, Seconds]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class OneReplica(JsonObject):
     """A replica of the job alone on its device, or on the `split` devices that share its layers."""
 
@@ -272,7 +236,6 @@ class OneReplica(JsonObject):
     measured: float | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class JobSummary(_TimedGraph):
     """Of `paracosm predict`: a job on a cluster. Numbers are those of the most workers."""
 
@@ -294,7 +257,6 @@ class JobSummary(_TimedGraph):
     unchanged: Json | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Saturation(JsonObject):
     """The number of workers from which more bring little, and the resource that limits them."""
 
@@ -302,7 +264,6 @@ class Saturation(JsonObject):
     because: str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ThroughputSummary(Summary):
     """Of `paracosm predict` from a job profile. Numbers are those of the most workers."""
 
@@ -324,7 +285,6 @@ class ThroughputSummary(Summary):
     unchanged: ThroughputSummary | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class OpLatenciesSummary(Summary):
     """Of `paracosm predict --op-latencies`: whole models from latencies of others."""
 
@@ -339,7 +299,6 @@ class OpLatenciesSummary(Summary):
     durations: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Scenario(JsonObject):
     """What comes of a traced job with a change, or without any.
 
@@ -358,7 +317,6 @@ class Scenario(JsonObject):
     error: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ReplaySummary(Summary):
     """Of `paracosm replay`; `what_ifs` has each change alone, `together` all of them at once."""
 
@@ -377,7 +335,6 @@ class ReplaySummary(Summary):
     durations: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class IterationTimes(JsonObject):
     """Times of measured iterations; `error` is the standard error of the median."""
 
@@ -389,7 +346,6 @@ class IterationTimes(JsonObject):
     measured: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class EmulationSummary(Summary):
     """Of `paracosm emulate`. Of several real ranks the numbers are those of the slowest one."""
 
@@ -424,7 +380,6 @@ class EmulationSummary(Summary):
     ratio: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ProfileSummary(Summary):
     """Of `paracosm profile ops`; `iteration_time` is measured, None without real iterations."""
 
@@ -445,7 +400,6 @@ class ProfileSummary(Summary):
     by_op: Mapping[str, Json]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TuningSummary(Summary):
     """Of `paracosm relax tune`; times are in units of the fault-free time of the same seed."""
 

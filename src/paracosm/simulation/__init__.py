@@ -1,8 +1,7 @@
 """Jobs in virtual time, compiled: graphs, ranks of a job, parameter servers, schedules."""
 
-from paracosm.simulation.graph_schedule import Schedule
 from paracosm.simulation.job_schedule import JobSchedule
-from paracosm.simulation.replay_graph import replay
+from paracosm.simulation.replay_graph import Schedule, replay
 from paracosm.simulation.replay_job import replay_job
 
 __all__ = ["JobSchedule", "Schedule", "replay", "replay_job"]

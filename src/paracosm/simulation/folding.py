@@ -1,9 +1,21 @@
-"""Ranks that cannot but run alike, so that one of them need be replayed.
+"""What makes the replay of a static job small: tasks become chains, and ranks classes. Both exact.
 
-Two ranks are alike if they run the same program at the same speed and meet ranks that are alike, in
-the same roles. The coarsest such partition is found by refining: ranks are coloured by program and
-speed, then by the colours that they communicate with, until no colour splits (1-dimensional
-Weisfeiler-Leman). All ranks of a colour then arrive everywhere at the same instants.
+Tasks that can only follow one another become one chain:
+
+    compute        a - b - c - d - e            [a b c] - [d e]
+                           \\                         \\
+    communication           r - s                     [r] - [s]
+
+Where lanes run in order, c follows b whatever the durations are, unless c waits for another lane as
+well. Dependencies that follow from others are dropped first: a task that waits for r need not wait
+for c. What a task is known to come after, through lanes and dependencies, is one row of every lane
+(a vector clock: Mattern, "Virtual Time and Global States of Distributed Systems", 1989).
+
+Of ranks that cannot but run alike, one need be replayed. Two are alike if they run the same program
+at the same speed and meet ranks that are alike, in the same roles. The coarsest such partition is
+found by refining: ranks are coloured by program and speed, then by the colours that they
+communicate with, until no colour splits (1-dimensional Weisfeiler-Leman). All ranks of a colour
+then arrive everywhere at the same instants.
 
     rank     0   1   2   3              0 and 1 are alike, 2 and 3 are alike
     stage    0   0   1   1       ->     0 sends to 2, as 1 does to 3; 0 meets 1, as 2 meets 3
@@ -11,21 +23,228 @@ Weisfeiler-Leman). All ranks of a colour then arrive everywhere at the same inst
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.jobs import Job
-
-__all__ = ["Folding", "fold_ranks", "unfolded"]
+from paracosm.compiled import compiled
+from paracosm.jobs import KINDS, Job, Program
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
+TASK = KINDS.index("task")
+
 
 @dataclass(frozen=True, eq=False)
-class Folding:
+class Chains:
+    """The c chains of a program's n tasks, lane by lane and in order there.
+
+    Attributes:
+        rows: n rows, those of one chain beside each other.
+        first: c + 1 offsets into `rows`.
+        lane: c lanes.
+        of_lane: offsets of each lane's chains, one more than lanes.
+        kind, role: c, those of the only task of a chain that communicates; "task" and -1 otherwise.
+        ordinal: c numbers: how many calls in the same role come before.
+        offsets, dependencies: CSR of chains that must have ended, those that follow from others
+            left out.
+    """
+
+    rows: Ints
+    first: Ints
+    lane: Codes
+    of_lane: Ints
+    kind: Codes
+    role: Codes
+    ordinal: Ints
+    offsets: Ints
+    dependencies: Ints
+
+    def __len__(self) -> int:
+        return len(self.lane)
+
+
+def contract(program: Program, lanes: int) -> Chains:
+    """Return the chains of a program in which every task has one of so many in-order lanes."""
+    n = len(program)
+    kept = np.zeros(len(program.dependencies), dtype=np.bool_)
+    follows = np.zeros(n, dtype=np.bool_)
+    _reduce(
+        program.lane,
+        program.kind,
+        program.offsets,
+        program.dependencies,
+        np.full((n, lanes), -1, dtype=np.int64),
+        np.full(lanes, -1, dtype=np.int64),
+        kept,
+        follows,
+    )
+    rows = np.argsort(program.lane, kind="stable").astype(np.int64)
+    starts = np.flatnonzero(~follows[rows])
+    first = np.append(starts, n).astype(np.int64)
+    head = rows[starts]
+    chain_of = np.empty(n, dtype=np.int64)
+    chain_of[rows] = np.cumsum(~follows[rows]) - 1
+    lane, role = program.lane[head], program.role[head]
+    offsets, dependencies = _between(program, kept, chain_of, len(starts))
+    return Chains(
+        rows=rows,
+        first=first,
+        lane=lane,
+        of_lane=np.searchsorted(lane, np.arange(lanes + 1)).astype(np.int64),
+        kind=program.kind[head],
+        role=role,
+        ordinal=_ordinals(role, head),
+        offsets=offsets,
+        dependencies=dependencies,
+    )
+
+
+def _between(
+    program: Program, kept: npt.NDArray[np.bool_], chain_of: Ints, chains: int
+) -> tuple[Ints, Ints]:
+    """Return CSR dependencies of chains; only the first task of a chain has any that are kept."""
+    counts = np.diff(program.offsets)
+    waiting = chain_of[np.repeat(np.arange(len(program)), counts)[kept]]
+    awaited = chain_of[program.dependencies[kept]]
+    order = np.lexsort((awaited, waiting))
+    lengths = np.bincount(waiting, minlength=chains)
+    return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), awaited[order]
+
+
+def _ordinals(role: Codes, head: Ints) -> Ints:
+    order = np.lexsort((head, role))
+    ordinal = np.empty(len(role), dtype=np.int64)
+    ordinal[order] = np.arange(len(role)) - np.searchsorted(role[order], role[order])
+    return ordinal
+
+
+@compiled
+def _reduce(
+    lane: Any,
+    kind: Any,
+    offsets: Any,
+    dependencies: Any,
+    clock: Any,
+    newest: Any,
+    kept: Any,
+    follows: Any,
+) -> None:
+    """Find dependencies that no others imply, and tasks that only follow the one before.
+
+    Filled: `clock`, n x lanes, the last row of each lane that has ended before a task begins;
+    `kept`, for each dependency; `follows`, for each task, whether it is in one chain with the task
+    before on its lane. `newest` holds the last row of every lane so far.
+    """
+    lanes = newest.size
+    ends_chain = np.zeros(lane.size, dtype=np.bool_)
+    for row in range(lane.size):
+        own = lane[row]
+        before = newest[own]
+        if before >= 0:
+            for each in range(lanes):
+                clock[row, each] = clock[before, each]
+            clock[row, own] = before
+        waits = False
+        for place in range(offsets[row + 1] - 1, offsets[row] - 1, -1):
+            awaited = dependencies[place]
+            other = lane[awaited]
+            if clock[row, other] >= awaited:
+                continue
+            kept[place] = True
+            waits = True
+            ends_chain[awaited] = True
+            for each in range(lanes):
+                clock[row, each] = max(clock[row, each], clock[awaited, each])
+            clock[row, other] = awaited
+        follows[row] = before >= 0 and not waits and kind[row] == TASK and kind[before] == TASK
+        newest[own] = row
+    newest[:] = -1
+    for row in range(lane.size):
+        own = lane[row]
+        before = newest[own]
+        if before >= 0 and ends_chain[before]:
+            follows[row] = False
+        newest[own] = row
+
+
+class JoinedChains(NamedTuple):
+    """Columns of `Chains` of P programs, one program after the other.
+
+    Attributes:
+        chains_before: P + 1 offsets into the columns of chains.
+        rows_before: P + 1 offsets into `rows`.
+        rows: of the chains, counted from the program's first.
+        first: offsets into the program's rows, one more than chains for each program.
+        of_lane: P x (lanes + 1) offsets, counted from the program's first chain.
+        kind, role, ordinal: of the chains.
+        offsets: of all chains, into `dependencies`; one more than chains.
+        dependencies: chains, counted from the program's first.
+    """
+
+    chains_before: Ints
+    rows_before: Ints
+    rows: Ints
+    first: Ints
+    of_lane: Ints
+    kind: Codes
+    role: Codes
+    ordinal: Ints
+    offsets: Ints
+    dependencies: Ints
+
+
+def join_chains(chains: Sequence[Chains]) -> JoinedChains:
+    counts = [np.diff(each.offsets) for each in chains]
+    return JoinedChains(
+        chains_before=offsets_of(len(each) for each in chains),
+        rows_before=offsets_of(len(each.rows) for each in chains),
+        rows=np.concatenate([each.rows for each in chains]),
+        first=np.concatenate([each.first for each in chains]),
+        of_lane=np.array([each.of_lane for each in chains]),
+        kind=np.concatenate([each.kind for each in chains]),
+        role=np.concatenate([each.role for each in chains]),
+        ordinal=np.concatenate([each.ordinal for each in chains]),
+        offsets=offsets_of(np.concatenate(counts)),
+        dependencies=np.concatenate([each.dependencies for each in chains]),
+    )
+
+
+def offsets_of(lengths: Iterable[int]) -> Ints:
+    """Return 0 and the running sums."""
+    counts = lengths if isinstance(lengths, np.ndarray) else np.array(list(lengths), dtype=np.int64)
+    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)))
+
+
+@compiled
+def sum_chains(
+    program: Any, first_chain: Any, first_length: Any, chains: Any, length: Any, total: Any
+) -> None:
+    """Add up what the tasks of each chain take, or what else there is of each.
+
+    Args:
+        program, first_chain, first_length: of each unit: its program, and where its chains and
+            tasks begin in `total` and `length`.
+        chains: `JoinedChains`.
+        length: of the tasks of all units.
+        total: of the chains of all units (filled).
+    """
+    for unit in range(program.size):
+        own = program[unit]
+        before, rows_before = chains.chains_before[own], chains.rows_before[own]
+        for chain in range(chains.chains_before[own + 1] - before):
+            offset = before + own + chain
+            added = length[0] * 0
+            for place in range(chains.first[offset], chains.first[offset + 1]):
+                added += length[first_length[unit] + chains.rows[rows_before + place]]
+            total[first_chain[unit] + chain] = added
+
+
+class Folding(NamedTuple):
     """C classes of R ranks, and the communicators between classes.
 
     Attributes:
@@ -47,8 +266,7 @@ class Folding:
     offsets: Ints
 
 
-@dataclass(frozen=True, eq=False)
-class _Entries:
+class _Entries(NamedTuple):
     """Who is in which communicator, one entry for each rank and role, sorted by communicator."""
 
     rank: Ints
@@ -80,19 +298,15 @@ def unfolded(job: Job) -> Folding:
 
 def _entries(job: Job) -> _Entries:
     rank, role = np.nonzero(job.communicator >= 0)
-    used = _used(job)[job.program[rank], role]
-    rank, role = rank[used], role[used]
+    used = np.zeros((len(job.programs), len(job.roles)), dtype=np.bool_)
+    for number, program in enumerate(job.programs):
+        used[number, np.unique(program.role[program.role >= 0])] = True
+    is_used = used[job.program[rank], role]
+    rank, role = rank[is_used], role[is_used]
     group = job.communicator[rank, role].astype(np.int64)
     order = np.lexsort((role, rank, group))
     rank, role, group = rank[order], role[order], group[order]
     return _Entries(rank, role, group)
-
-
-def _used(job: Job) -> npt.NDArray[np.bool_]:
-    used = np.zeros((len(job.programs), len(job.roles)), dtype=np.bool_)
-    for number, program in enumerate(job.programs):
-        used[number, np.unique(program.role[program.role >= 0])] = True
-    return used
 
 
 def _group_marks(entries: _Entries, colour: Ints, job: Job) -> Ints:

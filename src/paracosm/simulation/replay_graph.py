@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.compiled import compiled_whole
 from paracosm.errors import InputError
 from paracosm.graphs.graph import RESOURCES, Graph, host_nodes, waiting_nodes
-from paracosm.simulation.graph_kernel import play
-from paracosm.simulation.graph_schedule import Schedule
-
-__all__ = ["replay"]
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Begin and end of the n nodes of a graph, in seconds from the beginning of the iteration.
+
+    A node has a span on the host, which issues it, and a span on the lane of its resource. Where
+    the host itself carries it out (a view; everything on a synchronous device) the two are one.
+
+    Attributes:
+        issue: n instants at which the host turns to the node.
+        issued: n instants at which the host goes on to the next one.
+        begin: n instants at which the node begins on its own lane.
+        end: n instants at which it ends there.
+        on_host: n booleans: carried out by the host.
+    """
+
+    issue: Floats
+    issued: Floats
+    begin: Floats
+    end: Floats
+    on_host: npt.NDArray[np.bool_]
+
+    @property
+    def makespan(self) -> float:
+        """The instant at which the last lane is done; 0 of an empty graph."""
+        if not len(self.end):
+            return 0.0
+        return float(max(self.end.max(), self.issued.max()))
 
 
 def replay(
@@ -58,7 +87,7 @@ def replay(
             )
     on_host = host_nodes(graph, asynchronous)
     issue, issued, begin, end = np.zeros((4, count))
-    play(
+    _play(
         graph.resource,
         on_host,
         waiting_nodes(graph, asynchronous),
@@ -74,3 +103,59 @@ def replay(
         end,
     )
     return Schedule(issue, issued, begin, end, on_host)
+
+
+@compiled_whole
+def _play(
+    lane: Any,
+    on_host: Any,
+    waits: Any,
+    duration: Any,
+    launch: Any,
+    offsets: Any,
+    dependencies: Any,
+    free: Any,
+    ready: Any,
+    issue: Any,
+    issued: Any,
+    begin: Any,
+    end: Any,
+) -> None:
+    """Fill the instants of every node, in the order in which the host issues them: as all lanes are
+    in order, that is one longest path.
+
+    Args:
+        lane: the resource of each of n nodes.
+        on_host: n booleans: the host carries the node out.
+        waits: n booleans: the host waits until what the node depends on is there, and the device's
+            stream has come to its end (that of a synchronous device has nothing in it).
+        duration, launch: n seconds on the node's lane; of the host, for a node it only issues.
+        offsets, dependencies: CSR of the rows that each node depends on.
+        free: one instant for every resource, zeros: when its lane is free again. The host's is
+            that of the lane "host".
+        ready: n instants at which a node's result is there (filled): where the host only
+            takes a view, that of what it is a view of.
+        issue, issued, begin, end: as in `Schedule` (filled).
+    """
+    compute, host = 0, 1  # indices into RESOURCES; a test holds them to that
+    for node in range(lane.size):
+        there = 0.0
+        for place in range(offsets[node], offsets[node + 1]):
+            there = max(there, ready[dependencies[place]])
+        start = free[host]
+        if on_host[node]:
+            if waits[node]:
+                start = max(max(start, there), free[compute])  # its stream is in order
+            issue[node] = start
+            issued[node] = start + duration[node]
+            begin[node] = start
+            end[node] = issued[node]
+            ready[node] = max(end[node], there)
+        else:
+            issue[node] = start
+            issued[node] = start + launch[node]
+            begin[node] = max(max(issued[node], there), free[lane[node]])
+            end[node] = begin[node] + duration[node]
+            free[lane[node]] = end[node]
+            ready[node] = end[node]
+        free[host] = issued[node]

@@ -18,9 +18,13 @@ import numpy.typing as npt
 
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
+from paracosm.network.compiled import make_traffic
+from paracosm.network.compiled_serial import under_way
+from paracosm.simulation import schedule_kernel as kernel
+from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
 from paracosm.simulation.simulate import Simulated
-from paracosm.simulation.system import Ways, cluster_ways
-from paracosm.simulation.workload import DOWNLINK, SERVER, Workload
+from paracosm.simulation.steps_kernel import way_records
+from paracosm.simulation.system import DOWNLINK, SERVER, Ways, Workload, cluster_ways
 
 __all__ = [
     "BusyTimes",
@@ -144,8 +148,6 @@ def read_schedule(path: Path) -> Schedule:
     import pyarrow.compute
     import pyarrow.parquet
 
-    from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
-
     table = pyarrow.parquet.read_table(path)
     facts = table.schema.metadata
     found: list[Rows] = []
@@ -179,8 +181,6 @@ def generate_schedule(
         InputError: nothing joins a worker and a server; virtual time passes 106 days; the rule
             needs more gradients for an update than there will ever be.
     """
-    from paracosm.simulation import schedule_kernel as kernel
-
     workers = len(cluster.workers)
     ways = cluster_ways(cluster)
     ahead = max(FEWEST_AHEAD, updates * rule.pushes // workers * 9 // 8)
@@ -226,8 +226,6 @@ def schedule_of_steps(workload: Workload, simulated: Simulated, tensor: Sequence
     Raises:
         ValueError: a tensor is updated in a step that does not read it.
     """
-    from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
-
     chunks, tensors = simulated.chunks, np.asarray(tensor)
     of, resource = tensors[chunks["op"]], workload.resource[chunks["op"]]
     is_update = (resource == SERVER) & (of >= 0)
@@ -270,10 +268,6 @@ def _plan(
     cluster: Cluster, ways: Ways, rule: Rule, sizes: Sequence[float], updates: int, durations: Ints
 ) -> Any:
     """Return the arrays of a schedule that has not begun."""
-    from paracosm.network.compiled import make_traffic
-    from paracosm.simulation import schedule_kernel as kernel
-    from paracosm.simulation.steps_arrays import way_records
-
     workers, tensors = len(cluster.workers), len(cluster.servers)
     routes = 2 * workers * tensors
     records = way_records(ways)
@@ -318,8 +312,6 @@ def _plan(
 
 def _begin(plan: Any) -> None:
     """Let every worker begin its first step at time 0, in order."""
-    from paracosm.simulation import schedule_kernel as kernel
-
     first = plan.durations[:, 0]
     plan.workers["drawn"], plan.workers["missing"] = 1, plan.servers.size
     plan.workers["until"] = plan.workers["computed"] = first
@@ -345,8 +337,6 @@ def _busy(plan: Any, ways: Ways, cluster: Cluster, end: int) -> BusyTimes:
 
     Of the pairs of ports in a hierarchical cluster, the busier one counts.
     """
-    from paracosm.network.compiled_serial import under_way
-
     busy = plan.stations["busy"] + np.where(
         plan.stations["flows"] > 0, end - plan.stations["since"], 0
     )

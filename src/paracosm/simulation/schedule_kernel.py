@@ -13,35 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import compiled_whole, inlined
+from paracosm.compiled import columns, compiled_whole, inlined
 from paracosm.network.compiled import LAST_INSTANT, Traffic, next_end, pop_end, request, settle
 from paracosm.network.heaps import place_event, pop_event
-
-__all__ = [
-    "ALL",
-    "DROPPED",
-    "DURATIONS",
-    "EACH",
-    "ENDED",
-    "GATHERED",
-    "NOBODY",
-    "NOW",
-    "PAIR",
-    "PUSHED",
-    "READ",
-    "READS",
-    "ROOM",
-    "SERVER",
-    "STATION",
-    "STEP",
-    "STEPS",
-    "STUCK",
-    "UPDATE",
-    "UPDATES",
-    "WORKER",
-    "Plan",
-    "play_schedule",
-]
 
 Ints = npt.NDArray[np.int64]
 
@@ -68,28 +42,13 @@ EVENT = np.dtype([("key", "i8"), ("item", "i8"), ("op", "i8")])
 """When, the how manieth, and (kind * W + worker) * S + tensor."""
 
 WORKER = np.dtype(
-    [
-        ("step", "i8"),
-        ("missing", "i8"),
-        ("begin", "i8"),
-        ("drawn", "i8"),
-        ("until", "i8"),
-        ("computed", "i8"),
-        ("accepted", "i8"),
-    ]
+    columns("i8", "step", "missing", "begin", "drawn", "until", "computed", "accepted")
 )
 """A worker: its step, answers that it waits for, when the step began, durations used of the row,
 until when it computes, picoseconds computed, whether a gradient of the step was accepted."""
 
 SERVER = np.dtype(
-    [
-        ("version", "i8"),
-        ("gathered", "i8"),
-        ("last_answers", "i8"),
-        ("slowest", "i8"),
-        ("held", "i8"),
-        ("is_finished", "i8"),
-    ]
+    columns("i8", "version", "gathered", "last_answers", "slowest", "held", "is_finished")
 )
 """A server: updates made, gradients gathered for the next, answers with the last version that are
 on their way, the slowest worker's clock, how many workers are held, whether it has finished."""
@@ -107,16 +66,7 @@ way, how many are, and since when there are any."""
 READ = np.dtype(
     [("time", "i8"), ("worker", "i4"), ("step", "i4"), ("tensor", "i4"), ("version", "i4")]
 )
-UPDATE = np.dtype(
-    [
-        ("time", "i8"),
-        ("worker", "i4"),
-        ("step", "i4"),
-        ("tensor", "i4"),
-        ("version", "i4"),
-        ("read", "i4"),
-    ]
-)
+UPDATE = np.dtype([("time", "i8"), *columns("i4", "worker", "step", "tensor", "version", "read")])
 STEP = np.dtype(
     [("worker", "i4"), ("step", "i4"), ("begin", "i8"), ("end", "i8"), ("accepted", "i1")]
 )

@@ -11,25 +11,24 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.network.compiled import LAST_INSTANT
-from paracosm.simulation.steps_arrays import CHUNKS, CLOCK, NEVER, Plan, write_plan
-from paracosm.simulation.steps_kernel import FULL, LATE, OVER, play_steps
-from paracosm.simulation.system import System
-from paracosm.simulation.workload import Workload
-
-__all__ = ["CHUNK", "Simulated", "simulate"]
+from paracosm.simulation.steps_kernel import (
+    CHUNKS,
+    CLOCK,
+    FULL,
+    LATE,
+    NEVER,
+    OVER,
+    Plan,
+    play_steps,
+    write_plan,
+)
+from paracosm.simulation.system import System, Workload
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 CHUNK = np.dtype(
-    [
-        ("worker", np.int32),
-        ("step", np.int32),
-        ("op", np.int32),
-        ("turn", np.int32),
-        ("begin", np.float64),
-        ("end", np.float64),
-    ]
+    [*((name, "i4") for name in ("worker", "step", "op", "turn")), ("begin", "f8"), ("end", "f8")]
 )
 """A piece of an op without interruption: whose, of the worker's step with this number (from 0), 0
 for the op's first turn and 1 for its second, from when to when in seconds."""
@@ -76,9 +75,6 @@ def simulate(
         keep_chunks: whether every chunk's begin and end is kept.
         progress: called now and then with the virtual time.
 
-    Returns:
-        The times at which steps began and ended, and the chunks.
-
     Raises:
         ValueError: the workload has servers that the system lacks, or other workers draw.
         InputError: virtual time passes 2**63 - 1 ps (106 days).
@@ -103,21 +99,14 @@ def simulate(
             plan = _with_room(plan)
         elif progress is not None:
             progress(plan.counts[CLOCK] / 1e12)
-    return Simulated(
-        _seconds(plan.step_begin), _seconds(plan.step_end), _chunks(plan), plan.accepted
-    )
+    chunks: npt.NDArray[np.void] = plan.chunks[: plan.counts[CHUNKS]].astype(CHUNK)
+    chunks["begin"] /= 1e12
+    chunks["end"] /= 1e12
+    return Simulated(_seconds(plan.step_begin), _seconds(plan.step_end), chunks, plan.accepted)
 
 
 def _seconds(picoseconds: Ints) -> Floats:
     return np.where(picoseconds == NEVER, np.nan, picoseconds / 1e12)
-
-
-def _chunks(plan: Plan) -> npt.NDArray[np.void]:
-    own = plan.chunks[: plan.counts[CHUNKS]]
-    chunks: npt.NDArray[np.void] = own.astype(CHUNK)
-    chunks["begin"] /= 1e12
-    chunks["end"] /= 1e12
-    return chunks
 
 
 def _with_room(plan: Plan) -> Plan:

@@ -1,21 +1,31 @@
-"""Replay of a job whose lanes all run in order: one longest path, whatever the number of ranks."""
+"""Replay of a job whose lanes all run in order: one longest path, whatever the number of ranks.
+
+Nothing is sorted and no clock is kept. The lanes of one rank are followed until each waits for
+another rank; then it is that rank's turn. Every instant is the maximum of instants that are known,
+so the order in which ranks have their turns makes no difference.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.compiled import compiled
 from paracosm.errors import InputError
 from paracosm.jobs import KINDS, Job
-from paracosm.jobs.expand import PICOSECOND
-from paracosm.simulation.folding import Folding
+from paracosm.jobs.expand import PICOSECOND, picoseconds
+from paracosm.simulation.folding import (
+    Folding,
+    JoinedChains,
+    contract,
+    join_chains,
+    offsets_of,
+    sum_chains,
+)
 from paracosm.simulation.job_schedule import JobSchedule
-from paracosm.simulation.static_arrays import StaticArrays, static_arrays
-from paracosm.simulation.static_kernel import LATEST, fill_tasks, play_chains
-
-__all__ = ["Played", "play_static", "schedule_of"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -51,40 +61,11 @@ def play_static(job: Job, folding: Folding, lengths: Ints | None = None) -> Play
         InputError: a duration that cannot be; ranks that wait for each other for ever; instants
             after 2**63 - 1 ps (106 days).
     """
-    arrays = static_arrays(job, folding, lengths)
-    chains, units = arrays.chains, len(arrays.program)
-    total, slots = int(arrays.first_chain[-1]), int(arrays.slots_before[-1])
+    arrays = _static_arrays(job, folding, lengths)
+    total = int(arrays.first_chain[-1])
     arrive, begin, end = (np.full(total, -1, dtype=np.int64) for _ in range(3))
     order = np.empty(total, dtype=np.int64)
-    done = play_chains(
-        arrays.program,
-        arrays.first_chain,
-        arrays.first_duration,
-        folding.group,
-        chains.chains_before,
-        chains.of_lane,
-        chains.kind,
-        chains.role,
-        chains.ordinal,
-        chains.offsets,
-        chains.dependencies,
-        arrays.durations,
-        arrays.slots_before,
-        folding.members,
-        folding.offsets,
-        np.zeros(slots, dtype=np.int64),
-        np.zeros(slots, dtype=np.int64),
-        np.zeros(slots, dtype=np.int64),
-        np.full(slots, -1, dtype=np.int64),
-        chains.of_lane[arrays.program, :-1].copy(),
-        np.zeros((units, len(job.lanes)), dtype=np.int64),
-        np.zeros(units, dtype=np.int64),
-        np.zeros(units, dtype=np.bool_),
-        arrive,
-        begin,
-        end,
-        order,
-    )
+    done = _play_chains(arrays, folding, arrive, begin, end, order)
     played = Played(job, folding, arrays, arrive, begin, end, order)
     if done < total:
         raise _stuck(played)
@@ -101,24 +82,8 @@ def schedule_of(played: Played) -> JobSchedule:
     arrays = played.arrays
     tasks = int(arrays.first_row[-1])
     arrive, begin, end = (np.empty(tasks) for _ in range(3))
-    fill_tasks(
-        arrays.program,
-        arrays.first_chain,
-        arrays.first_row,
-        arrays.first_length,
-        arrays.chains.chains_before,
-        arrays.chains.rows_before,
-        arrays.chains.rows,
-        arrays.chains.first,
-        arrays.chains.kind,
-        arrays.lengths,
-        played.arrive,
-        played.begin,
-        played.end,
-        PICOSECOND,
-        arrive,
-        begin,
-        end,
+    _fill_tasks(
+        *(arrays, played.arrive, played.begin, played.end, PICOSECOND, arrive, begin, end),
     )
     return JobSchedule(
         job=played.job,
@@ -146,3 +111,246 @@ def _stuck(played: Played) -> InputError:
             told.append(f"{label} {what} {job.names[job.programs[own].name[row]]} (task {row})")
     waits = "; ".join(told[:3]) or "every lane waits for another one"
     return InputError(f"the job cannot go on, ranks wait for each other: {waits}")
+
+
+Codes = npt.NDArray[np.int32]
+Numbers = TypeVar("Numbers", np.int64, np.float64)
+
+
+class StaticArrays(NamedTuple):
+    """Chains of all programs, and where each unit's instants stand.
+
+    A unit is a class of alike ranks, or a rank. Units with one program and one speed share their
+    durations, unless all have their own.
+
+    Attributes:
+        chains: of the programs.
+        program: U indices of programs.
+        first_chain, first_row: U + 1 offsets of the units' chains and tasks.
+        first_duration, first_length: U offsets into `durations` and `lengths`.
+        durations: picoseconds of chains.
+        lengths: picoseconds of tasks.
+        slots_before: offsets of the calls of each communicator between units.
+    """
+
+    chains: JoinedChains
+    program: Codes
+    first_chain: Ints
+    first_row: Ints
+    first_duration: Ints
+    first_length: Ints
+    durations: Ints
+    lengths: Ints
+    slots_before: Ints
+
+
+def _static_arrays(job: Job, folding: Folding, lengths: Ints | None = None) -> StaticArrays:
+    chains = join_chains([contract(program, len(job.lanes)) for program in job.programs])
+    program = job.program[folding.representative]
+    first_chain = offsets_of(np.diff(chains.chains_before)[program])
+    first_row = offsets_of(np.diff(chains.rows_before)[program])
+    if lengths is None:
+        own, first_length, first_duration, lengths = _shared(job, folding, chains)
+        durations = chain_sums(chains, own, lengths)
+    else:
+        first_length, first_duration = first_row[:-1], first_chain[:-1]
+        durations = chain_sums(chains, program, lengths)
+    return StaticArrays(
+        chains=chains,
+        program=program,
+        first_chain=first_chain,
+        first_row=first_row,
+        first_duration=first_duration,
+        first_length=first_length,
+        durations=durations,
+        lengths=lengths,
+        slots_before=_slots(folding, chains, program),
+    )
+
+
+def chain_sums(
+    chains: JoinedChains, program: Codes, lengths: npt.NDArray[Numbers]
+) -> npt.NDArray[Numbers]:
+    """Return the sums over the tasks of each chain, of units with these programs side by side."""
+    first_chain = offsets_of(np.diff(chains.chains_before)[program])
+    first_row = offsets_of(np.diff(chains.rows_before)[program])
+    total = np.zeros(int(first_chain[-1]), dtype=lengths.dtype)
+    if len(lengths):
+        sum_chains(program, first_chain, first_row, chains, lengths, total)
+    return total
+
+
+def _shared(job: Job, folding: Folding, chains: JoinedChains) -> tuple[Codes, Ints, Ints, Ints]:
+    """Return the program of every pair of program and speed that occurs, offsets, and lengths."""
+    program = job.program[folding.representative]
+    speed = job.speed[folding.representative]
+    pairs, pair_of = np.unique(
+        np.column_stack((program.astype(np.int64), speed.view(np.int64))),
+        axis=0,
+        return_inverse=True,
+    )
+    own = pairs[:, 0].astype(np.int32)
+    lengths = [
+        picoseconds(job.programs[code], float(rate), job.names)
+        for code, rate in zip(own, pairs[:, 1].copy().view(np.float64), strict=True)
+    ]
+    rows = offsets_of(np.diff(chains.rows_before)[own])
+    totals = offsets_of(np.diff(chains.chains_before)[own])
+    of_unit = pair_of.reshape(-1)
+    return own, rows[of_unit], totals[of_unit], np.concatenate(lengths)
+
+
+def _slots(folding: Folding, chains: JoinedChains, program: Codes) -> Ints:
+    """Return offsets of as many slots for each communicator as a member has calls."""
+    roles = folding.group.shape[1]
+    most = np.zeros(len(folding.offsets) - 1, dtype=np.int64)
+    for own in np.unique(program).tolist():
+        of_program = slice(chains.chains_before[own], chains.chains_before[own + 1])
+        role = chains.role[of_program]
+        calls = np.bincount(role[role >= 0], minlength=roles)
+        groups = folding.group[program == own]
+        used = groups >= 0
+        np.maximum.at(most, groups[used], np.broadcast_to(calls, groups.shape)[used])
+    return offsets_of(most)
+
+
+LATEST = 2**63 - 1
+"""Picoseconds: as far as instants go; what would end later ends then."""
+
+TASK, COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in KINDS)
+
+
+@compiled
+def _later(now: int, length: int) -> int:
+    return now + min(length, LATEST - now)
+
+
+@compiled
+def _play_chains(arrays: Any, folding: Any, arrive: Any, begin: Any, end: Any, order: Any) -> int:
+    """Fill the instants of the chains of all units (ranks, or classes of them), all -1 before.
+
+    `order` takes the chains in the order in which they became known; returned is how many did.
+    """
+    chains = arrays.chains
+    program, first_chain, slots_before = arrays.program, arrays.first_chain, arrays.slots_before
+    kind, of_lane, offsets = chains.kind, chains.of_lane, chains.offsets
+    members, members_before = folding.members, folding.offsets
+    units, lanes = program.size, of_lane.shape[1] - 1
+    # Of communicator g, the k-th call is slot slots_before[g] + k.
+    slots = slots_before[-1]
+    slot_count = np.zeros(slots, dtype=np.int64)
+    slot_arrive = np.zeros(slots, dtype=np.int64)
+    slot_duration = np.zeros(slots, dtype=np.int64)
+    slot_end = np.full(slots, -1, dtype=np.int64)
+    # The chain that each lane comes to next, and when the lane is free.
+    place = np.empty((units, lanes), dtype=np.int64)
+    free = np.zeros((units, lanes), dtype=np.int64)
+    turn = np.empty(units, dtype=np.int64)
+    queued = np.ones(units, dtype=np.bool_)
+    done = 0
+    waiting = units
+    for unit in range(units):
+        turn[unit] = units - 1 - unit
+        place[unit] = of_lane[program[unit], :-1]
+    while waiting > 0:
+        waiting -= 1
+        unit = turn[waiting]
+        queued[unit] = False
+        own, base = program[unit], first_chain[unit]
+        before = chains.chains_before[own]
+        moved = True
+        while moved:
+            moved = False
+            for lane in range(lanes):
+                while place[unit, lane] < of_lane[own, lane + 1]:
+                    chain = place[unit, lane]
+                    here, of = base + chain, before + chain
+                    length = arrays.durations[arrays.first_duration[unit] + chain]
+                    what = kind[of]
+                    slot, meets = -1, -1
+                    if what != TASK:
+                        meets = folding.group[unit, chains.role[of]]
+                        slot = slots_before[meets] + chains.ordinal[of]
+                    wakes = False
+                    if arrive[here] < 0:
+                        there = free[unit, lane]
+                        known = True
+                        for index in range(offsets[of], offsets[of + 1]):
+                            ended = end[base + chains.dependencies[index]]
+                            if ended < 0:
+                                known = False
+                                break
+                            there = max(there, ended)
+                        if not known:
+                            break
+                        arrive[here] = there
+                        if what == COLLECTIVE:
+                            slot_count[slot] += 1
+                            slot_arrive[slot] = max(slot_arrive[slot], there)
+                            slot_duration[slot] = max(slot_duration[slot], length)
+                            if (
+                                slot_count[slot]
+                                == members_before[meets + 1] - members_before[meets]
+                            ):
+                                slot_end[slot] = _later(slot_arrive[slot], slot_duration[slot])
+                                wakes = True
+                        elif what == SEND:
+                            slot_end[slot] = _later(there, length)
+                            wakes = True
+                    if what in (COLLECTIVE, RECEIVE) and slot_end[slot] < 0:
+                        break
+                    if what == COLLECTIVE:
+                        begin[here], end[here] = slot_arrive[slot], slot_end[slot]
+                    elif what == RECEIVE:
+                        begin[here] = arrive[here]
+                        end[here] = max(arrive[here], _later(slot_end[slot], length))
+                    else:
+                        begin[here] = arrive[here]
+                        end[here] = _later(arrive[here], length)
+                    free[unit, lane] = end[here]
+                    place[unit, lane] = chain + 1
+                    order[done] = here
+                    done += 1
+                    moved = True
+                    if wakes:
+                        for index in range(members_before[meets], members_before[meets + 1]):
+                            other = members[index]
+                            if other != unit and not queued[other]:
+                                turn[waiting] = other
+                                waiting += 1
+                                queued[other] = True
+    return done
+
+
+@compiled
+def _fill_tasks(
+    arrays: Any,
+    chain_arrive: Any,
+    chain_begin: Any,
+    chain_end: Any,
+    second: float,
+    arrive: Any,
+    begin: Any,
+    end: Any,
+) -> None:
+    """Fill the instants of all tasks, in seconds, from the picoseconds of their chains."""
+    columns = arrays.chains
+    for unit in range(arrays.program.size):
+        own = arrays.program[unit]
+        before = columns.chains_before[own]
+        for chain in range(columns.chains_before[own + 1] - before):
+            here = arrays.first_chain[unit] + chain
+            offset = before + own + chain
+            now = chain_begin[here]
+            for place in range(columns.first[offset], columns.first[offset + 1]):
+                row = columns.rows[columns.rows_before[own] + place]
+                task = arrays.first_row[unit] + row
+                arrive[task] = now * second
+                begin[task] = now * second
+                now += arrays.lengths[arrays.first_length[unit] + row]
+                end[task] = now * second
+            if columns.kind[before + chain] != TASK:
+                row = columns.rows[columns.rows_before[own] + columns.first[offset]]
+                task = arrays.first_row[unit] + row
+                arrive[task] = chain_arrive[here] * second
+                end[task] = chain_end[here] * second

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,10 +10,57 @@ import numpy.typing as npt
 from paracosm.cluster import Cluster
 from paracosm.network import Stations
 
-__all__ = ["DOWN", "UP", "System", "Ways", "cluster_ways", "plain_system", "port_ways"]
+DOWNLINK, WORKER, UPLINK, SERVER = range(4)
+"""What an op keeps busy: the way from a server, the worker itself, the way to a server, a server's
+core."""
 
+Codes = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Steps of one worker without what its link did to them.
+
+    Attributes:
+        resource: by op, `DOWNLINK`, `WORKER`, `UPLINK` or `SERVER`.
+        server: by op, which parameter server; 0 on the worker.
+        size: by op, bytes that the link carries; 0 of computations.
+        seconds: of computing, (steps, ops); of transfers: from the last byte until those who wait
+            may begin, which keeps nothing busy.
+        waits: by op, how many ops it waits for.
+        first_dependent: `dependents[first_dependent[i]:first_dependent[i + 1]]` wait for op i.
+        dependents: indices of ops; of one op in the order in which they are handed on.
+        roots: ops that wait for none, by step in the order in which they are handed on,
+            (steps, number of roots).
+        release: seconds from the step's begin at which each of `roots` is handed on, ascending.
+        gap: seconds from the end of a step's last op to the begin of the worker's next, (steps,).
+    """
+
+    resource: Codes
+    server: Ints
+    size: Floats
+    seconds: Floats
+    waits: Ints
+    first_dependent: Ints
+    dependents: Ints
+    roots: Ints
+    release: Floats
+    gap: Floats
+
+    @property
+    def ops(self) -> int:
+        return len(self.resource)
+
+    @property
+    def steps(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def servers(self) -> int:
+        return int(self.server.max(initial=0)) + 1
+
 
 DOWN, UP = range(2)
 """Directions: from servers to workers, and from workers to servers."""
@@ -119,41 +165,6 @@ def cluster_ways(cluster: Cluster) -> Ways:
     )
 
 
-def port_ways(
-    server_down: Floats,
-    server_up: Floats,
-    worker_down: Floats,
-    worker_up: Floats,
-    latency: Floats | None = None,
-) -> Ways:
-    """Return ways through a port of each server and each worker in each direction, fairly shared.
-
-    Args:
-        server_down: bytes/s that each server can send, (S,).
-        server_up: bytes/s that each server can receive, (S,).
-        worker_down: bytes/s that each worker can receive, (W,).
-        worker_up: bytes/s that each worker can send, (W,).
-        latency: seconds after the bytes of each worker's messages, (W,); none if not given.
-    """
-    servers, workers = len(server_down), len(worker_down)
-    place = np.arange(2 * (servers + workers)).reshape(-1)
-    theirs, own = place[: 2 * servers].reshape(2, -1), place[2 * servers :].reshape(2, -1)
-    routes = np.full((2, workers, servers, MOST_STATIONS), -1, np.int64)
-    routes[..., 0] = theirs[:, None, :]
-    routes[..., 1] = own[:, :, None]
-    capacity = np.concatenate([server_down, server_up, worker_down, worker_up]).astype(float)
-    after = np.zeros(workers) if latency is None else latency
-    return Ways(
-        sharing="fair",
-        capacity=capacity,
-        routes=routes,
-        bandwidth=capacity[routes[..., :2]].min(axis=-1),
-        held=np.zeros((2, workers, servers)),
-        latency=np.broadcast_to(after[None, :, None], (2, workers, servers)),
-        ports=theirs,
-    )
-
-
 @dataclass(frozen=True)
 class System:
     """Workers, servers, how they are joined, and their habits.
@@ -192,34 +203,8 @@ class System:
 
     @property
     def workers(self) -> int:
-        """How many workers there are."""
         return len(self.speed)
 
     @property
     def servers(self) -> int:
-        """How many parameter servers there are."""
         return len(self.ways.ports[DOWN])
-
-
-def plain_system(
-    workers: int,
-    servers: int,
-    bandwidth: float,
-    *,
-    latency: float = 0.0,
-    window: float = float("inf"),
-    start: Floats | Sequence[float] | None = None,
-) -> System:
-    """Return alike workers and servers, all ports of one bandwidth in each direction.
-
-    Args:
-        workers, servers: how many.
-        bandwidth: bytes/s.
-        latency: seconds after the bytes of a message.
-        window: bytes, as in `System`.
-        start: seconds, as in `System`; all at once if not given.
-    """
-    theirs, own = np.full(servers, bandwidth), np.full(workers, bandwidth)
-    ways = port_ways(theirs, theirs, own, own, np.full(workers, latency))
-    begin = np.zeros(workers) if start is None else np.asarray(start, float)
-    return System(ways, np.ones(workers), begin, window)

@@ -1,16 +1,16 @@
 """Who did what, when: spans and counters in virtual time, their analysis, and Perfetto's files."""
 
 from paracosm.timeline.analysis import (
-    Parts,
+    Exposure,
     breakdown,
     busy_time,
     check,
     covered,
     covered_before,
     exposed_of_each,
+    exposure_between,
     largest_share,
     overlap,
-    parts_between,
     union,
     utilisation,
 )
@@ -20,8 +20,8 @@ from paracosm.timeline.timeline import Counter, Counters, Labels, Span, Spans, T
 __all__ = [
     "Counter",
     "Counters",
+    "Exposure",
     "Labels",
-    "Parts",
     "Span",
     "Spans",
     "Timeline",
@@ -31,9 +31,9 @@ __all__ = [
     "covered",
     "covered_before",
     "exposed_of_each",
+    "exposure_between",
     "largest_share",
     "overlap",
-    "parts_between",
     "union",
     "utilisation",
     "write_trace",

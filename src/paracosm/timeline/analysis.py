@@ -95,7 +95,7 @@ def largest_share(parts: Mapping[str, float], whole: float) -> tuple[str, float]
 
 
 @dataclass(frozen=True)
-class Parts:
+class Exposure:
     """What communication and waiting are made of in each of k stretches of time.
 
     Attributes:
@@ -109,7 +109,7 @@ class Parts:
     other: Floats
 
 
-def parts_between(begin: Floats, end: Floats, communication: Floats, waits: Floats) -> Parts:
+def exposure_between(begin: Floats, end: Floats, communication: Floats, waits: Floats) -> Exposure:
     """Return what communication and waits, each taken together, are made of in stretches of time.
 
     Args:
@@ -121,14 +121,14 @@ def parts_between(begin: Floats, end: Floats, communication: Floats, waits: Floa
     # Of two sets of instants: what both hold is what each holds less what one of them holds.
     either = _covered_between(begin, end, np.concatenate([communication, waits]))
     both = np.clip(under_way + waited - either, 0.0, np.minimum(under_way, waited))
-    return Parts(exposed=both, hidden=under_way - both, other=waited - both)
+    return Exposure(exposed=both, hidden=under_way - both, other=waited - both)
 
 
 def exposed_of_each(communication: Floats, waits: Floats) -> Floats:
     """Return the exposed seconds of each operation, shape (n,); the rest of it is hidden.
 
     Args:
-        communication, waits: as `parts_between` takes them.
+        communication, waits: as `exposure_between` takes them.
     """
     begin, end = communication.T
     return np.clip(_covered_between(begin, end, waits), 0.0, end - begin)

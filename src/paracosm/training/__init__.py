@@ -5,8 +5,7 @@ Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effec
 
 from paracosm.training.algorithms import ALGORITHMS, Algorithm
 from paracosm.training.config import TrainConfig
-from paracosm.training.job import Divergence
-from paracosm.training.metrics import Metrics, MetricSink
+from paracosm.training.job import Divergence, Metrics, MetricSink
 from paracosm.training.train import TrainingResult, train
 
 __all__ = [

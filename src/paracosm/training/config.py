@@ -20,11 +20,12 @@ from paracosm.cluster import Cluster
 from paracosm.cluster.changes import is_of_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.worker_counts import MOST_NODES
-from paracosm.errors import InputError
-from paracosm.models import Optimizer, canonical, parse_optimizer
+from paracosm.errors import InputError, require
+from paracosm.models import Optimizer, canonical, check_trainable, parse_optimizer
 from paracosm.quantities import Duration, Size
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
+from paracosm.training.shards import check_scheme
 from paracosm.units import parse_number
 
 __all__ = ["MEASURED", "TrainConfig"]
@@ -71,14 +72,8 @@ _AS_TEXT = PlainSerializer(str, return_type=str)
 
 _UPDATES = 3000
 _NUMERICS = {
-    "shards",
-    "optimizer",
-    "lr",
-    "evaluate_every",
-    "evaluate_examples",
-    "lookahead",
-    "keep_going",
-    "loss_limit",
+    *("shards", "optimizer", "lr", "evaluate_every", "evaluate_examples"),
+    *("lookahead", "keep_going", "loss_limit"),
 }
 
 
@@ -229,27 +224,20 @@ class TrainConfig(ClusterFields):
         return self.cluster is None and self.bandwidth in (None, inf)
 
     def resolve_cluster(self) -> Cluster:
-        """Return the cluster that the run is imagined on, without the changes of `what_if`.
-
-        Raises:
-            InputError: if the cluster file cannot be read.
-        """
+        """Return the cluster that the run is imagined on, without the changes of `what_if`."""
         servers = self.servers if self.resolve_topology() == "server" else 0
         return self.cluster_of(self.workers, servers)
 
     def resolve_topology(self) -> Topology:
-        """Return who exchanges with whom."""
         return self.algorithm.topology_for(self.topology)
 
     def check(self, cluster: Cluster) -> None:
-        """Raise InputError if something is not known, or the run cannot be made on that cluster.
-
-        Raises:
-            MissingExtraError: if PyTorch is needed and not installed.
-        """
-        from paracosm.training.numerics import check_names
-
-        check_names(self)
+        """Raise InputError if something is not known, or the run cannot be made on that cluster."""
+        is_needed = "model" not in self.without_effect()
+        if is_needed and not (self.timing_only and self.costless_messages()):
+            require("torch", "torch", "training a model")
+            check_trainable(self.model, self.data)
+            check_scheme(self.shards)
         self.algorithm.check(len(cluster.workers), len(cluster.servers))
         if self.resolve_topology() == "server" and not cluster.servers:
             raise InputError(

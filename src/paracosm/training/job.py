@@ -1,31 +1,32 @@
-"""One run's shared state: who takes part, what counts as an update, when the run is over."""
+"""One run: what counts as an update, what is measured of it, when it is over.
+
+Rows of the long table (node, name, value, step) that `train` writes, to anything with a `metric`
+method, such as a run folder:
+
+- at each update, node = the worker whose gradient it was, step = the update's number (from 1):
+  `minibatch_loss`, `staleness`;
+- at each update besides, node = "job": `examples` (consumed so far);
+- at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
+  training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
+  examples that `evaluate_examples` allows;
+- at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
+  `utilisation.send`, `utilisation.receive`, fractions of the virtual time.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, Protocol
 
-from paracosm.cluster import ring_all_reduce
-from paracosm.rng import TrainingStream, generator
-from paracosm.timing import Constant
-from paracosm.training.roles.all_reduce import AllReduce
-from paracosm.training.store import Store
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from paracosm.cluster import Cluster
-    from paracosm.engine import Simulator
-    from paracosm.simulation.schedule import Schedule
-    from paracosm.training.config import TrainConfig
-    from paracosm.training.contribution import Contribution
-    from paracosm.training.metrics import MetricSink
-    from paracosm.training.numerics import Numerics
-
-__all__ = ["Diverged", "Divergence", "Job", "Progress"]
+from paracosm.cluster import Cluster
+from paracosm.engine import Simulator
+from paracosm.simulation.schedule import Schedule
+from paracosm.training.config import TrainConfig
+from paracosm.training.roles import Team
+from paracosm.training.store import Contribution, Numerics, Store
 
 _EVALUATIONS = 60  # in a run, unless it says how often
 
@@ -60,7 +61,6 @@ class _Evaluations:
         self._next = self._seconds or 0.0
 
     def due(self, updates: int, now: float) -> bool:
-        """Return whether to evaluate after this many updates, at the virtual time `now`."""
         if self._seconds is None:
             return updates % self._updates == 0
         if now < self._next:
@@ -69,12 +69,12 @@ class _Evaluations:
         return True
 
 
-class Diverged(Exception):  # noqa: N818
+class Diverged(Exception):  # noqa: N818 - not an error of the program: it ends a run
     """The run ends because its loss exploded."""
 
 
-class Job:
-    """What the workers and servers of one run share."""
+class Job(Team):
+    """A run and what was recorded of it."""
 
     def __init__(
         self,
@@ -86,14 +86,20 @@ class Job:
         sink: MetricSink,
         progress: Progress | None,
     ) -> None:
+        super().__init__(
+            sim,
+            cluster,
+            config.resolve_topology(),
+            numerics,
+            seed,
+            config.compute_distribution(),
+            config.update_time,
+            config.batch,
+            config.most_updates,
+            config.algorithm.work,
+            config.algorithm.serve,
+        )
         self.config = config
-        self.algorithm = config.algorithm
-        self.topology = self.algorithm.topology_for(config.topology)
-        self.workers = cluster.workers
-        self.servers = cluster.servers if self.topology == "server" else ("",)
-        self.numerics = numerics
-        self.initial = numerics.initial()
-        self.last_update = config.most_updates
         self.updates = 0
         self.examples = 0
         self.staleness_total = 0
@@ -102,68 +108,27 @@ class Job:
         self.divergence: Divergence | None = None
         self.final: dict[str, float] = {}
         self.stores: list[Store] = []
-        self._seed = seed
-        self._cluster = cluster
-        self._sim = sim
-        self._compute = config.compute_distribution()
         self._metric = sink.metric
         self._progress = progress
         self._evaluations = _Evaluations(config)
-        self.dropped = 0
         self._newest: tuple[str, int] | None = None
-        self._servers_running = len(self.servers)
-        self.all_reduce = AllReduce(sim, len(self.workers), self._all_reduce_time())
         self._started = time.perf_counter()
 
     @property
     def wall_time(self) -> float:
-        """Seconds of real time since the job was made."""
         return time.perf_counter() - self._started
 
     def new_store(self, parameters: Any) -> Store:
         """Return a store whose updates this job is told of."""
-        store = Store(parameters, self.numerics.rule(), self, self.numerics.real)
+        store = Store(parameters, self.numerics.rule(), self.updated, self.numerics.real)
         self.stores.append(store)
         return store
-
-    def neighbour_stream(self, worker: int) -> np.random.Generator:
-        """Return the worker's stream of random neighbours."""
-        return generator(self._seed, TrainingStream.NEIGHBOURS, worker)
-
-    def part(self, server: int) -> slice | None:
-        """Return the server's part of the flat vector; None when it is all of it."""
-        return None if len(self.servers) == 1 else self.numerics.parts[server]
-
-    def compute_times(self, worker: int) -> Iterator[float] | None:
-        """Return the worker's compute times, without end; None when they are measured."""
-        distribution = self._compute
-        if distribution is None:
-            return None
-        speed = self._cluster.node(self.workers[worker]).speed
-        stream = generator(self._seed, TrainingStream.COMPUTE, worker)
-        return distribution.scaled(speed).draws(stream)
-
-    def update_sampler(self, server: int) -> Callable[[], float] | None:
-        """Return the source of the server's update times; None when updates take no time."""
-        distribution = self.config.update_time
-        if distribution == Constant(0.0):
-            return None
-        speed = self._cluster.node(self.servers[server]).speed
-        stream = generator(self._seed, TrainingStream.SERVER, server)
-        return distribution.scaled(speed).sampler(stream)
 
     def parameters(self) -> Any:
         """Return the flat vector that the run has reached: of the servers, or the peers' mean."""
         if self.topology == "peers":
             return sum(store.parameters for store in self.stores) / len(self.stores)
         return self.numerics.join([store.parameters for store in self.stores])
-
-    def _all_reduce_time(self) -> float:
-        if self.topology != "all-reduce" or len(self.workers) == 1:
-            return 0.0
-        ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
-        links = [self._cluster.link(source, target) for source, target in ring]
-        return ring_all_reduce(len(self.workers), sum(self.numerics.sizes), links)
 
     def updated(
         self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
@@ -248,8 +213,35 @@ class Job:
         if self._newest is not None:
             self._judge(self.updates, *self._newest, metrics["loss"])
 
-    def server_finished(self) -> None:
-        """End the run once every server has made its last update and its answers arrived."""
-        self._servers_running -= 1
-        if not self._servers_running:
-            self._sim.stop()
+
+class MetricRow(NamedTuple):
+    """One measurement; times in seconds."""
+
+    virtual_time: float
+    wall_time: float
+    node: str
+    name: str
+    value: float
+    step: int
+
+
+class MetricSink(Protocol):
+    def metric(
+        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
+    ) -> None: ...
+
+
+class Metrics:
+    """A sink that keeps the rows in memory."""
+
+    def __init__(self) -> None:
+        self.rows: list[MetricRow] = []
+
+    def metric(
+        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
+    ) -> None:
+        self.rows.append(MetricRow(virtual_time, wall_time, node, name, value, step))
+
+    def series(self, name: str) -> list[MetricRow]:
+        """Return the rows called `name`, in the order in which they were made."""
+        return [row for row in self.rows if row.name == name]

@@ -2,132 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paracosm.errors import require
-from paracosm.models import Optimizer, check_trainable, load_data
+from paracosm.models import Optimizer, load_data
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.config import MEASURED, TrainConfig
-from paracosm.training.contribution import Pending
-from paracosm.training.shards import BatchSampler, check_scheme, make_shards
-from paracosm.training.store import Rule
+from paracosm.training.shards import BatchSampler, make_shards
+from paracosm.training.store import Numerics, Pending, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-__all__ = ["Numerics", "check_names", "prepare_numerics"]
-
-
-class Numerics(Protocol):
-    """The computing side of a run."""
-
-    real: bool
-    parts: tuple[slice, ...]
-    """Which part of the flat parameter vector belongs to which server."""
-    sizes: tuple[float, ...]
-    """Bytes of each part, as a message."""
-
-    def initial(self) -> Any:
-        """Return the flat vector of initial parameters."""
-
-    def join(self, parts: Sequence[Any]) -> Any:
-        """Return the flat vector that consists of the servers' parts."""
-
-    def request(self, worker: int, parameters: Any) -> Pending:
-        """Ask for a gradient of the worker's next minibatch at the flat vector `parameters`."""
-
-    def rule(self) -> Rule:
-        """Return an update rule with a state of its own."""
-
-    def evaluate(self, parameters: Any) -> dict[str, float]:
-        """Return the metrics of an evaluation by name."""
-
-    def describe(self) -> str:
-        """Say how gradients were computed."""
-
-    def close(self) -> None:
-        """Release what the computing holds, such as a pool of processes."""
-
 
 def prepare_numerics(config: TrainConfig, seed: int, workers: int, servers: int) -> Numerics:
-    """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
-
-    Raises:
-        InputError: if model, data, shards or optimizer cannot be built.
-        MissingExtraError: if PyTorch is needed and not installed.
-    """
+    """Build model, data and gradients as `config` says; nothing of it in timing-only mode."""
     sizes_known = config.costless_messages() or (config.message_size and servers == 1)
     if config.timing_only and sizes_known:
-        return _Nothing((config.message_size or 0.0) / servers, servers)
+        return Numerics(((config.message_size or 0.0) / servers,) * servers)
     require("torch", "torch", "training a model")
     computing = _Computing(config, seed, workers, servers)
-    return _Nothing.like(computing) if config.timing_only else computing
+    return Numerics(computing.sizes) if config.timing_only else computing
 
 
-def check_names(config: TrainConfig) -> None:
-    """Raise InputError if model, data or shards are not known, or the model not for the data.
-
-    Raises:
-        MissingExtraError: if PyTorch is needed and not installed.
-    """
-    if "model" in config.without_effect() or (config.timing_only and config.costless_messages()):
-        return
-    require("torch", "torch", "training a model")
-    check_trainable(config.model, config.data)
-    check_scheme(config.shards)
-
-
-class _Nothing:
-    """Vectors of length zero, so that algorithms go through their motions at no cost."""
-
-    real = False
-    loss = float("nan")
-    gradient = np.zeros(0, dtype=np.float32)
-
-    def __init__(self, size: float, servers: int) -> None:
-        self.parts = (slice(0, 0),) * servers
-        self.sizes = (size,) * servers
-
-    @classmethod
-    def like(cls, computing: Numerics) -> _Nothing:
-        """Return a stand-in whose messages are as large as those of `computing`."""
-        nothing = cls(0.0, len(computing.parts))
-        nothing.sizes = computing.sizes
-        return nothing
-
-    def initial(self) -> Any:
-        return self.gradient
-
-    def join(self, parts: Sequence[Any]) -> Any:
-        return self.gradient
-
-    def request(self, worker: int, parameters: Any) -> Pending:
-        return self
-
-    def result(self) -> Any:
-        return self
-
-    def discard(self) -> None:
-        pass
-
-    def rule(self) -> Rule:
-        return lambda parameters, direction, step: parameters
-
-    def evaluate(self, parameters: Any) -> dict[str, float]:
-        return {}
-
-    def describe(self) -> str:
-        return "none (timing only)"
-
-    def close(self) -> None:
-        pass
-
-
-class _Computing:
+class _Computing(Numerics):
     """The model, its data and its gradients, in PyTorch."""
 
     real = True
@@ -149,7 +51,10 @@ class _Computing:
         self._model = build_model(config.model, self._data, drawn, config.batch)
         self._layout = ParameterLayout.of(self._model.module, servers)
         self.parts = self._layout.slices
-        self.sizes = self._message_sizes()
+        sizes = tuple(float(size) for size in self._layout.bytes_per_server)
+        if config.message_size is not None:
+            sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
+        self.sizes = sizes
         targets = self._data.train_y.numpy()
         shards = make_shards(
             targets, workers, config.shards, generator(seed, TrainingStream.SHARDS)
@@ -169,12 +74,6 @@ class _Computing:
         )
         config.optimizer.try_out(config.lr)
 
-    def _message_sizes(self) -> tuple[float, ...]:
-        sizes = tuple(float(size) for size in self._layout.bytes_per_server)
-        if self._config.message_size is None:
-            return sizes
-        return tuple(self._config.message_size * size / sum(sizes) for size in sizes)
-
     def initial(self) -> Any:
         return self._layout.flatten(self._model.module)
 
@@ -191,7 +90,7 @@ class _Computing:
         return update_rule(self._config.optimizer, self._config.lr)
 
     def evaluate(self, parameters: Any) -> dict[str, float]:
-        from paracosm.training.gradients import evaluate
+        from paracosm.training.parameters import evaluate
 
         loss, _ = evaluate(self._model, self._layout, parameters, *self._training)
         test_loss, accuracy = evaluate(self._model, self._layout, parameters, *self._test)

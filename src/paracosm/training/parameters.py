@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from paracosm.errors import InputError
-
-__all__ = ["ParameterLayout", "partition"]
+from paracosm.models import Model
 
 _BYTES = 4  # of a float32
 
@@ -30,11 +30,7 @@ class ParameterLayout:
 
     @classmethod
     def of(cls, module: nn.Module, servers: int = 1) -> ParameterLayout:
-        """Lay out the trainable tensors of `module` for a number of parameter servers.
-
-        Raises:
-            InputError: no trainable tensor, one that is not float32, or fewer than servers.
-        """
+        """Lay out the trainable tensors of `module`, all of float32, for a number of servers."""
         tensors = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not tensors:
             raise InputError("the model has no parameters to train")
@@ -62,12 +58,10 @@ class ParameterLayout:
 
     @property
     def size(self) -> int:
-        """The number of elements of the flat vector."""
         return sum(self.sizes)
 
     @property
     def bytes_per_server(self) -> tuple[int, ...]:
-        """The bytes of parameters that each server holds."""
         return tuple(_BYTES * (part.stop - part.start) for part in self.slices)
 
     def flatten(self, module: nn.Module) -> Tensor:
@@ -88,10 +82,8 @@ def partition(sizes: Sequence[int], servers: int) -> list[list[int]]:
     """Assign tensors to servers: the largest first, each to the lightest server.
 
     This is the greedy strategy of TensorFlow's parameter servers (`GreedyLoadBalancingStrategy`),
-    fed in order of size (Graham's LPT rule). Ties go to the lower index.
-
-    Returns:
-        For each server the indices of its tensors, ascending.
+    fed in order of size (Graham's LPT rule). Ties go to the lower index. Return for each server the
+    indices of its tensors, ascending.
     """
     if servers < 1:
         raise InputError(f"{servers} servers: at least one is needed")
@@ -102,3 +94,40 @@ def partition(sizes: Sequence[int], servers: int) -> list[list[int]]:
         loads[lightest] += sizes[index]
         parts[lightest].append(index)
     return [sorted(part) for part in parts]
+
+
+_ELEMENTS = 2**20  # of inputs at a time: a convolution makes fifty times as many of them
+
+
+def evaluate(
+    model: Model,
+    layout: ParameterLayout,
+    parameters: Tensor,
+    x: Tensor,
+    y: Tensor,
+    chunk: int = 2048,
+) -> tuple[float, float | None]:
+    """Return the mean loss and the accuracy of the model at `parameters` on the examples.
+
+    The model is in evaluation mode: no dropout, and batch normalisation by the running statistics
+    that the module's buffers hold, which are those of the gradients computed so far.
+
+    Its own parameters are neither used nor changed. Where targets are no class labels (and outputs
+    no scores), the accuracy is None. `chunk` are examples at a time; fewer where they are large.
+    """
+    tensors = layout.unflatten(parameters)
+    labelled = not torch.is_floating_point(y)
+    total, correct = 0.0, 0
+    chunk = max(1, min(chunk, _ELEMENTS // max(1, x[0].numel())))
+    model.module.eval()
+    try:
+        with torch.no_grad():
+            for inputs, targets in zip(torch.split(x, chunk), torch.split(y, chunk), strict=True):
+                outputs = functional_call(model.module, tensors, (inputs,))
+                total += model.loss(outputs, targets).item() * len(inputs)
+                labelled = labelled and outputs.ndim == targets.ndim + 1
+                if labelled:
+                    correct += int((outputs.argmax(1) == targets).sum())
+    finally:
+        model.module.train()
+    return total / len(x), correct / y.numel() if labelled else None

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
 
-__all__ = ["BatchSampler", "check_scheme", "make_shards"]
-
 Indices = npt.NDArray[np.int64]
 
 _DIRICHLET = re.compile(r"dirichlet\(\s*([^()\s]+)\s*\)")

@@ -1,24 +1,18 @@
-"""Parameters (all of them, or one server's partition), their version, and the rule of an update."""
+"""Parameters that are updated, what workers contribute to updates, and what computes it all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from paracosm.training.contribution import Contribution
-
-__all__ = ["Recorder", "Rule", "Store"]
+import numpy as np
 
 Rule = Callable[[Any, Any, float], Any]
 """From parameters, direction and relative step to new parameters; see `numerics.update_rule`."""
 
-
-class Recorder(Protocol):
-    """Told of every update, after it was made."""
-
-    def updated(
-        self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
-    ) -> None: ...
+Record = Callable[["Store", Sequence["Contribution"], Sequence[int]], None]
+"""Told of every update of a store and the staleness of its contributions, after it was made."""
 
 
 class Store:
@@ -28,11 +22,11 @@ class Store:
     snapshot of each version.
     """
 
-    def __init__(self, parameters: Any, rule: Rule, recorder: Recorder, real: bool) -> None:
+    def __init__(self, parameters: Any, rule: Rule, record: Record, real: bool) -> None:
         self.parameters = parameters
         self.version = 0
         self._rule = rule
-        self._recorder = recorder
+        self._record = record
         self._real = real
 
     def apply(
@@ -71,8 +65,126 @@ class Store:
         staleness = [contribution.staleness for contribution in contributions]
         self.parameters = parameters
         self.version += 1
-        self._recorder.updated(self, contributions, staleness)
+        self._record(self, contributions, staleness)
 
     def replace_by_mean(self, contributions: Sequence[Contribution]) -> None:
-        """Update to the mean of the contributions' values."""
         self.replace(contributions, sum(c.value for c in contributions) / len(contributions))
+
+
+class Pending(Protocol):
+    """A gradient that is computed at the latest when its result is asked for."""
+
+    def result(self) -> Any:
+        """Return an object with `loss` (a float) and `gradient` (a flat vector)."""
+
+    def discard(self) -> None:
+        """Say that nobody will ask for the result."""
+
+
+@dataclass(eq=False, slots=True)
+class Gradient:
+    """A minibatch gradient of one worker, computed when first looked at."""
+
+    worker: str  # the name of the worker that made it
+    parameters: Any  # the flat vector that it is a gradient at
+    versions: list[int]  # how often each server's part had been updated when it was read
+    examples: int  # how many it was computed from
+    pending: Pending
+
+    @property
+    def value(self) -> Any:
+        return self.pending.result().gradient
+
+    @property
+    def loss(self) -> float:
+        loss: float = self.pending.result().loss
+        return loss
+
+
+@dataclass(eq=False, slots=True)
+class Contribution:
+    """What one worker brings to one update of one partition of the parameters.
+
+    It refers to the newest gradient that the worker computed. Its payload is that gradient or, in
+    algorithms that exchange parameters or their changes, a vector.
+    """
+
+    gradient: Gradient
+    payload: Any
+    part: slice | None
+    read_version: int
+    target: Store
+
+    @property
+    def worker(self) -> str:
+        return self.gradient.worker
+
+    @property
+    def staleness(self) -> int:
+        """The number of updates of the target since the worker read it."""
+        return self.target.version - self.read_version
+
+    @property
+    def value(self) -> Any:
+        """The payload's part that belongs to the target, a flat vector."""
+        whole = self.payload.value if isinstance(self.payload, Gradient) else self.payload
+        return whole if self.part is None else whole[self.part]
+
+    @property
+    def read_parameters(self) -> Any:
+        """The target's parameters as the gradient was computed from them."""
+        whole = self.gradient.parameters
+        return whole if self.part is None else whole[self.part]
+
+
+class Numerics:
+    """The computing side of a run.
+
+    This one computes nothing: its vectors have length zero, so that algorithms go through their
+    motions at no cost.
+
+    Attributes:
+        parts: which part of the flat parameter vector belongs to which server.
+        sizes: bytes of each part, as a message.
+    """
+
+    real = False
+    loss = float("nan")
+    gradient: Any = np.zeros(0, dtype=np.float32)
+
+    def __init__(self, sizes: tuple[float, ...]) -> None:
+        self.parts: tuple[slice, ...] = (slice(0, 0),) * len(sizes)
+        self.sizes = sizes
+
+    def initial(self) -> Any:
+        """Return the flat vector of initial parameters."""
+        return self.gradient
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        """Return the flat vector that consists of the servers' parts."""
+        return self.gradient
+
+    def request(self, worker: int, parameters: Any) -> Pending:
+        """Ask for a gradient of the worker's next minibatch at the flat vector `parameters`."""
+        return self
+
+    def result(self) -> Any:
+        return self
+
+    def discard(self) -> None:
+        pass
+
+    def rule(self) -> Rule:
+        """Return an update rule with a state of its own."""
+        return lambda parameters, direction, step: parameters
+
+    def evaluate(self, parameters: Any) -> dict[str, float]:
+        """Return the metrics of an evaluation by name."""
+        return {}
+
+    def describe(self) -> str:
+        """Say how gradients were computed."""
+        return "none (timing only)"
+
+    def close(self) -> None:
+        """Release what the computing holds, such as a pool of processes."""

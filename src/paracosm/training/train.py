@@ -18,12 +18,9 @@ from paracosm.simulation.schedule import BusyTimes, Rule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
 from paracosm.training.config import MEASURED, TrainConfig
-from paracosm.training.job import Diverged, Job, Progress
-from paracosm.training.metrics import Metrics, MetricSink
+from paracosm.training.job import Diverged, Job, Metrics, MetricSink, Progress
 from paracosm.training.numerics import prepare_numerics
 from paracosm.training.roles import ParameterServer, TrainingWorker
-
-__all__ = ["TrainingResult", "schedule_rule", "train"]
 
 _SPANS_PER_GRADIENT = 6
 _MOST_SPANS = 1_000_000
@@ -99,7 +96,6 @@ def _train(
     progress: Progress | None,
     log: bool,
 ) -> TrainingResult:
-    """Train on one cluster."""
     servers = len(cluster.servers) if config.resolve_topology() == "server" else 1
     numerics = prepare_numerics(config, seed, len(cluster.workers), servers)
     timeline = Timeline() if _wants_timeline(config, cluster) else None
@@ -112,7 +108,11 @@ def _train(
             status, end, busy = _simulate(sim, job)
         else:
             status, end, busy = _play(rule, cluster, job)
-        _record_utilisation(busy, end, job, metrics)
+        wall = job.wall_time
+        for name, times in busy.items():
+            for resource, seconds in times.items():
+                share = seconds / end if end > 0 else 0.0
+                metrics.metric(end, wall, name, f"utilisation.{resource}", share, job.updates)
         summary = _summary(config, seed, cluster, job, end, status)
         recording = sim.recording if config.compute == MEASURED else None
         return TrainingResult(summary, recording, timeline, metrics, job.parameters())
@@ -122,13 +122,22 @@ def _train(
 
 def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     """Run the job on the engine; return status, virtual time and busy times."""
-    _populate(sim, job)
+    if job.topology == "server":
+        for index, name in enumerate(job.servers):
+            store = job.new_store(job.initial[job.numerics.parts[index]])
+            sim.add_worker(name, ParameterServer, job, index, store)
+    shared = job.new_store(job.initial) if job.topology in ("all-reduce", "local") else None
+    for index, name in enumerate(job.workers):
+        own = job.new_store(job.initial) if job.topology == "peers" else shared
+        worker = sim.add_worker(name, TrainingWorker, job, index, own)
+        if job.topology == "peers":
+            sim.spawn(job.config.algorithm.listen(worker), name=f"{name}.listen")
     status = _run(sim, job)
     busy = {
         name: {
             "compute": worker.compute_time,
-            "send": worker.ports.busy_time("send") + job.all_reduce.busy_time,
-            "receive": worker.ports.busy_time("receive") + job.all_reduce.busy_time,
+            "send": worker.ports.busy_time("send") + job.all_reduce_busy,
+            "receive": worker.ports.busy_time("receive") + job.all_reduce_busy,
         }
         for name, worker in sim.workers.items()
     }
@@ -142,7 +151,7 @@ def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
     servers do what a rule can say, and take times that are drawn without end.
     """
     compute = config.compute_distribution()
-    if not config.timing_only or compute is None or _has_a_place(compute):
+    if not config.timing_only or compute is None or _can_end(compute):
         return None
     if config.until is not None or config.resolve_topology() != "server":
         return None
@@ -151,10 +160,10 @@ def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
     return config.algorithm.rule(len(cluster.workers))
 
 
-def _has_a_place(distribution: Distribution) -> bool:
+def _can_end(distribution: Distribution) -> bool:
     """Whether draws ahead of time could exhaust it."""
-    if isinstance(distribution, (Scaled, Slowdown)):
-        return _has_a_place(distribution.base)
+    while isinstance(distribution, (Scaled, Slowdown)):
+        distribution = distribution.base
     return isinstance(distribution, Recorded)
 
 
@@ -175,20 +184,6 @@ def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
     if config.until is not None and compute is not None and compute.mean() > 0:
         gradients = min(gradients, workers * config.until / compute.mean())
     return gradients * _SPANS_PER_GRADIENT <= _MOST_SPANS
-
-
-def _populate(sim: Simulator, job: Job) -> None:
-    """Put the servers and workers of the job into the simulation, in that order."""
-    if job.topology == "server":
-        for index, name in enumerate(job.servers):
-            store = job.new_store(job.initial[job.numerics.parts[index]])
-            sim.add_worker(name, ParameterServer, job, index, store)
-    shared = job.new_store(job.initial) if job.topology in ("all-reduce", "local") else None
-    for index, name in enumerate(job.workers):
-        own = job.new_store(job.initial) if job.topology == "peers" else shared
-        worker = sim.add_worker(name, TrainingWorker, job, index, own)
-        if job.topology == "peers":
-            sim.spawn(job.algorithm.listen(worker), name=f"{name}.listen")
 
 
 def _run(sim: Simulator, job: Job) -> str:
@@ -234,14 +229,6 @@ def _ended_by_interrupt(sim: Simulator) -> Iterator[list[bool]]:
     finally:
         if ours:
             signal.signal(signal.SIGINT, usual)
-
-
-def _record_utilisation(busy: BusyTimes, end: float, job: Job, sink: MetricSink) -> None:
-    wall = job.wall_time
-    for name, times in busy.items():
-        for resource, seconds in times.items():
-            share = seconds / end if end > 0 else 0.0
-            sink.metric(end, wall, name, f"utilisation.{resource}", share, job.updates)
 
 
 def _summary(

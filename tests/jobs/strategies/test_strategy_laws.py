@@ -13,7 +13,7 @@ from paracosm.cluster import Cluster, hierarchical, switch
 from paracosm.jobs import STEPS
 from paracosm.jobs.strategies import SCHEDULES, SHARDINGS, Replica, Strategy, build_job
 from paracosm.simulation import replay_job
-from paracosm.simulation.job_memory import memory_over_time
+from paracosm.simulation.job_schedule import memory_over_time
 
 
 @st.composite

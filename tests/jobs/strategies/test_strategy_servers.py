@@ -12,7 +12,7 @@ from paracosm.cluster import Cluster, Link, hierarchical, ring, star, switch
 from paracosm.cluster.link import Sharing
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import Replica
-from paracosm.simulation.job_memory import peak_memory_of_ranks
+from paracosm.simulation.job_schedule import peak_memory_of_ranks
 
 
 def makespan(replica: Replica, text: str, cluster: Cluster) -> float:

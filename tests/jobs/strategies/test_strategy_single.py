@@ -13,7 +13,7 @@ from paracosm.graphs import PHASES, RESOURCES, Graph, Node, Op, build_graph
 from paracosm.graphs.summary import peak_memory
 from paracosm.jobs.strategies import Replica
 from paracosm.simulation import replay
-from paracosm.simulation.job_memory import peak_memory_of_ranks
+from paracosm.simulation.job_schedule import peak_memory_of_ranks
 
 OPS = [Op("aten.mm.default"), Op("aten.item.default"), Op("synchronize"), Op("aten.view.default")]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.profiling.jobs.job_profile import dependencies_of, dependents_of
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 
 def layered_workload(

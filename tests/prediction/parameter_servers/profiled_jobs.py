@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.cluster import cluster_from_shorthand
-from paracosm.prediction.parameter_servers.settings import Settings, ports_of
-from paracosm.prediction.parameter_servers.target import TargetJob, target_job
+from paracosm.cluster import Link, star
+from paracosm.prediction.parameter_servers.config import Settings, ports_of
+from paracosm.prediction.parameter_servers.target import (
+    TargetJob,
+    target_job,
+)
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 
 BANDWIDTH = 1000.0  # bytes/s, ports_of
@@ -62,6 +65,6 @@ def job_of(
     profile: JobProfile, workers: int = 4, servers: int = 1, latency: float = 0.0, **habits: Any
 ) -> TargetJob:
     """Return the job on alike workers and servers, 200 steps each, streams sent as a whole."""
-    cluster = cluster_from_shorthand(workers, servers, latency, BANDWIDTH, pipelined=True)
+    cluster = star(workers, servers, Link(BANDWIDTH, latency))
     settings = Settings(ports_of(cluster), **({"steps": 200} | habits))
     return target_job(profile, settings, seed=0)

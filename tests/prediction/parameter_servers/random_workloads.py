@@ -11,10 +11,10 @@ from math import inf
 
 import numpy as np
 from hypothesis import strategies as st
+from plain_systems import port_ways
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
-from paracosm.simulation.system import System, port_ways
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import System, Workload
 
 USUAL = np.zeros((4, 4), bool)
 """Whether the ops of one resource are waited for by those of another in jobs as they are."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.simulation.simulate import Simulated
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 
 @dataclass(frozen=True)

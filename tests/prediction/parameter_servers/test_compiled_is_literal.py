@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from plain_systems import plain_system, port_ways
 from random_workloads import USUAL, Case, cases
 from steps_reference import simulate_literally
 
 from paracosm.profiling.jobs import WORKER
 from paracosm.simulation.simulate import Simulated, simulate
-from paracosm.simulation.system import plain_system, port_ways
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 PRECISION = 1e-9
 """Relative: the two add up the same times in another order."""

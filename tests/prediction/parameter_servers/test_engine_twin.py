@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_systems import plain_system
 from random_workloads import workloads
 from small_workloads import compute, down, times, up, update, workload_of
 from steps_reference import simulate_literally
@@ -22,8 +23,7 @@ from steps_reference import simulate_literally
 from paracosm.cluster import Link
 from paracosm.engine import Barrier, Queue, Resource, Simulator, Transfer, Worker
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
-from paracosm.simulation.system import System, plain_system
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import System, Workload
 
 Times = dict[tuple[str, int, int], tuple[float, float]]
 """Begin and end of each op of each step of each worker."""

@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layered_workload import layered_workload
+from plain_systems import plain_system
 from steps_reference import simulate_literally
 
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.steps_arrays import write_plan
-from paracosm.simulation.system import plain_system
+from paracosm.simulation.steps_kernel import write_plan
 
 
 @settings(deadline=None, max_examples=60)

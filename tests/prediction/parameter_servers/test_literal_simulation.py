@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from plain_systems import plain_system, port_ways
 from small_workloads import compute, down, once, rows, times, up, update, workload_of
 from steps_reference import (
     Sharing,
@@ -16,7 +17,7 @@ from steps_reference import (
     two_server_rates,
 )
 
-from paracosm.simulation.system import System, plain_system, port_ways
+from paracosm.simulation.system import System
 
 
 def test_two_workers_and_one_tensor_each_way() -> None:

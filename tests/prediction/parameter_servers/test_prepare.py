@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from plain_systems import plain_system
 
-from paracosm.prediction.parameter_servers.workload import prepare, with_parsing
+from paracosm.prediction.parameter_servers.target import prepare, with_parsing
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, load_job_profile
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.system import plain_system
 
 DATA = Path(__file__).parents[2] / "data" / "psthroughput"
 GOODPUT = 191.5e6 / 8  # bytes/s

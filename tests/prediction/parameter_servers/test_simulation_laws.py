@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_systems import plain_system
 from random_workloads import Case, cases
 from small_workloads import compute, down, once, up, update, workload_of
 from steps_reference import port_bandwidths, simulate_literally
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.simulation.simulate import Simulated
-from paracosm.simulation.system import DOWN, UP, plain_system
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import DOWN, UP, Workload
 
 SLACK = 1e-9
 

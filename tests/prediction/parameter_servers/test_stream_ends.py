@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_systems import plain_system
 from small_workloads import Op, once, workload_of
 from steps_reference import simulate_literally
 
@@ -21,7 +22,6 @@ from paracosm.prediction.parameter_servers.stream_fit import (
     stream_ends,
 )
 from paracosm.profiling.jobs import DOWNLINK, WORKER, JobProfile
-from paracosm.simulation.system import plain_system
 
 
 def streams_of(

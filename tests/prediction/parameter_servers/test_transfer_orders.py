@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from plain_systems import plain_system
 from small_workloads import Op, compute, down, once, times, up, update, workload_of
 from steps_reference import simulate_literally
 
 from paracosm.errors import InputError
 from paracosm.prediction.parameter_servers.orders import ORDERS, tac, tic, transfer_order
-from paracosm.simulation.system import plain_system
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 FOUR_LAYERS = workload_of(
     *(down(4), down(3), down(2), down(1)),  # of the last layer first

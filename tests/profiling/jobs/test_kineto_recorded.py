@@ -279,7 +279,7 @@ def test_batch_from_the_first_layer_and_the_loss(tmp_path: Path) -> None:
 def test_without_shapes_the_model_tells_the_bytes(tmp_path: Path) -> None:
     options = CaptureOptions("mlp", shape=(16,), classes=5)
     parameters = parameters_of_model(options)
-    from paracosm.models.mlp import mlp
+    from paracosm.models.images import mlp
 
     paths = [
         recorded(tmp_path / f"{shapes}.json", mlp((16,), 5), shapes=shapes)

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from paracosm.training.gradients.automatic import Automatic
-from paracosm.training.gradients.pending import Gradient, PendingGradient
-from paracosm.training.gradients.source import GradientSource
+from paracosm.training.gradient_methods import Gradient, PendingGradient
+from paracosm.training.gradients import Automatic, GradientSource
 
 
 class Clock:
@@ -59,7 +58,7 @@ class Case:
         pool: Callable[[int], float] | None = None,
     ) -> None:
         self.clock = Clock()
-        monkeypatch.setattr("paracosm.training.gradients.automatic.perf_counter", self.clock)
+        monkeypatch.setattr("paracosm.training.gradients.perf_counter", self.clock)
         self.one = Costly(self.clock, lambda number: one * number)
         self.vmap = Costly(self.clock, together)
         self.pool = Pool(self.clock, pool or (lambda number: 0.0))

@@ -8,8 +8,7 @@ from torch import nn
 
 from paracosm.models import Model, load_data
 from paracosm.models.build import build_model
-from paracosm.training.gradients import evaluate
-from paracosm.training.parameters import ParameterLayout
+from paracosm.training.parameters import ParameterLayout, evaluate
 
 DIGITS = load_data("digits")
 

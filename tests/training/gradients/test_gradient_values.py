@@ -11,7 +11,8 @@ from torch import nn
 
 from paracosm.models import DataSet, Model, load_data
 from paracosm.models.build import build_model
-from paracosm.training.gradients import Gradient, make_gradients
+from paracosm.training.gradient_methods import Gradient
+from paracosm.training.gradients import make_gradients
 from paracosm.training.parameters import ParameterLayout
 
 DIGITS = load_data("digits")
@@ -127,7 +128,7 @@ def test_vmap_computes_batches_of_different_sizes_and_in_chunks(
     flats = versions(model, layout, 9)
     indices = [*batches(4, 10), *batches(3, 7), *batches(2, 10)]
     expected = make_gradients(model, layout, DIGITS, "off", 9)
-    monkeypatch.setattr("paracosm.training.gradients.vectorised._MEMORY", 200_000)
+    monkeypatch.setattr("paracosm.training.gradient_methods._VMAP_MEMORY", 200_000)
     source = make_gradients(model, layout, DIGITS, "vmap", 9)
     pairs = list(zip(flats, indices, strict=True))
     pending = [source.request(*pair) for pair in pairs]

@@ -32,9 +32,9 @@ def pool() -> Iterator[tuple[Model, ParameterLayout, GradientSource]]:
     model = build()
     layout = ParameterLayout.of(model.module)
     patch = pytest.MonkeyPatch()
-    patch.setattr("paracosm.training.gradients.source.available_cores", lambda: 2)
+    patch.setattr("paracosm.training.gradients.available_cores", lambda: 2)
     # Room for seven at a time, so that eleven take two rounds.
-    patch.setattr("paracosm.training.gradients.processes._MEMORY", 7 * 4 * layout.size)
+    patch.setattr("paracosm.training.gradient_methods._POOL_MEMORY", 7 * 4 * layout.size)
     source = make_gradients(model, layout, DIGITS, "processes", REQUESTS, seed=3)
     patch.undo()
     yield model, layout, source

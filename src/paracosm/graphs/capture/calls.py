@@ -123,12 +123,12 @@ def resource_of(func: torch._ops.OpOverload, effects: Effects, device: str) -> s
         return "host"
     if func.namespace in COLLECTIVES:
         return "communication"
-    places = {tensor.device.type for tensor in effects.inputs + effects.outputs}
+    devices = {tensor.device.type for tensor in effects.inputs + effects.outputs}
     if packet == "aten._local_scalar_dense":  # what it returns is on the host
-        return "host" if places == {"cpu"} else "memory"
-    if len(places) > 1 and packet in ("aten._to_copy", "aten.copy_"):
+        return "host" if devices == {"cpu"} else "memory"
+    if len(devices) > 1 and packet in ("aten._to_copy", "aten.copy_"):
         return "memory"
-    return "compute" if device in places or not places else "host"
+    return "compute" if device in devices or not devices else "host"
 
 
 def _first_is_changed(func: torch._ops.OpOverload) -> bool:
@@ -277,7 +277,6 @@ def _elements(tensor: Tensor) -> int:
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> int:
-    """Scores and their product with the values."""
     width, out = query.shape[-1], value.shape[-1]
     return 2 * query.shape[:-1].numel() * key.shape[-2] * (width + out)
 

@@ -86,12 +86,12 @@ def record(
     ledger = Ledger()
     step.drop_gradients()
     _hold_residents(ledger, step)
-    places = Places(step.workload.module)
-    recorder = Recorder(ledger, places, device)
+    paths = ModulePaths(step.workload.module)
+    recorder = Recorder(ledger, paths, device)
     was_enabled = gc.isenabled()
     gc.disable()  # so that memory is freed by reference counts alone, at the same op every time
     try:
-        with places.followed(), ledger.resizing_followed(), recorder:
+        with paths.followed(), ledger.resizing_followed(), recorder:
             step.run(recorder.enter)
     finally:
         if was_enabled:
@@ -136,10 +136,10 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes a node for every op; subclasses of tensors are followed into the ops they make."""
 
-    def __init__(self, ledger: Ledger, places: Places, device: str) -> None:
+    def __init__(self, ledger: Ledger, paths: ModulePaths, device: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._ledger = ledger
-        self._places = places
+        self._paths = paths
         self._device = device
         self._phase = "other"
         self._nodes: list[Node] = []
@@ -162,24 +162,24 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.namespace in _IGNORED:
             return func(*args, **kwargs)
         arguments = encode_call(func, args, kwargs, self._device)  # before it changes any
-        place = self._place()
+        path = self._module_path()
         outputs = func(*args, **kwargs)
-        self._note(func, args, kwargs, outputs, arguments, place)
+        self._note(func, args, kwargs, outputs, arguments, path)
         return outputs
 
     def _note(
-        self, func: Any, args: Any, kwargs: dict[str, Any], outputs: Any, arguments: str, place: str
+        self, func: Any, args: Any, kwargs: dict[str, Any], outputs: Any, arguments: str, path: str
     ) -> None:
         effects = effects_of(func, args, kwargs, outputs)
         number = len(self._nodes)
-        place = self._place_by_data(func, effects) or place
+        path = self._path_by_data(func, effects) or path
         if idle := is_view(func, effects):
             self._ledger.see(number, effects.inputs, effects.outputs)
             waits: tuple[int, ...] = ()
         else:
             written = effects.mutated + effects.fresh
             claims = func.namespace in _SHARING
-            waits = self._ledger.book(number, effects.inputs, written, place, claims)
+            waits = self._ledger.book(number, effects.inputs, written, path, claims)
         resource = resource_of(func, effects, self._device)
         read, wrote = (0, 0) if resource == "host" else traffic_of(func, effects)
         op = Op(
@@ -193,7 +193,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             Node(
                 id=number,
                 op=op,
-                name=place,
+                name=path,
                 phase=self._phase,
                 resource=resource,
                 dependencies=waits,
@@ -201,12 +201,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
         )
 
-    def _place(self) -> str:
+    def _module_path(self) -> str:
         if self._phase == "backward":
-            return self._places.backward()
-        return self._places.forward() if self._phase == "forward" else ""
+            return self._paths.backward()
+        return self._paths.forward() if self._phase == "forward" else ""
 
-    def _place_by_data(self, func: Any, effects: Effects) -> str:
+    def _path_by_data(self, func: Any, effects: Effects) -> str:
         """Return the module whose parameters an op of the optimizer is about, or a gathering one.
 
         FSDP2 fetches the parameters of one module while another one runs.
@@ -223,7 +223,7 @@ _peek: Any = torch._C._autograd._get_sequence_nr
 _current_node: Any = torch._C._current_autograd_node
 
 
-class Places:
+class ModulePaths:
     """Follows the modules of a model by their names.
 
     Autograd numbers its nodes as forward ops are issued, and runs a node's backward ops while that

@@ -1,4 +1,16 @@
-"""A Chakra execution trace as plain data, whichever kind of file it is in."""
+"""A Chakra execution trace as plain data, and the files that it may be in.
+
+JSON is in one of three forms, keys told apart without capitals and underscores:
+
+    {"workload_graph": [{"Id": 0, "Name": "...", "NodeType": 4, ...}, ...], ...}   as we write it
+    {"schema": "1.0.2-chakra.0.0.4", "nodes": [{"id": 2, "name": "...", ...}, ...], ...}
+    {"version": "0.0.4", ...} {"id": "0", "name": "...", "type": "COMP_NODE", ...} ...
+
+The third is the .et file, message by message, as protobuf writes JSON. An .et file has one message
+for the whole, then one for every node, each after its length. The messages are described at run
+time: field names, numbers and types of MLCommons Chakra, schema 0.0.4; what later versions add is
+skipped by the parser.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +179,7 @@ def read_json(data: bytes, where: str) -> Trace:
 
 def write_json(trace: Trace, path: str | Path) -> None:
     """Write a trace as JSON, one line for every node; the file appears when it is complete."""
-    with replacing(path) as beside, beside.open("w", encoding="utf-8") as sink:
+    with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8") as sink:
         head = {"version": trace.version, **trace.attributes}
         sink.write(json.dumps(head)[:-1] + ', "workload_graph": [')
         for position, node in enumerate(trace.nodes):
@@ -191,7 +203,6 @@ def _written(node: TraceNode) -> dict[str, Any]:
 
 
 def _parts(data: bytes, where: str) -> tuple[dict[str, Any], list[Any]]:
-    """Return what is said of the whole, and the nodes."""
     documents = _documents(data, where)
     whole = documents[0]
     for key in ("workload_graph", "nodes"):
@@ -205,7 +216,6 @@ def _parts(data: bytes, where: str) -> tuple[dict[str, Any], list[Any]]:
 
 
 def _documents(data: bytes, where: str) -> list[dict[str, Any]]:
-    """Return the JSON objects that follow each other."""
     try:
         text = data.decode()
         decoder, documents, at = json.JSONDecoder(), [], 0
@@ -227,19 +237,14 @@ def _documents(data: bytes, where: str) -> list[dict[str, Any]]:
 
 
 _KEYS = {
-    "id": "id",
-    "name": "name",
-    "type": "type",
+    **{name: name for name in ("id", "name", "type", "inputs", "outputs", "attr")},
     "nodetype": "type",
     "datadeps": "data_deps",
     "ctrldeps": "ctrl_deps",
+    "attrs": "attr",
     "starttimemicros": "start",
     "runtime": "duration",
     "durationmicros": "duration",
-    "inputs": "inputs",
-    "outputs": "outputs",
-    "attr": "attr",
-    "attrs": "attr",
 }
 
 
@@ -295,7 +300,6 @@ def _json_tensors(found: Any) -> Tensors:
 
 
 def _listed(found: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return attributes that are written as a list of names and values."""
     attributes = {}
     for each in found:
         for key, value in each.items():
@@ -357,8 +361,8 @@ def write_protobuf(trace: Trace, path: str | Path) -> None:
             node.inputs.types = repr(each.inputs.types)
         _add_attributes(node.attr, each.attributes)
         serialize_length_prefixed(node, sink)
-    with replacing(path) as beside:
-        beside.write_bytes(sink.getbuffer())
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(sink.getbuffer())
 
 
 def _read_node(node: Any) -> TraceNode:

@@ -7,6 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.check import in_issue_order, node_label
@@ -147,7 +150,6 @@ def _op(call: Call, tensors: Tensors) -> Op:
 def _storages(
     calls: Sequence[Call], tensors: Tensors, kept: Collection[str]
 ) -> list[list[tuple[int, int]]]:
-    """Return (bytes, row of the last user or -1) of what each call allocates."""
     origin: dict[str, str] = {}
     last: dict[str, int] = {}
     allocated: list[list[str]] = []
@@ -189,6 +191,11 @@ def shape_of(sizes: Sequence[Any]) -> tuple[int, ...] | None:
             return None
         shape.append(size)
     return tuple(shape) if math.prod(shape) <= _LARGEST else None
+
+
+def like(shape: Sequence[int]) -> npt.NDArray[np.int8]:
+    """Return an array of a shape that takes no memory: NumPy's views say what becomes of it."""
+    return np.broadcast_to(np.int8(0), tuple(shape))
 
 
 def check_sizes(sizes: Iterable[str], known: Collection[str], where: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,21 @@ class Format:
 
     Attributes:
         title: what it is.
-        read: takes the path and the options, by name.
-        options: those that have an effect.
+        reader: "module:function", imported when a file is read; takes the path and the options.
+        options: those that have an effect, by name.
+        always: other arguments of the function.
     """
 
     title: str
-    read: Callable[..., Graph]
+    reader: str
     options: tuple[str, ...] = ()
+    always: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self, path: Path, **options: Any) -> Graph:
+        """Return the graph of a file."""
+        module, _, function = self.reader.partition(":")
+        graph: Graph = getattr(import_module(module), function)(path, **self.always, **options)
+        return graph
 
 
 def import_graph(path: Path, format: str | None = None, **options: Any) -> Graph:  # noqa: A002
@@ -62,11 +71,9 @@ def import_graph(path: Path, format: str | None = None, **options: Any) -> Graph
     given = {key: value for key, value in options.items() if value or type(value) is int}
     for key in given:
         if key not in FORMATS[chosen].options:
-            flag = _FLAGS.get(key, f"--{key.replace('_', '-')}")
-            has = [_FLAGS.get(each, f"--{each.replace('_', '-')}")
-                   for each in FORMATS[chosen].options]  # fmt: skip
-            hint = f"; it has {', '.join(has)}" if has else ""
-            raise InputError(f"{path}: {flag} has no effect on {FORMATS[chosen].title}{hint}")
+            has = ", ".join(map(_flag, FORMATS[chosen].options))
+            hint = f"; it has {has}" if has else ""
+            raise InputError(f"{path}: {_flag(key)} has no effect on {FORMATS[chosen].title}{hint}")
     try:
         return FORMATS[chosen].read(path, **given)
     except InputError as error:
@@ -78,7 +85,9 @@ def _one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:_LONGEST]
 
 
-_FLAGS = {"sizes": "--size", "times": "--kineto"}
+def _flag(option: str) -> str:
+    flags = {"sizes": "--size", "times": "--kineto"}
+    return flags.get(option, f"--{option.replace('_', '-')}")
 
 
 def format_of(path: Path) -> str:
@@ -106,7 +115,6 @@ def format_of(path: Path) -> str:
 
 
 def _of_text(data: bytes) -> str | None:
-    """Return the format of JSON by the keys that it begins with."""
     head = data.decode("utf-8", "replace")
     if '"paracosm_jaxpr"' in head:
         return "jaxpr"
@@ -149,7 +157,6 @@ def _is_observed(head: str) -> bool:
 
 
 def _of_bytes(data: bytes) -> str | None:
-    """Return the format of a binary file by its first fields."""
     first = data[0]
     if first == 0x08:  # field 1, a number: a version
         version, at = _varint(data, 1)
@@ -173,7 +180,6 @@ def _of_bytes(data: bytes) -> str | None:
 
 
 def _field_1(data: bytes, at: int) -> bytes | None:
-    """Return the beginning of the bytes of a field 1 that stands at a byte."""
     if data[at : at + 1] != b"\x0a":
         return None
     _, at = _varint(data, at + 1)
@@ -191,76 +197,33 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return value, at
 
 
-def _read_chakra(path: Path, **options: Any) -> Graph:
-    from paracosm.graphs.chakra import read_chakra
-
-    return read_chakra(path, **options)
-
-
-def _read_onnx(path: Path, **options: Any) -> Graph:
-    from paracosm.graphs.importers.onnx import read_onnx
-
-    return read_onnx(path, **options)
-
-
-def _read_pytorch(path: Path, **options: Any) -> Graph:
-    from paracosm.graphs.importers.pytorch import read_execution_trace
-
-    return read_execution_trace(path, **options)
-
-
-def _read_kineto(path: Path, **options: Any) -> Graph:
-    from paracosm.graphs.importers.kineto import read_kineto_graph
-
-    return read_kineto_graph(path, **options)
-
-
-def _read_jaxpr(path: Path, **options: Any) -> Graph:
-    from paracosm.graphs.importers.jaxpr import read_jaxpr
-
-    return read_jaxpr(path, **options)
-
-
-def _read_graph_def(path: Path, **options: Any) -> Graph:
-    from paracosm.graphs.importers.tensorflow import read_graph_def
-
-    return read_graph_def(path, **options)
-
-
-def _read_saved_model(path: Path, **options: Any) -> Graph:
-    from paracosm.graphs.importers.tensorflow import read_graph_def
-
-    return read_graph_def(path, saved_model=True, **options)
-
-
-def _read_run_metadata(path: Path, **options: Any) -> Graph:
-    from paracosm.graphs.importers.tensorflow import read_run_metadata
-
-    return read_run_metadata(path, **options)
-
-
-def _read_step_stats(path: Path, **options: Any) -> Graph:
-    from paracosm.graphs.importers.tensorflow import read_run_metadata
-
-    return read_run_metadata(path, step_stats=True, **options)
-
-
-def _read_timeline(path: Path, **options: Any) -> Graph:
-    from paracosm.graphs.importers.tensorflow import read_timeline
-
-    return read_timeline(path, **options)
-
+_HERE = "paracosm.graphs.importers"
 
 FORMATS: Mapping[str, Format] = {
-    "chakra": Format("a Chakra trace", _read_chakra, ("drop_missing", "data_only")),
-    "pytorch": Format("an execution trace of PyTorch", _read_pytorch, ("step", "times")),
-    "onnx": Format("an ONNX model", _read_onnx, ("sizes", "train", "optimizer")),
-    "tensorflow-graph": Format("a TensorFlow graph", _read_graph_def, ("sizes", "fetch")),
-    "tensorflow-saved-model": Format("a SavedModel", _read_saved_model, ("sizes", "fetch")),
-    "tensorflow-run-metadata": Format("a RunMetadata", _read_run_metadata),
-    "tensorflow-step-stats": Format("a StepStats", _read_step_stats),
-    "tensorflow-timeline": Format("a timeline of TensorFlow", _read_timeline),
-    "jaxpr": Format("a jaxpr", _read_jaxpr),
-    "kineto": Format("a trace of PyTorch's profiler", _read_kineto, ("step",)),
+    "chakra": Format(
+        "a Chakra trace", "paracosm.graphs.chakra:read_chakra", ("drop_missing", "data_only")
+    ),
+    "pytorch": Format(
+        "an execution trace of PyTorch", f"{_HERE}.pytorch:read_execution_trace", ("step", "times")
+    ),
+    "onnx": Format("an ONNX model", f"{_HERE}.onnx:read_onnx", ("sizes", "train", "optimizer")),
+    "tensorflow-graph": Format(
+        "a TensorFlow graph", f"{_HERE}.tensorflow:read_graph_def", ("sizes", "fetch")
+    ),
+    "tensorflow-saved-model": Format(
+        "a SavedModel",
+        f"{_HERE}.tensorflow:read_graph_def",
+        ("sizes", "fetch"),
+        {"saved_model": True},
+    ),
+    "tensorflow-run-metadata": Format("a RunMetadata", f"{_HERE}.tensorflow:read_run_metadata"),
+    "tensorflow-step-stats": Format(
+        "a StepStats", f"{_HERE}.tensorflow:read_run_metadata", always={"step_stats": True}
+    ),
+    "tensorflow-timeline": Format("a timeline of TensorFlow", f"{_HERE}.tensorflow:read_timeline"),
+    "jaxpr": Format("a jaxpr", f"{_HERE}.jaxpr:read_jaxpr"),
+    "kineto": Format(
+        "a trace of PyTorch's profiler", f"{_HERE}.kineto:read_kineto_graph", ("step",)
+    ),
 }
-"""The formats by name. Their readers are imported when they are asked for."""
+"""The formats by name."""

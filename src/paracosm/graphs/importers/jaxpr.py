@@ -163,7 +163,7 @@ def _call(
         raise InputError(f"{where}: {label} ({name}): its params do not fit its inputs") from None
     return Call(
         op=f"jax.{name}",
-        name=_place(str(equation.get("stack", ""))),
+        name=_module_path(str(equation.get("stack", ""))),
         inputs=inputs,
         outputs=outputs,
         attributes={key: value for key, value in sorted(params.items()) if value is not None},
@@ -173,7 +173,7 @@ def _call(
     )
 
 
-def _place(stack: str) -> str:
+def _module_path(stack: str) -> str:
     """Return "layer1.attention" of "jit(step)/transpose(jvp(layer1))/attention"."""
     plain = _WRAPPERS.sub("", re.sub(r"\bp?jit\([^()]*\)", "", stack))
     return ".".join(part for part in plain.split("/") if part)
@@ -201,6 +201,5 @@ def _flops(
 
 
 def _gradients(calls: Sequence[Call]) -> set[str]:
-    """Return what the optimizer takes from the backward pass."""
     made = {value for call in calls if call.phase == "backward" for value in call.outputs}
     return {v for call in calls if call.phase == "optimizer" for v in call.inputs if v in made}

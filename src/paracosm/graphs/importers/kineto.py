@@ -64,7 +64,6 @@ def _median_step(trace: KinetoTrace) -> int | None:
 
 
 def _device_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Node]:
-    """Return a node for each span that the step launched."""
     spans = device_spans(trace, window)
     waits = waits_between_streams(trace, spans)
     calls = Calls(trace)

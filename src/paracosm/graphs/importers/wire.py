@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from paracosm.errors import InputError
 
-__all__ = ["Message", "Schema", "decode"]
+__all__ = ["Message", "Schema", "decode", "schema"]
 
 Message = dict[str, Any]
 Schema = Mapping[str, Mapping[int, tuple[str, str]]]
@@ -30,16 +30,29 @@ _SHORT = 1 << 15
 
 _EMPTY: Mapping[str, Any] = {
     "int": 0,
+    "size": 0,
     "bool": False,
     "float": 0.0,
     "double": 0.0,
     "string": "",
     "bytes": b"",
     "short": b"",
-    "size": 0,
 }
 _WIRE = {"int": 0, "bool": 0, "float": 5, "double": 1}
 _FIXED = {"float": ("<f", 4), "double": ("<d", 8)}
+
+
+def schema(text: str) -> Schema:
+    """Return the messages of a text: lines "Message = number field kind, ..." and their rests."""
+    messages: dict[str, dict[int, tuple[str, str]]] = {}
+    for line in text.strip().split("\n"):
+        name, begins, listed = line.rpartition(" = ")
+        if begins:
+            fields = messages[name.strip()] = {}
+        for entry in filter(None, listed.strip().split(",")):
+            number, field, kind = entry.split()
+            fields[int(number)] = (field, kind)
+    return messages
 
 
 def decode(data: bytes, name: str, schema: Schema, where: str) -> Message:
@@ -58,7 +71,6 @@ class _Reader:
         self.data, self.schema, self.where = data, schema, where
 
     def message(self, name: str, at: int, end: int, depth: int) -> Message:
-        """Return the message that stands between two bytes."""
         if depth > _DEPTH:
             self.broken(at, f"{name} stands in {_DEPTH} others")
         fields = self.schema[name]
@@ -87,7 +99,6 @@ class _Reader:
         label: str,
         depth: int,
     ) -> int:
-        """Read one field into `found`; return the byte behind it."""
         repeated, mapped = kind.endswith("*"), kind.startswith("map:")
         kind = kind.removesuffix("*").removeprefix("map:")
         if kind in _WIRE:
@@ -117,7 +128,6 @@ class _Reader:
         return at
 
     def piece(self, kind: str, at: int, stop: int, label: str, depth: int) -> Any:
-        """Return what the bytes of a field of a known length are."""
         if kind == "size":
             return stop - at
         if kind == "short" and stop - at > _SHORT:
@@ -170,14 +180,12 @@ class _Reader:
         raise self.error(at, f"a number of {label} does not end")
 
     def length(self, at: int, end: int, label: str) -> tuple[int, int]:
-        """Return where a field of a given length ends, and where it begins."""
         size, at = self.varint(at, end, label)
         if size > end - at:
             self.broken(at, f"{label} has {size:,} bytes, and {end - at:,} are left")
         return at + size, at
 
     def passed(self, wire: int, at: int, end: int, label: str) -> int:
-        """Return the byte behind a field that nobody wants."""
         if wire == 0:
             return self.varint(at, end, label)[1]
         if wire == 2:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
-from paracosm.cluster.communication import group_classes
+from paracosm.cluster.collectives import group_classes
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook, Communicators, Job, Program
 from paracosm.jobs.strategies.parameter_server import parameter_server_job

@@ -38,17 +38,14 @@ class Layers:
 
     @property
     def forward_rows(self) -> range:
-        """Rows of the forward pass."""
         return range(self.backward)
 
     @property
     def backward_rows(self) -> range:
-        """Rows of the backward pass."""
         return range(self.backward, self.optimizer)
 
     @property
     def optimizer_rows(self) -> range:
-        """Rows of the optimizer."""
         return range(self.optimizer, len(self.layer))
 
 
@@ -79,7 +76,6 @@ def layers_of(graph: Graph) -> Layers:
 
 
 def is_numbered(place: str) -> bool:
-    """Return whether a place belongs to one of several layers of a kind."""
     return any(part.isdigit() for part in place.split("."))
 
 
@@ -131,7 +127,6 @@ def _backward_layers(
 
 
 def _parts(graph: Graph) -> tuple[int, int]:
-    """Return where backward pass and optimizer begin; "other" nodes go with those before them."""
     n = len(graph)
     order = np.where(graph.phase == PHASES.index("other"), -1, graph.phase)
     latest = np.maximum.accumulate(order) if n else order

@@ -66,12 +66,13 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
             f"strategy: servers={strategy.servers}, but the cluster has {servers} servers: "
             + (f"servers={servers} fits" if servers else "give it some")
         )
-    plan, links = plan_of(replica, strategy), server_links(cluster)
+    plan = plan_of(replica, strategy)
     books = Books(Codebook(), Codebook(), Codebook())
     shares = _shares(plan, strategy)
     programs = [_worker(plan, books, cluster, shares)]
     programs += [_server(plan, books, shares, s) for s in range(servers)]
     lanes, roles = books.lanes.texts, books.roles.texts
+    communicators, table = _communicators(cluster, roles)
     names = cluster.workers + cluster.servers
     speed = np.array([cluster.node(name).speed for name in names])
     batch = replica.examples
@@ -84,8 +85,8 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
         programs=tuple(programs),
         program=np.array([0] * strategy.data + list(range(1, len(programs))), dtype=np.int32),
         speed=speed,
-        communicators=links.communicators,
-        communicator=_table(links, roles, strategy.data, servers),
+        communicators=communicators,
+        communicator=table,
         labels=names,
         examples=None if batch is None else batch * steps,
         provenance={
@@ -136,28 +137,25 @@ class _Pushes:
         self.freed: dict[int, int] = {}
 
     def after(self, row: int) -> None:
-        """Write the pushes that become possible when a node is done."""
         for share in self._closed_by.get(row, ()):
             there: Gathered = {}
             for each in share.bucket.rows:
                 merge(there, self._rows.ready[each])
             lane = f"to server {share.server}"
-            push = self._rows.writer.add(
+            push = self._rows.writer.communicate(
                 f"push {share.number}",
                 lane,
                 0.0,
                 row_anchors(there, lane),
-                step="communication",
-                kind="send",
-                role=lane,
-                size=share.size,
+                "send",
+                share.size,
+                lane,
             )
             if self._lets_go:
                 self.freed |= dict.fromkeys(share.bucket.rows, push)
 
 
 def _worker(plan: Plan, books: Books, cluster: Cluster, shares: list[_Share]) -> Program:
-    """Return the program of a worker: it computes, pushes and pulls in every iteration."""
     strategy = plan.strategy
     stage = Stage(plan, plan.parts[0], Costs(cluster), books)
     pulls = {(_pull_lane(s), last_on(_pull_lane(s))): 0 for s in range(strategy.servers)}
@@ -170,15 +168,7 @@ def _worker(plan: Plan, books: Books, cluster: Cluster, shares: list[_Share]) ->
     pull = books.writer()
     for share in shares:
         lane = _pull_lane(share.server)
-        pull.add(
-            f"pull {share.number}",
-            lane,
-            0.0,
-            step="communication",
-            kind="receive",
-            role=lane,
-            size=share.size,
-        )
+        pull.communicate(f"pull {share.number}", lane, 0.0, (), "receive", share.size, lane)
     pulled = pull.block()
     passes = strategy.microbatches * (len(forward.block) + len(last))
     check_length("iterations", strategy.iterations, passes + len(pulled))
@@ -213,7 +203,6 @@ def _server(plan: Plan, books: Books, shares: list[_Share], server: int) -> Prog
 
 
 def _serve(writer: ProgramWriter, share: _Share, workers: list[int]) -> None:
-    """Take gradients from these workers, update, and send them the parameters."""
     size = share.size
     came = [
         writer.add(
@@ -242,53 +231,34 @@ def _serve(writer: ProgramWriter, share: _Share, workers: list[int]) -> None:
         )
 
 
-def _table(
-    links: ServerLinks, roles: tuple[str, ...], workers: int, servers: int
-) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
-    table = np.full((workers + servers, len(roles)), -1, dtype=np.int32)
+def _communicators(
+    cluster: Cluster, roles: tuple[str, ...]
+) -> tuple[Communicators, np.ndarray[tuple[int, int], np.dtype[np.int32]]]:
+    """Return pairs (worker, server) and (server, worker), and which one each rank has by role.
+
+    Each pair has its connection of the network. Servers are the ranks after the workers.
+    """
+    workers, servers = cluster.workers, cluster.servers
+    network = Stations(cluster)
+    pairs: list[tuple[int, int]] = []
+    table = np.full((len(workers) + len(servers), len(roles)), -1, dtype=np.int32)
     column = {role: number for number, role in enumerate(roles)}
-    for worker in range(workers):
-        for server in range(servers):
-            push, pull = links.push[worker][server], links.pull[worker][server]
+    for w, worker in enumerate(workers):
+        for s, server in enumerate(servers):
+            ranks = (w, len(workers) + s)
+            push = network.connect(worker, server).number
+            pull = network.connect(server, worker).number
+            pairs += [ranks, ranks[::-1]]
             for rank, role, communicator in (
-                (worker, f"to server {server}", push),
-                (worker, _pull_lane(server), pull),
-                (workers + server, f"from worker {worker}", push),
-                (workers + server, f"to worker {worker}", pull),
+                (ranks[0], f"to server {s}", push),
+                (ranks[0], _pull_lane(s), pull),
+                (ranks[1], f"from worker {w}", push),
+                (ranks[1], f"to worker {w}", pull),
             ):
                 if role in column:  # a server that has no parameters gets no messages
                     table[rank, column[role]] = communicator
-    return table
+    return write_communicators(pairs, network), table
 
 
 def _pull_lane(server: int) -> str:
     return f"from server {server}"
-
-
-@dataclass(frozen=True, eq=False)
-class ServerLinks:
-    """Who sends to whom. Servers are the ranks after the workers.
-
-    Attributes:
-        communicators: pairs (worker, server) and (server, worker), each with its connection.
-        push, pull: communicator of every worker and server, either way.
-    """
-
-    communicators: Communicators
-    push: list[list[int]]
-    pull: list[list[int]]
-
-
-def server_links(cluster: Cluster) -> ServerLinks:
-    """Return the messages between all workers and all servers of a cluster."""
-    workers, servers = cluster.workers, cluster.servers
-    network = Stations(cluster)
-    pairs: list[tuple[int, int]] = []
-    push, pull = ([[0] * len(servers) for _ in workers] for _ in range(2))
-    for w, worker in enumerate(workers):
-        for s, server in enumerate(servers):
-            ranks = (w, len(workers) + s)
-            push[w][s] = network.connect(worker, server).number
-            pull[w][s] = network.connect(server, worker).number
-            pairs += [ranks, ranks[::-1]]
-    return ServerLinks(write_communicators(pairs, network), push, pull)

@@ -77,7 +77,7 @@ def forward_block(stage: Stage, pulled: Ready = MappingProxyType({})) -> Forward
     forgotten = {layer: layer_end[layer] for layer in recomputed_layers(stage)}
     left = hold_activations(plan, part, rows, forgotten)
     if not stage.is_first:
-        writer.hold(part.received, first_task(plan, part.forward, rows.row_of))
+        writer.allocate(part.received, first_task(plan, part.forward, rows.row_of))
         if part.backward:
             left.append((part.received, len(plan.work.graph)))
         else:
@@ -141,7 +141,7 @@ def backward_block(
     if not stage.is_first:
         send(stage, rows, "gradients", part.received)
     if not stage.is_last:
-        writer.hold(part.sent, first_task(plan, part.backward, rows.row_of))
+        writer.allocate(part.sent, first_task(plan, part.backward, rows.row_of))
         writer.release(part.sent, rows.end)
     freed = follower.freed if follower else {}
     hold_again(plan, part, rows, again)

@@ -198,7 +198,7 @@ def single_program(replica: Replica, books: Books) -> Program:
     columns = (storages.size.tolist(), storages.first.tolist(), storages.last.tolist())
     for size, first, last in zip(*columns, strict=True):
         taken = rows.taken(max(first, 0)) if len(graph) else 0
-        writer.hold(size, taken)
+        writer.allocate(size, taken)
         if last < len(graph):
             writer.release(size, max(taken, rows.given(last)))
     program = ProgramOfBlocks()

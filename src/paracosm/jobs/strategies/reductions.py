@@ -131,10 +131,9 @@ class Gathers:
         name = f"all-gather {self._names[number]}"
         size = self._sizes[number]
         task = collective(self._stage, writer, name, "all_gather", size, there)
-        writer.hold(size, task)
+        writer.allocate(size, task)
         self._gathered.append(task)
 
 
 def _dropped(back: int) -> str:
-    """Return the anchor of the end of the layer so many places before the last one."""
     return f"dropped {back}"

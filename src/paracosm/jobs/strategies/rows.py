@@ -148,22 +148,16 @@ class RowWriter:
         return {(lane, HERE): self.writer.last[lane] for lane in lanes if lane in self.writer.last}
 
     def _collective(self, each: Sum, there: Ready) -> int:
-        return self.writer.add(
-            each.name,
-            TENSOR,
-            self._tensor_time(each.collective, each.size),
-            row_anchors(there, TENSOR),
-            step="communication",
-            kind="collective",
-            role=TENSOR,
-            size=each.size,
+        seconds = self._tensor_time(each.collective, each.size)
+        anchors = row_anchors(there, TENSOR)
+        return self.writer.communicate(
+            each.name, TENSOR, seconds, anchors, "collective", each.size, TENSOR
         )
 
     def _add(self, name: str, lane: str, duration: float, there: Ready, step: str) -> int:
         return self.writer.add(name, lane, duration, row_anchors(there, lane), step=step)
 
     def _last(self, lane: str) -> Ready:
-        """Return the last task on a lane, of this block or those before."""
         if lane in self.writer.last:
             return {(lane, HERE): self.writer.last[lane]}
         return {(lane, last_on(lane)): 0}
@@ -200,7 +194,7 @@ def hold_activations(plan: Plan, part: Part, rows: RowWriter, forgotten: Mapping
         size = int(plan.work.storage_size[number])
         first, last = int(storages.first[number]), int(storages.last[number])
         taken = rows.taken(first) if first >= 0 else 0
-        writer.hold(size, taken)
+        writer.allocate(size, taken)
         if last in rows.row_of:
             writer.release(size, max(taken, rows.given(last)))
             continue
@@ -248,7 +242,7 @@ def hold_gradients(
             _hold(rows, size, first, last)
             continue
         taken = rows.taken(first)
-        rows.writer.hold(size, taken)
+        rows.writer.allocate(size, taken)
         if freed is not None:
             rows.writer.release(size, max(taken, freed.get(first, taken)))
 
@@ -262,14 +256,14 @@ def hold_updates(plan: Plan, rows: RowWriter, share: Mapping[int, float]) -> Non
         if last < len(plan.work.graph):
             _hold(rows, size, first, last)
         else:
-            rows.writer.hold(size, rows.taken(first))
+            rows.writer.allocate(size, rows.taken(first))
 
 
 def _hold(rows: RowWriter, size: int, first: int, last: int) -> None:
     """Hold bytes from one node to another, or where that is not here, to the end of the block."""
     taken = rows.taken(first)
     over = rows.given(last) if last in rows.row_of else rows.end
-    rows.writer.hold(size, taken)
+    rows.writer.allocate(size, taken)
     rows.writer.release(size, max(taken, over))
 
 

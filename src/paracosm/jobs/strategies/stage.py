@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
-from paracosm.cluster.communication import collective_time
+from paracosm.cluster.collectives import collective_time
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook
 from paracosm.jobs.blocks import HERE, BlockWriter, last_on
@@ -26,7 +26,6 @@ class Books:
     roles: Codebook
 
     def writer(self) -> BlockWriter:
-        """Return an empty block."""
         return BlockWriter(self.names, self.lanes, self.roles)
 
 
@@ -48,12 +47,10 @@ class Stage:
 
     @property
     def is_first(self) -> bool:
-        """Whether nothing comes before it."""
         return self.part.number == 0
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing comes after it."""
         return self.part.number == self.part.stages - 1
 
 
@@ -67,31 +64,18 @@ def receive(stage: Stage, writer: BlockWriter, what: str, size: int) -> Ready:
 
     It may come before it is needed; memory for it is another's matter.
     """
-    row = writer.add(
-        f"receive {what}",
-        "receive",
-        stage.costs.of_message(f"{what} in", size)[1],
-        step="communication",
-        kind="receive",
-        role=f"{what} in",
-        size=size,
-    )
+    role = f"{what} in"
+    _, later = stage.costs.of_message(role, size)
+    row = writer.communicate(f"receive {what}", "receive", later, (), "receive", size, role)
     return {("receive", HERE): row}
 
 
 def send(stage: Stage, rows: RowWriter, what: str, size: int) -> None:
     """Send what the block has made, when all of it is done."""
     role = f"{what} out"
-    rows.writer.add(
-        f"send {what}",
-        "send",
-        stage.costs.of_message(role, size)[0],
-        row_anchors(rows.done(DEVICE), "send"),
-        step="communication",
-        kind="send",
-        role=role,
-        size=size,
-    )
+    seconds, _ = stage.costs.of_message(role, size)
+    made = row_anchors(rows.done(DEVICE), "send")
+    rows.writer.communicate(f"send {what}", "send", seconds, made, "send", size, role)
 
 
 def collective(
@@ -102,20 +86,13 @@ def collective(
     Args:
         stage, writer: of the block.
         name: for people.
-        kind: one of `paracosm.cluster.communication.COLLECTIVES`.
+        kind: one of `paracosm.cluster.collectives.COLLECTIVES`.
         size: bytes of the whole vector.
         there: what it waits for.
     """
-    return writer.add(
-        f"{name} of stage {stage.part.number}" if stage.part.stages > 1 else name,
-        COMMUNICATION,
-        stage.costs.of_data(kind, size),
-        row_anchors(there, COMMUNICATION),
-        step="communication",
-        kind="collective",
-        role="data",
-        size=size,
-    )
+    name = f"{name} of stage {stage.part.number}" if stage.part.stages > 1 else name
+    seconds, anchors = stage.costs.of_data(kind, size), row_anchors(there, COMMUNICATION)
+    return writer.communicate(name, COMMUNICATION, seconds, anchors, "collective", size, "data")
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,15 +115,13 @@ class Costs:
     _known: dict[tuple[str, str, int], float] = field(default_factory=dict, init=False)
 
     def of_tensor(self, collective: str, size: int) -> float:
-        """Return the seconds of a collective between tensor-parallel ranks."""
         return self._collective("tensor", collective, size, "auto")
 
     def of_data(self, collective: str, size: int) -> float:
-        """Return the seconds of a collective between data-parallel ranks."""
         return self._collective("data", collective, size, self.all_reduce)
 
     def of_message(self, role: str, size: int) -> tuple[float, float]:
-        """Return the seconds that a message in a role is sent for, and how much later it arrives."""
+        """Return the seconds that a message in a role is sent for, and those until it arrives."""
         source, target = (self.cluster.workers[rank] for rank in self.group[role])
         link = self.cluster.link(source, target)
         if link.duplex == "half":
@@ -170,7 +145,6 @@ class Costs:
         return self._known[key]
 
     def _changed(self, kind: str, seconds: float) -> float:
-        """Return what a collective or message takes after the changes."""
         self.met.add(kind)
         for change in self.changes:
             if kind in change.kinds and change.what == "time":

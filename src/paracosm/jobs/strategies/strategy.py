@@ -84,7 +84,6 @@ class Strategy:
 
     @property
     def ranks(self) -> int:
-        """How many workers the job has."""
         return self.data * self.tensor * self.pipeline
 
     def __str__(self) -> str:
@@ -263,7 +262,6 @@ _DEFAULTS = {each.name: getattr(Strategy, each.name, None) for each in fields(St
 
 
 def _settings(word: str) -> dict[str, Any]:
-    """Return fields and values of "dp=8" or "fsdp"."""
     key, equals, value = (part.strip() for part in word.partition("="))
     if not equals:
         if word in KEYS and word not in NAMES:
@@ -345,7 +343,6 @@ def _spread(values: dict[str, Any], words: list[str], workers: int | None) -> di
 
 
 def does_not_fit(dp: int, tp: int, pp: int, workers: int) -> InputError:
-    """Return the error for a strategy that has not as many ranks as there are workers."""
     product = _product({"dp": dp, "tp": tp, "pp": pp})
     have = f"the cluster has {workers} workers"
     if tp * pp and not workers % (tp * pp):
@@ -356,7 +353,6 @@ def does_not_fit(dp: int, tp: int, pp: int, workers: int) -> InputError:
 
 
 def _does_not_divide(tp: int, pp: int, workers: int) -> InputError:
-    """Return the error for tensor and pipeline ranks of which no number makes up the workers."""
     hints = [f"{_nearest(workers, tp * pp)} workers"]
     for key, way, other in (("pp", pp, tp), ("tp", tp, pp)):
         if way > 1 and not workers % other:

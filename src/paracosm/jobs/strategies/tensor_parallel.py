@@ -79,7 +79,6 @@ def kept_gradients(work: Work, size: npt.NDArray[np.int64], layers: Layers) -> f
 
 
 def _split_rows(work: Work, layers: Layers) -> npt.NDArray[np.bool_]:
-    """Return for every node whether the ranks share it."""
     graph = work.graph
     family = _longest_list(layers.names)
     inside = np.array([name in family for name in layers.names] + [False])[layers.layer]
@@ -104,7 +103,6 @@ def _split_rows(work: Work, layers: Layers) -> npt.NDArray[np.bool_]:
 
 
 def _inside(work: Work, place: str) -> npt.NDArray[np.bool_]:
-    """Return for every node whether it is at a place, or at one within."""
     graph = work.graph
     within = [name == place or name.startswith(f"{place}.") for name in graph.names]
     return np.array(within, dtype=np.bool_)[graph.name]
@@ -122,7 +120,6 @@ def _longest_list(names: tuple[str, ...]) -> frozenset[str]:
 def _sums(
     work: Work, layers: Layers, split_rows: npt.NDArray[np.bool_]
 ) -> dict[int, tuple[Sum, ...]]:
-    """Return the all-reduces behind the last node of every run of split nodes."""
     written = work.graph.bytes_written
     sums: dict[int, tuple[Sum, ...]] = {}
     outputs: dict[int, list[int]] = {}  # of each layer, in the order of the forward pass
@@ -169,7 +166,6 @@ class _Part:
     are_heads: bool = False
 
     def divides(self, ranks: int) -> bool:
-        """Return whether ranks have equal parts of a matrix, or a head each at least."""
         if self.are_heads:
             return ranks <= max(self.lengths)
         return any(length % ranks == 0 for length in self.lengths)

@@ -23,7 +23,7 @@ class Sum:
     """A collective between tensor-parallel ranks.
 
     Attributes:
-        collective: one of `paracosm.cluster.communication.COLLECTIVES`.
+        collective: one of `paracosm.cluster.collectives.COLLECTIVES`.
         size: bytes of the whole vector.
         name: for people.
     """
@@ -121,7 +121,6 @@ def _collectives(graph: Graph, tensor: int | None) -> dict[int, Sum]:
 
 
 def _collective_of(name: str) -> str:
-    """Return which collective an op is, by its name in PyTorch, NCCL or Chakra."""
     plain = name.lower().replace("_", "")
     for word, collective in (
         ("allgather", "all_gather"),

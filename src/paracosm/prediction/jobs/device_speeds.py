@@ -9,8 +9,7 @@ from pathlib import Path
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
 from paracosm.prediction.durations import find_durations
-from paracosm.prediction.predict import predict
-from paracosm.prediction.prediction import Prediction
+from paracosm.prediction.predict import Prediction, predict
 from paracosm.prediction.replica import TimedReplica, choose_environment
 from paracosm.profiling.environment import Environment
 

@@ -18,7 +18,7 @@ from paracosm.jobs import Job
 from paracosm.jobs.strategies import Replica, Strategy, build_job, parse_strategy
 from paracosm.prediction.jobs.rank_times import PARTS, rank_breakdown
 from paracosm.simulation import JobSchedule, replay_job
-from paracosm.simulation.job_memory import memory_over_time
+from paracosm.simulation.job_schedule import memory_over_time
 from paracosm.units import format_size
 
 Floats = npt.NDArray[np.float64]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from paracosm.errors import InputError
 from paracosm.jobs import KINDS
 from paracosm.simulation import JobSchedule
-from paracosm.simulation.job_memory import memory_over_time
+from paracosm.simulation.job_schedule import memory_over_time
 from paracosm.timeline import Labels, Timeline, breakdown
 
 Ints = npt.NDArray[np.int64]

@@ -7,7 +7,7 @@ from typing import Any
 
 from paracosm.cluster.description import describe_cluster
 from paracosm.prediction.jobs.prediction import AlikeRanks, JobPrediction
-from paracosm.prediction.prediction import LAUNCHING, NOTHING, WAITS, Prediction, longest_op
+from paracosm.prediction.predict import LAUNCHING, NOTHING, WAITS, Prediction, longest_op
 from paracosm.prediction.summary import interval, of_graph, of_ops, per_step
 from paracosm.results import JobSummary, ThroughputRow
 from paracosm.results.summaries import OneReplica

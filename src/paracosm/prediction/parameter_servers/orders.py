@@ -17,7 +17,7 @@ import numpy.typing as npt
 from paracosm.errors import InputError, unknown
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER
 from paracosm.profiling.jobs.job_profile import in_order
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import Workload
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

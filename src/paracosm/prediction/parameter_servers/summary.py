@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.prediction.parameter_servers.coarse_models import Phases, cynthia, lin
-from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.config import Settings
 from paracosm.prediction.parameter_servers.throughput import (
     NOTHING,
     Throughput,

@@ -14,8 +14,7 @@ from paracosm.prediction.parameter_servers.target import LEADING, TargetJob
 from paracosm.profiling.jobs import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
 from paracosm.rng import ServerStream, generator
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.system import DOWN, UP, System
-from paracosm.simulation.workload import Workload
+from paracosm.simulation.system import DOWN, UP, System, Workload
 
 Floats = npt.NDArray[np.float64]
 

@@ -21,17 +21,26 @@ def connect(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connection:
 
     A file of an older schema is brought up to date. One that must not or cannot be written is left
     as it is, and read through a copy in memory.
+
+    The file keeps SQLite's rollback journal, not a write-ahead log: between two transactions
+    everything stands in the one file, so that it may be copied, lie on a network drive or in a
+    read-only folder. A journal lies beside it only while somebody writes, or after a crash, and the
+    next one to open the file rolls it back.
     """
     _look(path, create)
+    # Never mode=ro: after a crash, reading begins with rolling the journal back.
+    address = f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
     with explained(path):
-        connection = _opened(path, "rwc" if create else "rw")
+        connection = sqlite3.connect(address, uri=True, timeout=PATIENCE, isolation_level=None)
         try:
             version = found_version(connection, path)
             if version == 0 and not create:
                 raise InputError(f'"{path}" is empty, not a profile database')
             readonly = readonly or not os.access(path, os.W_OK)
             if version < latest() and readonly:
-                connection = _copy(connection)
+                with contextlib.closing(connection) as original:
+                    connection = sqlite3.connect(":memory:", isolation_level=None)
+                    original.backup(connection)
             if version < latest():
                 with transaction(connection):
                     bring_up_to_date(connection)
@@ -54,19 +63,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:  # where the disk is full, SQLite has rolled back itself
             connection.execute("ROLLBACK")
         raise
-
-
-def _opened(path: Path, mode: str) -> sqlite3.Connection:
-    # Never mode=ro: after a crash, reading begins with rolling the journal back.
-    address = f"{path.absolute().as_uri()}?mode={mode}"
-    return sqlite3.connect(address, uri=True, timeout=PATIENCE, isolation_level=None)
-
-
-def _copy(connection: sqlite3.Connection) -> sqlite3.Connection:
-    copy = sqlite3.connect(":memory:", isolation_level=None)
-    with contextlib.closing(connection):
-        connection.backup(copy)
-    return copy
 
 
 def _look(path: Path, create: bool) -> None:

@@ -24,7 +24,6 @@ from paracosm.factory import one_line
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 from paracosm.profiling.designs.families import FAMILIES
 from paracosm.profiling.designs.family import FLOAT, Argument, Family, Point
-from paracosm.rng import generator
 
 _TRIES = 50  # draws for each point that is wanted, before a family is held to be exhausted
 
@@ -78,7 +77,9 @@ def design(
         raise unknown("design", name, DESIGNS)
     if values < 2:
         raise InputError(f"a design needs at least 2 values of an argument, not {values}")
-    _check_dtype(dtype)
+    floating = [name for name in _ITEM_SIZES if "float" in name]
+    if dtype not in floating:
+        raise unknown("dtype", dtype, floating)
     limits = limits or Limits()
     found: dict[Op, tuple[str, Point]] = {}
     left_out: dict[str, int] = {}
@@ -93,8 +94,12 @@ def design(
 
 
 def points_of(name: str, family: Family, values: int, seed: int = 0) -> Iterator[Point]:
-    """Yield points of a design: all that the paper's grid has; of the others without end."""
-    return DESIGNS[name](family, values, _generator(family, seed))
+    """Yield points of a design: all that the paper's grid has; of the others without end.
+
+    Each family has a stream of random numbers of its own, which no other family's draws move.
+    """
+    sequence = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(family.name.encode()),))
+    return DESIGNS[name](family, values, np.random.default_rng(sequence))
 
 
 def values_of(argument: Argument, values: int) -> list[int]:
@@ -174,7 +179,8 @@ def _within(
             continue
         seen.add(op.arguments)
         # What goes in is known without PyTorch, and often enough to say no.
-        if _bytes_in(op) > limits.bytes:
+        args, kwargs = decode_arguments(op.arguments)
+        if sum(_tensor_bytes(value) for value in (*args, *kwargs.values())) > limits.bytes:
             beyond += 1
             continue
         op = counted(op)
@@ -194,11 +200,6 @@ def size_of(family: Family, values: int) -> int:
     )
 
 
-def _bytes_in(op: Op) -> int:
-    args, kwargs = decode_arguments(op.arguments)
-    return sum(_tensor_bytes(value) for value in (*args, *kwargs.values()))
-
-
 def _tensor_bytes(value: object) -> int:
     if isinstance(value, list):
         return sum(map(_tensor_bytes, value))
@@ -208,21 +209,6 @@ def _tensor_bytes(value: object) -> int:
 
 
 _ITEM_SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
-
-
-def _check_dtype(dtype: str) -> None:
-    floating = [name for name in _ITEM_SIZES if "float" in name]
-    if dtype not in floating:
-        raise unknown("dtype", dtype, floating)
-
-
-def _generator(family: Family, seed: int) -> np.random.Generator:
-    """Return the stream of one family, which no other family's draws move."""
-    return generator(seed, _key(family.name))
-
-
-def _key(name: str) -> int:
-    return zlib.crc32(name.encode())
 
 
 def along(

@@ -31,7 +31,7 @@ class Score:
     # The method of the least error, or a preferred one that errs no more than the noise of
     # this comparison beyond it (`HeldOut.best`)
     chosen: str
-    # How many held-out ops had a near neighbour (`nearest.FARTHEST`) among the others
+    # How many held-out ops had a near neighbour (`timed.FARTHEST`) among the others
     near: int = 0
     near_error: float = float("nan")  # the error of scaling from it; NaN without any
 

@@ -1,4 +1,4 @@
-"""Ops that were timed themselves: several sets of samples of one op pooled, and looked up."""
+"""Ops that were timed themselves, or differ a little from one that was: looked up and scaled."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def pool(
         InputError: there are none left; a time is not a positive number; arguments are unreadable.
     """
     left_out = set(exclude)
-    kept = [each for each in timings if _key(each.op) not in left_out]
+    kept = [each for each in timings if (each.op.name, each.op.arguments) not in left_out]
     if not kept:
         raise InputError(
             "no op timings to fit estimators to"
@@ -85,21 +85,12 @@ def pool(
     return exact, [describe(op) for op, _ in sets]
 
 
-def _key(op: Op) -> Key:
-    return op.name, op.arguments
-
-
 def _sets_by_op(timings: Sequence[OpTiming]) -> Iterator[tuple[Op, list[Spread]]]:
-    """Yield every distinct op with its sets of samples, in an order that the input's does not
-    change."""
-    ordered = sorted(timings, key=lambda each: (_order(each.op), astuple(each.time)))
-    for _, same in groupby(ordered, key=lambda each: _key(each.op)):
+    """Yield every distinct op with its sets of samples, whatever the order of the input."""
+    ordered = sorted(timings, key=lambda each: (astuple(each.op), astuple(each.time)))
+    for _, same in groupby(ordered, key=lambda each: (each.op.name, each.op.arguments)):
         found = list(same)
         yield found[0].op, [each.time for each in found]
-
-
-def _order(op: Op) -> tuple[str, str, int, int, int]:
-    return op.name, op.arguments, op.flops, op.bytes_read, op.bytes_written
 
 
 def _error(spread: Spread, usual: float) -> float:
@@ -143,7 +134,13 @@ _SOFTENING = 0.02  # of the distances by whose inverse neighbours are weighted
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The timed ops of one type."""
+    """The timed ops of one type, by cell: ops that differ in sizes alone.
+
+    Two ops are in one cell if all but the sizes of their tensors is equal: dtypes, orders of
+    strides, flags, kernel attributes such as stride, padding and groups. Their distance is the
+    largest logarithm of a ratio of sizes: 0.1 means that no size differs by more than about 10 %.
+    Work is accounted for by the roofline: what is interpolated is the ratio of time to roofline.
+    """
 
     names: tuple[str, ...]  # the text of every cell
     offsets: npt.NDArray[np.int64]  # (cells + 1,), where each cell's ops begin

@@ -42,7 +42,7 @@ _BLOCK = 5  # rows that are ordered at a time
 class LinkSettings:
     """What to measure, and how well."""
 
-    kinds: Sequence[str] = USUAL  # of `scenario.KINDS`
+    kinds: Sequence[str] = USUAL  # of `KINDS`
     sizes: Sequence[int] = tuple(4**power for power in range(5, 14))  # of messages, in bytes
     ranks: Sequence[int] = (2, 4)  # numbers of processes that collectives run between
     precision: float = 0.01  # standard error of the mean, relative, at which a size is done

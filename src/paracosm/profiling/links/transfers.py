@@ -7,7 +7,7 @@ import json
 import mmap
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,8 @@ from paracosm.profiling.this_machine import Clock, CudaClock, HostClock
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a worker stands among its team."""
+class Member:
+    """One worker of a team."""
 
     rank: int
     ranks: int
@@ -43,7 +43,7 @@ class Transfer:
     clock: Clock
 
 
-def transfer(scenario: Scenario, size: int, place: Place) -> Transfer:
+def transfer(scenario: Scenario, size: int, member: Member) -> Transfer:
     """Return the part of one worker in a scenario, with messages of `size` bytes."""
     # One core's copies are timed by its CPU time; what waits for others, by the wall clock.
     host = HostClock(threads=scenario.processes)
@@ -52,17 +52,17 @@ def transfer(scenario: Scenario, size: int, place: Place) -> Transfer:
             here, there = _full(size), _full(size)
             return Transfer(lambda: there.copy_(here), 1, host)
         case "shared memory" if scenario.directions == 2:
-            return Transfer(_exchange(size, place), 1, host)
+            return Transfer(_exchange(size, member), 1, host)
         case "shared memory":
-            return Transfer(_there_and_back(size, place), 2, host)
+            return Transfer(_there_and_back(size, member), 2, host)
         case "host to device" | "device to host" | "device to device":
             return Transfer(_device_copy(scenario, size), 1, CudaClock())
         case "send_recv":
-            return Transfer(_ping_pong(size, place), 2, host)
+            return Transfer(_ping_pong(size, member), 2, host)
     if scenario.backend == "nccl":
-        torch.cuda.set_device(place.rank)
-        return Transfer(_collective(scenario, size, place, "cuda"), 1, CudaClock())
-    return Transfer(_collective(scenario, size, place, "cpu"), 1, host)
+        torch.cuda.set_device(member.rank)
+        return Transfer(_collective(scenario, size, member, "cuda"), 1, CudaClock())
+    return Transfer(_collective(scenario, size, member, "cpu"), 1, host)
 
 
 def _full(size: int, device: str = "cpu") -> torch.Tensor:
@@ -70,20 +70,20 @@ def _full(size: int, device: str = "cpu") -> torch.Tensor:
     return torch.full((size,), 1, dtype=torch.uint8, device=device)
 
 
-def _shared(size: int, place: Place) -> list[torch.Tensor]:
+def _shared(size: int, member: Member) -> list[torch.Tensor]:
     """Return four messages' room in the shared memory: two a rank, used in turn.
 
     A rank may write its second room while the other one still reads the first.
     """
-    room = mmap.mmap(place.memory, 4 * size)
+    room = mmap.mmap(member.memory, 4 * size)
     whole = torch.frombuffer(room, dtype=torch.uint8).fill_(1)
     return list(whole.view(4, size))
 
 
-def _there_and_back(size: int, place: Place) -> Callable[[], object]:
+def _there_and_back(size: int, member: Member) -> Callable[[], object]:
     """Copy into shared memory, signal, copy out; then the same from the other one."""
-    rooms, mine, other = _shared(size, place), _full(size), _full(size)
-    listen, tell = place.signals
+    rooms, mine, other = _shared(size, member), _full(size), _full(size)
+    listen, tell = member.signals
 
     def first() -> None:
         rooms[0].copy_(mine)
@@ -97,22 +97,22 @@ def _there_and_back(size: int, place: Place) -> Callable[[], object]:
         rooms[1].copy_(mine)
         os.write(tell, b"x")
 
-    return first if place.rank == 0 else second
+    return first if member.rank == 0 else second
 
 
-def _exchange(size: int, place: Place) -> Callable[[], object]:
+def _exchange(size: int, member: Member) -> Callable[[], object]:
     """Both write to each other at the same time."""
-    rooms, mine, other = _shared(size, place), _full(size), _full(size)
-    listen, tell = place.signals
+    rooms, mine, other = _shared(size, member), _full(size), _full(size)
+    listen, tell = member.signals
     turn = 0
 
     def call() -> None:
         nonlocal turn
         turn = 2 - turn
-        rooms[turn + place.rank].copy_(mine)
+        rooms[turn + member.rank].copy_(mine)
         os.write(tell, b"x")
         os.read(listen, 1)
-        other.copy_(rooms[turn + 1 - place.rank])
+        other.copy_(rooms[turn + 1 - member.rank])
 
     return call
 
@@ -149,8 +149,8 @@ def _between_devices(size: int, directions: int) -> Callable[[], object]:
     return call
 
 
-def _ping_pong(size: int, place: Place) -> Callable[[], object]:
-    message, other = _full(size), 1 - place.rank
+def _ping_pong(size: int, member: Member) -> Callable[[], object]:
+    message, other = _full(size), 1 - member.rank
 
     def first() -> None:
         dist.send(message, other)
@@ -160,24 +160,24 @@ def _ping_pong(size: int, place: Place) -> Callable[[], object]:
         dist.recv(message, other)
         dist.send(message, other)
 
-    return first if place.rank == 0 else second
+    return first if member.rank == 0 else second
 
 
-def _collective(scenario: Scenario, size: int, place: Place, device: str) -> Callable[[], object]:
+def _collective(scenario: Scenario, size: int, member: Member, device: str) -> Callable[[], object]:
     # Zeros stay zeros however often they are added up; fill_ makes their pages real.
     mine = torch.empty(size // ITEM, device=device).fill_(0.0)
     match scenario.kind:
         case "all_reduce":
             return lambda: dist.all_reduce(mine)
         case "all_gather":
-            parts = [torch.zeros_like(mine) for _ in range(place.ranks)]
+            parts = [torch.zeros_like(mine) for _ in range(member.ranks)]
             return lambda: dist.all_gather(parts, mine)
         case "reduce_scatter":
-            inputs = list(mine.chunk(place.ranks))
+            inputs = list(mine.chunk(member.ranks))
             part = torch.zeros_like(inputs[0])
             return lambda: dist.reduce_scatter(part, inputs)
         case "broadcast":
-            return _broadcast(mine, place.ranks)
+            return _broadcast(mine, member.ranks)
     raise ValueError(scenario.kind)
 
 
@@ -194,57 +194,47 @@ def _broadcast(message: torch.Tensor, ranks: int) -> Callable[[], object]:
 
 
 def main() -> None:
-    """Serve orders until the input ends."""
+    """Serve orders until the input ends; what the last one prepared is kept for the next."""
     setup = json.loads(sys.argv[1])
-    place = Place(setup["rank"], setup["ranks"], setup["memory"], tuple(setup["signals"]))
+    member = Member(setup["rank"], setup["ranks"], setup["memory"], tuple(setup["signals"]))
     answer = answering()
+    known: tuple[Scenario, int] | None = None
     try:
-        _begin(setup, place)
+        _begin(setup, member)
         answer(ready=True)
-        for order in _orders():
-            answer(seconds=_carry_out(order, place))
+        for line in sys.stdin:
+            order = json.loads(line)
+            asked = Scenario(**order["scenario"]), int(order["size"])
+            if asked != known:
+                found: Transfer | None = None  # whose memory is free now
+                known, found = asked, transfer(*asked, member)
+            assert found is not None
+            answer(seconds=[_row(found, order["times"], member) for _ in range(order["rows"])])
     except Exception as error:
         answer(error=one_line(error))
     # Not an orderly end: a group whose other ranks are gone would wait for them.
     os._exit(0)
 
 
-def _begin(setup: Mapping[str, Any], place: Place) -> None:
+def _begin(setup: Mapping[str, Any], member: Member) -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     keep_memory()
-    if place.ranks == 1:
+    if member.ranks == 1:
         return
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         os.environ.setdefault(name, loopback())
     dist.init_process_group(
         setup["backend"],
-        store=FileStore(setup["store"], place.ranks),
-        rank=place.rank,
-        world_size=place.ranks,
+        store=FileStore(setup["store"], member.ranks),
+        rank=member.rank,
+        world_size=member.ranks,
         timeout=datetime.timedelta(seconds=setup["timeout"]),
     )
 
 
-def _orders() -> Iterator[dict[str, Any]]:
-    for line in sys.stdin:
-        yield json.loads(line)
-
-
-_prepared: dict[tuple[Scenario, int], Transfer] = {}
-
-
-def _carry_out(order: Mapping[str, Any], place: Place) -> list[float]:
-    scenario, size = Scenario(**order["scenario"]), int(order["size"])
-    if (scenario, size) not in _prepared:
-        _prepared.clear()
-        _prepared[scenario, size] = transfer(scenario, size, place)
-    found, times = _prepared[scenario, size], int(order["times"])
-    return [_row(found, times, place) for _ in range(order["rows"])]
-
-
-def _row(found: Transfer, times: int, place: Place) -> float:
-    if place.ranks > 1:
+def _row(found: Transfer, times: int, member: Member) -> float:
+    if member.ranks > 1:
         dist.barrier()
     found.clock.wait()
     return found.clock.seconds(found.call, times) / (times * found.messages)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm, Topology
-
-if TYPE_CHECKING:
-    from paracosm.training.roles import TrainingWorker
+from paracosm.training.roles import TrainingWorker
 
 
 @dataclass(frozen=True)

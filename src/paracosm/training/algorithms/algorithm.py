@@ -13,17 +13,13 @@ Adding one: write the file, list it in `registry.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar
 
 from paracosm.errors import InputError
-
-if TYPE_CHECKING:
-    from paracosm.simulation.schedule import Rule
-    from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.simulation.schedule import Rule
+from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 
 __all__ = ["Algorithm", "Topology"]
-
-Topology = Literal["server", "all-reduce", "peers", "local"]
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from paracosm.simulation.schedule import Rule, asgd
 from paracosm.training.algorithms.algorithm import Algorithm
-
-if TYPE_CHECKING:
-    from paracosm.training.roles import ParameterServer
+from paracosm.training.roles import ParameterServer
 
 
 @dataclass(frozen=True)

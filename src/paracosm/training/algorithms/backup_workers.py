@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, backup
 from paracosm.training.algorithms.algorithm import Algorithm
-
-if TYPE_CHECKING:
-    from paracosm.training.contribution import Contribution
-    from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.store import Contribution
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, asgd
 from paracosm.training.algorithms.algorithm import Algorithm
-
-if TYPE_CHECKING:
-    from paracosm.training.roles import ParameterServer
+from paracosm.training.roles import ParameterServer
 
 
 @dataclass(frozen=True)

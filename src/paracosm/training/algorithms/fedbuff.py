@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, fedbuff
 from paracosm.training.algorithms.algorithm import Algorithm
-
-if TYPE_CHECKING:
-    from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.roles import ParameterServer, TrainingWorker
 
 
 @dataclass(frozen=True)

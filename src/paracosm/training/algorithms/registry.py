@@ -23,24 +23,11 @@ from paracosm.training.algorithms.ssgd import SSGD
 from paracosm.training.algorithms.ssp import SSP
 from paracosm.training.algorithms.staleness_aware import StalenessAware
 
-__all__ = ["ALGORITHMS", "parse_algorithm"]
-
 ALGORITHMS: Mapping[str, type[Algorithm]] = {
     algorithm.name: algorithm
     for algorithm in (
-        Sequential,
-        SSGD,
-        ASGD,
-        StalenessAware,
-        SoftSync,
-        SSP,
-        BackupWorkers,
-        DelayAdaptive,
-        DCASGD,
-        FedBuff,
-        LocalSGD,
-        EASGD,
-        ADPSGD,
+        *(Sequential, SSGD, ASGD, StalenessAware, SoftSync, SSP, BackupWorkers),
+        *(DelayAdaptive, DCASGD, FedBuff, LocalSGD, EASGD, ADPSGD),
     )
 }
 
@@ -48,16 +35,16 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {
 def parse_algorithm(text: str) -> Algorithm:
     """Read an algorithm with its parameters: `asgd`, `ssp(slack=3)`, `ssp(3)`.
 
-    Raises:
-        InputError: naming the algorithm or parameter that is not known, with the nearest one, or
-            the value that a parameter cannot have.
+    An InputError names the algorithm or parameter that is not known, with the nearest one, or the
+    value that a parameter cannot have.
     """
     name, positional, named = parse_expression(text, "algorithm")
     if name not in ALGORITHMS:
         raise unknown("algorithm", name, ALGORITHMS)
     kinds = {field.name: type(field.default) for field in fields(ALGORITHMS[name])}
     if len(positional) > len(kinds):
-        raise InputError(f"{name} takes {_count(kinds)}, got {len(positional)} values")
+        takes = f"the parameters {', '.join(kinds)}" if kinds else "no parameters"
+        raise InputError(f"{name} takes {takes}, got {len(positional)} values")
     arguments = dict(zip(kinds, positional, strict=False))
     for key, value in named.items():
         if key not in kinds:
@@ -80,7 +67,3 @@ def _read(name: str, key: str, text: str, kind: type) -> Any:
         wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
         raise InputError(f'{name}: {key} must be {wanted[kind]}, got "{text}"')
     return value
-
-
-def _count(kinds: Mapping[str, type]) -> str:
-    return f"the parameters {', '.join(kinds)}" if kinds else "no parameters"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from paracosm.simulation.schedule import Rule, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm, Topology
-
-if TYPE_CHECKING:
-    from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.roles import ParameterServer, TrainingWorker
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, ssp
 from paracosm.training.algorithms.algorithm import Algorithm
-
-if TYPE_CHECKING:
-    from paracosm.training.roles import ParameterServer
+from paracosm.training.roles import ParameterServer
 
 
 @dataclass(frozen=True)

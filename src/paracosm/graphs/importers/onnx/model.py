@@ -14,7 +14,7 @@ import numpy.typing as npt
 from paracosm.errors import InputError
 from paracosm.graphs.graph import TensorArgument
 from paracosm.graphs.importers.calls import check_sizes, shape_of
-from paracosm.graphs.importers.wire import Message, Schema, decode
+from paracosm.graphs.importers.wire import Message, decode, schema
 
 Values = npt.NDArray[Any]
 
@@ -24,10 +24,10 @@ LARGEST_VALUE = 4096
 
 @dataclass(frozen=True, slots=True)
 class OnnxNode:
-    """A node: what it calls, where it stands in the model, and its attributes as plain data."""
+    """A node: what it calls, the module that it is of, and its attributes as plain data."""
 
     op: str
-    place: str
+    module: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
@@ -105,8 +105,9 @@ def read_model(data: bytes, where: str, sizes: Mapping[str, int]) -> Model:
 def _weights(graph: Message, constants: dict[str, Values]) -> dict[str, TensorArgument]:
     weights = {}
     for each in graph["initializer"]:
-        if (tensor := _tensor(each)) is not None:
-            weights[each["name"]] = tensor
+        if (shape := shape_of(each["dims"])) is not None:
+            dtype = DTYPES.get(each["data_type"], "unknown")
+            weights[each["name"]] = TensorArgument(shape, dtype)
             if (value := _value(each)) is not None:
                 constants[each["name"]] = value
     for each in graph["sparse_initializer"]:
@@ -133,7 +134,6 @@ def _declare(
     dtypes: dict[str, str],
     free: dict[str, tuple[str, ...]],
 ) -> None:
-    """Enter what the file says of a value."""
     kind = (info["type"] or {}).get("tensor_type")
     if kind is None:
         return
@@ -159,18 +159,15 @@ def _declare(
 
 
 def _node(found: Message, constants: dict[str, Values]) -> OnnxNode:
-    attributes = {each["name"]: _attribute(each) for each in found["attribute"]}
     node = OnnxNode(
         op=found["op_type"],
-        place=_place(found),
+        module=_module_path(found),
         inputs=tuple(found["input"]),
         outputs=tuple(found["output"]),
-        attributes=attributes,
+        attributes={each["name"]: _attribute(each) for each in found["attribute"]},
     )
-    if node.op == "Constant" and node.outputs:
-        value = _constant(found)
-        if value is not None:
-            constants[node.outputs[0]] = value
+    if node.op == "Constant" and node.outputs and (value := _constant(found)) is not None:
+        constants[node.outputs[0]] = value
     return node
 
 
@@ -204,27 +201,10 @@ def _constant(found: Message) -> Values | None:
     return None
 
 
-def _tensor(found: Message) -> TensorArgument | None:
-    shape = shape_of(found["dims"])
-    return (
-        None if shape is None else TensorArgument(shape, DTYPES.get(found["data_type"], "unknown"))
-    )
-
-
 _NUMPY = {
-    1: "<f4",
-    2: "u1",
-    3: "i1",
-    4: "<u2",
-    5: "<i2",
-    6: "<i4",
-    7: "<i8",
-    9: "?",
-    10: "<f2",
-    11: "<f8",
-    12: "<u4",
-    13: "<u8",
-}
+    1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2",
+    11: "<f8", 12: "<u4", 13: "<u8",
+}  # fmt: skip
 
 
 def _value(found: Message) -> Values | None:
@@ -243,7 +223,7 @@ def _value(found: Message) -> Values | None:
     return np.array(typed).reshape(shape)
 
 
-def _place(found: Message) -> str:
+def _module_path(found: Message) -> str:
     """Return the place of a node in the model, "layer1.0.conv1", as its exporter noted it.
 
     PyTorch's newer exporter lists the modules; the older one writes them into the name,
@@ -268,83 +248,33 @@ def _place(found: Message) -> str:
     return ".".join(re.sub(r"_\d+$", "", part) for part in parts)
 
 
-ONNX: Schema = {
-    "ModelProto": {
-        1: ("ir_version", "int"),
-        2: ("producer_name", "string"),
-        3: ("producer_version", "string"),
-        7: ("graph", "GraphProto"),
-        8: ("opset_import", "OperatorSetIdProto*"),
-    },
-    "OperatorSetIdProto": {1: ("domain", "string"), 2: ("version", "int")},
-    "GraphProto": {
-        1: ("node", "NodeProto*"),
-        2: ("name", "string"),
-        5: ("initializer", "TensorProto*"),
-        11: ("input", "ValueInfoProto*"),
-        12: ("output", "ValueInfoProto*"),
-        13: ("value_info", "ValueInfoProto*"),
-        15: ("sparse_initializer", "SparseTensorProto*"),
-    },
-    "NodeProto": {
-        1: ("input", "string*"),
-        2: ("output", "string*"),
-        3: ("name", "string"),
-        4: ("op_type", "string"),
-        5: ("attribute", "AttributeProto*"),
-        7: ("domain", "string"),
-        9: ("metadata_props", "StringStringEntryProto*"),
-    },
-    "StringStringEntryProto": {1: ("key", "string"), 2: ("value", "string")},
-    "AttributeProto": {
-        1: ("name", "string"),
-        2: ("f", "float"),
-        3: ("i", "int"),
-        4: ("s", "bytes"),
-        5: ("t", "TensorProto"),
-        6: ("g", "size"),
-        7: ("floats", "float*"),
-        8: ("ints", "int*"),
-        9: ("strings", "bytes*"),
-        20: ("type", "int"),
-    },
-    "TensorProto": {
-        1: ("dims", "int*"),
-        2: ("data_type", "int"),
-        4: ("float_data", "float*"),
-        5: ("int32_data", "int*"),
-        7: ("int64_data", "int*"),
-        8: ("name", "string"),
-        # Only looked at where it is short: the values of a shape, not the weights.
-        9: ("raw_data", "short"),
-        10: ("double_data", "double*"),
-    },
-    "SparseTensorProto": {1: ("values", "TensorProto"), 3: ("dims", "int*")},
-    "ValueInfoProto": {1: ("name", "string"), 2: ("type", "TypeProto")},
-    "TypeProto": {1: ("tensor_type", "TypeProto.Tensor")},
-    "TypeProto.Tensor": {1: ("elem_type", "int"), 2: ("shape", "TensorShapeProto")},
-    "TensorShapeProto": {1: ("dim", "Dimension*")},
-    "Dimension": {1: ("dim_value", "int"), 2: ("dim_param", "string")},
-}
+ONNX = schema("""
+    ModelProto = 1 ir_version int, 2 producer_name string, 3 producer_version string,
+        7 graph GraphProto, 8 opset_import OperatorSetIdProto*
+    OperatorSetIdProto = 1 domain string, 2 version int
+    GraphProto = 1 node NodeProto*, 2 name string, 5 initializer TensorProto*,
+        11 input ValueInfoProto*, 12 output ValueInfoProto*, 13 value_info ValueInfoProto*,
+        15 sparse_initializer SparseTensorProto*
+    NodeProto = 1 input string*, 2 output string*, 3 name string, 4 op_type string,
+        5 attribute AttributeProto*, 7 domain string, 9 metadata_props StringStringEntryProto*
+    StringStringEntryProto = 1 key string, 2 value string
+    AttributeProto = 1 name string, 2 f float, 3 i int, 4 s bytes, 5 t TensorProto, 6 g size,
+        7 floats float*, 8 ints int*, 9 strings bytes*, 20 type int
+    TensorProto = 1 dims int*, 2 data_type int, 4 float_data float*, 5 int32_data int*,
+        7 int64_data int*, 8 name string, 9 raw_data short, 10 double_data double*
+    SparseTensorProto = 1 values TensorProto, 3 dims int*
+    ValueInfoProto = 1 name string, 2 type TypeProto
+    TypeProto = 1 tensor_type TypeProto.Tensor
+    TypeProto.Tensor = 1 elem_type int, 2 shape TensorShapeProto
+    TensorShapeProto = 1 dim Dimension*
+    Dimension = 1 dim_value int, 2 dim_param string
+""")
+"""Of onnx.proto, IR versions 3 to 11. Of `raw_data` only what is short is read: the values of a
+shape, not the weights."""
 
 DTYPES = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    8: "string",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-    12: "uint32",
-    13: "uint64",
-    14: "complex64",
-    15: "complex128",
-    16: "bfloat16",
-    17: "float8_e4m3fn",
-    19: "float8_e5m2",
-}
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
+    8: "string", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
+    14: "complex64", 15: "complex128", 16: "bfloat16", 17: "float8_e4m3fn", 19: "float8_e5m2",
+}  # fmt: skip
 """Names of types by their number."""

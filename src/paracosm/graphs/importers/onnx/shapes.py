@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs.graph import TensorArgument
-from paracosm.graphs.importers.calls import shape_of
+from paracosm.graphs.importers.calls import like, shape_of
 from paracosm.graphs.importers.onnx.model import DTYPES, LARGEST_VALUE, Model, OnnxNode
 
 Values = npt.NDArray[Any]
@@ -31,7 +31,7 @@ def infer_shapes(model: Model) -> None:
         shapes = [_shape(model, value) for value in node.inputs]
         values = [model.constants.get(value) for value in node.inputs]
         _evaluate(model, node, shapes, values)
-        rule = _RULES.get(node.op, _same if node.op in _LIKE_FIRST else None)
+        rule = _RULES.get(node.op)
         try:
             inferred = rule(node, shapes, values) if rule is not None else []
         except _FAULTS:
@@ -53,7 +53,7 @@ def _shape(model: Model, value: str) -> Shape | None:
 def _dtype(model: Model, node: OnnxNode, position: int) -> str:
     if node.op in ("Shape", "NonZero", "Size", "ArgMax", "ArgMin"):
         return "int64"
-    if node.op in _COMPARE or (node.op == "Dropout" and position == 1):
+    if node.op in (*_COMPARE, "Not", "IsNaN") or (node.op == "Dropout" and position == 1):
         return "bool"
     if node.op in ("Constant", "ConstantOfShape") and node.outputs[0] in model.constants:
         return str(model.constants[node.outputs[0]].dtype)
@@ -73,7 +73,6 @@ def _dtype(model: Model, node: OnnxNode, position: int) -> str:
 def _evaluate(
     model: Model, node: OnnxNode, shapes: Sequence[Shape | None], values: Sequence[Values | None]
 ) -> None:
-    """Enter the value of a node where it follows from shapes and constants."""
     compute = _COMPUTED.get(node.op)
     if not node.outputs or compute is None or node.outputs[0] in model.constants:
         if node.op == "Constant" and node.outputs and node.outputs[0] in model.constants:
@@ -102,7 +101,7 @@ def _value_of_shape(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]
 
 def _slice_value(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> Values:
     data = _whole(values[0])
-    return data[tuple(_slices(node, data.shape, values))]
+    return data[_slices(node, data.shape, values)]
 
 
 def _binary(operation: Callable[[Values, Values], Values]) -> Callable[..., Values]:
@@ -138,14 +137,6 @@ _COMPUTED: Mapping[str, Callable[..., Values | None]] = {
 # --- shapes, in the order of ONNX's list of ops
 
 
-def _same(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return [shapes[0]] * len(node.outputs)
-
-
-def _broadcast(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return [np.broadcast_shapes(*shapes)]
-
-
 def _axes(node: OnnxNode, values: Sequence[Any], position: int = 1) -> list[int]:
     """Return the axes that an attribute gives, or since opset 13 an input."""
     if "axes" in node.attributes:
@@ -156,7 +147,6 @@ def _axes(node: OnnxNode, values: Sequence[Any], position: int = 1) -> list[int]
 
 
 def _window(node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]) -> list[int]:
-    """Return the sizes over which a window moves (convolution, pooling)."""
     n = len(sizes)
     strides = node.attributes.get("strides") or [1] * n
     dilations = node.attributes.get("dilations") or [1] * n
@@ -175,11 +165,6 @@ def _window(node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]) -> list
             steps -= 1
         result.append(steps + 1)
     return result
-
-
-def _conv(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    x, weight = shapes[:2]
-    return [(x[0], weight[0], *_window(node, x[2:], weight[2:]))]
 
 
 def _conv_transpose(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -217,48 +202,12 @@ def _matmul(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> lis
     return [(*np.broadcast_shapes(left[:-2], right[:-2]), *rows, *columns)]
 
 
-def _normalised(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """The first output is like the input; the others, of batch normalisation, like the scale."""
-    return [shapes[0], *[shapes[1]] * (len(node.outputs) - 1)]
-
-
-def _layer_norm(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    axis = node.attributes.get("axis", -1) % len(shapes[0])
-    means = (*shapes[0][:axis], *[1] * (len(shapes[0]) - axis))
-    return [shapes[0], means, means]
-
-
 def _reshape(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     asked = [int(n) for n in _whole(values[1])] if len(values) > 1 else node.attributes["shape"]
     if not node.attributes.get("allowzero"):
         asked = [shapes[0][i] if n == 0 else n for i, n in enumerate(asked)]
     rest = math.prod(n for n in asked if n != -1)
     return [tuple(math.prod(shapes[0]) // rest if n == -1 else n for n in asked)]
-
-
-def _flatten(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    axis = node.attributes.get("axis", 1)
-    return [(math.prod(shapes[0][:axis]), math.prod(shapes[0][axis:]))]
-
-
-def _transpose(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    order = node.attributes.get("perm") or list(reversed(range(len(shapes[0]))))
-    return [tuple(shapes[0][axis] for axis in order)]
-
-
-def _squeeze(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    given = _axes(node, values)
-    axes = {axis % len(shapes[0]) for axis in given}
-    keep = (lambda i, n: i not in axes) if given else (lambda i, n: n != 1)
-    return [tuple(n for i, n in enumerate(shapes[0]) if keep(i, n))]
-
-
-def _unsqueeze(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    given = _axes(node, values)
-    rank = len(shapes[0]) + len(given)
-    axes = {axis % rank for axis in given}
-    sizes = iter(shapes[0])
-    return [tuple(1 if i in axes else next(sizes) for i in range(rank))]
 
 
 def _concat(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -279,7 +228,7 @@ def _split(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list
     return [(*x[:axis], n, *x[axis + 1 :]) for n in parts]
 
 
-def _slices(node: OnnxNode, shape: Shape, values: Sequence[Any]) -> list[slice]:
+def _slices(node: OnnxNode, shape: Shape, values: Sequence[Any]) -> tuple[slice, ...]:
     if "starts" in node.attributes:
         starts, ends = node.attributes["starts"], node.attributes["ends"]
         axes = node.attributes.get("axes") or range(len(starts))
@@ -294,19 +243,7 @@ def _slices(node: OnnxNode, shape: Shape, values: Sequence[Any]) -> list[slice]:
         # An end before the first element is written as a large negative number.
         stop = None if step < 0 and end < -shape[axis] else end
         cuts[axis] = slice(start, stop, step)
-    return cuts
-
-
-def _slice(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    cuts = _slices(node, shapes[0], values)
-    return [
-        tuple(len(range(n)[cut]) for n, cut in zip(shapes[0], cuts, strict=True))
-    ]  # fmt: skip
-
-
-def _gather(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    axis = node.attributes.get("axis", 0) % len(shapes[0])
-    return [(*shapes[0][:axis], *shapes[1], *shapes[0][axis + 1 :])]
+    return tuple(cuts)
 
 
 def _reduce(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -320,10 +257,6 @@ def _reduce(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> lis
             tuple(n for i, n in enumerate(x) if i not in axes)]  # fmt: skip
 
 
-def _expand(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return [np.broadcast_shapes(shapes[0], tuple(_whole(values[1]).tolist()))]
-
-
 def _pad(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     n = len(shapes[0])
     pads = node.attributes.get("pads")
@@ -333,18 +266,6 @@ def _pad(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[A
     for position, axis in enumerate(axes):
         sizes[axis] += pads[position] + pads[position + len(pads) // 2]
     return [tuple(sizes)]
-
-
-def _tile(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return [tuple(n * int(k) for n, k in zip(shapes[0], _whole(values[1]), strict=True))]
-
-
-def _global_pool(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return [(*shapes[0][:2], *[1] * (len(shapes[0]) - 2))]
-
-
-def _of_sizes(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return [tuple(_whole(values[0]).tolist())]
 
 
 def _resize(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -360,61 +281,80 @@ def _arg(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[A
     return [(*shapes[0][:axis], *one, *shapes[0][axis + 1 :])]
 
 
-_COMPARE = frozenset(
-    (
-        "Equal",
-        "Greater",
-        "Less",
-        "GreaterOrEqual",
-        "LessOrEqual",
-        "And",
-        "Or",
-        "Not",
-        "Xor",
-        "IsNaN",
-    )
+def _layer_norm(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    axis = node.attributes.get("axis", -1) % len(shapes[0])
+    means = (*shapes[0][:axis], *[1] * (len(shapes[0]) - axis))
+    return [shapes[0], means, means]
+
+
+def _gather(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    axis = node.attributes.get("axis", 0) % len(shapes[0])
+    return [(*shapes[0][:axis], *shapes[1], *shapes[0][axis + 1 :])]
+
+
+def _flatten(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    axis = node.attributes.get("axis", 1)
+    return [(math.prod(shapes[0][:axis]), math.prod(shapes[0][axis:]))]
+
+
+_COMPARE = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "And", "Or", "Xor")
+_LIKE_FIRST = (
+    *("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "ThresholdedRelu", "Sigmoid", "HardSigmoid"),
+    *("HardSwish", "Swish", "Mish", "Softplus", "Softsign", "Tanh", "Gelu", "FastGelu", "Erf"),
+    *("Softmax", "LogSoftmax", "Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Sign"),
+    *("Floor", "Ceil", "Round", "Sin", "Cos", "Cast", "CastLike", "Identity", "Dropout", "Not"),
+    *("Clip", "LRN", "CumSum", "Trilu", "IsNaN", "ScatterND", "ScatterElements", "Hardmax"),
+    *("InstanceNormalization", "GroupNormalization", "RMSNormalization", "LpNormalization"),
+    *("MeanVarianceNormalization", "QuickGelu", "BiasGelu"),
 )
-_LIKE_FIRST = frozenset(
-    (
-        *("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "ThresholdedRelu", "Sigmoid", "HardSigmoid"),
-        *("HardSwish", "Swish", "Mish", "Softplus", "Softsign", "Tanh", "Gelu", "FastGelu", "Erf"),
-        *("Softmax", "LogSoftmax", "Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Sign"),
-        *("Floor", "Ceil", "Round", "Sin", "Cos", "Cast", "CastLike", "Identity", "Dropout", "Not"),
-        *("Clip", "LRN", "CumSum", "Trilu", "IsNaN", "ScatterND", "ScatterElements", "Hardmax"),
-        *("InstanceNormalization", "GroupNormalization", "RMSNormalization", "LpNormalization"),
-        *("MeanVarianceNormalization", "QuickGelu", "BiasGelu"),
-    )
+_BROADCAST = (
+    *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Min", "Max", "Sum", "Where", "Mean", "PRelu"),
+    *_COMPARE,
 )
+_REDUCED = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSumExp")
+
 _RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Min", "Max", "Sum"), _broadcast),
-    **dict.fromkeys(_COMPARE - {"Not", "IsNaN"}, _broadcast),
-    **dict.fromkeys(("Where", "Mean", "PRelu"), _broadcast),
+    **dict.fromkeys(_LIKE_FIRST, lambda n, shapes, v: [shapes[0]] * len(n.outputs)),
+    **dict.fromkeys(_BROADCAST, lambda n, shapes, v: [np.broadcast_shapes(*shapes)]),
     **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
+    **dict.fromkeys(
+        ("GlobalAveragePool", "GlobalMaxPool"),
+        lambda n, shapes, v: [(*shapes[0][:2], *[1] * (len(shapes[0]) - 2))],
+    ),
     **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
     **dict.fromkeys(("Resize", "Upsample"), _resize),
-    **{
-        f"Reduce{kind}": _reduce
-        for kind in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSumExp")
-    },
-    "BatchNormalization": _normalised,
+    **dict.fromkeys((f"Reduce{kind}" for kind in _REDUCED), _reduce),
+    # The outputs behind the first are like the scale.
+    "BatchNormalization": lambda n, shapes, v: [shapes[0], *[shapes[1]] * (len(n.outputs) - 1)],
     "Concat": _concat,
-    "ConstantOfShape": _of_sizes,
-    "Conv": _conv,
+    "ConstantOfShape": lambda n, shapes, values: [tuple(_whole(values[0]).tolist())],
+    "Conv": lambda n, shapes, v: [
+        (shapes[0][0], shapes[1][0], *_window(n, shapes[0][2:], shapes[1][2:]))
+    ],
     "ConvTranspose": _conv_transpose,
-    "Expand": _expand,
+    "Expand": lambda n, shapes, values: [
+        np.broadcast_shapes(shapes[0], tuple(_whole(values[1]).tolist()))
+    ],
     "Flatten": _flatten,
     "Gather": _gather,
-    "GatherElements": lambda node, shapes, values: [shapes[1]],
+    "GatherElements": lambda n, shapes, v: [shapes[1]],
     "Gemm": _gemm,
     "LayerNormalization": _layer_norm,
     "MatMul": _matmul,
     "Pad": _pad,
     "Reshape": _reshape,
-    "Slice": _slice,
+    "Slice": lambda n, shapes, values: [like(shapes[0])[_slices(n, shapes[0], values)].shape],
     "Split": _split,
-    "Squeeze": _squeeze,
-    "Tile": _tile,
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
+    "Squeeze": lambda n, shapes, values: [
+        np.squeeze(like(shapes[0]), tuple(_axes(n, values)) or None).shape
+    ],
+    "Tile": lambda n, shapes, values: [
+        tuple(size * int(times) for size, times in zip(shapes[0], _whole(values[1]), strict=True))
+    ],
+    "Transpose": lambda n, shapes, v: [
+        np.transpose(like(shapes[0]), n.attributes.get("perm") or None).shape
+    ],
+    "Unsqueeze": lambda n, shapes, values: [
+        np.expand_dims(like(shapes[0]), tuple(_axes(n, values))).shape
+    ],
 }

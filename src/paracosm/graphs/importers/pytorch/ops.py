@@ -100,7 +100,7 @@ def units_of(trace: ObservedTrace, step: int | None, where: str) -> tuple[list[U
             units.append(Unit(call, scope.phase, scope.place, scope.accumulates))
     if not units:
         raise InputError(f"{where}: an execution trace without ops: no node has an op_schema")
-    return _with_places(units), chosen
+    return _with_module_paths(units), chosen
 
 
 class _Scopes:
@@ -152,7 +152,7 @@ def _counts(call: ObservedCall) -> bool:
     return bool(call.schema) and namespace != "c10d" and name not in COMPOSITE
 
 
-def _with_places(units: list[Unit]) -> list[Unit]:
+def _with_module_paths(units: list[Unit]) -> list[Unit]:
     """Return units with the place of the forward op where theirs is its gradient."""
     places = {
         unit.call.sequence: unit.place

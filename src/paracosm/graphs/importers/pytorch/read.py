@@ -108,7 +108,6 @@ def _resource(unit: Unit, call: ObservedCall) -> str:
 
 
 def _crosses(call: ObservedCall) -> bool:
-    """Whether a copy goes from one device to another."""
     values = (*call.inputs.values, *call.outputs.values)
     devices = {v[5].split(":")[0] for v in values if isinstance(v, list) and len(v) >= 6
                and isinstance(v[5], str) and v[5]}  # fmt: skip
@@ -255,7 +254,6 @@ def _convolution(name: str, call: ObservedCall) -> int:
 
 
 def _attention(inputs: Any, outputs: Any, values: Any) -> int:
-    """Scores and their product with the values."""
     query, key, value = inputs[:3]
     return int(2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1]))
 

@@ -181,7 +181,7 @@ def joined(
             if call.record in by_record and by_record[call.record].name == call.name
         }
     else:
-        found = _beside(calls.values(), times)
+        found = _aligned(calls.values(), times)
     if not found:
         raise InputError(
             f"{where}: the profiler's trace has none of its ops: it is of another run, or of "
@@ -190,8 +190,7 @@ def joined(
     return found
 
 
-def _beside(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int, OpSpan]:
-    """Return the times of calls that stand in the same order in both traces."""
+def _aligned(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int, OpSpan]:
     codes: dict[str, int] = {}
     threads: dict[object, list[ObservedCall]] = {}
     for call in calls:
@@ -208,7 +207,7 @@ def _beside(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int,
     found: dict[int, OpSpan] = {}
     for thread in threads.values():
         wanted = coded(call.name for call in thread)
-        share, lane, offset = _placed(wanted, seen)
+        share, lane, offset = _found_in(wanted, seen)
         if share < _ALIKE:
             continue
         for call, time in zip(thread, lanes[lane][offset:], strict=False):
@@ -217,8 +216,7 @@ def _beside(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int,
     return found
 
 
-def _placed(wanted: Codes, seen: Mapping[int, Codes]) -> tuple[float, int, int]:
-    """Return where a thread's calls stand: the share of the same names, the lane, the first op."""
+def _found_in(wanted: Codes, seen: Mapping[int, Codes]) -> tuple[float, int, int]:
     anchor = wanted[:_ANCHOR]
     best = (0.0, 0, 0)
     for lane, names in seen.items():

@@ -135,7 +135,7 @@ def _call(
     )
     return Call(
         op=f"tensorflow.{node.op}",
-        name=place_of(node.name),
+        name=module_path(node.name),
         inputs=node.inputs,
         outputs=tuple(outputs),
         attributes=_plain(node),
@@ -148,7 +148,6 @@ def _call(
 
 
 def _plain(node: TfNode) -> dict[str, Any]:
-    """Return the attributes that decide how an op computes."""
     plain: dict[str, Any] = {}
     for name, value in sorted(node.attributes.items()):
         if name.startswith("_") or value is None or name in ("shared_name", "container"):
@@ -176,7 +175,6 @@ def _phases(nodes: Sequence[TfNode]) -> dict[str, str]:
 
 
 def _gradients(nodes: Sequence[TfNode]) -> set[str]:
-    """Return the values by which variables are updated: they outlive the step."""
     backward = {node.name for node in nodes if phase_by_name(node.name, node.op) == "backward"}
     return {
         value
@@ -196,8 +194,8 @@ def _resident(
     for node in nodes:
         size = bytes_of(known.tensors.get(f"{node.name}:0"))
         if node.op in _VARIABLES:
-            beside = node.name.rpartition("/")[0] in names or node.name.startswith("beta")
-            held["optimizer" if beside else "parameters"] += size
+            is_slot = node.name.rpartition("/")[0] in names or node.name.startswith("beta")
+            held["optimizer" if is_slot else "parameters"] += size
         elif node.op == "Placeholder":
             held["inputs"] += size
     return held
@@ -267,7 +265,6 @@ _STEPS = {"ApplyGradientDescent": 2, "ApplyMomentum": 4, "ApplyAdam": 14, "Apply
 
 
 def resource_of(op: str) -> str:
-    """Return what an op keeps busy."""
     if op in HOST:
         return "host"
     if _COMMUNICATION.search(op):
@@ -276,7 +273,6 @@ def resource_of(op: str) -> str:
 
 
 def is_update(op: str) -> bool:
-    """Whether an op changes a variable by a gradient."""
     return _UPDATE.search(op) is not None
 
 
@@ -297,7 +293,7 @@ def phase_by_name(name: str, op: str) -> str:
     return "optimizer" if _OPTIMIZER.match(scopes[0]) else "forward"
 
 
-def place_of(name: str) -> str:
+def module_path(name: str) -> str:
     """Return the place in the model: "block1.conv1" of "gradients/block1/conv1/Conv2D_grad/Mul".
 
     That is the scopes of the op, without those that say how gradients and updates are made.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs.graph import TensorArgument
-from paracosm.graphs.importers.calls import shape_of
+from paracosm.graphs.importers.calls import like, shape_of
 from paracosm.graphs.importers.tensorflow.nodes import TfNode, constant_of, dtype_of, shape_proto
 
 Shape = tuple[int, ...]
@@ -100,7 +100,6 @@ def _dtype(known: Known, node: TfNode, position: int) -> str:
 def _evaluate(
     known: Known, node: TfNode, shapes: Sequence[Shape | None], values: Sequence[Whole | None]
 ) -> None:
-    """Enter whole numbers that follow from shapes and constants."""
     if node.op == "Const" and (constant := constant_of(node)) is not None:
         known.constants[f"{node.name}:0"] = constant
     elif node.op in ("Shape", "ShapeN"):
@@ -134,7 +133,6 @@ def _layout(node: TfNode, rank: int) -> tuple[list[int], int]:
 
 
 def _moved(node: TfNode, x: Shape, kernel: Sequence[int]) -> dict[int, int]:
-    """Return the sizes over which a window of `kernel` has moved, by axis."""
     axes, _ = _layout(node, len(x))
     strides = _attribute(node, "strides")
     dilations = _attribute(node, "dilations") or [1] * len(x)
@@ -180,14 +178,6 @@ def _matmul(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[
     return [(*np.broadcast_shapes(a[:-2], b[:-2]), rows, columns)]
 
 
-def _batch_norm(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return [shapes[0], *[shapes[1]] * 4]
-
-
-def _batch_norm_grad(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return [shapes[1], shapes[2], shapes[2]]
-
-
 def _reshape(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     asked = [int(size) for size in values[1]]
     rest = math.prod(size for size in asked if size != -1)
@@ -207,46 +197,16 @@ def _concat(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[
     return [_with(parts[0], {axis: sum(part[axis] for part in parts)})]
 
 
-def _expand(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    axis = int(values[1]) % (len(shapes[0]) + 1)
-    return [(*shapes[0][:axis], 1, *shapes[0][axis:])]
-
-
-def _squeeze(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    axes = {axis % len(shapes[0]) for axis in _attribute(node, "squeeze_dims") or ()}
-    gone = (lambda axis, size: axis in axes) if axes else (lambda axis, size: size == 1)
-    return [tuple(size for axis, size in enumerate(shapes[0]) if not gone(axis, size))]
-
-
 def _gather(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     axis = int(values[2]) % len(shapes[0]) if len(values) > 2 else 0
     return [(*shapes[0][:axis], *shapes[1], *shapes[0][axis + 1 :])]
 
 
-def _declared(key: str) -> Callable[..., list[Any]]:
-    return lambda node, shapes, values: [shape_proto(node.attributes[key]["shape"])]
-
-
-def _const(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    tensor = node.attributes["value"]["tensor"]
-    return [() if tensor["tensor_shape"] is None else shape_proto(tensor["tensor_shape"])]
-
-
-def _first(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return [shapes[0]]
-
-
-def _all(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return list(shapes)
-
-
-def _broadcast(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return [np.broadcast_shapes(*shapes)]
-
-
-def _asked(position: int) -> Callable[..., list[Any]]:
+def _given_by(position: int) -> Callable[..., list[Any]]:
     return lambda node, shapes, values: [tuple(values[position])]
 
+
+_SCALAR = {"unknown_rank": False, "dim": []}  # a constant without a shape
 
 _RULES: Mapping[str, Callable[..., list[Any]]] = {
     **dict.fromkeys(
@@ -258,7 +218,7 @@ _RULES: Mapping[str, Callable[..., list[Any]]] = {
             *("ReadVariableOp", "ZerosLike", "OnesLike", "Abs", "Floor", "LRN", "Erfc"),
             *("Reciprocal", "LeakyRelu"),
         ),
-        _first,
+        lambda node, shapes, values: [shapes[0]],
     ),
     **dict.fromkeys(
         (
@@ -266,20 +226,20 @@ _RULES: Mapping[str, Callable[..., list[Any]]] = {
             *("SquaredDifference", "FloorDiv", "AddN", "Greater", "GreaterEqual", "Less", "Equal"),
             *("Select", "SelectV2", "BiasAddV1", "FloorMod", "LogicalAnd"),
         ),
-        _broadcast,
+        lambda node, shapes, values: [np.broadcast_shapes(*shapes)],
     ),
     **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), _conv),
     **dict.fromkeys(("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), _pool),
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matmul),
     **dict.fromkeys(("Mean", "Sum", "Max", "Min", "Prod", "All", "Any"), _reduce),
     **dict.fromkeys(("Placeholder", "VarHandleOp", "Variable", "VariableV2", "_Arg"),
-                    _declared("shape")),
+                    lambda node, s, v: [shape_proto(node.attributes["shape"]["shape"])]),
     **dict.fromkeys(("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", "Fill",
-                     "AvgPoolGrad", "Conv3DBackpropInput"), _asked(0)),
+                     "AvgPoolGrad", "Conv3DBackpropInput"), _given_by(0)),
     **dict.fromkeys(("Conv2DBackpropFilter", "DepthwiseConv2dNativeBackpropFilter",
-                     "Conv3DBackpropFilter", "BroadcastTo"), _asked(1)),
+                     "Conv3DBackpropFilter", "BroadcastTo"), _given_by(1)),
     **dict.fromkeys(("Gather", "GatherV", "ResourceGather"), _gather),
-    "IdentityN": _all,
+    "IdentityN": lambda node, shapes, values: list(shapes),
     **dict.fromkeys(("Shape", "ShapeN"), lambda node, shapes, values: [
         (len(shape),) for shape in shapes
     ]),
@@ -289,12 +249,17 @@ _RULES: Mapping[str, Callable[..., list[Any]]] = {
     "Concat": lambda node, shapes, values: (
         _concat(node, shapes, values) if node.op == "ConcatV2" else [None]
     ),
-    "Const": _const,
-    "ExpandDims": _expand,
-    "FusedBatchNorm": _batch_norm,
-    "FusedBatchNormGrad": _batch_norm_grad,
+    "Const": lambda node, s, v: [shape_proto(node.attributes["value"]["tensor"]["tensor_shape"] or
+                                             _SCALAR)],
+    "ExpandDims": lambda node, shapes, values: [
+        np.expand_dims(like(shapes[0]), int(values[1])).shape
+    ],
+    "FusedBatchNorm": lambda node, shapes, values: [shapes[0], *[shapes[1]] * 4],
+    "FusedBatchNormGrad": lambda node, shapes, values: [shapes[1], shapes[2], shapes[2]],
     "Reshape": _reshape,
-    "Squeeze": _squeeze,
+    "Squeeze": lambda node, shapes, values: [
+        np.squeeze(like(shapes[0]), tuple(_attribute(node, "squeeze_dims") or ()) or None).shape
+    ],
     "SoftmaxCrossEntropyWithLogits": lambda node, shapes, values: [shapes[0][:1], shapes[0]],
     "SparseSoftmaxCrossEntropyWithLogits": lambda node, shapes, values: [shapes[1], shapes[0]],
     "Tile": lambda node, shapes, values: [

@@ -21,8 +21,8 @@ from paracosm.graphs.graph import Graph, TensorArgument
 from paracosm.graphs.importers.calls import Call, graph_of_calls, shape_of
 from paracosm.graphs.importers.tensorflow.graph_def import (
     flops_of,
+    module_path,
     phase_by_name,
-    place_of,
     resource_of,
 )
 from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW, dtype_of, shape_proto
@@ -176,7 +176,7 @@ def _call(
     outputs = [value if value in tensors else "" for value in outputs]
     return Call(
         op=f"tensorflow.{op.op}",
-        name=place_of(op.name),
+        name=module_path(op.name),
         inputs=inputs,
         outputs=tuple(outputs),
         flops=0

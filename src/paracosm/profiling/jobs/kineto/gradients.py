@@ -1,4 +1,4 @@
-"""Which gradients a step makes: of which size, and when each is whole."""
+"""Which gradients a step makes: of which size and parameter, and when each is whole."""
 
 from __future__ import annotations
 
@@ -28,29 +28,24 @@ _COMMUNICATION = re.compile(
 )
 
 
-def refuse_several_processes(trace: KinetoTrace) -> None:
-    """Refuse a trace in which gradients or activations travel already."""
+def refuse_without_training(trace: KinetoTrace) -> None:
+    """Refuse a trace in which gradients travel already, or that shows none."""
     why = "record one process without torch.distributed, on one device"
     if trace.world_size is not None and trace.world_size > 1:
         raise InputError(
             f"{trace.path}: rank {trace.rank} of a job of {trace.world_size} ranks, which "
             f"communicates already: {why}"
         )
-    for name in trace.names:
-        if _COMMUNICATION.match(name):
-            raise InputError(f"{trace.path}: {name[:60]}: the job communicates already: {why}")
-    for row in sorted(trace.collectives):
+    collectives = [name for name in trace.names if _COMMUNICATION.match(name)]
+    collectives += [trace.text(row) for row in sorted(trace.collectives)]
+    if collectives:
         raise InputError(
-            f"{trace.path}: {trace.text(row)[:60]}: the job communicates already: {why}"
+            f"{trace.path}: {collectives[0][:60]}: the job communicates already: {why}"
         )
     used = np.unique(trace.lane[trace.of("kernel")])
     devices = sorted({trace.lanes[lane].owner for lane in used})
     if len(devices) > 1:
         raise InputError(f"{trace.path}: it computes on devices {', '.join(devices)}: {why}")
-
-
-def refuse_without_training(trace: KinetoTrace) -> None:
-    """Refuse a trace that shows no gradients."""
     if ACCUMULATE not in trace.names:
         raise InputError(
             f"{trace.path}: no gradients ({ACCUMULATE}): a profile needs steps of training, "
@@ -85,7 +80,9 @@ def gradients_of(
     Several backward passes over one batch's pieces make the same gradients: each is whole after the
     last pass, and its parameter is needed by the first.
     """
-    rows = _rows_of(trace, step, threads)
+    ops = trace.of("op")
+    within = (trace.begin[ops] >= step.called) & (trace.begin[ops] < step.returned)
+    rows = np.asarray(ops[within & np.isin(trace.lane[ops], threads)], np.int64)
     accumulated = [row for row in rows.tolist() if trace.text(row) == ACCUMULATE]
     if not accumulated:
         return ()
@@ -106,15 +103,16 @@ def shapes_in(value: Any) -> Iterator[tuple[int, ...]]:
         yield from shapes_in(each)
 
 
-def _rows_of(trace: KinetoTrace, step: WorkerStep, threads: Sequence[int]) -> Ints:
-    ops = trace.of("op")
-    within = (trace.begin[ops] >= step.called) & (trace.begin[ops] < step.returned)
-    return np.asarray(ops[within & np.isin(trace.lane[ops], threads)], np.int64)
-
-
 def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
-    """Return the gradient that the `AccumulateGrad` in a row hands over."""
-    shape, dtype, size = _what(trace, row)
+    """Return the gradient that the `AccumulateGrad` in a row hands over: its argument."""
+    shape, dtype, size = None, "", -1
+    inputs = trace.inputs.get(row)
+    if inputs is not None and inputs.shapes and inputs.types and inputs.types[0]:
+        sizes = inputs.shapes[0]
+        if isinstance(sizes, list) and all(type(each) is int for each in sizes):
+            shape, dtype = tuple(sizes), inputs.types[0]
+            item = bytes_of(dtype)
+            size = math.prod(shape) * item if item > 0 else -1
     consumer, how = consumers.of(row)
     return Gradient(
         shape,
@@ -126,19 +124,6 @@ def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
         consumer=consumer,
         how=how,
     )
-
-
-def _what(trace: KinetoTrace, row: int) -> tuple[tuple[int, ...] | None, str, int]:
-    """Return shape, type and bytes of the gradient that an `AccumulateGrad` has for argument."""
-    inputs = trace.inputs.get(row)
-    if inputs is None or not inputs.shapes or not inputs.types or not inputs.types[0]:
-        return None, "", -1
-    shape = inputs.shapes[0]
-    if not isinstance(shape, list) or any(type(size) is not int for size in shape):
-        return None, "", -1
-    each = bytes_of(inputs.types[0])
-    size = math.prod(shape) * each if each > 0 else -1
-    return tuple(shape), inputs.types[0], size
 
 
 def _of_parameters(
@@ -227,7 +212,15 @@ def _as_pushed(
 
 
 class Consumers:
-    """Finds the ops of the forward pass that take the parameters."""
+    """Finds the ops of the forward pass that take the parameters.
+
+    Autograd hands a gradient to its parameter (`AccumulateGrad`) at once when the last op that
+    contributes to it has run, before any other
+    (`torch/csrc/autograd/functions/accumulate_grad.cpp`: its sequence number is the highest there
+    is). So that op is the one before it. Of the ops of the forward pass, the last one with its
+    sequence number is the one whose gradient it is, and it takes the parameter. Backward passes run
+    from the last use to the first: for parameters with several uses, this is the first.
+    """
 
     def __init__(self, trace: KinetoTrace, rows: Ints) -> None:
         self._trace = trace

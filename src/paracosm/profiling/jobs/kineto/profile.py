@@ -28,7 +28,6 @@ from paracosm.profiling.jobs.kineto.gradients import (
     Parameter,
     gradients_of,
     named,
-    refuse_several_processes,
     refuse_without_training,
     shapes_in,
     without_model,
@@ -66,7 +65,6 @@ def job_profile_of_trace(
     if servers < 1:
         raise InputError(f"servers: {servers}, but at least 1 is needed")
     trace = read_kineto(path, inputs=True)
-    refuse_several_processes(trace)
     refuse_without_training(trace)
     steps = worker_steps(trace)
     found: list[_Step] = []

@@ -1,4 +1,4 @@
-"""A running job: its processes, and what they can be told to do."""
+"""Profiling a PyTorch job with parameter servers, and measuring what many workers make of it."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def _profile(
 
     Args:
         made: what the worker said of itself: "parameters", names and bytes; "segments", as
-            `segments.Segment`; "examples" of a step.
+            `worker.Segment`; "examples" of a step.
     """
     parameters, segments = made["parameters"], made["segments"]
     pulls = {name: i for i, (name, _) in enumerate(parameters)}

@@ -83,13 +83,18 @@ class Worker:
         loss = forward_and_backward(self._workload, self._reached)
         if self._at < len(self.segments):
             raise RuntimeError(f"this step ends before {_written(self.segments[self._at].end)}")
-        done = [self._acknowledged(server) for server in range(self._servers)]
+        done: dict[int, list[float]] = {}
+        for server in range(self._servers):  # wait until it has applied all gradients
+            numbers = [i for i, _, _ in self._pushed if i % self._servers == server]
+            times = torch.zeros(len(numbers), 3, dtype=torch.float64)
+            dist.recv(times, server, tag=ACKNOWLEDGE)
+            done.update(zip(numbers, times.tolist(), strict=True))
         end = time.monotonic()
         for pull in pulls:
             pull.result()
         for _, _, work in self._pushed:
             work.wait()
-        pushed = [[at, *done[i % self._servers][i]] for i, at, _ in self._pushed]
+        pushed = [[at, *done[i]] for i, at, _ in self._pushed]
         return Step(begin, self._pulled, self._computed, pushed, end, loss)
 
     def goodput(self, down: int, up: int, size: int) -> tuple[float, float]:
@@ -106,17 +111,18 @@ class Worker:
         numbers = range(server, len(self.parameters), self._servers)
         works = [dist.irecv(self.parameters[i][1].detach(), server, tag=PULL + i) for i in numbers]
         dist.send(torch.tensor([STEP, 0, 0, 0], dtype=torch.int64), server, tag=REQUEST)
-        return self._pulling.submit(self._note, numbers, works)
 
-    def _note(self, numbers: Sequence[int], works: Sequence[Any]) -> None:
-        try:
-            for i, work in zip(numbers, works, strict=True):
-                work.wait()
-                self._pulled[i] = time.monotonic()
-                self._there[i].set()
-        finally:
-            for i in numbers:  # who waits finds out that it did not come
-                self._there[i].set()
+        def note() -> None:
+            try:
+                for i, work in zip(numbers, works, strict=True):
+                    _work(work).wait()
+                    self._pulled[i] = time.monotonic()
+                    self._there[i].set()
+            finally:
+                for i in numbers:  # who waits finds out that it did not come
+                    self._there[i].set()
+
+        return self._pulling.submit(note)
 
     def _reached(self, boundary: Boundary) -> None:
         at = self._at
@@ -128,34 +134,22 @@ class Worker:
             time.sleep(left)
         self._computed[at][1] = time.monotonic()
         if boundary.kind == "gradient":
-            self._push(self._numbers[boundary.what])
+            number = self._numbers[boundary.what]
+            gradient = self.parameters[number][1].grad
+            assert gradient is not None
+            begin = time.monotonic()
+            work = dist.isend(gradient.contiguous(), number % self._servers, tag=PUSH + number)
+            self._pushed.append((number, begin, work))
         self._at = at = at + 1
         if at < len(self.segments):
             # From here on, or from when the last pull was there: handing over a gradient and waking
             # up are part of what the worker computes.
-            there = [self._await(self._numbers[name]) for name in self.segments[at].needs]
-            self._computed[at][0] = max(self._computed[at - 1][1], *there, 0.0)
-
-    def _push(self, number: int) -> None:
-        gradient = self.parameters[number][1].grad
-        assert gradient is not None
-        begin = time.monotonic()
-        work = dist.isend(gradient.contiguous(), number % self._servers, tag=PUSH + number)
-        self._pushed.append((number, begin, work))
-
-    def _await(self, number: int) -> float:
-        """Wait until a parameter is there, and return since when it was."""
-        self._there[number].wait()
-        if math.isnan(self._pulled[number]):
-            raise RuntimeError(f"server {number % self._servers} is gone")
-        return self._pulled[number]
-
-    def _acknowledged(self, server: int) -> dict[int, list[float]]:
-        """Wait until a server has applied all gradients; return its times by parameter."""
-        numbers = [i for i, _, _ in self._pushed if i % self._servers == server]
-        times = torch.zeros(len(numbers), 3, dtype=torch.float64)
-        dist.recv(times, server, tag=ACKNOWLEDGE)
-        return dict(zip(numbers, times.tolist(), strict=True))
+            self._computed[at][0] = self._computed[at - 1][1]
+            for number in map(self._numbers.__getitem__, self.segments[at].needs):
+                self._there[number].wait()
+                if math.isnan(self._pulled[number]):
+                    raise RuntimeError(f"server {number % self._servers} is gone")
+                self._computed[at][0] = max(self._computed[at][0], self._pulled[number])
 
 
 def _least_seconds(segments: Sequence[Segment], waiting: tuple[float, float] | None) -> list[float]:
@@ -322,8 +316,10 @@ def join(setup: Setup) -> None:
 def exchange(peer: int, sent: int, received: int, size: int) -> float:
     """Send and receive messages at once, and return the bytes/s of those received, if any.
 
-    The clock begins before the first byte is under way: a process that wakes up late would find
-    messages that had been there for a while, and take the link for faster than it is.
+    Gloo carries the messages of one direction between two processes whole, one after the other, as
+    they were handed over; the two directions do not wait for each other. The clock begins before
+    the first byte is under way: a process that wakes up late would find messages that had been
+    there for a while, and take the link for faster than it is.
     """
     source, target = torch.zeros(size, dtype=torch.uint8), torch.zeros(size, dtype=torch.uint8)
     begin = time.monotonic()

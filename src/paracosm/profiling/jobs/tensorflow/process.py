@@ -61,9 +61,9 @@ def trace_sessions(folder: Path, steps: int, warmup: int, answer: Answer) -> Non
             for and done, "pause" seconds that keeping it took; and "done" in the end.
     """
     tensorflow = require("tensorflow", "tensorflow", "profiling a TensorFlow job")
-    sessions = importlib.import_module("tensorflow.python.client.session")
-    tracer = _Tracer(folder, steps, warmup, answer, tensorflow)
-    original = sessions.BaseSession.run
+    config = tensorflow.compat.v1
+    session = importlib.import_module("tensorflow.python.client.session").BaseSession
+    original, lock, trained = session.run, threading.Lock(), 0
 
     def run(
         self: Any,
@@ -72,55 +72,37 @@ def trace_sessions(folder: Path, steps: int, warmup: int, answer: Answer) -> Non
         options: Any = None,
         run_metadata: Any = None,
     ) -> Any:
-        return tracer.traced(original, self, fetches, feed_dict, options, run_metadata)
-
-    sessions.BaseSession.run = run
-    _refuse_coordinators(answer)
-    answer(framework=f"TensorFlow {tensorflow.__version__}")
-
-
-class _Tracer:
-    def __init__(
-        self, folder: Path, steps: int, warmup: int, answer: Answer, tensorflow: Any
-    ) -> None:
-        self.folder, self.steps, self.answer = folder, steps, answer
-        self.left = warmup
-        self.config = tensorflow.compat.v1
-        self.lock = threading.Lock()
-        self.traced_steps = 0
-
-    def traced(
-        self, run: Any, session: Any, fetches: Any, feeds: Any, options: Any, wanted: Any
-    ) -> Any:
-        asked = self.config.RunOptions()
+        asked = config.RunOptions()
         if options is not None:
             asked.CopyFrom(options)
-        asked.trace_level = self.config.RunOptions.FULL_TRACE
-        asked.output_partition_graphs |= self.traced_steps < _GRAPHS
-        metadata = self.config.RunMetadata()
+        asked.trace_level = config.RunOptions.FULL_TRACE
+        asked.output_partition_graphs |= trained < warmup + _GRAPHS
+        metadata = config.RunMetadata()
         begin = time.time_ns()
-        result = run(session, fetches, feeds, asked, metadata)
+        result = original(self, fetches, feed_dict, asked, metadata)
         end = time.time_ns()
-        if wanted is not None:
-            wanted.CopyFrom(metadata)
-        with self.lock:
-            self.keep(metadata, begin, end)
+        if run_metadata is not None:
+            run_metadata.CopyFrom(metadata)
+        with lock:
+            if _is_training(metadata):
+                keep(metadata, begin, end)
         return result
 
-    def keep(self, metadata: Any, begin: int, end: int) -> None:
-        if not _is_training(metadata):
+    def keep(metadata: Any, begin: int, end: int) -> None:
+        nonlocal trained
+        trained += 1
+        number = trained - warmup - 1
+        if number < 0:
             return
-        if self.left:
-            self.left -= 1
-            return
-        path = self.folder / f"step-{self.traced_steps}.pb"
-        path.write_bytes(metadata.SerializeToString())
-        pause = (time.time_ns() - end) / 1e9
-        self.answer(step=self.traced_steps, span=[begin, end], pause=pause)
-        self.traced_steps += 1
-        if self.traced_steps == self.steps:
-            self.answer(done=True)
+        (folder / f"step-{number}.pb").write_bytes(metadata.SerializeToString())
+        answer(step=number, span=[begin, end], pause=(time.time_ns() - end) / 1e9)
+        if number + 1 == steps:
+            answer(done=True)
             _end()
+
+    session.run = run
+    _refuse_coordinators(answer)
+    answer(framework=f"TensorFlow {tensorflow.__version__}")
 
 
 def _is_training(metadata: Any) -> bool:

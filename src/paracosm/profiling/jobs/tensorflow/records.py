@@ -1,4 +1,4 @@
-"""The records of one step by what they are of: runs of nodes, and tensors that were received."""
+"""One traced step of TensorFlow: read, and sorted into runs of nodes and tensors received."""
 
 from __future__ import annotations
 
@@ -189,7 +189,8 @@ def records_of(step: TracedStep) -> Records:
     """Sort what was traced of a step."""
     check_devices(step.ops, step.where)
     base = min((op.start for op in step.ops if op.start), default=0)
-    placed = [(device, op) for op in step.ops if (device := _executor(op)) is not None]
+    executed = [op for op in step.ops if not is_stream(op.device)]
+    placed = [(device, op) for op in executed if (device := device_of(op.device)) is not None]
     placed.sort(key=lambda each: (each[1].start, each[1].name))
     count: Counter[tuple[object, ...]] = Counter()
     runs: dict[Key, Run] = {}
@@ -218,10 +219,6 @@ def records_of(step: TracedStep) -> Records:
     begin = min(sources or begins, default=math.nan)
     runs = {key: run for key, run in runs.items() if key[1] != _SOURCE}
     return Records(step, base, begin, runs, receives, unnamed)
-
-
-def _executor(op: StepOp) -> Device | None:
-    return None if is_stream(op.device) else device_of(op.device)
 
 
 def _times(op: StepOp, base: int) -> tuple[float, float]:

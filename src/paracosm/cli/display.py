@@ -1,0 +1,131 @@
+"""Lines and tables on standard output: as wide as a terminal is, and nothing of them cut."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from paracosm.units import format_duration
+
+__all__ = ["grid", "printer", "progress_bar"]
+
+
+_WIDEST = 10_000  # of a line that goes to a file or another program: it is not to be folded
+_LONG = 24  # letters: longer texts may be folded, numbers are shorter and may not
+_GAP = 2  # spaces between columns
+
+
+def printer() -> Callable[..., None]:
+    """Return what prints a line or a table as it is: a path may hold [brackets] or :colons:.
+
+    On a terminal a table is folded to its width, but never below what its numbers take. Elsewhere
+    a row is one line, without spaces at its end.
+    """
+    terminal = sys.stdout.isatty()
+    width = None if terminal else _WIDEST
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+
+    def say(what: str | Table = "", style: str | None = None) -> None:
+        wide = max(console.width, _least(what)) if isinstance(what, Table) else None
+        if terminal:
+            console.print(what, style=style, width=wide, soft_wrap=wide is None, crop=False)
+            return
+        with console.capture() as captured:
+            console.print(what, style=style, width=wide, soft_wrap=wide is None, crop=False)
+        sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+    return say
+
+
+def grid(rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table; the first row has the headers, with ">" before those of numbers.
+
+    Without headers, where all are empty, the row of headers is left out.
+    """
+    bare = not any(rows[0])
+    table = Table(
+        box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=not bare, header_style=""
+    )
+    for column, header in enumerate(rows[0]):
+        number, title = header.startswith(">"), header.removeprefix(">")
+        longest = max(len(text) for text in (title, *(row[column] for row in rows[1:])))
+        table.add_column(
+            title,
+            justify="right" if number else "left",
+            no_wrap=longest <= _LONG,
+            overflow="fold",
+            min_width=min(longest, _LONG),
+        )
+    for row in rows[1:]:
+        table.add_row(*row)
+    return table
+
+
+def _least(table: Table) -> int:
+    """Return the width below which a number would be cut."""
+    return sum((column.min_width or 0) + _GAP for column in table.columns)
+
+
+_REFRESH = 0.1
+
+
+class _Speed(ProgressColumn):
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.0f} {self._unit}/s" if task.speed else "", style="cyan")
+
+
+@contextlib.contextmanager
+def progress_bar(
+    total: int | None, hidden: bool, unit: str = "updates"
+) -> Iterator[Callable[[int, float | None], None]]:
+    """Yield a function of the number done and the virtual time, cheap enough to call often.
+
+    `total` is None where nobody knows beforehand.
+    """
+    console = Console(stderr=True)
+    if hidden or not console.is_terminal:
+        yield lambda done, virtual_time: None
+        return
+    bar = Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        _Speed(unit),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[clock]}"),
+        console=console,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("", total=total, clock="")
+        drawn = 0.0
+
+        def progress(done: int, virtual_time: float | None) -> None:
+            nonlocal drawn
+            now = time.perf_counter()
+            if now - drawn < _REFRESH and done != total:
+                return
+            drawn = now
+            clock = "" if virtual_time is None else f"virtual time {format_duration(virtual_time)}"
+            bar.update(task, completed=done, clock=clock)
+
+        yield progress

@@ -1,0 +1,292 @@
+"""`paracosm graph show`, `export` and `import`: graphs as files, and what stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paracosm.cli.display import grid, printer
+from paracosm.cli.options import Json, Quiet
+from paracosm.errors import InputError
+from paracosm.results import to_json
+from paracosm.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from paracosm.graphs import Graph
+    from paracosm.timeline.kineto import OpSpan
+
+
+Force = Annotated[bool, typer.Option("--force", help="replace the file")]
+
+
+def show(
+    graph: Annotated[Path, typer.Argument(help="a graph file")],
+    ops: Annotated[int, typer.Option(min=0, help="how many ops to list in each table")] = 10,
+    json: Json = False,
+) -> int:
+    """Show a graph: its nodes, work and memory, by phase and by op.
+
+    Example: paracosm graph show gpt.graph --ops 5
+    """
+    from paracosm.graphs import load_graph
+    from paracosm.graphs.summary import summarize
+
+    summary = summarize(load_graph(graph), largest=ops)
+    if json:
+        typer.echo(to_json(summary), nl=False)
+    else:
+        _show(summary, ops)
+    return 0
+
+
+def _show(summary: Mapping[str, Any], ops: int) -> None:
+    say = printer()
+    say(grid([("", ""), *_facts(summary).items()]))
+    sums = (
+        (word, *_work(summary[kind][word]))
+        for kind in ("phases", "resources")
+        for word in summary[kind]
+    )
+    say()
+    say(grid([("phase, resource", *_WORK), *sums]))
+    names = list(summary["ops"].items())
+    if not ops or not names:
+        return
+    by_name = (
+        (name, f"{entry['nodes']:,}", f"{entry['distinct']:,}", *_work(entry)[1:])
+        for name, entry in names[:ops]
+    )
+    say()
+    say(grid([("op", ">nodes", ">distinct", *_WORK[1:]), *by_name]))
+    if len(names) > ops:
+        say(f"and {len(names) - ops:,} more op names (--ops N shows N)")
+    largest = ((_call(entry), *_work(entry)) for entry in summary["largest_ops"])
+    say()
+    say(grid([("largest ops, each call", *_WORK), *largest]))
+
+
+_WORK = (">nodes", ">flops", ">bytes")
+
+
+def _facts(summary: Mapping[str, Any]) -> dict[str, str]:
+    facts = {
+        "nodes": f"{summary['nodes']:,}, {summary['distinct_ops']:,} distinct ops",
+        "dependencies": (
+            f"{summary['dependencies']:,}, longest chain {summary['longest_chain']:,} nodes"
+        ),
+        "work": f"{_flops(summary['flops'])}, {format_size(summary['bytes'])} read and written",
+    }
+    if summary["nodes_with_duration"]:
+        facts["duration"] = (
+            f"{format_duration(summary['duration'])}, the sum of the "
+            f"{summary['nodes_with_duration']:,} nodes whose duration is known"
+        )
+    if any(summary["resident"].values()):
+        held = [f"{what} {format_size(size)}" for what, size in summary["resident"].items() if size]
+        facts["resident"] = ", ".join(held)
+    if summary["peak_memory"] is not None:
+        facts["peak memory"] = (
+            f"{format_size(summary['peak_memory'])} at {summary['peak_memory_at']}"
+        )
+    for key, value in summary["provenance"].items():
+        facts[key] = _plain(value)
+    return facts
+
+
+def _plain(value: Any) -> str:
+    """Return a value of provenance as a person would write it."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(_plain(each) for each in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
+
+
+def _work(entry: Mapping[str, int]) -> tuple[str, str, str]:
+    return f"{entry['nodes']:,}", _flops(entry["flops"]), format_size(entry["bytes"])
+
+
+def _call(entry: Mapping[str, Any]) -> str:
+    """Return an op with the shapes of its tensors: "aten.mm.default(64x512 512x10)"."""
+    from paracosm.graphs.graph import shapes_of
+
+    if not entry["arguments"]:
+        return str(entry["name"])
+    shapes = shapes_of(entry["arguments"])
+    shown = shapes[:_TENSORS] + (["..."] if len(shapes) > _TENSORS else [])
+    return f"{entry['name']}({' '.join(shown)})"
+
+
+_TENSORS = 4
+"""Tensors of a call that a line shows."""
+
+
+def _flops(flops: int) -> str:
+    """Return "4.12 Gflop"."""
+    for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if flops >= 10**power:
+            return f"{flops / 10**power:,.3g} {prefix}flop"
+    return f"{flops} flop"
+
+
+def export(
+    graph: Annotated[Path, typer.Argument(help="a graph file")],
+    out: Annotated[Path, typer.Option(help="Chakra trace to write: .et (protobuf) or .json")],
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Write a graph as an MLCommons Chakra execution trace; importing it gives the same graph.
+
+    Example: paracosm graph export gpt.graph --out gpt.et
+    """
+    from paracosm.graphs import load_graph
+    from paracosm.graphs.chakra import write_chakra
+
+    check_output(json, quiet, out, force)
+    found = load_graph(graph)
+    write_chakra(found, out)
+    if json:
+        typer.echo(to_json({"file": out, "nodes": len(found)}), nl=False)
+    elif not quiet:
+        typer.echo(f"{out}: {len(found):,} nodes")
+    return 0
+
+
+def import_(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="model or trace of one rank: ONNX, TensorFlow (GraphDef, SavedModel, RunMetadata, "
+            "timeline), PyTorch (execution trace, profiler), Chakra, jaxpr; gzipped or not"
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="graph file to write")],
+    format_: Annotated[
+        str | None, typer.Option("--format", help="of the file; else known by its content")
+    ] = None,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(help="size that a model leaves open: batch=8, sequence=128 (ONNX, GraphDef)"),
+    ] = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="add a backward pass and an optimizer (ONNX)")
+    ] = False,
+    optimizer: Annotated[
+        str | None, typer.Option(help="sgd (if left out) or adam, with --train")
+    ] = None,
+    fetch: Annotated[
+        list[str] | None, typer.Option(help="only what this node needs (GraphDef)")
+    ] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(
+            help="which step, else the last (PyTorch execution trace), the median (profiler)"
+        ),
+    ] = None,
+    kineto: Annotated[
+        Path | None,
+        typer.Option(help="profiler's trace of the same run (PyTorch execution trace): durations"),
+    ] = None,
+    drop_missing: Annotated[
+        bool,
+        typer.Option(
+            "--drop-missing", help="leave out dependencies on nodes that are not there (Chakra)"
+        ),
+    ] = False,
+    data_only: Annotated[
+        bool, typer.Option("--data-only", help="leave out control dependencies (Chakra)")
+    ] = False,
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Read a model or a trace that another program wrote, and write it as a graph.
+
+    Example: paracosm graph import model.onnx --train --size batch=8 --out model.graph
+    """
+    from paracosm.graphs import save_graph
+    from paracosm.graphs.importers import import_graph
+    from paracosm.graphs.summary import summarize
+
+    check_output(json, quiet, out, force)
+    graph = import_graph(
+        file,
+        format_,
+        sizes=_sizes(size or []),
+        train=train,
+        optimizer=optimizer,
+        fetch=tuple(fetch or ()),
+        step=step,
+        times=None if kineto is None else _times(kineto),
+        drop_missing=drop_missing,
+        data_only=data_only,
+    )
+    save_graph(graph, out)
+    if json:
+        typer.echo(to_json({"file": out, **summarize(graph)}), nl=False)
+    elif not quiet:
+        typer.echo(f"{out}: {', '.join(_said(graph))}")
+    return 0
+
+
+def check_output(json: bool, quiet: bool, out: Path | None, force: bool) -> None:
+    """Refuse flags that exclude each other, and a file that nobody asked to replace."""
+    if json and quiet:
+        raise InputError("--json prints and --quiet does not: give one of them")
+    if force and out is None:
+        raise InputError("--force replaces a file: give --out as well")
+    if out is not None and out.exists() and not force:
+        raise InputError(f"{out} exists: --force replaces it")
+
+
+def _sizes(given: list[str]) -> dict[str, int]:
+    sizes = {}
+    for text in given:
+        name, _, number = text.partition("=")
+        if not name or not number.isdecimal() or int(number) < 1:
+            raise InputError(f"--size {text}: give a name and a number of 1 or more, batch=8")
+        sizes[name] = int(number)
+    return sizes
+
+
+def _times(path: Path) -> list[OpSpan]:
+    from paracosm.timeline.kineto import op_times, read_kineto
+
+    times = list(op_times(read_kineto(path)))
+    if not times:
+        raise InputError(f"{path}: the trace has no ops of the host: activities=[CPU] records them")
+    return times
+
+
+def _said(graph: Graph) -> list[str]:
+    found = graph.provenance
+    said = [f"{len(graph):,} nodes"]
+    if found.get("renumbered"):
+        said.append("numbered anew in the order of issue")
+    if dropped := found.get("dropped_dependencies", 0):
+        said.append(f"{dropped:,} dependencies on missing nodes left out")
+    if not found.get("control_dependencies", True):
+        said.append("control dependencies left out")
+    if found.get("step") is not None:
+        said.append(f"step {found['step']} of {', '.join(map(str, found['steps']))}")
+    if unknown := found.get("without_shape", 0):
+        sizes = found.get("unknown_sizes") or []
+        hint = f" (--size {sizes[0]}=N gives the missing size)" if sizes else ""
+        said.append(f"{unknown:,} values without a shape, so without work{hint}")
+    if inside := found.get("not_looked_into"):
+        said.append(f"not looked into: {', '.join(inside)}")
+    for key, what in (
+        ("loops_counted_once", "loops counted once"),
+        ("inputs_not_traced", "inputs were not traced"),
+        ("without_duration", "without a duration"),
+        ("collectives_without_group", "collectives whose ranks the trace does not name"),
+    ):
+        if count := found.get(key):
+            said.append(f"{count:,} {what}")
+    return said

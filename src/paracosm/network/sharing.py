@@ -1,0 +1,510 @@
+"""Both rules of sharing in Python, for simulations that open connections as they go.
+
+**Serial**: ports that messages hold alone, and the requests that queue at them. After Zhang,
+Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect", sections 3.2 and 3.3: a
+node has a send port and a receive port, which work independently of each other and of what the node
+computes. A transfer holds the send port of its source and the receive port of its target, both for
+the same time. So transfers to several targets are serialised at the sender, and from several
+sources at the receiver. A sender whose target is busy leaves a request there, to be told when it is
+free, and goes on to the next one in its queue.
+
+In the paper a port is a coroutine. Here it is a flag and a queue of requests. One rule does it all:
+
+    **A request waits at one port that it needs and that is busy. When ports are free again, the
+    requests that wait at them are looked at in the order in which they were made; each starts, or
+    moves on to another busy port that it needs, until the ports are busy again.**
+
+It follows that a port never idles while a request could start, and that **of all requests that
+could start, the one made first does**. Both ends of a transfer are set free before anybody is
+looked at. Were it the sender's turn first, one with a long queue to one target would keep the
+target for itself while others that asked earlier wait; were it the receiver's, a sender's own
+requests would overtake one another for no reason.
+
+Over a half-duplex link a transfer holds all four ports of the two nodes, so that neither can send
+and receive at the same time; everything else is the same.
+
+A request moves only when a port that it waits at is free. Whether ten thousand senders wait for
+one target or one sender has ten thousand requests for targets that are busy, nothing is ever
+scanned; to wait and to be found again costs O(1), and O(log w) for the few that wait out of order.
+
+**Fair**: max-min fair flows in whole picoseconds. `paracosm.network.compiled_fair` explains sources
+and rounding: messages over the same stations have one rate, so that a route needs a heap of the
+bytes at which its flows end (its *virtual time*) and no look at any of them when the rate changes.
+Both do the same arithmetic, and their answers are equal to the bit.
+
+What differs is when routes are known. A compiled loop is given all of them; a simulation opens
+connections as it goes. So a station is left out of a connection for as long as it is the only one
+there and another of its stations is no wider: around one server, all workers are one route. When a
+second connection comes to such a station, the first one gets it back, in mid-flow if need be.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, Protocol
+
+
+class Clock(Protocol):
+    """Who knows the time, and a heap of events (time, number, call, argument): a simulation."""
+
+    now: float
+    near: list[Any]
+    complete: Callable[[Any], Any]
+    """To be called with a claim when it has had its ports for as long as it asked."""
+
+
+class Way(Protocol):
+    """What a transfer holds: `ports`, two or, where it is not `plain`, more."""
+
+    @property
+    def sim(self) -> Clock: ...
+    @property
+    def plain(self) -> bool: ...
+    @property
+    def incoming(self) -> SerialPort: ...
+    @property
+    def outgoing(self) -> SerialPort: ...
+    @property
+    def ports(self) -> Sequence[SerialPort]: ...
+
+
+class Claim(Protocol):
+    """What asks for ports: a transfer.
+
+    Attributes:
+        number: counts up with the requests.
+        occupancy: for how long it holds its ports.
+        began: when it got them.
+    """
+
+    number: int
+    occupancy: float
+    began: float
+
+    @property
+    def route(self) -> Way: ...
+
+
+# The requests at a port where none ever waited: a deque takes half a kilobyte.
+_NOTHING: deque[Any] = deque(maxlen=0)
+_NOBODY: list[tuple[int, Any]] = []
+
+
+class SerialPort:
+    """One direction of a node's connection to the network.
+
+    Requests wait in the order in which they were made. Nearly always they also come in that order,
+    so they wait in a deque; the few that move here from another port, and are older than the last
+    one in the deque, wait in a heap beside it.
+
+    Attributes:
+        busy: the transfer that holds it, or None.
+        waiting: how many requests wait for it.
+    """
+
+    __slots__ = ("_in_order", "_late", "busy", "waiting")
+
+    def __init__(self) -> None:
+        self.busy: Any = None
+        self.waiting = 0
+        self._in_order = _NOTHING
+        self._late = _NOBODY
+
+    def park(self, claim: Claim) -> None:
+        """Let a request wait here."""
+        self.waiting += 1
+        in_order = self._in_order
+        if in_order and in_order[-1].number > claim.number:
+            heappush(self._late, (claim.number, claim))
+        elif in_order is not _NOTHING:
+            in_order.append(claim)
+        else:
+            self._in_order = deque((claim,))
+            self._late = []
+
+    @property
+    def first(self) -> int:
+        """The number of the request that was made first of those that wait here."""
+        late, in_order = self._late, self._in_order
+        if late and (not in_order or late[0][0] < in_order[0].number):
+            return late[0][0]
+        number: int = in_order[0].number
+        return number
+
+    def pop(self) -> Any:
+        """Remove and return the request that was made first of those that wait here."""
+        self.waiting -= 1
+        late, in_order = self._late, self._in_order
+        if late and (not in_order or late[0][0] < in_order[0].number):
+            return heappop(late)[1]
+        return in_order.popleft()
+
+
+def request(claim: Claim) -> None:
+    """Let a transfer have its ports and schedule its end, or wait at one that is busy."""
+    route = claim.route
+    if route.plain:
+        # The same as below for two ports, without the loops.
+        incoming, outgoing = route.incoming, route.outgoing
+        if outgoing.busy is not None:
+            outgoing.park(claim)
+            return
+        if incoming.busy is not None:
+            incoming.park(claim)
+            return
+        incoming.busy = outgoing.busy = claim
+    else:
+        for port in route.ports:
+            if port.busy is not None:
+                port.park(claim)
+                return
+        for port in route.ports:
+            port.busy = claim
+    sim = route.sim
+    now = claim.began = sim.now
+    heappush(sim.near, (now + claim.occupancy, claim.number, sim.complete, claim))
+
+
+def release(route: Way) -> None:
+    """Set the ports of a route free, and let those that wait there start or move on."""
+    incoming, outgoing = route.incoming, route.outgoing
+    incoming.busy = outgoing.busy = None
+    if not route.plain:
+        for port in route.ports:
+            port.busy = None
+    elif not outgoing.waiting:
+        # The loop below where only the receive port is asked for. Nobody can come to wait at the
+        # send port meanwhile: it is free.
+        while incoming.waiting and incoming.busy is None:
+            request(incoming.pop())
+        return
+    while True:
+        oldest = None
+        for port in route.ports:
+            if port.waiting and port.busy is None and (oldest is None or port.first < oldest.first):
+                oldest = port
+        if oldest is None:
+            return
+        request(oldest.pop())
+
+
+LAST_INSTANT = 2**63 - 1
+"""Picoseconds, 106 days; what would be later is there too."""
+
+FORGIVEN = 1 / 1024
+"""Picoseconds: rounding errors must not cost a whole one."""
+
+SAME = 1 + 1e-12
+"""The ratio of two rates that are the same but for rounding."""
+
+_FAR = 9.2e18  # ps
+
+
+class _Station:
+    """A port, or a link that is slower than its ports.
+
+    Attributes:
+        bandwidth: bytes/ps.
+        left: what of it is not given away yet, while rates are worked out, but for what `fixed`
+            flows get at `level`.
+        load: how many flows still wait for a rate.
+        used: the routes through it that have flows.
+        connections: how many pass it.
+        first: the first of them.
+    """
+
+    __slots__ = (
+        *("bandwidth", "connections", "first", "fixed", "is_near", "left", "level"),
+        *("load", "number", "used"),
+    )
+
+    def __init__(self, number: int, bandwidth: float) -> None:
+        self.number = number
+        self.bandwidth = bandwidth
+        self.left = self.level = 0.0
+        self.load = self.fixed = self.connections = 0
+        self.used: dict[FairRoute, None] = {}
+        self.first: FairConnection | None = None
+        self.is_near = False
+
+
+class FairRoute:
+    """The flows through the same stations.
+
+    Attributes:
+        stations: these.
+        flows: a heap of (virtual time at which it ends, number of the request, message).
+        shared: for how many flows the rate is.
+        rate: bytes/ps of each flow.
+        virtual: bytes that each flow has got by `since`, in ps.
+        version: counts how often it was set when the first flow ends.
+        due: when that is.
+        is_changed: whether it gained or lost flows since rates were worked out.
+    """
+
+    __slots__ = (
+        *("due", "flows", "is_changed", "is_near", "is_touched", "number", "rate", "shared"),
+        *("since", "stations", "version", "virtual"),
+    )
+
+    def __init__(self, number: int, stations: tuple[_Station, ...]) -> None:
+        self.number = number
+        self.stations = stations
+        self.flows: list[tuple[float, int, int]] = []
+        self.shared = 0
+        self.rate = self.virtual = 0.0
+        self.since = self.version = 0
+        self.due = LAST_INSTANT
+        self.is_touched = self.is_near = self.is_changed = False
+
+
+class FairConnection:
+    """The way from one node to another: all of its stations, and the route without idle ones.
+
+    Attributes:
+        message: the one that is under way; -1 where there is none.
+    """
+
+    __slots__ = ("message", "route", "stations")
+
+    def __init__(self, stations: tuple[_Station, ...], route: FairRoute) -> None:
+        self.stations = stations
+        self.route = route
+        self.message = -1
+
+
+class FairTraffic:
+    """Flows that share stations.
+
+    An instant is played as `paracosm.network.compiled` says: `pop_end` until nobody ends any more,
+    `request` whatever begins, then `settle`; and again while `next_end` is that instant still.
+    """
+
+    def __init__(self, capacities: Iterable[float] = ()) -> None:
+        """Begin with stations of these capacities, in bytes/s."""
+        self._stations: list[_Station] = []
+        self._routes: dict[tuple[int, ...], FairRoute] = {}
+        self._order: list[tuple[int, int, int, FairRoute]] = []  # due, route's number, version
+        self._touched: list[FairRoute] = []
+        self._done: list[tuple[int, int]] = []
+        self._done_at = 0
+        self._requests = 0
+        for capacity in capacities:
+            self.add_station(capacity)
+
+    def add_station(self, capacity: float) -> None:
+        """Add a station of `capacity` bytes/s; stations are numbered as they are added."""
+        self._stations.append(_Station(len(self._stations), capacity * 1e-12))
+
+    def route(self, stations: Iterable[int]) -> FairRoute:
+        """Return the route through stations; the same ones, in whatever order, are one route."""
+        path = tuple(sorted(stations))
+        if path not in self._routes:
+            through = tuple(self._stations[number] for number in path)
+            self._routes[path] = FairRoute(len(self._routes), through)
+        return self._routes[path]
+
+    def connect(self, stations: Iterable[int], now: int) -> FairConnection:
+        """Return a new connection through stations, at least one, from `now` on."""
+        path = tuple(self._stations[number] for number in sorted(stations))
+        for station in path:
+            station.connections += 1
+        for station in path:
+            if station.connections == 2 and station.first is not None:
+                self._reroute(station.first, now)
+        connection = FairConnection(path, self._binding(path))
+        for station in path:
+            if station.first is None:
+                station.first = connection
+        return connection
+
+    def send(self, message: int, connection: FairConnection, demand: float, now: int) -> None:
+        """Do as `request`. A connection has one message at a time, until `finish`."""
+        connection.message = message
+        self.request(message, connection.route, demand, now)
+
+    def request(self, message: int, route: FairRoute, demand: float, now: int) -> None:
+        """Let `demand` bytes flow over a route; how fast, `settle` says."""
+        self._enter(message, self._requests, route, demand, now)
+        self._requests += 1
+
+    def next_end(self) -> int:
+        """Return the instant at which the next flow ends; the last instant where nothing flows."""
+        if self._done:
+            return self._done_at
+        order = self._order
+        while order and order[0][2] != order[0][3].version:
+            heappop(order)
+        return order[0][0] if order else LAST_INSTANT
+
+    def pop_end(self, now: int) -> int:
+        """Take away a flow that ends now and return its message; -1 where none is left that does.
+
+        Of several, the one that was requested first.
+        """
+        self._gather(now)
+        return heappop(self._done)[1] if self._done else -1
+
+    def settle(self, now: int) -> None:
+        """Give every flow its max-min fair rate, after all that begins or ends now."""
+        self._gather(now)
+        near: list[FairRoute] = []
+        for route in self._touched:
+            route.is_touched = False
+            if len(route.flows) != route.shared:
+                route.shared = len(route.flows)
+                if not route.flows:
+                    route.rate = 0.0
+                route.is_near = route.is_changed = True
+                near.append(route)
+            elif route.flows:
+                self._set_due(route)
+        self._touched.clear()
+        if near:
+            self._fill(near, _stations_near(near), now)
+
+    def _enter(self, message: int, number: int, route: FairRoute, demand: float, now: int) -> None:
+        while route.flows and route.due == now:
+            self._end_first(route, now)
+        if not route.flows:
+            route.virtual = 0.0
+            route.since = now
+            for station in route.stations:
+                station.used[route] = None
+        _advance(route, now)
+        heappush(route.flows, (route.virtual + demand, number, message))
+        self._touch(route)
+
+    def _leave(self, route: FairRoute) -> None:
+        """Note that a route has lost a flow."""
+        self._touch(route)
+        if route.flows:
+            self._set_due(route)
+        else:
+            route.version += 1
+            route.due = LAST_INSTANT
+            for station in route.stations:
+                del station.used[route]
+
+    def _gather(self, now: int) -> None:
+        """Put all flows that end now among those that have ended."""
+        order = self._order
+        while order and order[0][0] <= now:
+            _, _, version, route = order[0]
+            if version == route.version:
+                self._end_first(route, now)
+            else:
+                heappop(order)
+
+    def _end_first(self, route: FairRoute, now: int) -> None:
+        _advance(route, now)
+        _, number, message = heappop(route.flows)
+        heappush(self._done, (number, message))
+        self._done_at = now
+        self._leave(route)
+
+    def _touch(self, route: FairRoute) -> None:
+        if not route.is_touched:
+            route.is_touched = True
+            self._touched.append(route)
+
+    def _fill(self, near: list[FairRoute], stations: list[_Station], now: int) -> None:
+        """Share near stations out among near routes."""
+        for station in stations:
+            station.is_near = False
+            station.left = station.bandwidth
+            station.load = sum(len(route.flows) for route in station.used)
+            station.level, station.fixed = 0.0, 0
+        opened = [(each.left / each.load, each.number) for each in stations if each.load]
+        heapify(opened)
+        while opened:
+            level, number = heappop(opened)
+            station = self._stations[number]
+            if station.load > 0:
+                # What was fixed since has left more for each of the others; less only by rounding.
+                share = (station.left - station.level * station.fixed) / station.load
+                if share > level * SAME:
+                    heappush(opened, (share, number))
+                else:
+                    self._fix_all(station, level, now)
+        for route in near:
+            route.is_near = route.is_changed = False
+
+    def _fix_all(self, full: _Station, level: float, now: int) -> None:
+        """Give the flows over a station that is full now their rate.
+
+        What goes at one level is summed up before it is taken away, so that the order of stations
+        that are full at one level makes no difference.
+        """
+        for route in full.used:
+            if route.is_near:
+                for station in route.stations:
+                    if station.level != level:
+                        station.left -= station.level * station.fixed
+                        station.level, station.fixed = level, 0
+                    station.fixed += len(route.flows)
+                    station.load -= len(route.flows)
+                route.is_near = False
+                if route.rate != level or route.is_changed:
+                    _advance(route, now)
+                    route.rate = level
+                    self._set_due(route)
+
+    def _set_due(self, route: FairRoute) -> None:
+        """Note when the first flow of a route ends, if rates stay as they are from `since` on."""
+        due = LAST_INSTANT
+        if route.rate > 0:
+            lasts = max(0.0, (route.flows[0][0] - route.virtual) / route.rate)
+            if lasts < _FAR - route.since:
+                whole = int(lasts)
+                due = route.since + whole
+                if lasts - whole > FORGIVEN:
+                    due += 1
+        route.due = due
+        route.version += 1
+        heappush(self._order, (due, route.number, route.version, route))
+
+    def _binding(self, path: tuple[_Station, ...]) -> FairRoute:
+        """Return the route through those of a connection's stations that can limit it."""
+        kept = list(path)
+        for station in sorted(path, key=lambda each: (-each.bandwidth, each.number)):
+            others = (each for each in kept if each is not station)
+            if station.connections == 1 and any(x.bandwidth <= station.bandwidth for x in others):
+                kept.remove(station)
+        return self.route(station.number for station in kept)
+
+    def _reroute(self, connection: FairConnection, now: int) -> None:
+        """Let a connection, and what flows over it, go through what can limit it now."""
+        old, new = connection.route, self._binding(connection.stations)
+        connection.route = new
+        flowing = [flow for flow in old.flows if flow[2] == connection.message]
+        if old is not new and flowing:
+            _advance(old, now)
+            key, number, message = flowing[0]
+            old.flows.remove(flowing[0])
+            heapify(old.flows)
+            self._leave(old)
+            self._enter(message, number, new, max(0.0, key - old.virtual), now)
+
+
+def _stations_near(near: list[FairRoute]) -> list[_Station]:
+    """Find all stations, and routes in use, that the routes `near` lead to; extend `near`."""
+    stations: list[_Station] = []
+    for route in near:  # which grows meanwhile
+        for station in route.stations:
+            if not station.is_near:
+                station.is_near = True
+                stations.append(station)
+                for other in station.used:
+                    if not other.is_near:
+                        other.is_near = True
+                        near.append(other)
+    return stations
+
+
+def _advance(route: FairRoute, now: int) -> None:
+    """Give the flows of a route what has come since, at the rate that they had."""
+    route.virtual += route.rate * (now - route.since)
+    route.since = now

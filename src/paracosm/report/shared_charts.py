@@ -1,0 +1,181 @@
+"""Charts of several kinds of runs: utilisation of nodes, staleness of what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from paracosm.report.chart import Area, Axis, Boxes, Chart, Dots, Floats, quantiles
+from paracosm.report.run import Run
+from paracosm.report.timeline_charts import LANES, laid_out, node_group, node_order
+
+RECORDED = ("compute", "send", "receive")
+RESOURCES = ("copy", "compute", "update", "send", "receive")
+NAMED_NODES = 20  # more nodes than this are shown as a crowd of dots
+SHARE = Axis("share of virtual time", percent=True, limits=(0, 1.02))
+
+
+Shares = dict[tuple[str, str], float]
+"""The utilisation of each (node, resource); a resource is one of `RESOURCES`."""
+
+
+def recorded_shares(run: Run) -> Shares:
+    """Return the utilisation that a run noted, without what a group of nodes never uses."""
+    found: Shares = {}
+    for resource in RECORDED:
+        series = run.series(f"utilisation.{resource}")
+        pairs = list(zip(series.node, series.value.tolist(), strict=True))
+        used = {node_group(node) for node, share in pairs if share > 0}
+        found |= {(node, resource): share for node, share in pairs if node_group(node) in used}
+    return found
+
+
+def utilisation_chart(
+    runs: Sequence[Run],
+    shares_of: Callable[[Run], Shares] = recorded_shares,
+    title: str = "Utilisation of workers and ports",
+) -> Chart | None:
+    """Return bars for the nodes of one run, dots for many nodes or runs; None without data."""
+    shares = [shares_of(run) for run in runs]
+    if not any(shares):
+        return None
+    if len(runs) == 1 and len({node for node, _ in shares[0]}) <= NAMED_NODES:
+        return _bars(shares[0], title)
+    return _crowds(runs, shares, title)
+
+
+def _bars(shares: Shares, title: str) -> Chart:
+    nodes = node_order({node for node, _ in shares})
+    marks = []
+    reached: dict[tuple[int, int], float] = {}
+    used = {resource for _, resource in shares}
+    places = laid_out(resource for resource in RESOURCES if resource in used)
+    for resource, place in places.items():
+        lane = LANES[resource].lane
+        rows = [row for row, node in enumerate(nodes) if (node, resource) in shares]
+        values = np.array([shares[nodes[row], resource] for row in rows])
+        # Phases of the same lane stand one behind the other.
+        begin = np.array([reached.get((row, lane), 0.0) for row in rows])
+        reached |= {(row, lane): end for row, end in zip(rows, begin + values, strict=True)}
+        labels = (
+            f"{nodes[row]}, {resource}: {value:.1%}"
+            for row, value in zip(rows, values, strict=True)
+        )
+        marks.append(
+            Boxes(
+                begin=begin,
+                end=begin + values,
+                row=np.array(rows) + place.offset,
+                labels=tuple(labels),
+                height=place.height,
+                color=place.color,
+                series=resource,
+            )
+        )
+    return Chart(
+        name="utilisation",
+        title=title,
+        x=SHARE,
+        y=Axis("", names=tuple(nodes)),
+        marks=tuple(marks),
+        height=110 + 30 * len(nodes),
+        wide=True,
+    )
+
+
+def _crowds(runs: Sequence[Run], shares: Sequence[Shares], title: str) -> Chart:
+    groups = {(node_group(node), resource) for each in shares for node, resource in each}
+    rows = sorted(groups, key=lambda row: (row[0], RESOURCES.index(row[1])))
+    room = 0.8 / len(runs)
+    marks = []
+    for run, each in zip(runs, shares, strict=True):
+        middle = (run.index - (len(runs) - 1) / 2) * room
+        for row, (group, resource) in enumerate(rows):
+            nodes = [node for node, of in each if of == resource and node_group(node) == group]
+            if nodes:
+                marks.append(_crowd(run, each, nodes, resource, row + middle, room * 0.6))
+    return Chart(
+        name="utilisation",
+        title=title,
+        x=SHARE,
+        y=Axis("", names=tuple(f"{group}s, {resource}" for group, resource in rows)),
+        marks=tuple(marks),
+        caption="A dot is a node; of more than 200 alike, 200 are shown, evenly by rank.",
+        height=110 + len(rows) * max(36, 14 * len(runs)),
+        wide=True,
+    )
+
+
+def _crowd(
+    run: Run, shares: Shares, nodes: list[str], resource: str, middle: float, room: float
+) -> Dots:
+    values: Floats = np.array([shares[node, resource] for node in nodes])
+    chosen = quantiles(values)
+    # Multiples of the golden ratio spread evenly: neighbours in rank do not cover each other.
+    spread: Floats = (np.arange(len(chosen), dtype=np.float64) * 0.6180339887 + 0.5) % 1 - 0.5
+    return Dots(
+        x=values[chosen],
+        y=np.float64(middle) + spread * room,
+        labels=tuple(f"{nodes[i]}, {resource}: {values[i]:.1%}" for i in chosen.tolist()),
+        run=run.index,
+        series="node",
+    )
+
+
+Histogram = tuple[Floats, Floats]
+"""The edges (n + 1,) and the shares (n,) of bins."""
+
+
+def staleness_chart(
+    runs: Sequence[Run],
+    histograms: Mapping[int, Histogram],
+    what: str,
+    height: int = 320,
+    caption: str = "",
+) -> Chart | None:
+    """Return one histogram on an axis of its own, or several in rows, each to its own scale.
+
+    Args:
+        runs: the runs of the report.
+        histograms: by the index of the run; those without data are missing.
+        what: what it is the staleness of ("gradients").
+        height: of the plot, CSS pixels.
+        caption: what else to say of it.
+    """
+    known = [run for run in runs if run.index in histograms]
+    if not known:
+        return None
+    rows = tuple(_short(run.name) for run in known) if len(runs) > 1 else ()
+    marks = []
+    peak, highest = 0.0, 0.0
+    for row, run in enumerate(known):
+        edges, shares = histograms[run.index]
+        peak, highest = max(peak, float(shares.max())), max(highest, float(edges[-1]))
+        x = np.repeat(edges, 2)
+        heights = np.concatenate([[0.0], np.repeat(shares, 2), [0.0]])
+        labels = tuple(f"staleness {_whole(e)}: {h:.2%}" for e, h in zip(x, heights, strict=True))
+        y: Floats = row + 0.4 - 0.8 * heights / shares.max() if rows else heights
+        marks.append(Area(x, y, labels, run.index, what))
+    scaled = "Each run is scaled to its own peak." if rows else ""
+    return Chart(
+        name="staleness",
+        title=f"Staleness of {what}",
+        x=Axis("staleness (updates)", limits=(-0.5, max(5.5, highest))),
+        y=(
+            Axis("", names=rows)
+            if rows
+            else Axis(f"share of {what}", percent=True, limits=(0.0, 1.05 * peak))
+        ),
+        marks=tuple(marks),
+        caption=" ".join(filter(None, [scaled, caption])),
+        height=height,
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 30 else f"{name[:29]}…"
+
+
+def _whole(edge: float) -> str:
+    return f"{np.ceil(edge):.0f}"
