@@ -335,7 +335,7 @@ class RelaxConfig(ClusterFields):
 
     def check(self) -> None:
         """Raise InputError for what shows without the matrix: cluster, speeds, durations, files."""
-        self.times_of(self.imagined)
+        self.times_of(self.target_cluster)
         if self.matrix is not None and not self.matrix.is_file():
             what = "not a file" if self.matrix.exists() else "no such file"
             raise InputError(f"{self.matrix}: {what}")
@@ -360,7 +360,7 @@ class RelaxConfig(ClusterFields):
         return self.pattern.processors or self.time.processors or _PROCESSORS
 
     @property
-    def imagined(self) -> Cluster:
+    def target_cluster(self) -> Cluster:
         """The processors and the links between them, with the changes of `what_if`."""
         shared = self.memory == "shared"
         refuse_changes(

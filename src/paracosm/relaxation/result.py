@@ -130,7 +130,6 @@ class RelaxationResult:
     @cached_property
     def definition(self) -> Definition1 | None:
         """Whether the conditions of Definition 1 held, as far as a finite run can show."""
-
         return None if self.spec is None else definition_1(self.spec, self)
 
 

@@ -1,4 +1,4 @@
-"""Carry out what a configuration asks for, and say what it came to."""
+"""Run what a configuration or the arguments of `relax` ask for."""
 
 from __future__ import annotations
 

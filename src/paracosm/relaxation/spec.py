@@ -56,7 +56,6 @@ class RunSpec:
 
     @property
     def processors(self) -> int:
-        """How many processors there are."""
         return self.pattern.processors
 
     @property
@@ -101,18 +100,16 @@ class RunSpec:
 
     @property
     def max_time(self) -> float:
-        """Virtual time at which it is stopped, seconds."""
         return inf if self.config.max_time is None else self.config.max_time
 
     @property
     def most_relaxations(self) -> float:
-        """Number of relaxations after which it is stopped."""
         return self.config.max_sweeps * self.problem.n
 
 
 def spec_of(config: RelaxConfig, seed: int) -> RunSpec:
     """Return a run of a configuration, with files read and everything made."""
-    cluster = config.imagined
+    cluster = config.target_cluster
     problem = _problem(config, seed)
     return RunSpec(
         config=config,

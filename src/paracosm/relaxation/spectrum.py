@@ -229,20 +229,13 @@ def _digits(value: float) -> str:
     return "1"
 
 
-def spectrum_of(spec: RunSpec, budget: float = 1.0) -> SpectralRadius | None:
-    """Return rho(|C|) of the run's iteration matrix, computed or bounded; None for a map.
-
-    Args:
-        budget: seconds that it may take.
-    """
-
+def spectrum_of(spec: RunSpec) -> SpectralRadius | None:
+    """Return rho(|C|) of the run's iteration matrix, computed or bounded; None for a map."""
     method, problem = spec.method, spec.problem
     if spec.problem.map is not None:
         return None
     name, omega, beta = _as_known(method, spec)
-    return iteration_radius(
-        problem.A, name, omega=omega, beta=beta, stencil=problem.stencil, budget=budget
-    )
+    return iteration_radius(problem.A, name, omega=omega, beta=beta, stencil=problem.stencil)
 
 
 def _as_known(method: Method | None, spec: RunSpec) -> tuple[Any, float, float]:

@@ -60,12 +60,10 @@ class Run:
 
     @property
     def ticks(self) -> float:
-        """Units of the loop's clock in a second: ticks, or 1."""
         return self.spec.ticks
 
     @property
     def virtual_time(self) -> float:
-        """The virtual time, in seconds."""
         gauges = self.arrays.gauges
         return float(gauges[k.NOW] + gauges[k.SHIFT]) / self.ticks
 

@@ -15,16 +15,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.relaxation.threads.measurement import Case, Measurement, load_measurement, phases
 from paracosm.timing import Distribution, parse_distribution
 
-__all__ = [
-    "CROWDED",
-    "FITS",
-    "PHASES",
-    "MeasuredTimes",
-    "TimeFunction",
-    "Times",
-    "parse_times",
-    "times_from_file",
-]
+__all__ = ["CROWDED", "Times", "parse_times"]
 
 
 PHASES = ("copy", "compute", "update")
@@ -287,7 +278,7 @@ def _parsed(spec: str) -> tuple[Path, Mapping[str, str]]:
         raise InputError(f'time: "{spec}" has no closing bracket')
     options = {}
     for part in filter(None, re.split(r"\s*,\s*", rest.rstrip()[:-1].strip())):
-        key, equals, value = (piece.strip() for piece in part.partition("="))
+        key, equals, value = (text.strip() for text in part.partition("="))
         if key not in _OPTIONS:
             raise unknown("option of a measured file", key, _OPTIONS)
         if not equals or not value:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from paracosm.compiled import compiled, compiled_whole, inlined
 from paracosm.timing.distribution import Array, Distribution, Scaled, Slowdown
 from paracosm.timing.families import (
+    FAMILIES,
     Constant,
-    Empirical,
     Exponential,
     Gamma,
     KernelDensity,
@@ -183,8 +183,7 @@ def _row(distribution: Distribution, tables: _Tables) -> _Row | None:
     return _Row(EMPIRICAL, nothing, tables.samples(distribution.samples))
 
 
-_FAMILIES = (Constant, Uniform, Normal, Lognormal, Exponential, Gamma, Weibull)
-_KNOWN = (*_FAMILIES, Empirical, KernelDensity, LogKernelDensity, Recorded, Scaled, Slowdown)
+_KNOWN = (*FAMILIES.values(), Scaled, Slowdown)
 
 
 _TERMS = 8  # coefficients of one polynomial

@@ -15,21 +15,7 @@ from numpy.typing import NDArray
 
 from paracosm.errors import InputError
 
-__all__ = [
-    "LOST",
-    "Case",
-    "Interruptions",
-    "Measurement",
-    "Phases",
-    "Recording",
-    "RunTimes",
-    "ThreadTimes",
-    "find_interruptions",
-    "foreign_load",
-    "load_measurement",
-    "phases",
-    "save_measurement",
-]
+__all__ = ["Phases", "Recording"]
 
 
 Array = NDArray[np.float64]
@@ -436,3 +422,7 @@ def _stretches(
     # Before the first and after the last interruption a slice is not seen whole.
     between = 1e-9 * (start[lost[1:]] - end[lost[:-1]]) + usual
     return np.asarray(between, np.float64), 1.0 - away / whole
+
+
+def counted(threads: int) -> str:
+    return f"{threads} thread{'s' if threads > 1 else ''}"
