@@ -36,8 +36,7 @@ from printing import folder_of, mape, print_table, signed
 
 from paracosm.cluster import Link, star
 from paracosm.prediction.parameter_servers.coarse_models import cynthia, lin, phases_of
-from paracosm.prediction.parameter_servers.config import WINDOW
-from paracosm.prediction.parameter_servers.settings import Settings, ports_of
+from paracosm.prediction.parameter_servers.config import WINDOW, Settings, ports_of
 from paracosm.prediction.parameter_servers.target import (
     TargetJob,
     target_job,

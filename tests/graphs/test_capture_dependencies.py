@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from paracosm.graphs.build import Node
-from paracosm.graphs.capture.record import Places, Recorder, record
+from paracosm.graphs.capture.record import ModulePaths, Recorder, record
 from paracosm.graphs.capture.step import TrainingStep
 from paracosm.graphs.capture.storages import Ledger
 from paracosm.models import Workload
@@ -20,7 +20,7 @@ def nodes_of(program: Callable[[], object], held: tuple[Tensor, ...] = ()) -> li
     """Record a program on real tensors, some of which are there before."""
     ledger = Ledger()
     ledger.hold("inputs", held)
-    recorder = Recorder(ledger, Places(nn.Identity()), "cpu")
+    recorder = Recorder(ledger, ModulePaths(nn.Identity()), "cpu")
     with ledger.resizing_followed(), recorder:
         result = program()
     ledger.close()

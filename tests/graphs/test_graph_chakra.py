@@ -43,7 +43,7 @@ def resources(graph: Graph) -> list[str]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(graph=graphs())
 def test_a_graph_that_goes_out_and_in_is_the_same(form: str, graph: Graph) -> None:
     with tempfile.TemporaryDirectory() as folder:

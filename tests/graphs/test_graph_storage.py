@@ -52,7 +52,7 @@ def test_a_graph_without_nodes_comes_back(tmp_path: Path) -> None:
     assert_same(load_graph(tmp_path / "empty.graph"), build_graph([]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(graphs(), st.randoms(use_true_random=False))
 def test_any_graph_comes_back_from_rows_in_any_order(graph: Graph, order: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,12 @@ def predicted(tmp_path: Path, timings: list[OpTiming], *extra: Op, **asked: Any)
     graph = make_graph(tmp_path / "a.graph", *extra)
     given = {"graph": graph, "db": database, "hardware": "old chip", **asked}
     return run_prediction(PredictConfig(**given), seed=0).summary
+
+
+def profiles_with(monkeypatch: pytest.MonkeyPatch, profile: Callable[..., Any]) -> None:
+    """Let this process time ops as the commands do, by a function."""
+    monkeypatch.setattr("paracosm.profiling.pinned_process.own_allocator", lambda: CPU.allocator)
+    monkeypatch.setattr("paracosm.profiling.pinned_process.profile", profile)
 
 
 def duration_of(found: Found, op: int) -> float:
@@ -146,7 +153,7 @@ def test_only_what_is_missing_is_profiled_and_added(
         keep([timing(each, 10 * MICRO) for each in ops])
         return type("Done", (), {"interrupted": False, "refused": {}})
 
-    monkeypatch.setattr("paracosm.profiling.profiler", profile)
+    profiles_with(monkeypatch, profile)
     graph = load_graph(make_graph(tmp_path / "a.graph", new, other))
     for exact, wanted in ((False, [new]), (True, [new, other])):
         database = make_database(tmp_path / f"{exact}.db", KNOWN)
@@ -163,7 +170,7 @@ def test_what_cannot_be_profiled_is_estimated_and_said(
 ) -> None:
     new = op("aten.gelu.default", 1000)
     done = type("Done", (), {"interrupted": False, "refused": {new: "needs two of them"}})
-    monkeypatch.setattr("paracosm.profiling.profiler", lambda *_, **__: done)
+    profiles_with(monkeypatch, lambda *_, **__: done)
     graph = load_graph(make_graph(tmp_path / "a.graph", new))
     found = find_durations(graph, make_database(tmp_path / "a.db", KNOWN), CPU, new_ops="profile")
     assert (found.profiled, found.refused) == (0, {"aten.gelu.default": "needs two of them"})

@@ -185,7 +185,7 @@ def test_an_interrupted_sweep_keeps_what_it_has(
             raise KeyboardInterrupt
         return predict_job(replica, cluster, *rest, **more)
 
-    monkeypatch.setattr("paracosm.prediction.jobs.run.predict_job", interrupted)
+    monkeypatch.setattr("paracosm.prediction.run.predict_job", interrupted)
     flags = [*asked, "--workers", "1,2..16", "--bandwidth", "1Gbit/s", "--timeline-ranks", "9"]
     out, most = tmp_path / "run", 4
     assert main([*flags, "--out", str(out)]) == 1

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import spsolve
 
 from paracosm.cluster import Link, switch
-from paracosm.relaxation import RelaxationResult, relax, relax_map
-from paracosm.relaxation.problems import load_problem
+from paracosm.relaxation import RelaxationResult, RelaxConfig, relax, relax_map, run_relaxation
+from paracosm.relaxation.problems import load_problem, problem_from
 from paracosm.relaxation.simulate import _play, _prepared
 from paracosm.relaxation.spec import RunSpec
 from paracosm.relaxation.state import Run
@@ -336,3 +336,21 @@ def test_a_fault_in_a_map() -> None:
     assert struck.status == plain.status == "converged"
     assert np.linalg.norm(struck.x - np.cos(struck.x) / 2) <= 1e-6
     np.testing.assert_allclose(struck.x, plain.x, atol=1e-5)
+
+
+@pytest.mark.parametrize(("at", "detected"), [(61, 0), (63, 1)])
+def test_a_fault_is_detected_within_two_mean_updates(at: int, detected: int) -> None:
+    # Nine updates take 10 s and one 100 s, in the mean 19 s. The slow processor looks at its row at
+    # 100 s, so that a fault at 62 s is noticed just in time.
+    config = RelaxConfig(
+        problem=problem_from(4 * np.eye(10), np.ones(10)),
+        processors=10,
+        time="10s",
+        speeds=(1.0,) * 9 + (0.1,),
+        tolerance=None,
+        max_time=150,
+        fault=f"uniform(99, 100) in b on processor 9 at {at}s",
+        checkpoint="alpha=2, omega=1000, scope=block, monitor=component",
+    )
+    faults = run_relaxation(config).summary["faults"]
+    assert (faults["detected"], faults["false_alarms"]) == (detected, 1 - detected)

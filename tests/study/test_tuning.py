@@ -17,11 +17,15 @@ from hypothesis import strategies as st
 from paracosm.errors import InputError, MissingExtraError
 from paracosm.faults import CheckpointPolicy
 from paracosm.relaxation import RelaxConfig, run_relaxation
-from paracosm.studies.tuning import count_runs, tune
-from paracosm.studies.tuning_files import claim_folder, write_tuning
-from paracosm.studies.tuning_result import Tuning
-from paracosm.studies.tuning_runs import Setting, Simulations
-from paracosm.studies.tuning_space import Parameter, complete_checkpoint, parse_space
+from paracosm.studies.tuning import Tuning, count_runs, tune
+from paracosm.studies.tuning_figure import claim_folder, write_tuning
+from paracosm.studies.tuning_runs import (
+    Parameter,
+    Setting,
+    Simulations,
+    complete_checkpoint,
+    parse_space,
+)
 
 FAULT = ["uniform(-100, 100) every 1000s"]
 

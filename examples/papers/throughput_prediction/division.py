@@ -10,7 +10,7 @@ from finding import Finding
 from imagined_models import layers_of, profile_of
 from measured_jobs import SEED, MeasuredJob, link_ports
 
-from paracosm.prediction.parameter_servers.settings import Ports, Settings
+from paracosm.prediction.parameter_servers.config import Ports, Settings
 from paracosm.prediction.parameter_servers.target import target_job
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.profiling.jobs import DOWNLINK, JobProfile

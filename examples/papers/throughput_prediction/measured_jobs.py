@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from paracosm.cluster import Link, star
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.config import WINDOW
-from paracosm.prediction.parameter_servers.settings import Ports, Settings, ports_of
+from paracosm.prediction.parameter_servers.config import WINDOW, Ports, Settings, ports_of
 from paracosm.prediction.parameter_servers.target import TargetJob, target_job
 from paracosm.prediction.parameter_servers.throughput import rate_after_start
 from paracosm.profiling.jobs import JobProfile, load_job_profile

@@ -21,8 +21,8 @@ from paracosm.units import format_duration
 from paracosm.validation import validated
 
 if TYPE_CHECKING:
-    from paracosm.studies.tuning_result import Measured, Spread, Tuning
-    from paracosm.studies.tuning_space import Parameter
+    from paracosm.studies.tuning import Tuning
+    from paracosm.studies.tuning_runs import Outcomes, Parameter, Spread
 
 __all__ = ["tune"]
 
@@ -71,8 +71,8 @@ def tune(
     """
     from paracosm.studies.tuning import count_runs
     from paracosm.studies.tuning import tune as search
-    from paracosm.studies.tuning_files import claim_folder, write_tuning
-    from paracosm.studies.tuning_space import parse_space
+    from paracosm.studies.tuning_figure import claim_folder, write_tuning
+    from paracosm.studies.tuning_runs import parse_space
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
@@ -115,7 +115,7 @@ def _asked(
     file: Path | None, arguments: Mapping[str, Any], seed: int | None, space: tuple[Parameter, ...]
 ) -> tuple[RelaxConfig, int]:
     """Return what a study file and flags ask for, and the first seed."""
-    from paracosm.studies.tuning_space import complete_checkpoint
+    from paracosm.studies.tuning_runs import complete_checkpoint
 
     where = "command line" if file is None else str(file)
     study = Study.model_validate({"relax": {}}) if file is None else load_study(file)
@@ -194,7 +194,7 @@ def _ratio(value: float) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-def _quartiles(found: Measured) -> str:
+def _quartiles(found: Outcomes) -> str:
     return f"{_ratio(found.ratio.lower)} to {_ratio(found.ratio.upper)}"
 
 
@@ -202,7 +202,7 @@ def _range(seeds: range) -> str:
     return f"{seeds.start} to {seeds.stop - 1}" if len(seeds) > 1 else str(seeds.start)
 
 
-def _failing(found: Measured) -> str:
+def _failing(found: Outcomes) -> str:
     return f", {found.failures:.0%} not converged" if found.failures else ""
 
 

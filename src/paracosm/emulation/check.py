@@ -57,9 +57,10 @@ def predicted_time(folder: Path) -> float:
     return float(found)
 
 
-def compare_with(folder: Path, predicted: float, summary: EmulationSummary) -> dict[str, Any]:
+def compare_with(folder: Path, summary: EmulationSummary) -> dict[str, Any]:
     """Return the predicted iteration time, in seconds, and the emulated one over it."""
     time = summary.iteration_time
+    predicted = predicted_time(folder)
     emulated = None if time is None else time.median
     return {
         "run": str(folder),

@@ -30,13 +30,7 @@ from paracosm.factory import is_reference
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.units import parse_number
 
-__all__ = [
-    "VARIABLE",
-    "EmulateConfig",
-    "RandomDelay",
-    "Setting",
-    "parse_random_delay",
-]
+__all__ = ["VARIABLE", "EmulateConfig", "RandomDelay", "Setting", "parse_random_delay"]
 
 
 _MOST_RANKS = 65_536  # of one job; the real gloo has a socket for each

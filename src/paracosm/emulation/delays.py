@@ -112,7 +112,11 @@ def summarise_delays(
         np.array([time["median"] for _, time in known]),
         np.array([time["error"] for _, time in known]),
     )
-    counts = [_count(summary, kind) for summary in summaries if summary.iteration_time]
+    counts = [
+        summary.collectives.get(kind, {}).get("per_iteration", {}).get("count", 0.0)
+        for summary in summaries
+        if summary.iteration_time
+    ]
     per_iteration = float(np.median(counts))
     return listed, {
         "kind": kind,
@@ -131,10 +135,6 @@ def _delay(text: str, whole: str) -> float:
     if 0 < seconds < np.inf:
         raise InputError(f'delays: {text} has no unit in "{whole}": write {text}ms or {text}us')
     return seconds
-
-
-def _count(summary: EmulationSummary, kind: str) -> float:
-    return float(summary.collectives.get(kind, {}).get("per_iteration", {}).get("count", 0.0))
 
 
 def find_knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:

@@ -48,23 +48,15 @@ class _Task:
 
 @dataclass(slots=True)
 class _State:
-    """All that is under way at an instant.
+    """All that is under way at an instant, `now`."""
 
-    Attributes:
-        free: comm workers of each pool that have nothing in hand.
-        queues: what waits for one, by pool.
-        ready: a heap of what needs links from a known instant on.
-        moving: what is on links, in the order in which it became ready.
-        waiting: what waits for links to be free (serial), in that order.
-    """
-
-    sharing: Sharing  # how links are shared
+    sharing: Sharing
     now: float = -inf
-    free: dict[Hashable, list[int]] = field(default_factory=dict)
-    queues: dict[Hashable, deque[_Task]] = field(default_factory=dict)
-    ready: list[tuple[float, int, _Task]] = field(default_factory=list)
-    moving: list[_Task] = field(default_factory=list)
-    waiting: list[_Task] = field(default_factory=list)
+    free: dict[Hashable, list[int]] = field(default_factory=dict)  # idle comm workers, by pool
+    queues: dict[Hashable, deque[_Task]] = field(default_factory=dict)  # what waits for one
+    ready: list[tuple[float, int, _Task]] = field(default_factory=list)  # heap: links from then on
+    moving: list[_Task] = field(default_factory=list)  # on links, in the order of becoming ready
+    waiting: list[_Task] = field(default_factory=list)  # for links to be free (serial), likewise
 
     def tasks(self) -> list[_Task]:
         queued = [task for queue in self.queues.values() for task in queue]

@@ -13,10 +13,15 @@ def origins(config: EmulateConfig) -> dict[str, str]:
     """Return by what it is about how each part of the times, and the values, came about."""
     several = len(config.rank) > 1
     real = f"rank{'s' if several else ''} {', '.join(map(str, config.rank))}"
+    own_links = (
+        "modelled: real messages, at the pace of the modelled links"
+        if config.is_paced
+        else "measured: real messages of gloo"
+    )
     lines = {
         "compute": f"measured: the script really runs as {real}",
         "communication": _communication(config),
-        "links of the real rank": _own_links(config),
+        "links of the real rank": "" if config.mode == "backend" else own_links,
         "other ranks": _peers(config),
         "values": (
             f"assumed: every rank holds what {real} holds"
@@ -52,14 +57,6 @@ def _links(config: EmulateConfig) -> str:
     for name, seconds in (("latency", config.latency), ("overhead", config.overhead)):
         parts += [f"{name} {format_duration(seconds)}"] if seconds else []
     return f"every link {', '.join(parts)}" if parts else "links that cost nothing"
-
-
-def _own_links(config: EmulateConfig) -> str:
-    if config.mode == "backend":
-        return ""
-    if config.is_paced:
-        return "modelled: real messages, at the pace of the modelled links"
-    return "measured: real messages of gloo"
 
 
 def _peers(config: EmulateConfig) -> str:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
-from paracosm.emulation.check import compare_with, predicted_time
+from paracosm.emulation.check import compare_with
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.rank_records import by_rank, measured_iterations
 from paracosm.emulation.records import Collective, Iteration, Record, Wait
@@ -45,7 +45,7 @@ def result_of(
     if interrupted:
         summary = replace(summary, status="interrupted")
     if config.beside is not None:
-        found = compare_with(config.beside, predicted_time(config.beside), summary)
+        found = compare_with(config.beside, summary)
         summary = replace(summary, beside=found)
     files = {"collectives.parquet": lambda path: _save_collectives(records, path)}
     return EmulationResult(summary, timeline_of(records), files)
@@ -57,11 +57,7 @@ class Sink(Protocol):
     ) -> None: ...
 
 
-_BEGINS = {
-    Collective: attrgetter("asked"),
-    Wait: attrgetter("begin"),
-    Iteration: attrgetter("end"),
-}
+_BEGINS = {Collective: attrgetter("asked"), Wait: attrgetter("begin"), Iteration: attrgetter("end")}
 
 
 class Metrics:

@@ -29,14 +29,10 @@ def run_emulation(
     config: EmulateConfig,  # what is emulated
     seed: int = 0,  # of all that is random about the emulated ranks
     metrics: Sink | None = None,  # gets iteration times as they are made
-    progress: Callable[[int, float | None], None] | None = None,
-    announce: Callable[[str], None] | None = None,
+    progress: Callable[[int, float | None], None] | None = None,  # told of ended iterations
+    announce: Callable[[str], None] | None = None,  # told what is real and what is assumed
 ) -> EmulationResult:
     """Run the script as the real ranks of the job, and return what came of it.
-
-    Args:
-        progress: is told how many iterations have ended.
-        announce: is told what is real and what is assumed before the script starts.
 
     With changes the script is run once without them first: its summary is `unchanged`.
 

@@ -124,7 +124,7 @@ def table_of(graph: Graph) -> pa.Table:
     """Return `graph` as a table, rows in the order of the ids."""
     import pyarrow as pa
 
-    allocates, released_by, before = _storages(graph)
+    allocates, released_by, before = allocations(graph)
     arguments = tuple(dict.fromkeys(op.arguments for op in graph.ops))
     names = tuple(dict.fromkeys(op.name for op in graph.ops))
     groups = ("", *(json.dumps(group, separators=(",", ":")) for group in graph.groups))
@@ -179,7 +179,8 @@ def columns_of(table: pa.Table, where: str) -> Columns:
     )
 
 
-def _storages(graph: Graph) -> tuple[Lists, Lists, list[tuple[int, int]]]:
+def allocations(graph: Graph) -> tuple[Lists, Lists, list[tuple[int, int]]]:
+    """Return bytes and ids of the last users (or -1) by node, and of storages from before."""
     storages = graph.storages
     users = np.append(graph.id, -1)[storages.last]
     order = np.argsort(storages.first, kind="stable")

@@ -141,10 +141,7 @@ class ProgramOfBlocks:
         self._placed: list[tuple[Block, int, list[int]]] = []
 
     def place(
-        self,
-        block: Block,
-        microbatch: int = -1,
-        anchors: Mapping[str, int] = MappingProxyType({}),
+        self, block: Block, microbatch: int = -1, anchors: Mapping[str, int] = MappingProxyType({})
     ) -> int:
         """Put a block at the end and return its first row.
 

@@ -18,8 +18,12 @@ from paracosm.errors import InputError
 from paracosm.graphs.capture.options import DTYPES, parse_shape
 from paracosm.models import OPTIMIZERS, canonical
 from paracosm.prediction.jobs.rank_times import check_ranks, parse_ranks
-from paracosm.prediction.parameter_servers.config import THROUGHPUT, ThroughputFields, load_profile
-from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.config import (
+    THROUGHPUT,
+    Settings,
+    ThroughputFields,
+    load_profile,
+)
 from paracosm.profiling.jobs import JobProfile
 from paracosm.quantities import Bandwidth, Duration
 

@@ -8,7 +8,7 @@ al. do (section 2), and added to the database; elsewhere it is estimated from it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -23,9 +23,6 @@ from paracosm.profiling.samples import OpTiming, at_one_speed
 
 if TYPE_CHECKING:
     from paracosm.profiling.estimators import Estimate
-
-
-__all__ = ["SOURCES", "Found", "constant", "find_durations"]
 
 
 SOURCES = ("exact", "interpolated", "estimated", "unknown", "recorded", "none")
@@ -140,11 +137,15 @@ def _estimates(
     An op of the host that nobody timed, nor any of its type, is not estimated: it moves nothing.
     Nor is one that works on nobody knows what.
     """
+    from paracosm.profiling.estimators.timed import pool
+
     types = {timing.op.name for timing in timings}
-    of_host = _host_only(graph)
-    needed = set(_needed(graph))
-    keys = {_key(op): op for op in needed}
-    found = _looked_up([timing for timing in timings if _key(timing.op) in keys], keys)
+    needed, of_host = set(_needed(graph)), _host_only(graph)
+    by_key = {_key(op): op for op in needed}
+    found: dict[Op, Estimate] = {}
+    if timed := [timing for timing in timings if _key(timing.op) in by_key]:
+        exact, _ = pool(timed)
+        found = {by_key[key]: exact.estimate(row) for key, row in exact.rows().items()}
     rest = [
         op
         for op in needed
@@ -157,18 +158,6 @@ def _estimates(
         estimators = fit_estimators(timings, only=wanted, method=estimator, seed=seed)
         found |= {op: estimators.estimate(op) for op in rest}
     return [found.get(op) for op in graph.ops]
-
-
-def _looked_up(
-    timings: Sequence[OpTiming], ops: Mapping[tuple[str, str], Op]
-) -> dict[Op, Estimate]:
-    from paracosm.profiling.estimators.timed import pool
-
-    if not timings:
-        return {}
-    exact, _ = pool(timings)
-    rows = exact.rows()
-    return {op: exact.estimate(rows[key]) for key, op in ops.items() if key in rows}
 
 
 def _needed(graph: Graph) -> list[Op]:

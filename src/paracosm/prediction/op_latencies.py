@@ -85,13 +85,11 @@ def summarise_folder(path: Path) -> OpLatenciesSummary:
     """
     folder = read_folder(path)
     devices = sorted({each.device for each in folder.comparisons})
-    errors = _errors(folder.comparisons)
     return OpLatenciesSummary(
         status="done",
         op_latencies=str(path),
         models=len(folder.comparisons),
-        mean_error=errors["mean_error"],
-        baselines=errors["baselines"],
+        **_errors(folder.comparisons),
         devices={
             device: _errors([each for each in folder.comparisons if each.device == device])
             for device in devices
@@ -195,7 +193,7 @@ class Row:
     """
 
     name: str
-    kind: str  # what the node is, "call_module", "call_method", "placeholder",
+    kind: str  # what the node is, "call_module", "call_method", "placeholder", ...
     function: str  # what it calls: the method's or function's own name; a module's path
     module: str  # path of the innermost module it belongs to; empty for none
     makes_tensor: bool

@@ -10,8 +10,7 @@ from paracosm.errors import InputError, MissingExtraError, require
 from paracosm.graphs import Graph, fingerprint, load_graph
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.durations import Found, find_durations
-from paracosm.prediction.predict import predict
-from paracosm.prediction.prediction import Prediction
+from paracosm.prediction.predict import Prediction, predict
 from paracosm.profiling.allocator import command_allocator, own_allocator
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming
@@ -89,14 +88,10 @@ def find_replica(
     tensor: int = 1,
     device: str | None = None,
 ) -> TimedReplica:
-    """Return the replica that a configuration asks for.
+    """Return the replica that a configuration asks for, as one of `tensor` ranks that split layers.
 
-    Args:
-        seed: of what is profiled and fitted.
-        progress: called while new ops are profiled, with how many are done.
-        announce: told what is worth knowing.
-        tensor: ranks that split each layer of a model between them.
-        device: whose timings, where the configuration does not say.
+    `device` says whose timings are meant where the configuration does not. While new ops are
+    profiled `progress` is called with how many are done.
 
     Raises:
         InputError: for what cannot be used, or has no timing.
@@ -277,8 +272,7 @@ def choose_environment(
         where: the database, for messages.
 
     Raises:
-        InputError: it holds no timings, none of this machine and nothing else was asked for, none
-            that fits what was asked for, or several. It says what there is.
+        InputError: it holds no timings, none that fits, or several; it says what there is.
     """
     if not held:
         raise InputError(f"{where}: holds no timings of ops: paracosm profile ops adds some")
@@ -321,7 +315,6 @@ def _listed(environments: Sequence[Environment], here: Environment | None) -> st
 
 
 def _told(environment: Environment, here: Environment | None) -> str:
-    """Return an environment by what tells it from this machine's, where that is little."""
     differences = [] if here is None else here.differences(environment)
     if here is not None and here.hardware == environment.hardware:
         return f"{environment.hardware} ({', '.join(differences) or 'this machine'})"
@@ -329,5 +322,4 @@ def _told(environment: Environment, here: Environment | None) -> str:
 
 
 def _short(environment: Environment) -> str:
-    """Return enough of an environment to ask for it."""
     return environment.hardware.split(",")[0].split(" (")[0]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
+from paracosm.cluster import Cluster
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.jobs.device_speeds import device_of, device_speeds, with_devices
+from paracosm.prediction.durations import find_durations
 from paracosm.prediction.jobs.prediction import JobPrediction, ideal_throughput, predict_job
 from paracosm.prediction.jobs.rank_times import job_timeline, shown_ranks
-from paracosm.prediction.jobs.summary import OF_JOB, summarise_jobs
 from paracosm.prediction.op_latencies import summarise_folder
 from paracosm.prediction.parameter_servers.coarse_models import phases_of
 from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
@@ -24,14 +25,23 @@ from paracosm.prediction.parameter_servers.throughput import (
     sensitivity,
     single_worker_rates,
 )
-from paracosm.prediction.prediction import timeline_of
-from paracosm.prediction.replica import Announce, Progress, find_replica, measured_iteration
-from paracosm.prediction.summary import summarise
+from paracosm.prediction.predict import Prediction, predict, timeline_of
+from paracosm.prediction.replica import (
+    Announce,
+    Progress,
+    TimedReplica,
+    choose_environment,
+    find_replica,
+    measured_iteration,
+)
+from paracosm.prediction.summary import OF_JOB, summarise, summarise_jobs
+from paracosm.profiling.environment import Environment
 from paracosm.results import JobSummary, Summary, ThroughputSummary
 from paracosm.timeline import Timeline
 from paracosm.units import format_duration
 
 __all__ = ["PredictionRun", "run_prediction"]
+
 
 Case = TypeVar("Case")
 Found = TypeVar("Found")
@@ -203,3 +213,81 @@ def _until_interrupted(
         if not found:
             raise
     return found, "done" if len(found) == len(cases) else "interrupted"
+
+
+@dataclass(frozen=True)
+class DeviceSpeeds:
+    """Speeds of devices, relative to the one whose timings are used."""
+
+    factor: dict[str, float]  # by the name that the cluster gives a device
+    origin: dict[str, str]  # how each is known, in words
+
+
+def device_of(cluster: Cluster) -> str | None:
+    """Return the device of most workers; None where none has a name."""
+    names = [cluster.node(worker).device for worker in cluster.workers]
+    known = [name for name in names if name is not None]
+    return max(dict.fromkeys(known), key=known.count, default=None)
+
+
+def device_speeds(
+    cluster: Cluster,
+    replica: TimedReplica,
+    alone: Prediction,
+    path: Path,
+    *,
+    cache: str,
+    seed: int,
+) -> DeviceSpeeds:
+    """Return the speed of every device that a worker's node names.
+
+    A device that the database has timings of is as fast as the whole graph is on it; one that it
+    knows nothing of is as fast as the one that was timed, and only the node's own speed counts.
+    `alone` is the graph on the device that was timed, without communication.
+
+    Raises:
+        InputError: a device may be several environments of the database at `path`.
+    """
+    named = [cluster.node(worker).device for worker in cluster.workers]
+    names = dict.fromkeys(name for name in named if name is not None)
+    if replica.environment is None:
+        told = "no timings: taken to be as fast as the graph's"
+        return DeviceSpeeds(dict.fromkeys(names, 1.0), dict.fromkeys(names, told))
+    from paracosm.profiling.database import ProfileDatabase
+
+    with ProfileDatabase.open(path, readonly=True) as database:
+        held = [(each, count) for each, count in database.environments() if count]
+    found = DeviceSpeeds(dict.fromkeys(names, 1.0), {})
+    for name in names:
+        other = _environment(held, replica.environment, name, path)
+        if other is None:
+            found.origin[name] = f"no timings: taken for {replica.environment.hardware}"
+        elif other != replica.environment:
+            durations = find_durations(replica.graph, path, other, cache=cache, seed=seed).durations
+            there = predict(replica.graph, durations, free_communication=True).duration.sum()
+            factor = found.factor[name] = float(alone.duration.sum() / there)
+            found.origin[name] = f"{factor:.3g} times as fast by the timings of {other.hardware}"
+    return found
+
+
+def with_devices(cluster: Cluster, speeds: DeviceSpeeds) -> Cluster:
+    """Return the cluster with the speeds of its nodes multiplied by those of their devices."""
+    nodes = tuple(
+        replace(node, speed=node.speed * speeds.factor.get(node.device or "", 1.0))
+        for node in cluster.nodes
+    )
+    return replace(cluster, nodes=nodes)
+
+
+def _environment(
+    held: Sequence[tuple[Environment, int]], used: Environment, name: str, path: Path
+) -> Environment | None:
+    fits = [each for each, _ in held if name.lower() in f"{each.device}, {each}".lower()]
+    if used in fits:
+        return used
+    if not fits:
+        return None
+    try:
+        return choose_environment(held, None, name, str(path))
+    except InputError as error:
+        raise InputError(f"cluster: device {name}: {error}") from None

@@ -159,7 +159,16 @@ def usual_probe(timings: Sequence[OpTiming]) -> float:
 
 
 def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> list[OpTiming]:
-    """Return timings as they would be on a machine whose speed probe takes `probe` seconds."""
+    """Return timings as they would be on a machine whose speed probe takes `probe` seconds.
+
+    Shared machines change their speed by a fifth and more, for minutes at a time. The speed probe
+    beside every timing says what the machine was worth then; a duration is scaled by how long the
+    same piece of work took. Timings that nobody probed stay as they are.
+
+    Args:
+        timings: of one environment.
+        probe: by default the timings' own median.
+    """
     probe = usual_probe(timings) if probe is None else probe
     if probe <= 0:
         return list(timings)

@@ -71,11 +71,7 @@ class Detection:
 
 
 def parse_detection(value: str | Detection) -> Detection:
-    """Return the residual test of "ideal", "processor", "processor(time=20ms)", "local(every=10)".
-
-    Raises:
-        InputError: another name, or a parameter that it does not have.
-    """
+    """Return the test of "ideal", "processor", "processor(time=20ms)" or "local(every=10)"."""
     if isinstance(value, Detection):
         return value
     if not isinstance(value, str):
@@ -339,7 +335,7 @@ class RelaxConfig(ClusterFields):
 
     def check(self) -> None:
         """Raise InputError for what shows without the matrix: cluster, speeds, durations, files."""
-        self.times_of(self.imagined)
+        self.times_of(self.target_cluster)
         if self.matrix is not None and not self.matrix.is_file():
             what = "not a file" if self.matrix.exists() else "no such file"
             raise InputError(f"{self.matrix}: {what}")
@@ -351,11 +347,7 @@ class RelaxConfig(ClusterFields):
 
     @property
     def count(self) -> int:
-        """The number of processors.
-
-        Raises:
-            InputError: the cluster file cannot be read, or has another number of workers.
-        """
+        """The number of processors."""
         if self.cluster_in_file is not None:
             workers = len(self.cluster_in_file.workers)
             if self.processors not in (None, workers):
@@ -368,13 +360,8 @@ class RelaxConfig(ClusterFields):
         return self.pattern.processors or self.time.processors or _PROCESSORS
 
     @property
-    def imagined(self) -> Cluster:
-        """The processors and the links between them, with the changes of `what_if`.
-
-        Raises:
-            InputError: no such cluster; speeds that are not one for each; a change that is none of
-                processors or, in distributed memory, of links.
-        """
+    def target_cluster(self) -> Cluster:
+        """The processors and the links between them, with the changes of `what_if`."""
         shared = self.memory == "shared"
         refuse_changes(
             (
@@ -395,11 +382,7 @@ class RelaxConfig(ClusterFields):
         return self.changed(cluster)
 
     def times_of(self, cluster: Cluster) -> Times:
-        """Return how long updates take on the workers of a cluster.
-
-        Raises:
-            InputError: not one distribution for each processor, or a file that cannot be read.
-        """
+        """Return how long updates take on the workers of a cluster."""
         return self.time.on([cluster.node(name).speed for name in cluster.workers])
 
 

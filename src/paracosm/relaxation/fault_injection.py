@@ -19,7 +19,7 @@ from paracosm.faults import (
     choose_processor,
     fault_times,
 )
-from paracosm.relaxation.kernel.arrays import DUE, FAULT, MARKS, SQUARE
+from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.observe import mark
 from paracosm.relaxation.kernel.tournament_tree import rebuild, set_key
 from paracosm.relaxation.methods import BlockJacobi, method_gain
@@ -36,15 +36,9 @@ from paracosm.relaxation.state import (
 )
 from paracosm.rng import RelaxationStream, generator
 
-__all__ = ["schedule_faults"]
-
 
 def schedule_faults(run: Run) -> None:
-    """Put the first occurrence of each of the configured faults on the run's agenda.
-
-    Raises:
-        InputError: a fault that names what the run does not have.
-    """
+    """Put the first occurrence of each of the configured faults on the run's agenda."""
     spec = run.spec
     for index, fault in enumerate(spec.config.fault):
         check_fault(
@@ -91,11 +85,11 @@ def _strike(run: Run, fault: Fault, rng: np.random.Generator) -> None:
         return  # nothing was there to strike
     if isinstance(fault.model, DataFault):
         compute_residual(run)
-        set_largest(run, max(float(a.gauges[SQUARE]), run.initial_residual**2))
+        set_largest(run, max(float(a.gauges[k.SQUARE]), run.initial_residual**2))
     run.struck += 1
-    if a.counters[MARKS] < a.history.marks.shape[0]:
+    if a.counters[k.MARKS] < a.history.marks.shape[0]:
         run.faults.append((words, before, isinstance(fault.model, DataFault)))
-    mark(a.rules, a.iterate, a.history, a.counters, a.gauges, FAULT)
+    mark(a, k.FAULT)
 
 
 def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:
@@ -152,11 +146,11 @@ def _read(run: Run, who: int) -> None:
     """Let a processor read now, whatever it is doing."""
     a = run.arrays
     a.flight.due[0] = who
-    a.counters[DUE] = 1
+    a.counters[k.DUE] = 1
     ask_rows(run)
     begin_update(run, who)
     ask_values(run)
-    a.counters[DUE] = 0
+    a.counters[k.DUE] = 0
 
 
 def _corrupt(run: Run, fault: Fault, model: DataFault, rng: np.random.Generator) -> str:

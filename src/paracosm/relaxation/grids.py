@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-__all__ = ["Stencil", "convection_diffusion", "heat_boundary", "laplacian", "laplacian_9_point"]
-
-
 @dataclass(frozen=True, eq=False)
 class Stencil:
     """The same linear combination of neighbours at every point of a box, and 0 outside it.

@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-__all__ = [
-    "RIGHT_HAND_SIDES",
-    "STARTS",
-    "checked_vector",
-    "first_iterate",
-    "read_matrix_market",
-    "right_hand_side",
-]
-
-
 RIGHT_HAND_SIDES = ("uniform", "ones-solution", "ones")
 STARTS = ("zeros", "random")
 Array = NDArray[np.float64]
@@ -42,9 +32,6 @@ def right_hand_side(A: csr_array, rhs: str, seed: int) -> tuple[Array, Array | N
     rhs: "uniform", each component uniform on (-0.5, 0.5), then normalised to 2-norm 1 (paper,
     section 4.1); "ones-solution", b = A 1, whose solution is 1 everywhere (section 5.1); "ones",
     1 everywhere; or a file, .npy or Matrix Market.
-
-    Raises:
-        InputError: an unknown name, or a file that cannot be used.
     """
     n = A.shape[0]
     if rhs == "uniform":
@@ -61,11 +48,7 @@ def right_hand_side(A: csr_array, rhs: str, seed: int) -> tuple[Array, Array | N
 
 
 def first_iterate(n: int, start: str, seed: int) -> Array:
-    """Return x0, shape (n,): "zeros", "random" (uniform on (-0.5, 0.5)), or from a file.
-
-    Raises:
-        InputError: an unknown name, or a file that cannot be used.
-    """
+    """Return x0, shape (n,): "zeros", "random" (uniform on (-0.5, 0.5)), or from a file."""
     if start == "zeros":
         return np.zeros(n)
     if start == "random":
@@ -76,11 +59,7 @@ def first_iterate(n: int, start: str, seed: int) -> Array:
 
 
 def checked_vector(values: ArrayLike, what: str, n: int) -> Array:
-    """Return `values` as float64 of shape (n,); a single row or column is flattened.
-
-    Raises:
-        InputError: complex or other entries, the wrong length, NaN or infinity.
-    """
+    """Return `values` as float64 of shape (n,); a single row or column is flattened."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise InputError(f"{what}: its entries must be real numbers, not {array.dtype}")
@@ -126,10 +105,6 @@ def read_matrix_market(path: str | Path) -> Any:
     """Return the real matrix in the file: a SciPy `coo_array`, or an array for format "array".
 
     Symmetric storage is expanded. The file may be compressed with gzip, whatever it is called.
-
-    Raises:
-        InputError: one line that names the file: not found, not Matrix Market, complex or
-            pattern-only, cut off (how many entries of how many), or an entry that cannot be read.
     """
     from scipy.io import mmread
 

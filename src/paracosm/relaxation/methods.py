@@ -13,15 +13,6 @@ from paracosm.units import format_number, parse_number
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = [
-    "METHODS",
-    "Method",
-    "gauss_seidel_of",
-    "method_divides",
-    "method_gain",
-    "parse_method",
-]
-
 
 @dataclass(frozen=True)
 class Method:
@@ -136,11 +127,7 @@ METHODS: dict[str, type[Method]] = {
 
 
 def parse_method(text: str | Method) -> Method:
-    """Return the method that `text` names: "jacobi", "jacobi(omega=0.8)", "sor(1.5)".
-
-    Raises:
-        InputError: one line that names the unknown method or parameter and the nearest valid one.
-    """
+    """Return the method that `text` names: "jacobi", "jacobi(omega=0.8)", "sor(1.5)"."""
     if isinstance(text, Method):
         return text
     name, positional, named = parse_expression(text, "method")
@@ -188,11 +175,7 @@ def method_divides(method: Method) -> bool:
 
 
 def gauss_seidel_of(method: Method) -> Method:
-    """Return the method that updates row after row what `method` updates at once.
-
-    Raises:
-        InputError: a method that has no such twin.
-    """
+    """Return the method that updates row after row what `method` updates at once."""
     if isinstance(method, Jacobi):
         return GaussSeidel(method.omega)
     if isinstance(method, GaussSeidel | SOR):

@@ -108,11 +108,7 @@ def contiguous(unknowns: int, processors: int) -> Pattern:
 
 
 def equal_blocks(name: str, unknowns: int, processors: int, blocks: int, choice: Choice) -> Pattern:
-    """Return `blocks` blocks of consecutive rows, equal in size to within one row.
-
-    Raises:
-        InputError: more processors or blocks than rows, or fewer blocks than processors.
-    """
+    """Return `blocks` blocks of consecutive rows, equal in size to within one row."""
     check_processors(unknowns, processors)
     if not processors <= blocks <= unknowns:
         raise InputError(
@@ -130,9 +126,6 @@ def by_nonzeros(pointer: NDArray[np.integer], processors: int) -> Pattern:
     Args:
         pointer: of the matrix in CSR, shape (n + 1,).
         processors: how many blocks.
-
-    Raises:
-        InputError: more processors than rows, or none.
     """
     unknowns = pointer.size - 1
     check_processors(unknowns, processors)
@@ -151,9 +144,6 @@ def overlapping(unknowns: int, processors: int, rows: int) -> Pattern:
     """Return contiguous blocks, each with up to `rows` more rows on either side.
 
     A row in an overlap is updated by every processor that holds it; the last write stands.
-
-    Raises:
-        InputError: more processors than rows, or none; fewer than one row of overlap.
     """
     check_processors(unknowns, processors)
     if rows < 1:
@@ -168,11 +158,7 @@ def overlapping(unknowns: int, processors: int, rows: int) -> Pattern:
 
 
 def check_processors(unknowns: int, processors: int) -> None:
-    """Refuse fewer than one processor, and more of them than rows.
-
-    Raises:
-        InputError: which, and how many there may be.
-    """
+    """Refuse fewer than one processor, and more of them than rows."""
     if processors < 1:
         raise InputError(f"processors: give 1 or more, not {processors}")
     if processors > unknowns:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from paracosm.errors import InputError, unknown
+from paracosm.expression import parse_expression
 from paracosm.relaxation.partition import (
     METHODS,
     Pattern,
@@ -26,10 +27,6 @@ from paracosm.relaxation.partition import (
 from paracosm.relaxation.problems import Problem
 from paracosm.units import parse_duration
 
-__all__ = ["PATTERNS", "Patterns", "parse_patterns"]
-
-
-_SPEC = re.compile(r"\s*(?P<name>[\w-]+)\s*(?:\((?P<arguments>[^()]*)\))?\s*")
 _AFTER = re.compile(r"(?P<spec>.*?)(?:\s+after\s+(?P<time>.+))?", re.DOTALL)
 
 Arguments = dict[str, str]
@@ -119,11 +116,7 @@ class Patterns:
         return None if isinstance(first, _Named) else len(first)
 
     def with_blocks(self, blocks: int) -> Patterns:
-        """Return the same with another number of blocks.
-
-        Raises:
-            InputError: a pattern that has no number of them.
-        """
+        """Return the same with another number of blocks."""
         first = self.schedule[0][1]
         if not isinstance(first, _Named) or len(self.schedule) > 1 or self.choose is not None:
             first = _Named("", {})
@@ -142,10 +135,6 @@ class Patterns:
             problem: whose rows are dealt.
             processors: to how many.
             seed: of METIS; the draws of "random" are made during the run.
-
-        Raises:
-            InputError: a number of blocks or processors that cannot be.
-            MissingExtraError: graph(method=metis) without pymetis.
         """
         if self.choose is not None:
             return ((0.0, contiguous(problem.n, processors)),)
@@ -178,9 +167,6 @@ def parse_patterns(value: Any) -> Patterns:
 
     Args:
         value: text, a Pattern, a list of blocks of rows, or a function (processor, update, u).
-
-    Raises:
-        InputError: an unknown name or argument, or times that do not ascend from 0.
     """
     if isinstance(value, Patterns):
         return value
@@ -211,31 +197,19 @@ def parse_patterns(value: Any) -> Patterns:
 
 
 def _named(spec: str) -> _Named:
-    match = _SPEC.fullmatch(spec)
-    if not match:
-        raise InputError(f'cannot read the pattern "{spec}": write one such as random(blocks=200)')
-    name = match["name"]
-    kind = PATTERNS.get(name)
-    if kind is None:
+    """Read "random(blocks=200)", or "random(200)" for the first parameter."""
+    name, positional, named = parse_expression(spec, "pattern")
+    if name not in PATTERNS:
         raise unknown("pattern", name, PATTERNS)
-    return _Named(name, _arguments(name, kind, match["arguments"] or ""))
-
-
-def _arguments(name: str, kind: _Kind, text: str) -> Arguments:
-    """Read "blocks=200", or "200" alone for the first parameter."""
-    given: Arguments = {}
-    for part in filter(None, map(str.strip, text.split(","))):
-        key, equals, value = (word.strip() for word in part.rpartition("="))
-        if not equals and kind.parameters and not given:
-            key = kind.parameters[0]
-        if not kind.parameters:
-            raise InputError(f'pattern {name}: it has no arguments, not "{part}"')
-        if key not in kind.parameters:
-            raise unknown(f"argument of pattern {name}", key or value, kind.parameters)
-        if key in given:
-            raise InputError(f"pattern {name}: {key} is given twice")
-        given[key] = value
-    return given
+    parameters = PATTERNS[name].parameters
+    for wrong in (*positional[len(parameters) :], *(set(named) - set(parameters))):
+        if not parameters:
+            raise InputError(f'pattern {name}: it has no arguments, not "{wrong}"')
+        raise unknown(f"argument of pattern {name}", wrong, parameters)
+    given = dict(zip(parameters, positional, strict=False))
+    for key in given.keys() & named.keys():
+        raise InputError(f"pattern {name}: {key} is given twice")
+    return _Named(name, given | named)
 
 
 def _count(given: Arguments, key: str, default: int) -> int:

@@ -259,10 +259,6 @@ def as_csr(matrix: Any, name: str) -> csr_array:
     """Return a SciPy sparse matrix, or anything that NumPy reads as one, as a new `csr_array`.
 
     float64, indices sorted, duplicates summed, stored zeros dropped, int32 indices where they fit.
-
-    Raises:
-        InputError: not two-dimensional, not real, not square, empty, or NaN or infinite entries
-            (how many, and the first). Rows and columns are counted from 1, as in Matrix Market.
     """
     from scipy.sparse import csr_array, issparse
 
@@ -297,11 +293,7 @@ def as_csr(matrix: Any, name: str) -> csr_array:
 
 
 def check_diagonal(matrix: csr_array, name: str) -> None:
-    """Refuse a matrix with empty rows, or with zeros on the diagonal, by which methods divide.
-
-    Raises:
-        InputError: how many rows, and the first five, counted from 1.
-    """
+    """Refuse a matrix with empty rows, or with zeros on the diagonal, by which methods divide."""
     empty = np.flatnonzero(np.diff(matrix.indptr) == 0)
     if empty.size:
         raise InputError(

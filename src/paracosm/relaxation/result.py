@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from paracosm.relaxation.spectrum import SpectralRadius
 
 
-__all__ = [
-    "Definition1",
-    "Mark",
-    "RelaxationResult",
-    "Spans",
-    "Staleness",
-    "Status",
-    "definition_1",
-]
-
-
 Status = Literal["converged", "diverged", "stopped", "interrupted"]
 What = Literal["fault", "rollback", "checkpoint"]
 Array = NDArray[np.float64]
@@ -33,25 +22,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happened besides relaxations.
+    """Something that happened besides relaxations."""
 
-    Attributes:
-        time: virtual time, seconds.
-        relaxations: how many there had been.
-        what: "fault", "rollback" or "checkpoint".
-        residual: norm of the residual after it.
-        fault: which fault it was, in words; empty for the others.
-        before: norm of the residual before a fault.
-        data: whether the fault struck data, which nobody is told.
-    """
-
-    time: float
-    relaxations: int
-    what: What
-    residual: float
-    fault: str = ""
-    before: float = float("nan")
-    data: bool = False
+    time: float  # virtual time, seconds
+    relaxations: int  # how many there had been
+    what: What  # "fault", "rollback" or "checkpoint"
+    residual: float  # norm of the residual after it
+    fault: str = ""  # which fault it was, in words; empty for the others
+    before: float = float("nan")  # norm of the residual before a fault
+    data: bool = False  # whether the fault struck data, which nobody is told
 
 
 @dataclass(frozen=True)
@@ -60,30 +39,22 @@ class Staleness:
 
     In the words of Definition 1 (Coleman, Jensen, Sosonkina): k - 1 - s(k), the largest over the
     components that update k read.
-
-    Attributes:
-        mean, most: over all updates.
-        width: staleness values in one bin.
-        counts: updates in each bin, shape (bins,); the last one holds everything beyond.
     """
 
-    mean: float
+    mean: float  # over all updates
     most: int
-    width: int
+    width: int  # staleness values in one bin
+    # updates in each bin, shape (bins,); the last one holds everything beyond
     counts: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Spans:
-    """The first updates of a run, in the order in which they began.
+    """The first updates of a run, in the order in which they began."""
 
-    Attributes:
-        processor: who, shape (k,); the number of processors stands for the residual processor.
-        begin, copied, computed, end: virtual time, shape (k,); without phases, `copied` and
-            `computed` are equal to `begin`.
-    """
-
+    # who, shape (k,); the number of processors stands for the residual processor
     processor: NDArray[np.int32]
+    # virtual time, shape (k,); without phases, `copied` and `computed` are equal to `begin`
     begin: Array
     copied: Array
     computed: Array
@@ -159,7 +130,6 @@ class RelaxationResult:
     @cached_property
     def definition(self) -> Definition1 | None:
         """Whether the conditions of Definition 1 held, as far as a finite run can show."""
-
         return None if self.spec is None else definition_1(self.spec, self)
 
 

@@ -1,4 +1,4 @@
-"""Carry out what a configuration asks for, and say what it came to."""
+"""Run what a configuration or the arguments of `relax` ask for."""
 
 from __future__ import annotations
 
@@ -274,9 +274,6 @@ def solve(spec: RunSpec, progress: Progress | None = None) -> RelaxationResult:
 
     A fault at a random time strikes before the iteration would have converged without it: to know
     when that is, the same iteration runs without faults first (`RelaxationResult.fault_free_time`).
-
-    Raises:
-        InputError: parts of the spec that do not go together.
     """
     from paracosm.relaxation.simulate import simulate
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -14,31 +13,7 @@ from numpy.typing import NDArray
 
 from paracosm.errors import InputError
 from paracosm.relaxation.fault_injection import schedule_faults
-from paracosm.relaxation.kernel.arrays import (
-    BAD_ROWS,
-    BAD_TIME,
-    CALL_ROWS,
-    CALL_VALUES,
-    CHECKPOINTS,
-    DETECTED,
-    DIVERGED,
-    EXHAUSTED,
-    FAULT,
-    GROW,
-    KEPT,
-    MARKS,
-    NOW,
-    PAUSED,
-    RELAXATIONS,
-    ROLLBACKS,
-    SAMPLES,
-    SHIFT,
-    SPANS,
-    SQUARE,
-    STALENESS,
-    STALEST,
-    TOO_LATE,
-)
+from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.functions import user_functions
 from paracosm.relaxation.kernel.halo import BYTES
 from paracosm.relaxation.kernel.loop import advance
@@ -102,13 +77,14 @@ def _prepared(spec: RunSpec) -> Run:
     compute_residual(run)
     run.initial_residual = norm(run)
     _check_range(arrays.iterate.residual)
-    arrays.gauges[KEPT] = arrays.gauges[SQUARE]
-    set_largest(run, float(arrays.gauges[SQUARE]))
+    arrays.gauges[k.KEPT] = arrays.gauges[k.SQUARE]
+    set_largest(run, float(arrays.gauges[k.SQUARE]))
     config = spec.config
     if config.tolerance is not None:
         run.tolerance = config.tolerance * (run.initial_residual if config.relative else 1.0)
-        arrays.rules = arrays.rules._replace(limit=float(run.tolerance))
-    sample(arrays.rules, arrays.iterate, arrays.history, arrays.counters, arrays.gauges)
+        rules = arrays.rules._replace(limit=float(run.tolerance))
+        run.arrays = arrays._replace(rules=rules)
+    sample(run.arrays)
     schedule_faults(run)
     for instant, pattern in spec.patterns[1:]:
         run.at(instant, _pattern_change(run, pattern))
@@ -131,8 +107,7 @@ _LEAST, _MOST = 1e-140, 1e140
 
 def _pattern_change(run: Run, pattern: Pattern) -> Callable[[], None]:
     def act() -> None:
-        run.spec = replace(run.spec, patterns=((0.0, pattern),))
-        change_pattern(run.arrays, run.spec, pattern)
+        change_pattern(run, pattern)
 
     return act
 
@@ -148,45 +123,45 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
         until = min(run.agenda[0].time if run.agenda else inf, spec.max_time)
         answer = _advance(run, until, min(most, spec.most_relaxations))
         ending: Ending = None
-        if answer == CALL_ROWS:
+        if answer == k.CALL_ROWS:
             ask_rows(run)
-        elif answer == CALL_VALUES:
+        elif answer == k.CALL_VALUES:
             ask_values(run)
             ask_durations(run)
-        elif answer == GROW:
-            grow(run.arrays)
-        elif answer == PAUSED:
+        elif answer == k.GROW:
+            grow(run)
+        elif answer == k.PAUSED:
             ending = _from_outside(run, until)
-        elif answer in (BAD_TIME, EXHAUSTED):
+        elif answer in (k.BAD_TIME, k.EXHAUSTED):
             raise bad_time(run, answer)
-        elif answer == TOO_LATE:
+        elif answer == k.TOO_LATE:
             raise InputError(
                 "messages that share ports travel for at most 106 days of virtual time: give "
                 "shorter durations, or an earlier max_time"
             )
-        elif answer == BAD_ROWS:
+        elif answer == k.BAD_ROWS:
             raise bad_rows(run)
-        elif answer in (DETECTED, DIVERGED):
+        elif answer in (k.DETECTED, k.DIVERGED):
             ending = _judge(run, answer)
-        elif counters[RELAXATIONS] >= spec.most_relaxations:
-            sweeps = counters[RELAXATIONS] / run.spec.problem.n
+        elif counters[k.RELAXATIONS] >= spec.most_relaxations:
+            sweeps = counters[k.RELAXATIONS] / run.spec.problem.n
             ending = "stopped", f"stopped after {sweeps:,.6g} sweeps"
         elif _nobody_left(run):
             ending = "stopped", "stopped: no processor computes any more"
         else:
             now = time.perf_counter()
             slice_size = _next_slice(slice_size, now - before)
-            before, most = now, int(counters[RELAXATIONS]) + slice_size
+            before, most = now, int(counters[k.RELAXATIONS]) + slice_size
             if progress is not None:
-                rows = run.arrays.history.rows[: counters[SAMPLES]]
-                progress(run.virtual_time, int(counters[RELAXATIONS]), rows[rows[:, 1] > seen])
+                rows = run.arrays.history.rows[: counters[k.SAMPLES]]
+                progress(run.virtual_time, int(counters[k.RELAXATIONS]), rows[rows[:, 1] > seen])
                 seen = rows[-1, 1]
         if ending is not None:
             return ending
 
 
 def _advance(run: Run, until: float, most: float) -> int:
-    given = run.arrays.state(), float(until * run.ticks), float(min(most, 2.0**62))
+    given = run.arrays, float(until * run.ticks), float(min(most, 2.0**62))
     if run.loop is None:
         run.loop = _compiled_for(given)
     return int(run.loop(*given))
@@ -230,17 +205,17 @@ def _from_outside(run: Run, until: float) -> Ending:
     run.move_to(until)
     if not run.agenda or run.agenda[0].time > spec.max_time:
         # A checkpoint that was being taken is cut short.
-        a.gauges[SHIFT] = min(a.gauges[SHIFT], spec.max_time * run.ticks - a.gauges[NOW])
+        a.gauges[k.SHIFT] = min(a.gauges[k.SHIFT], spec.max_time * run.ticks - a.gauges[k.NOW])
         return "stopped", f"stopped at virtual time {spec.max_time:g} s"
     heapq.heappop(run.agenda).act()
-    answer = observe(a.state())
-    return _judge(run, answer) if answer in (DETECTED, DIVERGED) else None
+    answer = observe(run.arrays)
+    return _judge(run, answer) if answer in (k.DETECTED, k.DIVERGED) else None
 
 
 def _judge(run: Run, answer: int) -> Ending:
     """Say whether it has ended: convergence is confirmed with a freshly computed residual."""
     rules = run.arrays.rules
-    if answer == DIVERGED:
+    if answer == k.DIVERGED:
         size = norm(run)
         shown = f"{size:.3g}" if isfinite(size) else "not finite"
         rate = growth_rate(run)
@@ -261,9 +236,9 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
     a, processors = run.arrays, run.spec.processors
     counters, gauges = a.counters, a.gauges
     residual = true_norm(run)
-    if a.history.rows[counters[SAMPLES] - 1, 1] < counters[RELAXATIONS]:
-        sample(a.rules, a.iterate, a.history, counters, gauges)
-    history = a.history.rows[: counters[SAMPLES]]
+    if a.history.rows[counters[k.SAMPLES] - 1, 1] < counters[k.RELAXATIONS]:
+        sample(a)
+    history = a.history.rows[: counters[k.SAMPLES]]
     updates = a.flight.updates[:processors].copy()
     return RelaxationResult(
         status=status,
@@ -275,21 +250,21 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
         error=error_norm(run),
         virtual_time=run.virtual_time,
         wall_time=wall_time,
-        relaxations=int(counters[RELAXATIONS]),
+        relaxations=int(counters[k.RELAXATIONS]),
         updates=updates,
         times=history[:, 0] / run.ticks,
         sweeps=history[:, 1] / run.spec.problem.n,
         residuals=history[:, 2].copy(),
         errors=history[:, 3].copy(),
         staleness=Staleness(
-            mean=float(gauges[STALENESS]) / max(int(updates.sum()), 1),
-            most=int(counters[STALEST]),
+            mean=float(gauges[k.STALENESS]) / max(int(updates.sum()), 1),
+            most=int(counters[k.STALEST]),
             width=1 << a.rules.bin_shift,
             counts=a.tally.staleness.copy(),
         ),
         marks=tuple(_marks(run)),
-        checkpoints=int(counters[CHECKPOINTS]),
-        rollbacks=int(counters[ROLLBACKS]),
+        checkpoints=int(counters[k.CHECKPOINTS]),
+        rollbacks=int(counters[k.ROLLBACKS]),
         faults=run.struck,
         false_detections=run.false_detections,
         growth_rate=growth_rate(run) if status == "diverged" else nan,
@@ -307,8 +282,8 @@ def _marks(run: Run) -> list[Mark]:
     a, faults = run.arrays, iter(run.faults)
     names: tuple[What, ...] = ("fault", "rollback", "checkpoint")
     marks = []
-    for instant, relaxations, what, residual in a.history.marks[: a.counters[MARKS]].tolist():
-        words, before, data = next(faults) if what == FAULT else ("", nan, False)
+    for instant, relaxations, what, residual in a.history.marks[: a.counters[k.MARKS]].tolist():
+        words, before, data = next(faults) if what == k.FAULT else ("", nan, False)
         name = names[int(what)]
         marks.append(
             Mark(instant / run.ticks, int(relaxations), name, residual, words, before, data)
@@ -317,7 +292,7 @@ def _marks(run: Run) -> list[Mark]:
 
 
 def _spans(run: Run) -> Spans:
-    a, count = run.arrays, run.arrays.counters[SPANS]
+    a, count = run.arrays, run.arrays.counters[k.SPANS]
     begin, copied, computed, total = (a.spans.times[:count] / run.ticks).T
     end = begin + total
     return Spans(a.spans.processor[:count].copy(), begin, begin + copied, begin + computed, end)

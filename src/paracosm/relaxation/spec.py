@@ -33,24 +33,16 @@ GROWTH = 1e10
 
 @dataclass(frozen=True, eq=False)
 class RunSpec:
-    """A configuration, and what it comes to for its problem and seed.
+    """A configuration, and what it comes to for its problem and seed."""
 
-    Attributes:
-        config: what is asked for.
-        problem: A, b and where to begin; or a map.
-        patterns: (from when on, pattern), the first from 0.
-        times: how long updates take.
-        cluster: of distributed memory: processor i is its i-th worker; None: shared.
-        seed: decides everything that is random.
-        horizon: run time of the same iteration without faults, for faults at a random time.
-    """
-
-    config: RelaxConfig
-    problem: Problem
-    patterns: tuple[tuple[float, Pattern], ...]
-    times: Times
+    config: RelaxConfig  # what is asked for
+    problem: Problem  # A, b and where to begin; or a map
+    patterns: tuple[tuple[float, Pattern], ...]  # (from when on, pattern), the first from 0
+    times: Times  # how long updates take
+    # of distributed memory: processor i is its i-th worker; None: shared
     cluster: Cluster | None = None
-    seed: int = 0
+    seed: int = 0  # decides everything that is random
+    # run time of the same iteration without faults, for faults at a random time
     horizon: float | None = None
 
     def changed(self, **fields: Any) -> RunSpec:
@@ -64,7 +56,6 @@ class RunSpec:
 
     @property
     def processors(self) -> int:
-        """How many processors there are."""
         return self.pattern.processors
 
     @property
@@ -109,22 +100,16 @@ class RunSpec:
 
     @property
     def max_time(self) -> float:
-        """Virtual time at which it is stopped, seconds."""
         return inf if self.config.max_time is None else self.config.max_time
 
     @property
     def most_relaxations(self) -> float:
-        """Number of relaxations after which it is stopped."""
         return self.config.max_sweeps * self.problem.n
 
 
 def spec_of(config: RelaxConfig, seed: int) -> RunSpec:
-    """Return a run of a configuration, with files read and everything made.
-
-    Raises:
-        InputError: for what cannot be used.
-    """
-    cluster = config.imagined
+    """Return a run of a configuration, with files read and everything made."""
+    cluster = config.target_cluster
     problem = _problem(config, seed)
     return RunSpec(
         config=config,
@@ -162,11 +147,7 @@ def _problem(config: RelaxConfig, seed: int) -> Problem:
 
 
 def check_spec(spec: RunSpec) -> None:
-    """Refuse what cannot be.
-
-    Raises:
-        InputError: one line.
-    """
+    """Refuse what cannot be."""
     config, problem, policy = spec.config, spec.problem, spec.config.checkpoint
     count, own_rows = spec.processors, spec.choose is not None
     own_blocks = not own_rows and all(p.choice == "fixed" for _, p in spec.patterns)

@@ -17,18 +17,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ROUNDING",
-    "TIGHT",
-    "Bounds",
-    "arnoldi",
-    "bound_radius",
-    "lanczos",
-    "signed_radius",
-    "symmetrised",
-]
-
-
 Array = NDArray[np.float64]
 
 TIGHT = 1e-9  # relative width of the bounds at which they count as the value

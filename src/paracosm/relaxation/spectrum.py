@@ -23,9 +23,6 @@ from paracosm.relaxation.methods import (
 from paracosm.relaxation.spec import RunSpec
 from paracosm.relaxation.spectral_bounds import ROUNDING, TIGHT, Bounds, bound_radius, signed_radius
 
-__all__ = ["spectrum_of"]
-
-
 Array = NDArray[np.float64]
 
 Name = Literal["jacobi", "gauss-seidel", "sor", "richardson", "second-order-richardson"]
@@ -77,9 +74,6 @@ def iteration_matrix(A: Any, method: Name, omega: float = 1.0, beta: float = 0.0
 
     Gauss-Seidel and SOR apply the same map to one component as (weighted) Jacobi and differ only in
     what they read when, which is a schedule; so Theorem 1 asks for the same matrix.
-
-    Raises:
-        InputError: an unknown method, or a zero on the diagonal where it divides by it.
     """
     from scipy.sparse import block_array, csr_array, eye_array
 
@@ -146,22 +140,16 @@ _DECIDED = 1e-6  # how far from 1 a solver's eigenvalue must be when bounds do n
 
 @dataclass(frozen=True)
 class SpectralRadius:
-    """rho(|C|), as far as it is known, and what it means for asynchronous convergence.
+    """rho(|C|), as far as it is known, and what it means for asynchronous convergence."""
 
-    Args:
-        value: None where it is only bounded.
-        lower, upper: bounds, true to rounding.
-        below_one: whether rho(|C|) < 1, by the bounds or else by the value; None if undecided.
-        signed: rho(C), which decides synchronous convergence; None where it was not computed.
-        sentence: the meaning in plain words.
-    """
-
-    value: float | None
-    lower: float
+    value: float | None  # None where it is only bounded
+    lower: float  # bounds, true to rounding
     upper: float
+    # whether rho(|C|) < 1, by the bounds or else by the value; None if undecided
     below_one: bool | None
+    # rho(C), which decides synchronous convergence; None where it was not computed
     signed: float | None
-    sentence: str
+    sentence: str  # the meaning in plain words
 
 
 def spectral_radius(
@@ -241,20 +229,13 @@ def _digits(value: float) -> str:
     return "1"
 
 
-def spectrum_of(spec: RunSpec, budget: float = 1.0) -> SpectralRadius | None:
-    """Return rho(|C|) of the run's iteration matrix, computed or bounded; None for a map.
-
-    Args:
-        budget: seconds that it may take.
-    """
-
+def spectrum_of(spec: RunSpec) -> SpectralRadius | None:
+    """Return rho(|C|) of the run's iteration matrix, computed or bounded; None for a map."""
     method, problem = spec.method, spec.problem
     if spec.problem.map is not None:
         return None
     name, omega, beta = _as_known(method, spec)
-    return iteration_radius(
-        problem.A, name, omega=omega, beta=beta, stencil=problem.stencil, budget=budget
-    )
+    return iteration_radius(problem.A, name, omega=omega, beta=beta, stencil=problem.stencil)
 
 
 def _as_known(method: Method | None, spec: RunSpec) -> tuple[Any, float, float]:

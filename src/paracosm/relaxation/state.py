@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -13,49 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.errors import InputError
-from paracosm.relaxation.kernel.arrays import (
-    BAD,
-    BAD_ROWS,
-    CULPRIT,
-    DUE,
-    ERROR_AGAIN,
-    EXHAUSTED,
-    GO_ON,
-    LARGEST,
-    NOW,
-    SAMPLES,
-    SHIFT,
-    SQUARE,
-    VERDICT,
-)
+from paracosm.relaxation.kernel import arrays as k
+from paracosm.relaxation.kernel.arrays import State
 from paracosm.relaxation.kernel.blocks import fresh_residual
 from paracosm.relaxation.kernel.functions import UserFunctions
 from paracosm.relaxation.kernel.halo import exchange, with_more_room
 from paracosm.relaxation.kernel.loop import begin, rows_in_flight, schedule
 from paracosm.relaxation.kernel.observe import norm_of, set_limits
-from paracosm.relaxation.kernel.prepare import CHOICE_OF, Arrays, blocks_of, slots_for
+from paracosm.relaxation.kernel.prepare import CHOICE_OF, blocks_of, slots_for
 from paracosm.relaxation.partition import Pattern
 from paracosm.relaxation.spec import GROWTH, RunSpec
 from paracosm.timing.compiled import uniform
-
-__all__ = [
-    "Event",
-    "Run",
-    "ask_durations",
-    "ask_rows",
-    "ask_values",
-    "begin_update",
-    "change_pattern",
-    "compute_residual",
-    "error_norm",
-    "grow",
-    "grow_slots",
-    "growth_rate",
-    "norm",
-    "schedule_update",
-    "set_largest",
-    "true_norm",
-]
 
 
 @dataclass(order=True)
@@ -70,49 +38,34 @@ class Event:
 
 @dataclass
 class Run:
-    """What a run consists of.
+    """What a run consists of."""
 
-    Attributes:
-        spec: what was asked for.
-        functions: of the user's.
-        arrays: what the loop works on.
-        A: the matrix as the processors have it: the problem's own, until a fault strikes it.
-        initial_residual, tolerance: norms; the tolerance is NaN where there is none.
-        agenda: events to come, a heap.
-        faults: what each fault was, in words, the norm of the residual before it, and whether it
-            struck data.
-        corrupted: whether a fault struck A or b.
-        false_detections: how often the residual test said converged, and was wrong.
-        down, stale: until when processors are stopped, or write stale values.
-        struck: how many faults there were.
-    """
-
-    spec: RunSpec
-    functions: UserFunctions
-    arrays: Arrays
-    A: Any
-    initial_residual: float = nan
+    spec: RunSpec  # what was asked for
+    functions: UserFunctions  # of the user's
+    arrays: State  # what the loop works on
+    A: Any  # the matrix as the processors have it: the problem's own, until a fault strikes it
+    initial_residual: float = nan  # norms; the tolerance is NaN where there is none
     tolerance: float = nan
-    agenda: list[Event] = field(default_factory=list)
+    agenda: list[Event] = field(default_factory=list)  # events to come, a heap
+    # what each fault was, in words, the norm of the residual before it, and whether it struck data
     faults: list[tuple[str, float, bool]] = field(default_factory=list)
-    corrupted: bool = False
-    false_detections: int = 0
+    corrupted: bool = False  # whether a fault struck A or b
+    false_detections: int = 0  # how often the residual test said converged, and was wrong
     loop: Callable[..., Any] | None = None
     order: Iterator[int] = field(default_factory=itertools.count)
+    # until when processors are stopped, or write stale values
     down: dict[int, float] = field(default_factory=dict)
     stale: dict[int, float] = field(default_factory=dict)
-    struck: int = 0
+    struck: int = 0  # how many faults there were
 
     @property
     def ticks(self) -> float:
-        """Units of the loop's clock in a second: ticks, or 1."""
         return self.spec.ticks
 
     @property
     def virtual_time(self) -> float:
-        """The virtual time, in seconds."""
         gauges = self.arrays.gauges
-        return float(gauges[NOW] + gauges[SHIFT]) / self.ticks
+        return float(gauges[k.NOW] + gauges[k.SHIFT]) / self.ticks
 
     def at(self, time: float, act: Callable[[], None], revives: bool = False) -> None:
         """Let something happen at a later virtual time."""
@@ -121,34 +74,30 @@ class Run:
     def move_to(self, time: float) -> None:
         """Let the clock stand at `time`, where no processor is due."""
         gauges = self.arrays.gauges
-        gauges[NOW] = max(gauges[NOW], time * self.ticks - gauges[SHIFT])
-        self.arrays.counters[DUE] = 0
-        self.arrays.counters[VERDICT] = 0  # of the instant before
+        gauges[k.NOW] = max(gauges[k.NOW], time * self.ticks - gauges[k.SHIFT])
+        self.arrays.counters[k.DUE] = 0
+        self.arrays.counters[k.VERDICT] = 0  # of the instant before
 
 
 def begin_update(run: Run, who: int) -> None:
     """Let a processor read, now, and compute."""
-    a = run.arrays
-    while (answer := begin(a.state(), who, float(a.gauges[NOW]))) != GO_ON:
-        if answer == BAD_ROWS:
+    now = float(run.arrays.gauges[k.NOW])
+    while (answer := begin(run.arrays, who, now)) != k.GO_ON:
+        if answer == k.BAD_ROWS:
             raise bad_rows(run)
-        grow(a)
+        grow(run)
 
 
 def schedule_update(run: Run, who: int) -> None:
-    """Let a processor's update begin now: draw when it is complete.
-
-    Raises:
-        InputError: for a duration that cannot be.
-    """
-    answer = schedule(run.arrays.state(), who, float(run.arrays.gauges[NOW]))
-    if answer != GO_ON:
+    """Let a processor's update begin now: draw when it is complete."""
+    answer = schedule(run.arrays, who, float(run.arrays.gauges[k.NOW]))
+    if answer != k.GO_ON:
         raise bad_time(run, answer)
 
 
 def bad_rows(run: Run) -> InputError:
     """Return the error for rows that a compiled pattern function made up."""
-    who, last = int(run.arrays.counters[CULPRIT]), run.spec.problem.n - 1
+    who, last = int(run.arrays.counters[k.CULPRIT]), run.spec.problem.n - 1
     number = run.arrays.flight.updates[who]
     return InputError(f"pattern function: processor {who}, update {number}: rows are 0 to {last}")
 
@@ -156,11 +105,11 @@ def bad_rows(run: Run) -> InputError:
 def bad_time(run: Run, answer: int) -> InputError:
     """Return the error for a duration that the loop refused."""
     a = run.arrays
-    who = int(a.counters[CULPRIT])
-    number, value = int(a.flight.updates[who]), float(a.gauges[BAD])
+    who = int(a.counters[k.CULPRIT])
+    number, value = int(a.flight.updates[who]), float(a.gauges[k.BAD])
     watcher = who == run.spec.processors
     where = f"time: {'the residual processor' if watcher else f'processor {who}'}, update {number}"
-    if answer == EXHAUSTED or value != value:
+    if answer == k.EXHAUSTED or value != value:
         return InputError(
             f"{where}: not a number: a recording has come to its end (cycle=true starts it again), "
             "or a function returned NaN"
@@ -173,59 +122,60 @@ def bad_time(run: Run, answer: int) -> InputError:
 _Update = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
-def grow(arrays: Arrays) -> None:
+def grow(run: Run) -> None:
     """Make room for what the loop has none for: messages under way, or rows in flight."""
-    if arrays.rules.distributed and arrays.halos.fullest[0] > arrays.halos.arrival.shape[1] - 2:
-        arrays.halos = with_more_room(arrays.halos)
+    s = run.arrays
+    if s.rules.distributed and s.halos.fullest[0] > s.halos.arrival.shape[1] - 2:
+        run.arrays = s._replace(halos=with_more_room(s.halos))
     else:
-        grow_slots(arrays)
+        grow_slots(run)
 
 
-def grow_slots(arrays: Arrays) -> None:
+def grow_slots(run: Run) -> None:
     """Double the room for every processor's rows in flight."""
-    flight = arrays.flight
+    flight = run.arrays.flight
     in_flight = [
         (flight.chosen[begin:end], flight.values[begin:end])
         for begin, end in zip(flight.slot[:-1], flight.slot[1:], strict=True)
     ]
-    _set_slots(arrays, 2 * np.diff(flight.slot), in_flight)
+    _set_slots(run, 2 * np.diff(flight.slot), in_flight)
 
 
-def change_pattern(arrays: Arrays, spec: RunSpec, pattern: Pattern) -> None:
-    """Let processors take blocks of another pattern; updates in flight keep their rows.
-
-    `spec` has the new pattern.
-    """
-    flight, processors = arrays.flight, pattern.processors
+def change_pattern(run: Run, pattern: Pattern) -> None:
+    """Let processors take blocks of another pattern; updates in flight keep their rows."""
+    run.spec = replace(run.spec, patterns=((0.0, pattern),))
+    s, processors = run.arrays, pattern.processors
+    flight = s.flight
     in_flight = []
     for who in range(processors):
-        first, end, chosen = rows_in_flight(arrays.blocks, flight, who)
-        rows = (flight.chosen if chosen else arrays.blocks.rows)[first:end]
+        first, end, chosen = rows_in_flight(s.blocks, flight, who)
+        rows = (flight.chosen if chosen else s.blocks.rows)[first:end]
         slot = flight.slot[who]
         in_flight.append((rows, flight.values[slot : slot + rows.size]))
         flight.size[who] = rows.size
     blocks = blocks_of(pattern)
-    room = np.maximum(slots_for(spec, blocks), [rows.size for rows, _ in in_flight])
-    _set_slots(arrays, room, in_flight)
+    room = np.maximum(slots_for(run.spec, blocks), [rows.size for rows, _ in in_flight])
+    _set_slots(run, room, in_flight)
     flight.block[:] = np.arange(processors) % pattern.blocks
-    arrays.blocks = blocks
-    arrays.rules = arrays.rules._replace(choice=CHOICE_OF[pattern.choice])
-    arrays.tally.local[:] = -1.0  # other blocks have other residuals
+    rules = s.rules._replace(choice=CHOICE_OF[pattern.choice])
+    run.arrays = run.arrays._replace(blocks=blocks, rules=rules)
+    s.tally.local[:] = -1.0  # other blocks have other residuals
 
 
-def _set_slots(arrays: Arrays, room: NDArray[np.int64], in_flight: list[_Update]) -> None:
+def _set_slots(run: Run, room: NDArray[np.int64], in_flight: list[_Update]) -> None:
     slot = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
     values, chosen = np.zeros(slot[-1]), np.zeros(slot[-1], np.int64)
     for start, (rows, new) in zip(slot, in_flight, strict=False):
         chosen[start : start + rows.size] = rows
         values[start : start + new.size] = new
-    arrays.flight = arrays.flight._replace(slot=slot, values=values, chosen=chosen)
+    flight = run.arrays.flight._replace(slot=slot, values=values, chosen=chosen)
+    run.arrays = run.arrays._replace(flight=flight)
 
 
 def norm(run: Run) -> float:
     """Return the norm of the residual as the loop knows it."""
     a = run.arrays
-    return float(norm_of(a.rules, a.iterate.residual, a.gauges[SQUARE]))
+    return float(norm_of(a.rules, a.iterate.residual, a.gauges[k.SQUARE]))
 
 
 def compute_residual(run: Run) -> None:
@@ -241,7 +191,7 @@ def compute_residual(run: Run) -> None:
         a.iterate.residual[:] = (out if given is None else np.asarray(given)) - a.iterate.x
         square = float(np.sum(a.iterate.residual**2))
     set_limits(a.gauges, square)
-    a.gauges[ERROR_AGAIN] = inf  # sum it anew, too
+    a.gauges[k.ERROR_AGAIN] = inf  # sum it anew, too
 
 
 def true_norm(run: Run) -> float:
@@ -273,13 +223,13 @@ def _norm(values: NDArray[np.float64], infinity: bool) -> float:
 def set_largest(run: Run, square: float) -> None:
     """Say from which residual on the iteration counts as diverged, given a square that is not."""
     if isfinite(square):
-        run.arrays.gauges[LARGEST] = max(square, 1e-300) * GROWTH**2
+        run.arrays.gauges[k.LARGEST] = max(square, 1e-300) * GROWTH**2
 
 
 def growth_rate(run: Run) -> float:
     """Return the factor by which the residual grew a sweep: least squares over the last half."""
     a = run.arrays
-    rows = a.history.rows[: a.counters[SAMPLES]]
+    rows = a.history.rows[: a.counters[k.SAMPLES]]
     rows = rows[len(rows) // 2 :]
     rows = rows[np.isfinite(rows[:, 2]) & (rows[:, 2] > 0)]
     if len(rows) < 2 or rows[-1, 1] == rows[0, 1]:
@@ -289,11 +239,7 @@ def growth_rate(run: Run) -> float:
 
 
 def ask_rows(run: Run) -> None:
-    """Ask the pattern function which rows those who are due update next.
-
-    Raises:
-        InputError: if it does not return rows.
-    """
+    """Ask the pattern function which rows those who are due update next."""
     function, n = run.functions.python_rows, run.spec.problem.n
     if function is None:
         return
@@ -307,18 +253,14 @@ def ask_rows(run: Run) -> None:
         if rows.min() < 0 or rows.max() >= n:
             raise InputError(f"{where}: rows are 0 to {n - 1}, not {rows.min()} to {rows.max()}")
         while rows.size > flight.slot[who + 1] - flight.slot[who]:
-            grow_slots(run.arrays)
+            grow_slots(run)
             flight = run.arrays.flight
         flight.chosen[flight.slot[who] : flight.slot[who] + rows.size] = rows
         flight.size[who] = rows.size
 
 
 def ask_values(run: Run) -> None:
-    """Ask the update function for the new values of those who are due.
-
-    Raises:
-        InputError: if it returns something else than one value a row.
-    """
+    """Ask the update function for the new values of those who are due."""
     function = run.functions.python_values
     if function is None:
         return
@@ -381,5 +323,5 @@ def ask_durations(run: Run) -> None:
 
 def _due(run: Run) -> list[int]:
     a = run.arrays
-    due = a.flight.due[: a.counters[DUE]].tolist()
+    due = a.flight.due[: a.counters[k.DUE]].tolist()
     return [who for who in due if who < run.spec.processors and not a.flight.stale[who]]

@@ -24,8 +24,6 @@ from paracosm.results import RelaxationSummary, summaries
 if TYPE_CHECKING:
     from paracosm.relaxation.spectrum import SpectralRadius
 
-__all__ = ["summarise"]
-
 
 def summarise(
     spec: RunSpec, result: RelaxationResult, radius: SpectralRadius | None

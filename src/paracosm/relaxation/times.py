@@ -15,16 +15,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.relaxation.threads.measurement import Case, Measurement, load_measurement, phases
 from paracosm.timing import Distribution, parse_distribution
 
-__all__ = [
-    "CROWDED",
-    "FITS",
-    "PHASES",
-    "MeasuredTimes",
-    "TimeFunction",
-    "Times",
-    "parse_times",
-    "times_from_file",
-]
+__all__ = ["CROWDED", "Times", "parse_times"]
 
 
 PHASES = ("copy", "compute", "update")
@@ -89,11 +80,7 @@ class Times:
         return written if len(written) > 1 else written[0]
 
     def on(self, speeds: Sequence[float]) -> Times:
-        """Return the times on processors of these relative speeds, which divide the durations.
-
-        Raises:
-            InputError: not as many distributions, or times that a function of the user's says.
-        """
+        """Return the times on processors of these relative speeds, which divide the durations."""
         if len(self.updates) not in (0, 1, len(speeds)):
             raise InputError(
                 f"time: {len(self.updates)} distributions for {len(speeds)} processors: "
@@ -127,11 +114,7 @@ class MeasuredTimes:
         return self.text
 
     def on(self, speeds: Sequence[float]) -> Times:
-        """Return the times on processors of these relative speeds, as `Times.on`.
-
-        Raises:
-            InputError: as `Times.on`; the file cannot be read, or was not measured so.
-        """
+        """Return the times on processors of these relative speeds, as `Times.on`."""
 
         return times_from_file(self.text, len(speeds)).on(speeds)
 
@@ -145,9 +128,6 @@ def parse_times(value: Any) -> Times | MeasuredTimes:
             update, and `joint`, or "copy=2, compute=10, update=1"; a function (`TimeFunction`); a
             file that `paracosm relax measure` wrote, as a path, or with options:
             "measured.json(variant=race, threads=2)"; or Times.
-
-    Raises:
-        InputError: what cannot be read.
     """
     value = _read_spelling(value)
     if isinstance(value, Times | MeasuredTimes):
@@ -252,9 +232,6 @@ def times_from_file(spec: str, processors: int) -> Times:
             of distributions, or "best", the family that fits each phase best.
         processors: how many are simulated. Each gets the durations of its own thread if as many
             were measured; else all get those of all threads.
-
-    Raises:
-        InputError: the file cannot be read, an unknown option, what was not measured.
     """
 
     path, options = _parsed(spec)
@@ -301,7 +278,7 @@ def _parsed(spec: str) -> tuple[Path, Mapping[str, str]]:
         raise InputError(f'time: "{spec}" has no closing bracket')
     options = {}
     for part in filter(None, re.split(r"\s*,\s*", rest.rstrip()[:-1].strip())):
-        key, equals, value = (piece.strip() for piece in part.partition("="))
+        key, equals, value = (text.strip() for text in part.partition("="))
         if key not in _OPTIONS:
             raise unknown("option of a measured file", key, _OPTIONS)
         if not equals or not value:
@@ -328,7 +305,6 @@ def _case(
 
 
 def _fitted(rows: NDArray[np.float64], fit: str) -> tuple[Distribution, ...]:
-    """Return a distribution for each column."""
     from paracosm.timing import Empirical
 
     if fit in ("joint", "empirical"):

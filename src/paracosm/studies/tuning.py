@@ -5,22 +5,31 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any, Literal
 
 from paracosm.errors import InputError, require
 from paracosm.faults import (
     CheckpointPolicy,
+    advice,
     daly_interval,
     mean_time_between_faults,
     young_interval,
 )
 from paracosm.relaxation.config import RelaxConfig
-from paracosm.studies.tuning_result import Measured, Status, Trial, Tuning, measured, spread
-from paracosm.studies.tuning_runs import Ran, Setting, Simulations
-from paracosm.studies.tuning_space import Parameter
+from paracosm.studies.tuning_runs import (
+    Outcomes,
+    Parameter,
+    Ran,
+    Setting,
+    Simulations,
+    Spread,
+    spread,
+)
 
-__all__ = ["count_runs", "tune"]
+__all__ = ["Trial", "Tuning", "count_runs", "tune"]
+
 
 _NEAR = 1.01
 _FIRST_ALPHA = 2.0
@@ -77,7 +86,7 @@ def tune(
     suggestions = _suggestions(policy, between)
 
     done: list[Trial] = []
-    validation: dict[str, Measured] = {}
+    validation: dict[str, Outcomes] = {}
     status: Status = "done"
     try:
         with _quiet(optuna):
@@ -86,13 +95,13 @@ def tune(
                 asked = study.ask(_distributions(optuna, space))
                 values = {each.name: each.rounded(asked.params[each.name]) for each in space}
                 setting = _setting(policy, values)
-                found = measured(runs.outcomes(setting, searched, ran, whole=False))
+                found = runs.outcomes(setting, searched, ran, whole=False)
                 done.append(Trial(number, values, setting, found))
                 study.tell(asked, found.ratio.median)
         best = _best(done)
         runs.fault_free(fresh, ran)
         for name, setting in _compared(best, config, suggestions).items():
-            validation[name] = measured(runs.outcomes(setting, fresh, ran))
+            validation[name] = runs.outcomes(setting, fresh, ran)
     except KeyboardInterrupt:
         if not done:
             raise
@@ -250,7 +259,9 @@ def _quiet(optuna: Any) -> Iterator[None]:
 
 
 def _best(done: Sequence[Trial]) -> Trial:
-    return min(done, key=lambda trial: (trial.measured.ratio.median, trial.measured.mean))
+    return min(
+        done, key=lambda trial: (trial.measured.ratio.median, float(trial.measured.ratios.mean()))
+    )
 
 
 def _near(best: Trial, done: Sequence[Trial]) -> dict[str, tuple[float, float]]:
@@ -277,3 +288,123 @@ def _compared(
         for name, omega in suggestions.items():
             compared[name] = replace(best.setting, checkpoint=replace(policy, omega=omega))
     return compared
+
+
+Status = Literal["done", "interrupted", "failed"]
+_EDGE = 0.05
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One point of the search.
+
+    Attributes:
+        values: of the parameters, by name.
+        setting: the same, as it is run.
+        measured: under the seeds of the search.
+    """
+
+    number: int
+    values: Mapping[str, float]
+    setting: Setting
+    measured: Outcomes
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The outcome of a search.
+
+    Attributes:
+        status: "done"; "interrupted": by the user; "failed": no trial's median run converged.
+        space: what was varied.
+        trials: in the order in which they were made.
+        best: the trial with the least median ratio, and among equals the least mean ratio.
+        near_best: least and greatest value of each parameter among the trials whose median ratio
+            is within 1 % of the best one's.
+        fault_free: virtual time without faults, seconds, over the seeds of the search.
+        between_faults: mean time between faults, seconds; None: there are none.
+        suggestions: Young's and Daly's intervals, seconds, where checkpoints cost something.
+        seeds, fresh_seeds: of the search, and of the validation.
+        validation: by name, settings under the fresh seeds: "best", "no checkpoints", and "young"
+            and "daly" with the best alpha; empty if the search was interrupted.
+        limit: times the fault-free time at which a run counts as not converging.
+    """
+
+    status: Status
+    space: tuple[Parameter, ...]
+    trials: tuple[Trial, ...]
+    best: Trial
+    near_best: Mapping[str, tuple[float, float]]
+    fault_free: Spread
+    between_faults: float | None
+    suggestions: Mapping[str, float]
+    seeds: range
+    fresh_seeds: range
+    validation: Mapping[str, Outcomes]
+    limit: float
+
+    def summary(self) -> dict[str, Any]:
+        """Return the key numbers: plain numbers, strings, lists and mappings."""
+        checkpoint = self.best.setting.checkpoint
+        return {
+            "status": self.status,
+            "space": {parameter.name: [parameter.low, parameter.high] for parameter in self.space},
+            "trials": len(self.trials),
+            "seeds": [self.seeds.start, self.seeds.stop - 1],
+            "fresh_seeds": [self.fresh_seeds.start, self.fresh_seeds.stop - 1],
+            "limit": self.limit,
+            "fault_free_time": _plain(self.fault_free),
+            "time_between_faults": self.between_faults,
+            "best": {
+                "trial": self.best.number,
+                **self.best.values,
+                "checkpoint": None if checkpoint is None else str(checkpoint),
+                "in_search": _measured(self.best.measured),
+            },
+            "near_best": {name: list(bounds) for name, bounds in self.near_best.items()},
+            "suggested_intervals": dict(self.suggestions),
+            "validation": {name: _measured(found) for name, found in self.validation.items()},
+            "remarks": self.remarks(),
+        }
+
+    def remarks(self) -> list[str]:
+        """Return sentences on what the numbers do not say themselves."""
+        said = []
+        policy = self.best.setting.checkpoint
+        free = policy is not None and policy.cost == 0
+        if policy is not None and (sentence := advice(policy)) is not None:
+            said.append(sentence)
+        for parameter in self.space:
+            share = parameter.share(self.best.values[parameter.name])
+            if parameter.name == "omega" and free:
+                said.append(
+                    "Checkpoints cost nothing here, so the more the better: give their cost, such "
+                    'as --checkpoint "cost=1s".'
+                )
+            elif min(share, 1 - share) < _EDGE:
+                end = "lower" if share < _EDGE else "upper"
+                said.append(
+                    f"The best value of {parameter.name} is at the {end} end of its range: a "
+                    "wider one may hold a better one."
+                )
+        return said
+
+
+def _plain(found: Spread) -> dict[str, float | None]:
+    return {
+        name: value if isfinite(value) else None
+        for name, value in (
+            ("median", found.median),
+            ("lower_quartile", found.lower),
+            ("upper_quartile", found.upper),
+        )
+    }
+
+
+def _measured(found: Outcomes) -> dict[str, Any]:
+    return {
+        "time_over_fault_free": _plain(found.ratio),
+        "time": _plain(found.time),
+        "failures": found.failures,
+        "runs": found.ratios.size,
+    }

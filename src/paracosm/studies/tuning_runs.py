@@ -1,4 +1,4 @@
-"""The runs that a tuning compares: the same seeds with other settings.
+"""What a tuning may change, and the runs that it compares: the same seeds with other settings.
 
 Time to tolerance is measured in units of the same seed's time without faults, since a right-hand
 side that is drawn from the seed may double it: a ratio of 1 is a run that faults cost nothing.
@@ -6,22 +6,36 @@ side that is drawn from the seed may double it: a ratio of 1 is a run that fault
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from functools import cached_property
+from math import inf, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, unknown
 from paracosm.faults import CheckpointPolicy
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.run import solve
 from paracosm.relaxation.simulate import simulate
 from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
 from paracosm.relaxation.times import Times
+from paracosm.units import format_number, parse_duration, parse_number
 
-__all__ = ["Outcomes", "Ran", "Setting", "Simulations"]
+__all__ = [
+    "PARAMETERS",
+    "Outcomes",
+    "Parameter",
+    "Ran",
+    "Setting",
+    "Simulations",
+    "Spread",
+    "complete_checkpoint",
+    "parse_space",
+    "spread",
+]
+
 
 Array = NDArray[np.float64]
 Ran = Callable[[int], None]
@@ -50,6 +64,21 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """Median and quartiles."""
+
+    median: float
+    lower: float
+    upper: float
+
+
+def spread(values: Array) -> Spread:
+    """Return median and quartiles of `values`, shape (k,)."""
+    lower, median, upper = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    return Spread(median, lower, upper)
+
+
+@dataclass(frozen=True, eq=False)
 class Outcomes:
     """One setting under several seeds.
 
@@ -63,6 +92,22 @@ class Outcomes:
     ratios: Array
     times: Array
     converged: NDArray[np.bool_]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outcomes) and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("ratios", "times", "converged")
+        )
+
+    @cached_property
+    def ratio(self) -> Spread:
+        """Median and quartiles of the ratios."""
+        return spread(self.ratios)
+
+    @cached_property
+    def time(self) -> Spread:
+        """Median and quartiles of the times."""
+        return spread(self.times)
 
     @property
     def failures(self) -> float:
@@ -95,7 +140,7 @@ class Simulations:
         """
         missing = [seed for seed in seeds if seed not in self._fault_free]
         specs = [self._spec(seed, Setting()).changed(fault=(), checkpoint=None) for seed in missing]
-        for seed, (time, why) in zip(missing, self._carry_out(specs, ran), strict=True):
+        for seed, (time, why) in zip(missing, self._execute(specs, ran), strict=True):
             if why:
                 raise InputError(
                     f"without any fault the iteration does not converge with seed {seed} ({why}): "
@@ -122,9 +167,9 @@ class Simulations:
             for seed, end, time in zip(seeds, ends.tolist(), fault_free.tolist(), strict=True)
         ]
         half = len(seeds) if whole else len(seeds) // 2 + 1
-        ended = self._carry_out(specs[:half], ran)
+        ended = self._execute(specs[:half], ran)
         if any(not why for _, why in ended):
-            ended += self._carry_out(specs[half:], ran)
+            ended += self._execute(specs[half:], ran)
         elif ran is not None:
             ran(len(seeds) - half)
         run = len(ended)
@@ -193,7 +238,7 @@ class Simulations:
             self._blocks = _blocks(spec_of(self.config, 0))
         return replace(spec, times=_faster(spec.times, _blocks(spec) / self._blocks))
 
-    def _carry_out(self, specs: Sequence[RunSpec], ran: Ran | None) -> list[tuple[float, str]]:
+    def _execute(self, specs: Sequence[RunSpec], ran: Ran | None) -> list[tuple[float, str]]:
         """Return virtual times, and why a run did not converge (empty if it did)."""
         if self.jobs == 1:
             runs = map(_run, specs)
@@ -233,3 +278,120 @@ def _blocks(spec: RunSpec) -> int:
 def _faster(times: Times, factor: float) -> Times:
     updates = tuple(tuple(phase.scaled(factor) for phase in phases) for phases in times.updates)
     return replace(times, updates=updates, source=f"{times.source}, in proportion to the rows")
+
+
+_USAGE = 'write "alpha=1.05..20, omega=1..500"'
+_POLICY = ("alpha", "omega")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    log: bool
+    whole: bool = False
+    read: Callable[[str], float] = parse_number
+
+
+PARAMETERS: dict[str, _Kind] = {
+    "alpha": _Kind(log=True),
+    "omega": _Kind(log=True, read=parse_duration),
+    "relaxation": _Kind(log=False),
+    "processors": _Kind(log=True, whole=True),
+    "blocks": _Kind(log=True, whole=True),
+}
+"""alpha and omega of the checkpoint policy (omega in seconds), the method's relaxation factor, the
+number of processors, the number of blocks of the patterns random and rotating."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One of `PARAMETERS` between two bounds, both included.
+
+    Raises:
+        InputError: an unknown name, or bounds that cannot be.
+    """
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if self.name not in PARAMETERS:
+            raise unknown("parameter to tune", self.name, PARAMETERS)
+        if not 0 < self.low < self.high < inf:
+            raise InputError(
+                f"{self.name}: bounds are above 0, finite and ascending, not {self.low:g}.."
+                f"{self.high:g}"
+            )
+        if self.is_whole and not (self.low == int(self.low) and self.high == int(self.high)):
+            raise InputError(f"{self.name}: bounds are whole numbers")
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the search is on a logarithmic scale."""
+        return PARAMETERS[self.name].log
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether values are whole numbers."""
+        return PARAMETERS[self.name].whole
+
+    def at(self, share: float) -> float:
+        """Return the value at `share`, 0 to 1, of the way from one bound to the other."""
+        if self.is_log:
+            value = self.low * (self.high / self.low) ** share
+        else:
+            value = self.low + (self.high - self.low) * share
+        return self.rounded(value)
+
+    def share(self, value: float) -> float:
+        """Return how far along `value` lies, 0 to 1: the inverse of `at`."""
+        if self.is_log:
+            return log(value / self.low) / log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def rounded(self, value: float) -> float:
+        """Return `value` to four digits, so that what is printed is what was run."""
+        digits = round(value) if self.is_whole else float(f"{value:.4g}")
+        return min(max(digits, self.low), self.high)
+
+    def __str__(self) -> str:
+        return f"{self.name}={format_number(self.low)}..{format_number(self.high)}"
+
+
+def parse_space(text: str) -> tuple[Parameter, ...]:
+    """Return the parameters of "alpha=1.05..20, omega=1s..500s"."""
+    parameters: dict[str, Parameter] = {}
+    for part in text.split(","):
+        name, equals, bounds = (text.strip() for text in part.partition("="))
+        low, dots, high = (text.strip() for text in bounds.partition(".."))
+        if not (name and equals and low and dots and high):
+            raise InputError(f'tune: cannot read "{part.strip()}": {_USAGE}')
+        if name not in PARAMETERS:
+            raise unknown("parameter to tune", name, PARAMETERS)
+        if name in parameters:
+            raise InputError(f"tune: {name} is given twice")
+        read = PARAMETERS[name].read
+        try:
+            parameters[name] = Parameter(name, read(low), read(high))
+        except InputError as error:
+            message = str(error).removeprefix(f"{name}: ")
+            raise InputError(f"tune: {name}: {message}") from None
+    return tuple(parameters.values())
+
+
+def complete_checkpoint(text: str | None, space: Iterable[Parameter]) -> str | None:
+    """Return a checkpoint policy as it is written, with the lower bounds of what is tuned in it.
+
+    Raises:
+        InputError: it says what is to be tuned.
+    """
+    tuned = {parameter.name: parameter.low for parameter in space if parameter.name in _POLICY}
+    if not tuned:
+        return text
+    written = [part.strip() for part in (text or "").split(",") if part.strip()]
+    for part in written:
+        if (name := part.partition("=")[0].strip()) in tuned:
+            raise InputError(f"checkpoint: {name} is to be tuned: leave it out here")
+    return ", ".join(
+        [*written, *(f"{name}={format_number(value)}" for name, value in tuned.items())]
+    )

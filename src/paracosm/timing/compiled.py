@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from paracosm.compiled import compiled, compiled_whole, inlined
 from paracosm.timing.distribution import Array, Distribution, Scaled, Slowdown
 from paracosm.timing.families import (
+    FAMILIES,
     Constant,
-    Empirical,
     Exponential,
     Gamma,
     KernelDensity,
@@ -183,8 +183,7 @@ def _row(distribution: Distribution, tables: _Tables) -> _Row | None:
     return _Row(EMPIRICAL, nothing, tables.samples(distribution.samples))
 
 
-_FAMILIES = (Constant, Uniform, Normal, Lognormal, Exponential, Gamma, Weibull)
-_KNOWN = (*_FAMILIES, Empirical, KernelDensity, LogKernelDensity, Recorded, Scaled, Slowdown)
+_KNOWN = (*FAMILIES.values(), Scaled, Slowdown)
 
 
 _TERMS = 8  # coefficients of one polynomial
@@ -312,7 +311,6 @@ def draw(draws: Any, row: Any, uniform: Any, index: Any) -> Any:
 
 @compiled
 def _truncated_normal(uniform: Any, mu: Any, sd: Any, mass: Any) -> Any:
-    """As `families.truncated_normal`; `mass` is Phi(mu / sd)."""
     return max(mu - sd * normal_quantile(min((1.0 - uniform) * mass, _GREATEST)), 0.0)
 
 

@@ -373,3 +373,12 @@ class Recorded(SampleDistribution):
 
     def from_uniform(self, uniform: Array) -> Array:
         raise TypeError("a recording has a place: take its draws from sampler(rng)")
+
+
+FAMILIES: dict[str, type[Distribution]] = {
+    cls.name: cls
+    for cls in (
+        *(Constant, Uniform, Normal, Lognormal, Gamma, Exponential, Weibull),
+        *(Empirical, KernelDensity, LogKernelDensity, Recorded),
+    )
+}

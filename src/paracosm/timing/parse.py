@@ -19,42 +19,12 @@ from typing import Any, NamedTuple
 
 from paracosm.errors import InputError, unknown
 from paracosm.timing.distribution import DISTRIBUTION, DURATION, Distribution, Scaled, Slowdown
-from paracosm.timing.families import (
-    Constant,
-    Empirical,
-    Exponential,
-    Gamma,
-    KernelDensity,
-    LogKernelDensity,
-    Lognormal,
-    Normal,
-    Recorded,
-    SampleDistribution,
-    Uniform,
-    Weibull,
-)
+from paracosm.timing.families import FAMILIES, Constant, SampleDistribution
 
 __all__ = ["load_durations", "load_recording", "parse_distribution", "save_recording"]
 
 
-_CLASSES: dict[str, type[Distribution]] = {
-    cls.name: cls
-    for cls in (
-        Constant,
-        Uniform,
-        Normal,
-        Lognormal,
-        Gamma,
-        Exponential,
-        Weibull,
-        Empirical,
-        KernelDensity,
-        LogKernelDensity,
-        Recorded,
-        Scaled,
-        Slowdown,
-    )
-}
+_CLASSES: dict[str, type[Distribution]] = FAMILIES | {"scaled": Scaled, "slowdown": Slowdown}
 _TOKEN = re.compile(r'\s*(?:"(?P<quoted>[^"]*)"|(?P<mark>[(),=])|(?P<word>[^"(),=\s][^"(),=]*))')
 
 

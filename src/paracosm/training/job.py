@@ -69,7 +69,7 @@ class _Evaluations:
         return True
 
 
-class Diverged(Exception):  # noqa: N818
+class Diverged(Exception):  # noqa: N818 - not an error of the program: it ends a run
     """The run ends because its loss exploded."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.cluster import Link, star
-from paracosm.prediction.parameter_servers.settings import Settings, ports_of
+from paracosm.prediction.parameter_servers.config import Settings, ports_of
 from paracosm.prediction.parameter_servers.target import (
     TargetJob,
     target_job,

@@ -7,7 +7,7 @@ import pytest
 from profiled_jobs import serial_profile, two_parameters
 
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.workload import shared_by
+from paracosm.prediction.parameter_servers.target import shared_by
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, JobProfile
 
 

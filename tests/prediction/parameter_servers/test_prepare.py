@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from plain_systems import plain_system
 
-from paracosm.prediction.parameter_servers.workload import prepare, with_parsing
+from paracosm.prediction.parameter_servers.target import prepare, with_parsing
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, load_job_profile
 from paracosm.simulation.simulate import simulate
 

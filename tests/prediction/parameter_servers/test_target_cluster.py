@@ -11,7 +11,7 @@ from profiled_jobs import BANDWIDTH, job_of, serial_profile
 
 from paracosm.cluster import cluster_from_mapping
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.settings import (
+from paracosm.prediction.parameter_servers.config import (
     Background,
     background_changes,
     parse_background,

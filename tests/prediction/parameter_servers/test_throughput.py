@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from profiled_jobs import job_of, serial_profile, two_parameters
 
-from paracosm.prediction.parameter_servers.settings import Background
+from paracosm.prediction.parameter_servers.config import Background
 from paracosm.prediction.parameter_servers.target import first_steps
 from paracosm.prediction.parameter_servers.throughput import (
     limiting,

@@ -13,7 +13,7 @@ import yaml
 from profiled_jobs import serial_profile, two_parameters
 
 from paracosm.cli import main
-from paracosm.prediction.parameter_servers import run as throughput_run
+from paracosm.prediction import run as prediction_run
 from paracosm.profiling.jobs.file import save_job_profile
 from paracosm.studies import RunFolder
 from paracosm.timeline import check
@@ -209,14 +209,14 @@ def test_a_run_folder_can_be_run_again(profile: str, tmp_path: Path, capsys: Cap
 def test_an_interrupt_keeps_the_numbers_that_are_done(
     profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    real, most = throughput_run.predict_throughput, 2
+    real, most = prediction_run.predict_throughput, 2
 
     def until(job: Any, workers: int, seed: int) -> Any:
         if workers > most:
             raise KeyboardInterrupt
         return real(job, workers, seed)
 
-    monkeypatch.setattr(throughput_run, "predict_throughput", until)
+    monkeypatch.setattr(prediction_run, "predict_throughput", until)
     flags = ["predict", profile, "--workers", "1..4", *LINK, *FEW, "--out", str(tmp_path / "run")]
     assert main(flags) == 1
     assert "up to 2 workers" in capsys.readouterr().out

@@ -19,8 +19,8 @@ from paracosm.prediction.traces import (
     read_job,
     replay_traces,
 )
-from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
+from paracosm.prediction.traces.run import changed
 from paracosm.prediction.traces.traced import WORK
 from paracosm.timeline.kineto import read_kineto
 

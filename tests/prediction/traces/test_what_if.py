@@ -11,7 +11,7 @@ from hand_made import kernel, launch, step, two_ranks, write
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
 from paracosm.prediction.traces import TracedJob, read_job
-from paracosm.prediction.traces.changed import changed
+from paracosm.prediction.traces.run import changed
 
 
 def microseconds(traced: TracedJob, name: str, *changes: str) -> list[float]:

@@ -220,7 +220,7 @@ def test_a_schedule_of_patterns():
         ("contiguous; cyclic after soon", "soon"),
         ("contiguous;", 'a pattern is missing beside ";"'),
         ("contigous", 'unknown pattern "contigous": did you mean "contiguous"'),
-        ("random(200", "cannot read the pattern"),
+        ("random(200", "as a pattern: write name"),
         ("random(block=3)", 'did you mean "blocks"'),
         ("random(blocks=many)", 'blocks must be a whole number, not "many"'),
         ("random(blocks=3, blocks=4)", "blocks is given twice"),

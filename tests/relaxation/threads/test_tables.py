@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -127,3 +128,13 @@ def test_options_choose_the_case_and_the_fit(path: Path) -> None:
 def test_wrong_options_are_refused(path: Path, options: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         times_from_file(f"{path}{options}", 2)
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.94, True), (0.96, False)])
+def test_threads_that_lost_their_cores_are_cautioned_against(
+    tmp_path: Path, share: float, said: bool
+) -> None:
+    case = replace(MEASURED.cases[0], interruptions=Interruptions((), share, 0.0))
+    replace(MEASURED, cases=(case,)).save(tmp_path / "crowded.json")
+    caution = times_from_file(str(tmp_path / "crowded.json"), 2).caution
+    assert ("had a core for" in caution) == said

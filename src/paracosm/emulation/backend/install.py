@@ -81,7 +81,8 @@ def _maker(runtime: Runtime) -> Callable[..., Made]:
         *arguments: Any,
         **options: Any,
     ) -> Made:
-        if not _is_known(wanted):
+        names = [part.rpartition(":")[2] for part in str(wanted).lower().split(",")]
+        if any(name not in c10d.Backend.backend_list for name in names):
             # PyTorch has the right words for it
             return make(group_size, group_rank, members, wanted, store, *arguments, **options)
         if not members:
@@ -108,11 +109,6 @@ def _maker(runtime: Runtime) -> Callable[..., Made]:
         return group, prefixed
 
     return made
-
-
-def _is_known(wanted: str) -> bool:
-    names = [part.rpartition(":")[2] for part in str(wanted).lower().split(",")]
-    return all(name in c10d.Backend.backend_list for name in names)
 
 
 def _rendezvous(rank: int, world: int) -> Callable[..., Iterator[tuple[Any, int, int]]]:

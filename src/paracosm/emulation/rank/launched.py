@@ -20,8 +20,6 @@ from paracosm.validation import validated
 __all__ = ["Asked", "asked_by", "become_rank"]
 
 _PREFIX = "PARACOSM_"
-_BAD_INPUT = 2
-
 # What the launch line itself says, what takes several runs, and what the benchmarks read.
 _NOT_FIELDS = {"script", "arguments", "output", "delays"}
 _NOT_OURS = {"PARACOSM_DATA"}
@@ -55,7 +53,7 @@ def become_rank(finish: Finish) -> None:
         prepare(setting)
     except InputError as error:
         _say(error)
-        sys.exit(_BAD_INPUT)
+        sys.exit(2)
 
 
 def asked_by(environment: Mapping[str, str], script: str) -> Asked:

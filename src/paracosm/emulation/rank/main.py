@@ -19,8 +19,6 @@ from typing import Any
 from paracosm.emulation.config import Setting
 from paracosm.errors import InputError
 
-_BAD_INPUT = 2
-
 
 def main() -> None:
     """Prepare this process as its environment says, run the script, and end as the script ends."""
@@ -33,7 +31,7 @@ def main() -> None:
         script = load_script(sys.argv[1])
     except InputError as error:
         print(f"paracosm: {error}", file=sys.stderr)
-        sys.exit(_BAD_INPUT)
+        sys.exit(2)
     except SyntaxError as error:
         show(error)
         sys.exit(1)

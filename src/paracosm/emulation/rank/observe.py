@@ -26,10 +26,7 @@ from paracosm.emulation.records import Iteration, RecordWriter, Wait
 
 
 def observe(
-    recorder: RecordWriter,
-    rank: int,
-    waits: Waits,
-    on_iteration: Callable[[float], None],
+    recorder: RecordWriter, rank: int, waits: Waits, on_iteration: Callable[[float], None]
 ) -> None:
     """Record iterations, and the waits at the end of DistributedDataParallel's backward passes.
 

@@ -82,22 +82,16 @@ class Listener(Protocol):
 
 
 class Connection:
-    """Reads and writes gloo's messages on the socket of a pair.
-
-    Attributes:
-        sent, received: bytes of data that were moved.
-        messages: data messages in both directions.
-        announced: by slot, lengths of data that we have asked for and that have not begun.
-    """
+    """Reads and writes gloo's messages on the socket of a pair."""
 
     def __init__(self, pair: Pair, loop: Loop, listener: Listener) -> None:
         self.pair = pair  # the connection's two ends
-        self.sent = self.received = self.messages = 0
-        self.announced: dict[int, deque[int]] = {}
+        self.sent = self.received = self.messages = 0  # bytes of data, and how many had some
+        self.announced: dict[int, deque[int]] = {}  # by slot, lengths that have not begun
         self._socket = pair.socket
         self._loop = loop
         self._listener = listener
-        self._open = True
+        self.is_open = True
         self._head = bytearray()  # a header of which a part has come
         self._slot = self._length = self._left = 0  # of the data that is coming
         self._buffer: Buffer | None = None
@@ -110,13 +104,9 @@ class Connection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop.watch(self._socket.fileno(), self._ready)
 
-    @property
-    def is_open(self) -> bool:
-        return self._open
-
     def accept(self, slot: int, length: int) -> None:
         """Tell the real rank that we are ready to receive; data that has not begun waits."""
-        if not self._open:
+        if not self.is_open:
             return
         waiting = (isinstance(each, Outgoing) and not each.moved for each in self._queue)
         place = next((i for i, waits in enumerate(waiting) if waits), len(self._queue))
@@ -133,7 +123,7 @@ class Connection:
         Short messages wait until all that has come in has been looked at, and go out together,
         unless the real rank cannot go on before it has this one.
         """
-        if not self._open:
+        if not self.is_open:
             return
         self._queue.append(message)
         if (at_once or message.length >= _AT_ONCE) and not self._wants_room:
@@ -147,13 +137,13 @@ class Connection:
 
     def resume(self) -> None:
         """Go on writing, when all that has come in has been looked at."""
-        if self._open and not self._wants_room and not self._is_due:
+        if self.is_open and not self._wants_room and not self._is_due:
             self._is_due = True
             self._loop.soon(self._write)
 
     def close(self, broken: str | None = None) -> None:
-        if self._open:
-            self._open = False
+        if self.is_open:
+            self.is_open = False
             self._loop.forget(self._socket.fileno())
             self._socket.close()
             self._queue.clear()
@@ -162,7 +152,7 @@ class Connection:
     def _ready(self, events: int) -> None:
         if events & select.EPOLLOUT:
             self._write()
-        if events & ~select.EPOLLOUT and self._open:
+        if events & ~select.EPOLLOUT and self.is_open:
             try:
                 self._read()
             except BlockingIOError:
@@ -186,7 +176,7 @@ class Connection:
 
     def _read_what_is_there(self) -> None:
         turn = _TURN
-        while turn > 0 and self._open:
+        while turn > 0 and self.is_open:
             if self._left:
                 count = self._read_data()
             else:
@@ -201,7 +191,7 @@ class Connection:
 
     def _wake_at(self, low: int) -> None:
         """Be woken when so many bytes have come, not for every packet of a long message."""
-        if low != self._low and self._open:
+        if low != self._low and self.is_open:
             self._low = low
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
 
@@ -221,7 +211,7 @@ class Connection:
 
     def _parse(self, view: memoryview) -> None:
         at = 0
-        while at < len(view) and self._open:
+        while at < len(view) and self.is_open:
             if self._left:
                 count = min(self._left, len(view) - at)
                 if self._buffer is not None:
@@ -285,7 +275,7 @@ class Connection:
 
     def _write(self) -> None:
         self._is_due = False
-        if not self._open:
+        if not self.is_open:
             return
         full = False
         turn = _TURN
@@ -307,7 +297,7 @@ class Connection:
             self.close()
             return
         full = full or (turn <= 0 and bool(self._queue))
-        if full != self._wants_room and self._open:
+        if full != self._wants_room and self.is_open:
             self._wants_room = full
             self._loop.writable(self._socket.fileno(), full)
 
@@ -354,7 +344,7 @@ class Connection:
             self.messages += 1
             gone.append(item)
         for item in gone:
-            if self._open:
+            if self.is_open:
                 self._listener.on_sent(self, item)
 
 
@@ -454,11 +444,13 @@ class Loop:
                     ready = self._ready.get(descriptor)
                     if ready is not None:
                         ready(events)
-                self._call_due()
+                while self._timers and self._timers[0][0] <= time.monotonic():
+                    _, _, call, arguments = heapq.heappop(self._timers)
+                    call(*arguments)
                 while self._soon:
                     calls, self._soon = self._soon, []
-                    for call in calls:
-                        call()
+                    for soon in calls:
+                        soon()
                 around()
         finally:
             self._epoll.close()
@@ -485,11 +477,6 @@ class Loop:
             select.select([self._epoll.fileno()], [], [], until - _EARLY)
         return 0.0
 
-    def _call_due(self) -> None:
-        while self._timers and self._timers[0][0] <= time.monotonic():
-            _, _, call, arguments = heapq.heappop(self._timers)
-            call(*arguments)
-
     def _drain(self, events: int) -> None:
         del events
         with contextlib.suppress(BlockingIOError):
@@ -497,6 +484,7 @@ class Loop:
 
 
 _OTHERS = 128  # files that a process opens anyway
+_ENDLESS = 1 << 20
 
 
 def allow_open_files(connections: int) -> None:
@@ -511,6 +499,3 @@ def allow_open_files(connections: int) -> None:
         )
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, _ENDLESS), hard))
-
-
-_ENDLESS = 1 << 20

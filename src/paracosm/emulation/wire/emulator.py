@@ -13,12 +13,7 @@ from paracosm.emulation.records import Collective, Exchange, Group, Note, Record
 from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair
 from paracosm.emulation.wire.links import Hops, MeasuredLink, Pace
 from paracosm.emulation.wire.messages import GroupState, Messages
-from paracosm.emulation.wire.operations import (
-    Channel,
-    Entries,
-    Operation,
-    RealSide,
-)
+from paracosm.emulation.wire.operations import Channel, Entries, Operation, RealSide
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.protocol import kind_of, tag_of
 from paracosm.emulation.wire.schedules import Members
@@ -30,11 +25,7 @@ _LATE = 0.1  # seconds after which an operation whose end does not show is taken
 
 
 class Emulator:
-    """Plays the emulated members of all groups, on the thread of a loop.
-
-    Attributes:
-        failed: whether something was not as gloo has it, or a real rank went too early.
-    """
+    """Plays the emulated members of all groups, on the thread of a loop."""
 
     def __init__(
         self,
@@ -44,9 +35,9 @@ class Emulator:
         payloads: Payloads,  # what they send where a plan says so
         record: Callable[[Record], None],  # is given records
         measured: bool,  # whether skipped messages take what the real rank's link takes
-        pace: Sharing | None,
+        pace: Sharing | None,  # of the real ranks' own links; None where these take what they take
     ) -> None:
-        self.failed = False
+        self.failed = False  # something was not as gloo has it, or a real rank went too early
         self._loop = loop
         self._communication = communication
         self._peers = peers

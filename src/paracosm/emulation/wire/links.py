@@ -58,16 +58,13 @@ class MeasuredLink:
     """Seconds and seconds per byte of one message, fitted while messages pass.
 
     A message's time is from our being ready to receive it, when the real rank had it announced
-    already, until it was here: what gloo's own ranks take from neighbour to neighbour.
-
-    Attributes:
-        beta: seconds per byte beyond that: the lower quartile of the last large ones, since others
-            may have shared the link.
+    already, until it was here: what gloo's own ranks take from neighbour to neighbour. `beta` is
+    the lower quartile of the last large ones, since others may have shared the link.
     """
 
     def __init__(self) -> None:
         self.alpha = 0.0  # seconds of a small message: the median of the last
-        self.beta = 0.0
+        self.beta = 0.0  # seconds per byte beyond that
         self._small: deque[float] = deque(maxlen=_WINDOW)
         self._large: deque[float] = deque(maxlen=_WINDOW)
 

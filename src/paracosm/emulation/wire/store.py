@@ -126,19 +126,6 @@ def host_store(host: str, port: int) -> Any:
     Left to itself it listens on all interfaces; here on `host` alone.
     """
     distributed = errors.require("torch.distributed", "torch", "the store of an emulated rank 0")
-    listening = _listen(host, port)
-    return distributed.TCPStore(
-        host,
-        port,
-        None,
-        is_master=True,
-        timeout=timedelta(seconds=30),
-        wait_for_workers=False,
-        master_listen_fd=listening.detach(),
-    )
-
-
-def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -152,7 +139,15 @@ def _listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise InputError(f"port: {port} is in use on {host}: give another one") from None
         raise InputError(f"port: cannot listen on {host}:{port}: {error.strerror}") from None
-    return listening
+    return distributed.TCPStore(
+        host,
+        port,
+        None,
+        is_master=True,
+        timeout=timedelta(seconds=30),
+        wait_for_workers=False,
+        master_listen_fd=listening.detach(),
+    )
 
 
 _ADDRESS = re.compile(r"/(.+/\d+)/(\d+)")

@@ -3,9 +3,4 @@
 from paracosm.graphs.capture.capture import capture, training_step
 from paracosm.graphs.capture.options import PARALLEL, CaptureOptions
 
-__all__ = [
-    "PARALLEL",
-    "CaptureOptions",
-    "capture",
-    "training_step",
-]
+__all__ = ["PARALLEL", "CaptureOptions", "capture", "training_step"]

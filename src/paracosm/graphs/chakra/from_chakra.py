@@ -1,4 +1,10 @@
-"""Chakra files in, Chakra files out."""
+"""Chakra traces as graphs: those that `write_chakra` wrote, and those of other programs.
+
+Of others, data and control dependencies count alike. Durations are whole microseconds; 0 means that
+nobody measured. COMP nodes are compute (copies memory), MEM nodes memory, COMM nodes communication,
+all others host. In a trace that has ops of the device (`is_cpu_op` false), those of the CPU only
+dispatch them: they are host.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from typing import Any, TypeVar
 
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
-from paracosm.graphs.chakra.to_chakra import VERSION, trace_of
+from paracosm.graphs.chakra.to_chakra import VERSION
 from paracosm.graphs.chakra.trace import (
     COLLECTIVES,
     NODE_TYPES,
@@ -21,8 +27,6 @@ from paracosm.graphs.chakra.trace import (
     bytes_of,
     read_json,
     read_protobuf,
-    write_json,
-    write_protobuf,
 )
 from paracosm.graphs.check import in_issue_order, node_label
 from paracosm.graphs.file import contents, decode_metadata
@@ -32,8 +36,7 @@ from paracosm.graphs.graph import Graph, Op
 def read_chakra(path: str | Path, drop_missing: bool = False, data_only: bool = False) -> Graph:
     """Read one rank's Chakra trace, .et or JSON, either of them gzipped or not.
 
-    A trace that `write_chakra` wrote gives the graph that it was; for others see
-    `chakra.foreign`.
+    A trace that `write_chakra` wrote gives the graph that it was.
 
     Args:
         path: the file; .json is read as JSON, any other as .et.
@@ -49,30 +52,12 @@ def read_chakra(path: str | Path, drop_missing: bool = False, data_only: bool = 
     name = path.name.lower().removesuffix(".gz")
     read = read_json if name.endswith(".json") else read_protobuf
     trace = read(data, where)
-    if is_ours(trace):
+    if "paracosm_graph" in trace.attributes:
         return graph_of(trace, where)
     return graph_of_others(trace, where, drop_missing, data_only)
 
 
-def write_chakra(graph: Graph, path: str | Path) -> None:
-    """Write `graph` as a Chakra trace: .et (protobuf) or .json, by the name.
-
-    Raises:
-        InputError: another name; the file cannot be written.
-        MissingExtraError: .et without protobuf.
-    """
-    writers = {".et": write_protobuf, ".json": write_json}
-    suffix = Path(path).suffix.lower()
-    if suffix not in writers:
-        raise InputError(f"{path}: a Chakra trace is named .et or .json")
-    writers[suffix](trace_of(graph), path)
-
-
 Value = TypeVar("Value")
-
-
-def is_ours(trace: Trace) -> bool:
-    return "paracosm_graph" in trace.attributes
 
 
 def graph_of(trace: Trace, where: str) -> Graph:
@@ -152,8 +137,16 @@ def graph_of_others(
     _refuse_repeats(nodes, where)
     wanted, dropped = _dependencies(nodes, where, drop_missing, data_only)
     hint = "" if data_only else "; --data-only leaves out control dependencies"
-    order = issue_order(nodes, wanted, where, hint)
-    ids = [node.id for node in order]
+    rows = {node.id: row for row, node in enumerate(nodes)}
+    order = in_issue_order(
+        [[rows[before] for before in wanted[node.id]] for node in nodes],
+        [(node.start, node.id) for node in nodes],
+        lambda row: node_label(nodes[row].id, nodes[row].name),
+        where,
+        hint,
+    )
+    issued = [nodes[row] for row in order]
+    ids = [node.id for node in issued]
     renumbered = ids[-1] >= 2**63 or any(one > other for one, other in pairwise(ids))
     number = {old: row if renumbered else old for row, old in enumerate(ids)}
     resources = resources_of(nodes)
@@ -171,7 +164,10 @@ def graph_of_others(
         },
     }
     return build_graph(
-        [_foreign_node(node, resources[node.id], wanted[node.id], number) for node in order],
+        [
+            _foreign_node(node, resources[node.id], wanted[node.id], number)
+            for node in map(nodes.__getitem__, order)
+        ],
         provenance=provenance,
         where=where,
     )
@@ -280,21 +276,3 @@ def _name(node: TraceNode) -> str:
 def _integer(found: Mapping[str, Any], key: str) -> int:
     value = found.get(key, 0)
     return value if isinstance(value, int) and value > 0 else 0
-
-
-def issue_order(
-    nodes: Sequence[TraceNode],
-    dependencies: Mapping[int, Sequence[int]],
-    where: str,
-    hint: str = "",
-) -> list[TraceNode]:
-    """Return nodes after all that they wait for, else by start time, then by id."""
-    rows = {node.id: row for row, node in enumerate(nodes)}
-    order = in_issue_order(
-        [[rows[before] for before in dependencies[node.id]] for node in nodes],
-        [(node.start, node.id) for node in nodes],
-        lambda row: node_label(nodes[row].id, nodes[row].name),
-        where,
-        hint,
-    )
-    return [nodes[row] for row in order]

@@ -8,11 +8,20 @@ stands in attributes that begin with `paracosm_`, of the nodes and of the whole.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.graphs.chakra.trace import COLLECTIVES, NODE_TYPES, Tensors, Trace, TraceNode
-from paracosm.graphs.file import encode_metadata
+from paracosm.graphs.chakra.trace import (
+    COLLECTIVES,
+    NODE_TYPES,
+    Tensors,
+    Trace,
+    TraceNode,
+    write_json,
+    write_protobuf,
+)
+from paracosm.graphs.file import allocations, encode_metadata
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, TensorArgument, decode_arguments
 
 VERSION = 1
@@ -21,29 +30,44 @@ VERSION = 1
 _SCHEMA = "0.0.4"
 
 
+def write_chakra(graph: Graph, path: str | Path) -> None:
+    """Write `graph` as a Chakra trace: .et (protobuf) or .json, by the name.
+
+    Raises:
+        InputError: another name; the file cannot be written.
+        MissingExtraError: .et without protobuf.
+    """
+    writers = {".et": write_protobuf, ".json": write_json}
+    suffix = Path(path).suffix.lower()
+    if suffix not in writers:
+        raise InputError(f"{path}: a Chakra trace is named .et or .json")
+    writers[suffix](trace_of(graph), path)
+
+
 def trace_of(graph: Graph) -> Trace:
     """Return the trace, from which `graph_of` makes the same graph again."""
-    storages = graph.storages
-    users = [*graph.id.tolist(), -1]
-    held: list[list[tuple[int, int]]] = [[] for _ in graph.id]
-    before: list[tuple[int, int]] = []
-    for size, first, last in zip(
-        storages.size.tolist(), storages.first.tolist(), storages.last.tolist(), strict=True
-    ):
-        (before if first < 0 else held[first]).append((size, users[last]))
+    allocates, released_by, before = allocations(graph)
+    ids, offsets = graph.id.tolist(), allocates.offsets.tolist()
+    sizes, users = allocates.values.tolist(), released_by.values.tolist()
     arguments = {op.arguments: 0 for op in graph.ops}
     for number, text in enumerate(arguments):
         arguments[text] = number
     inputs = [_inputs(op) for op in graph.ops]
     nodes = [
         TraceNode(
-            id=users[row],
+            id=ids[row],
             name=graph.ops[op].name,
             type=_type(graph.ops[op], RESOURCES[graph.resource[row]]),
-            data_deps=tuple(users[each] for each in graph.predecessors(row).tolist()),
+            data_deps=tuple(ids[each] for each in graph.predecessors(row).tolist()),
             duration=_microseconds(float(graph.duration[row])),
             inputs=inputs[op],
-            attributes=_attributes(graph, row, arguments, held[row]),
+            attributes=_attributes(
+                graph,
+                row,
+                arguments,
+                sizes[offsets[row] : offsets[row + 1]],
+                users[offsets[row] : offsets[row + 1]],
+            ),
         )
         for row, op in enumerate(graph.op.tolist())
     ]
@@ -60,7 +84,7 @@ def trace_of(graph: Graph) -> Trace:
 
 
 def _attributes(
-    graph: Graph, row: int, arguments: dict[str, int], held: list[tuple[int, int]]
+    graph: Graph, row: int, arguments: dict[str, int], allocates: list[int], released_by: list[int]
 ) -> dict[str, Any]:
     op, resource = graph.ops[graph.op[row]], RESOURCES[graph.resource[row]]
     duration, group = float(graph.duration[row]), int(graph.group[row])
@@ -86,9 +110,8 @@ def _attributes(
     }
     if not math.isnan(duration):
         attributes["paracosm_duration"] = duration
-    if held:
-        attributes["paracosm_allocates"] = [size for size, _ in held]
-        attributes["paracosm_released_by"] = [last for _, last in held]
+    if allocates:
+        attributes |= {"paracosm_allocates": allocates, "paracosm_released_by": released_by}
     return attributes
 
 

@@ -1,4 +1,16 @@
-"""A Chakra execution trace as plain data, whichever kind of file it is in."""
+"""A Chakra execution trace as plain data, and the files that it may be in.
+
+JSON is in one of three forms, keys told apart without capitals and underscores:
+
+    {"workload_graph": [{"Id": 0, "Name": "...", "NodeType": 4, ...}, ...], ...}   as we write it
+    {"schema": "1.0.2-chakra.0.0.4", "nodes": [{"id": 2, "name": "...", ...}, ...], ...}
+    {"version": "0.0.4", ...} {"id": "0", "name": "...", "type": "COMP_NODE", ...} ...
+
+The third is the .et file, message by message, as protobuf writes JSON. An .et file has one message
+for the whole, then one for every node, each after its length. The messages are described at run
+time: field names, numbers and types of MLCommons Chakra, schema 0.0.4; what later versions add is
+skipped by the parser.
+"""
 
 from __future__ import annotations
 
@@ -225,19 +237,14 @@ def _documents(data: bytes, where: str) -> list[dict[str, Any]]:
 
 
 _KEYS = {
-    "id": "id",
-    "name": "name",
-    "type": "type",
+    **{name: name for name in ("id", "name", "type", "inputs", "outputs", "attr")},
     "nodetype": "type",
     "datadeps": "data_deps",
     "ctrldeps": "ctrl_deps",
+    "attrs": "attr",
     "starttimemicros": "start",
     "runtime": "duration",
     "durationmicros": "duration",
-    "inputs": "inputs",
-    "outputs": "outputs",
-    "attr": "attr",
-    "attrs": "attr",
 }
 
 

@@ -101,9 +101,7 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
         work = split(work, layers, strategy.tensor)
     passes = np.arange(layers.optimizer)
     time = np.bincount(
-        layers.layer[passes],
-        weights=np.array(work.duration)[passes],
-        minlength=len(layers.names),
+        layers.layer[passes], weights=np.array(work.duration)[passes], minlength=len(layers.names)
     ).astype(np.float64)
     stage = stages_of(layers, time, strategy.pipeline * strategy.chunks, strategy.cut)
     gradients = gradient_bytes(graph.storages, work.storage_size, layers.backward_rows, len(graph))

@@ -14,7 +14,6 @@ from paracosm.cluster import Cluster, switch
 from paracosm.cluster.changes import Change
 from paracosm.cluster.link import Link
 from paracosm.errors import InputError
-from paracosm.jobs import Job
 from paracosm.jobs.strategies import Replica, Strategy, build_job, parse_strategy
 from paracosm.prediction.jobs.rank_times import PARTS, rank_breakdown
 from paracosm.simulation import JobSchedule, replay_job
@@ -91,12 +90,10 @@ def predict_job(
     ideal: float | None = None,
     changes: Sequence[Change] = (),
 ) -> JobPrediction:
-    """Predict one iteration of a job.
+    """Predict one iteration of a job in which all workers of a cluster take part.
 
     Args:
         replica: what one replica runs, with durations at speed 1.
-        cluster: of which all workers take part.
-        strategy: how they share the work.
         relative: the ends of the interval of all the replica's durations, over the durations.
         duration_cv: coefficient of variation of each task of a rank's own.
         seed: of what is drawn.
@@ -161,7 +158,8 @@ def _alike(
     members: dict[tuple[object, ...], list[int]] = {}
     found: dict[tuple[object, ...], dict[str, float]] = {}
     peaks: dict[tuple[object, ...], list[int | None]] = {}
-    knows_memory = _knows_memory(schedule.job)
+    programs = schedule.job.programs
+    knows_memory = any(each.resident or each.allocated.any() for each in programs)
     for number, first in enumerate(schedule.representative.tolist()):
         ranks = np.flatnonzero(schedule.class_of == number).tolist()
         parts = rank_breakdown(schedule, first, pipelined=pipelined)
@@ -183,10 +181,6 @@ def _alike(
         )
         for key in ordered
     )
-
-
-def _knows_memory(job: Job) -> bool:
-    return any(each.resident or each.allocated.any() for each in job.programs)
 
 
 ITERATIONS = 8

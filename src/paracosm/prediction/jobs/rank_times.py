@@ -41,12 +41,7 @@ def rank_breakdown(schedule: JobSchedule, rank: int, *, pipelined: bool) -> dict
     Where several reasons hold at once, the first in this order has the instant: it computes; it
     copies; data that it needs is on the way; the others have not come to a collective; a message
     that it needs has not been sent, or the others are not done; what it sends is on the way; its
-    host issues ops.
-
-    Args:
-        schedule: of the job.
-        rank: whose time.
-        pipelined: whether ranks are stages of a pipeline.
+    host issues ops. In a pipeline ranks are its stages.
     """
     job, tasks = schedule.job, schedule.tasks_of(rank)
     program = job.programs[job.program[rank]]

@@ -65,7 +65,7 @@ def phases_of(job: TargetJob) -> Phases:
         server=float(np.maximum(end - up_end, 0.0).mean()),
         rest=float((down[0] - begin).mean() + workload.gap.mean()),
         computing=float(seconds.mean() / job.settings.ports.speed[0]),
-        carried=np.maximum(*(_by_server(job, way) for way in (DOWNLINK, UPLINK))),
+        carried=np.maximum(*(job.by_server(way, workload.size) for way in (DOWNLINK, UPLINK))),
     )
 
 
@@ -82,16 +82,6 @@ def _intervals(job: TargetJob, simulated: Simulated, way: int) -> tuple[Floats, 
     before = np.repeat(passed[starts] - sizes[starts], np.diff([*starts, len(step)]))
     visible = np.where((passed - before > FIRST * whole) | (whole == 0), chosen["begin"], np.inf)
     return np.minimum.reduceat(visible, starts), np.maximum.reduceat(chosen["end"], starts)
-
-
-def _by_server(job: TargetJob, way: int) -> Floats:
-    workload = job.workload
-    chosen = workload.resource == way
-    return np.bincount(
-        workload.server[chosen],
-        weights=workload.size[chosen],
-        minlength=len(job.settings.ports.server),
-    ).astype(np.float64)
 
 
 def lin(phases: Phases, workers: int) -> Floats:

@@ -90,7 +90,6 @@ def calibration_of(fit: StreamFit, profile: str) -> NodeCalibration:
 
 
 def _goodput(streams: Streams) -> float:
-    """Return the bytes of a step by the time from its first request to its last end."""
     rates = []
     for here, after in zip(streams.first, streams.first[1:], strict=False):
         size = streams.size[here:after].sum()
@@ -164,7 +163,6 @@ def _fitted(
 
 
 def _cost(streams: Streams, model: StreamModel) -> float:
-    """Return what `_fitted` makes small."""
     off = (stream_ends(streams, model) / streams.end - 1) / _OUTLIER
     return float((np.sqrt(1 + off * off) - 1).mean())
 

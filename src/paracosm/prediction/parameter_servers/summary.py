@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.prediction.parameter_servers.coarse_models import Phases, cynthia, lin
-from paracosm.prediction.parameter_servers.settings import Settings
+from paracosm.prediction.parameter_servers.config import Settings
 from paracosm.prediction.parameter_servers.throughput import (
     NOTHING,
     Throughput,
@@ -21,19 +21,12 @@ from paracosm.profiling.jobs import JobProfile
 from paracosm.results import ThroughputRow, ThroughputSummary
 from paracosm.results.summaries import AfterStart, Saturation
 
-__all__ = ["Point", "summarise_throughput"]
-
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Point:
-    """What is said of one number of workers.
-
-    Attributes:
-        throughput: as simulated.
-        gains: by how much it would grow if a resource were twice as fast, relative, by its name.
-    """
+    """A throughput, and by how much it would grow if a resource were twice as fast, by its name."""
 
     throughput: Throughput
     gains: Mapping[str, float]
@@ -50,15 +43,12 @@ def summarise_throughput(
     profile_file: str,
     cluster: Mapping[str, Any],
 ) -> ThroughputSummary:
-    """Return the summary of a job's throughput.
+    """Return the summary of a job's throughput, the last number of workers at its centre.
 
     Args:
-        points: one for each number of workers, ascending; the summary is about the last one.
         profile: that it is predicted from; `profile_file` is where it was read.
-        settings: what is imagined of it.
         alone: steps/s of each worker that has the servers to itself.
         phases: of one worker, which coarse models are fed with.
-        status: of the run.
         cluster: as `describe_cluster` says it.
     """
     rows = [_row(point, profile.batch, alone) for point in points]

@@ -65,9 +65,7 @@ def predict_throughput(job: TargetJob, workers: int, seed: int) -> Throughput:
         after_start=None
         if job.settings.start == "steady"
         else _after_start(job, workers, seed, steady.seconds),
-        utilisation=utilisation(
-            job.workload, job.system(job.settings.ports.first(workers)), steady.all_rates
-        ),
+        utilisation=_utilisation(job, steady.all_rates),
     )
 
 
@@ -135,11 +133,7 @@ def limiting(gains: Mapping[str, float], busy: Mapping[str, float]) -> str:
     """Return the resource that would bring most; of several, the first of `RESOURCES`.
 
     Where none would bring more than simulations differ by, as where both directions are full, it is
-    the busiest one.
-
-    Args:
-        gains: as `sensitivity` returns them.
-        busy: shares of time, by resource.
+    the busiest one. `gains` are as `sensitivity` returns them, `busy` shares of time.
     """
     most = gains if max(gains.values()) > NOTHING else busy
     return max(gains, key=lambda resource: most[resource])
@@ -161,15 +155,11 @@ LITTLE = 0.1
 
 
 def saturates_at(throughput: Mapping[int, float], alone: float) -> int | None:
-    """Return the first number of workers from which on more of them bring little.
+    """Return the first number of workers from which on more of them bring little, if any.
 
     The workers from that number up to the largest one bring less than `LITTLE` of a worker alone
-    each, in the mean, and so do those up to every number between. None where throughput grows up
-    to the largest one.
-
-    Args:
-        throughput: steps/s by number of workers.
-        alone: steps/s of one worker that has the servers to itself.
+    each, in the mean, and so do those up to every number between. `throughput` is steps/s by number
+    of workers, `alone` that of one worker that has the servers to itself.
     """
     numbers = sorted(throughput)
     for place, number in enumerate(numbers[:-1]):
@@ -182,29 +172,23 @@ def saturates_at(throughput: Mapping[int, float], alone: float) -> int | None:
     return None
 
 
-def utilisation(workload: Workload, system: System, rates: Floats) -> dict[str, Floats]:
+def _utilisation(job: TargetJob, rates: Floats) -> dict[str, Floats]:
     """Return the shares of time for which resources are busy, by name from `RESOURCES`.
 
     A direction of a server's port: bytes over what it could carry; the workers: the mean over
     their computing; a server: updates over the cores that they may use, in [0, 1] but for the noise
     of drawing steps. Background traffic does not count. Arrays, (servers,); of the workers (1,).
+    `rates` are steps/s of the first workers.
     """
-    total = float(rates.sum())
-    seconds = workload.seconds.mean(axis=0)
-
-    def by_server(resource: int, amounts: Floats) -> Floats:
-        chosen = workload.resource == resource
-        return np.bincount(
-            workload.server[chosen], weights=amounts[chosen], minlength=system.servers
-        ).astype(np.float64)
-
+    workload, ports = job.workload, job.settings.ports.first(len(rates))
+    total, seconds = float(rates.sum()), workload.seconds.mean(axis=0)
     computing = float(seconds[workload.resource == WORKER].sum())
-    ports = system.ways.capacity[system.ways.ports]
+    capacity = ports.ways.capacity[ports.ways.ports]
     found = {
-        DOWNLINK: total * by_server(DOWNLINK, workload.size) / ports[DOWN],
-        WORKER: np.array([float((rates * computing / system.speed).mean())]),
-        UPLINK: total * by_server(UPLINK, workload.size) / ports[UP],
-        SERVER: total * by_server(SERVER, seconds) / (system.cores or system.workers),
+        DOWNLINK: total * job.by_server(DOWNLINK, workload.size) / capacity[DOWN],
+        WORKER: np.array([float((rates * computing / ports.speed).mean())]),
+        UPLINK: total * job.by_server(UPLINK, workload.size) / capacity[UP],
+        SERVER: total * job.by_server(SERVER, seconds) / (job.settings.cores or len(rates)),
     }
     return {RESOURCES[resource]: busy for resource, busy in found.items()}
 
@@ -251,8 +235,6 @@ def steady_state(
     of each are left out (Li et al. 2020, section 4.1).
 
     Args:
-        workers: how many of the cluster's, the first ones.
-        seed: of the steps that they draw, and of their starts.
         steps: that each worker does in all replicas together, beside those left out.
         seconds: length of a measurement; None: as long as `MEASURED` steps of all and `OF_EACH` of
             a worker take, or all that are simulated after those left out.

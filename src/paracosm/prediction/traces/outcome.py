@@ -14,9 +14,6 @@ from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
 from paracosm.simulation import replay_job
 from paracosm.timeline import Labels, Timeline, breakdown, largest_share
 
-__all__ = ["Outcome", "Straggler", "Times", "outcome_of", "replayed", "traced_times"]
-
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
-from paracosm.cluster.changes import Change, parse_change
-from paracosm.errors import InputError
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.cluster.changes import COLLECTIVES, PARTS, Change, parse_change, refuse_changes
+from paracosm.errors import InputError, unknown
 from paracosm.jobs import Job
-from paracosm.prediction.traces.changed import changed
 from paracosm.prediction.traces.job import read_job
 from paracosm.prediction.traces.outcome import (
     Outcome,
@@ -23,8 +27,7 @@ from paracosm.prediction.traces.outcome import (
 from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.results import ReplaySummary, summaries
 from paracosm.timeline import Timeline
-
-__all__ = ["Replays", "Scenario", "replay_traces", "summarise_replays"]
+from paracosm.units import format_duration
 
 _COMMUNICATION = WORK.index("communication")
 
@@ -62,7 +65,6 @@ class Replays:
 
     @property
     def last(self) -> Scenario:
-        """The scenario with most changes."""
         return self.together or (self.scenarios or (self.unchanged,))[-1]
 
     @property
@@ -84,7 +86,7 @@ def replay_traces(
 
     Args:
         paths: one for each rank.
-        what_ifs: changes, in the words of `paracosm.cluster.changes`; `changed.py` says which.
+        what_ifs: changes, in the words of `paracosm.cluster.changes`; `changed` says which.
         steps: numbers of the steps to take.
         alone: whether collectives of the only trace take as long as they did.
 
@@ -163,3 +165,121 @@ def _scenario(replays: Replays, scenario: Scenario) -> summaries.Scenario:
             outcome.breakdowns, None if outcome.straggler is None else outcome.straggler.rank
         ),
     )
+
+
+SHOWN = 8  # names, of those that there are
+
+Mask = npt.NDArray[np.bool_]
+
+_WORK_OF = {**{part: part for part in PARTS}, "copies": "copy", "kernel": "compute"}
+
+
+def changed(traced: TracedJob, changes: Sequence[Change]) -> Job:
+    """Return the job with the durations after all these changes; structure and order stay.
+
+    What a trace can change, of what `paracosm.cluster.changes` describes:
+
+        [worker R:] compute, copies, host, data loading, kernel PATTERN   slower, faster or none
+        all_reduce, ..., collectives  slower, faster, none, +T, -T; from when all their ranks are in
+        links: bandwidth              by a factor: collectives take so much less, latency included
+        latency                       +T, -T: every collective takes so much longer, or less
+
+    Raises:
+        InputError: a change names a rank, kernel or collective that is not there, is none of those
+            that a trace can play, or has nothing to change.
+    """
+    refuse_changes(
+        (change for change in changes if not _is_of_traces(change)),
+        "replay",
+        "compute, copies, host, data loading and kernels of workers; collectives, the bandwidth of "
+        "all links by a factor, and their latency by +T",
+    )
+    job = traced.job
+    duration = [program.duration.copy() for program in job.programs]
+    for change in changes:
+        masks = _masks(traced, change)
+        if not any(mask.any() for mask in masks):
+            raise _without_effect(traced, change)
+        # More bandwidth is less time.
+        factor = 1 / change.factor if change.what == "bandwidth" else change.factor
+        added = float(change.added)
+        longest = max(
+            float(times[mask].max(initial=0.0)) for times, mask in zip(duration, masks, strict=True)
+        )
+        if added < 0 and longest + added <= 0:
+            raise change.error(
+                f"the longest takes {format_duration(longest)}: collectives: none is what takes no "
+                "time"
+            )
+        for times, mask in zip(duration, masks, strict=True):
+            times[mask] = np.maximum(times[mask] * factor + added, 0.0)
+    programs = tuple(
+        replace(program, duration=times)
+        for program, times in zip(job.programs, duration, strict=True)
+    )
+    return replace(job, programs=programs)
+
+
+def _is_of_traces(change: Change) -> bool:
+    match change.subject:
+        case "workers":
+            return change.what in PARTS
+        case "collectives":
+            return change.what == "time"
+        case "links" if change.value is None:
+            return change.what == ("latency" if change.added else "bandwidth")
+        case _:
+            return False
+
+
+def _masks(traced: TracedJob, change: Change) -> list[Mask]:
+    known = [rank.rank for rank in traced.ranks]
+    ranks = set(known)
+    if change.first is not None:
+        ranks = set(range(change.first, (change.last or change.first) + 1))
+        if missing := ranks - set(known):
+            raise change.error(
+                f"no worker {min(missing)}: there are traces of ranks {', '.join(map(str, known))}"
+            )
+    work, meant = WORK.index(_work(change)), _names(traced, change)
+    return [
+        (rank.work == work) & meant[program.name] & (rank.rank in ranks)
+        for rank, program in zip(traced.ranks, traced.job.programs, strict=True)
+    ]
+
+
+def _work(change: Change) -> str:
+    return _WORK_OF[change.what] if change.subject == "workers" else "communication"
+
+
+def _pattern(change: Change) -> str:
+    """What names of tasks are compared with; "" where it is about all of them."""
+    if change.subject == "collectives":
+        return "" if change.kinds == COLLECTIVES else change.kinds[0]
+    return change.pattern
+
+
+def _names(traced: TracedJob, change: Change) -> Mask:
+    names = traced.job.names
+    pattern = _pattern(change).lower()
+    if not pattern:
+        return np.ones(len(names), dtype=bool)
+    if change.what == "kernel" and "*" not in pattern:
+        pattern = f"*{pattern}*"
+    return np.array([fnmatch.fnmatchcase(name.lower(), pattern) for name in names], dtype=bool)
+
+
+def _without_effect(traced: TracedJob, change: Change) -> InputError:
+    work = WORK.index(_work(change))
+    present = {
+        traced.job.names[code]
+        for rank, program in zip(traced.ranks, traced.job.programs, strict=True)
+        for code in np.unique(program.name[rank.work == work]).tolist()
+    }
+    if (pattern := _pattern(change)) and present:
+        kind = "kernel" if change.what == "kernel" else "collective"
+        known = sorted({name[:60] for name in present})
+        few = [*known[:SHOWN], "..."] if len(known) > SHOWN else known
+        near = get_close_matches(pattern, known, n=1, cutoff=0.5)
+        return change.error(str(unknown(kind, pattern, near or few)))
+    return change.error(f"has no effect: the traces have no {_work(change)}")

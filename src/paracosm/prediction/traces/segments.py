@@ -30,6 +30,7 @@ from paracosm.timeline.kineto import (
     steps_of_training,
 )
 
+Floats = npt.NDArray[np.float64]
 ByThread = dict[int, list[Segment]]
 
 
@@ -201,7 +202,6 @@ def in_order(segments: Sequence[Segment]) -> list[Segment]:
     return ordered
 
 
-Floats = npt.NDArray[np.float64]
 Hole = tuple[float, float]
 
 QUEUE = 1022
@@ -343,9 +343,6 @@ class _Between:
         return "between ops"
 
 
-Ints = npt.NDArray[np.int64]
-
-
 @dataclass(frozen=True, slots=True)
 class HandOver:
     """The loop's thread waits from `begin` to `end`, while threads work, each until its end in
@@ -373,7 +370,12 @@ def busy_of(trace: KinetoTrace, thread: int, window: Window) -> Floats:
 def hand_overs(
     trace: KinetoTrace, window: Window, backward: set[int], busy: dict[int, Floats]
 ) -> list[HandOver]:
-    """Return the times in which the loop's thread waits for backward passes, in order."""
+    """Return the times in which the loop's thread waits for backward passes, in order.
+
+    The thread of the training loop starts the backward pass and waits; autograd's thread runs it.
+    Both show in a trace as gaps: what of autograd's lies within a gap of the loop's thread was
+    handed over in it.
+    """
     own = busy.get(window.thread)
     if own is None or not len(own):
         return []

@@ -266,7 +266,17 @@ def grouped(timings: Iterable[Item], key: Callable[[Item], Group]) -> dict[Group
 
 
 def pool_spreads(spreads: Sequence[Spread]) -> Spread:
-    """Return the statistics of all samples of one or more sets; quantiles are approximate."""
+    """Return the statistics of all samples of one or more sets; quantiles are approximate.
+
+    Count, mean, variance and minimum are exact: with n_i samples of mean m_i and variance v_i in
+    set i, N and M of all,
+
+        variance = (sum (n_i - 1) v_i + sum n_i (m_i - M)^2) / (N - 1)
+
+    (Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample
+    variances, 1979). Quantiles are the averages of the sets', weighted by count: exact where the
+    sets have one distribution, and between theirs in any case.
+    """
     total = sum([each.count for each in spreads])
     mean = math.fsum([each.count * each.mean for each in spreads]) / total
     within = math.fsum([(each.count - 1) * each.variance for each in spreads])

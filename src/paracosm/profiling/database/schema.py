@@ -21,6 +21,11 @@ def connect(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connection:
 
     A file of an older schema is brought up to date. One that must not or cannot be written is left
     as it is, and read through a copy in memory.
+
+    The file keeps SQLite's rollback journal, not a write-ahead log: between two transactions
+    everything stands in the one file, so that it may be copied, lie on a network drive or in a
+    read-only folder. A journal lies beside it only while somebody writes, or after a crash, and the
+    next one to open the file rolls it back.
     """
     _look(path, create)
     # Never mode=ro: after a crash, reading begins with rolling the journal back.

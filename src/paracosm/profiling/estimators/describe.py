@@ -145,9 +145,11 @@ _LARGEST_VECTOR = 64  # elements; a size that it divides is as aligned as can be
 
 
 def quantities(op: Op, args: Sequence[Any]) -> dict[str, float]:
-    """Return the derived quantities of `op`, whose positional arguments are `args`, by name.
+    """Return quantities that the time of `op` follows more closely than sizes, by name.
 
-    Those that span orders of magnitude are logarithms.
+    Generic: work, bytes, and of every tensor its elements, its outer and inner dimensions and how
+    well the innermost one divides into vector registers. Of convolutions what matters are channels,
+    kernel and pixels. Those that span orders of magnitude are logarithms.
     """
     flops, moved = math.log1p(op.flops), math.log1p(op.bytes_read + op.bytes_written)
     found = {

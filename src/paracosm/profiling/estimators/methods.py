@@ -39,7 +39,13 @@ _MLP_ITERATIONS = 60  # of L-BFGS
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A fitted network; layer i maps `x` to `x @ weights[i] + biases[i]`."""
+    """The paper's estimator: a neural network on the raw arguments of an op.
+
+    Huang et al., section 2: "for each input argument we profile a fixed number of values, and use
+    these results to train a neural network to estimate the op performance". Two hidden layers of
+    rectified units; arguments and time on a logarithmic scale. scikit-learn fits it, arrays
+    predict: layer i maps `x` to `x @ weights[i] + biases[i]`.
+    """
 
     layout: Layout  # its input columns
     weights: tuple[Floats, ...]
@@ -92,7 +98,13 @@ _NOISE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class GaussianProcess:
-    """A fitted process over n samples in d columns."""
+    """A Gaussian process over n samples in d columns, whose mean is the op type's roofline.
+
+    What it learns is the ratio of the time to the roofline. Far from all samples it returns to
+    their typical ratio, and its standard deviation says so. Rasmussen, Williams, "Gaussian
+    Processes for Machine Learning", 2006, algorithm 2.1; kernel: amplitude x Matern 3/2 with a
+    length scale for every column, and noise. scikit-learn fits it, arrays predict.
+    """
 
     roofline: Roofline
     layout: Layout  # its input columns

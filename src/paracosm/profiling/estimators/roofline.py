@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,8 @@ from scipy.optimize import least_squares
 from paracosm.profiling.estimators.describe import Description, Floats
 
 _OUTLIER = 0.2  # of the logarithm: from here on, errors count linearly instead of squared
-_PRIOR = (
-    0.1  # weight of the device's parameters beside one sample's; settles what samples leave open
-)
+# Weight of the device's parameters beside one sample's: settles what samples leave open.
+_PRIOR = 0.1
 _WEAK_PRIOR = 0.01
 _WIDEST = 200.0  # of a parameter's logarithm: keeps a wild step of the search finite
 _BALANCE = 10.0  # flops per byte of a device whose samples count no flops
@@ -55,7 +54,7 @@ def fit_roofline(
     flops, moved = _work(ops)
     times = np.exp(log_time)
     weight = _WEAK_PRIOR if prior is None else _PRIOR
-    centre = np.log(_guess(flops, moved, times) if prior is None else _parameters(prior))
+    centre = np.log(_guess(flops, moved, times) if prior is None else astuple(prior))
 
     def terms(parameters: Floats) -> tuple[Floats, Floats, Floats]:
         launch, slowness, dearness = np.exp(np.clip(parameters * (1, -1, -1), -_WIDEST, _WIDEST))
@@ -94,10 +93,6 @@ def _work(ops: Sequence[Description]) -> tuple[Floats, Floats]:
     return np.array([op.flops for op in ops]), np.array([op.bytes for op in ops])
 
 
-def _parameters(roofline: Roofline) -> list[float]:
-    return [roofline.launch, roofline.peak, roofline.bandwidth]
-
-
 def _guess(flops: Floats, moved: Floats, times: Floats) -> list[float]:
     """Return parameters of the right order of magnitude: half the least time, rates at the 80th
     percentile of what samples reached."""
@@ -117,10 +112,8 @@ Types = Mapping[str, npt.NDArray[np.int64]]
 _MOST_OF_A_TYPE = 30  # samples, so that no op type outweighs the others
 _FOLDS = 5
 _FEW = 2  # samples with which few-sample fits are tried out
-_UNKNOWN = math.log(
-    10.0
-)  # half-widths of intervals where the database is too small to measure them
-_FEW_KNOWN = math.log(4.0)
+# Half-widths of intervals where the database is too small to measure them.
+_UNKNOWN, _FEW_KNOWN = math.log(10.0), math.log(4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +171,9 @@ def fit_device(ops: Sequence[Description], log_time: Floats, types: Types, seed:
             few.append(errors(own, np.setdiff1d(rows, kept)))
     return Device(
         roofline=roofline,
-        unknown=conformal(_joined(left_out), _UNKNOWN),
-        few=conformal(_joined(few), _FEW_KNOWN),
+        unknown=conformal(np.concatenate([np.zeros(0), *left_out]), _UNKNOWN),
+        few=conformal(np.concatenate([np.zeros(0), *few]), _FEW_KNOWN),
     )
-
-
-def _joined(parts: Sequence[Floats]) -> Floats:
-    return np.concatenate(parts) if parts else np.zeros(0)
 
 
 LEAST = 10
@@ -192,7 +181,18 @@ LEAST = 10
 
 
 def conformal(scores: Floats, otherwise: float) -> float:
-    """Return the value below which the next score lies with probability `LEVEL`."""
+    """Return the value below which the next score lies with probability `LEVEL`.
+
+    As in split conformal prediction (Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random
+    World", 2005; with errors divided by a scale: Lei et al., "Distribution-free predictive
+    inference for regression", Journal of the American Statistical Association 113, 2018, section
+    5.2). The interval of an op with scale s is exp(log_time +- q s), q the quantile that this
+    returns.
+
+    Args:
+        scores: absolute errors over their scales, of ops that no fit had seen.
+        otherwise: what to return if they are fewer than `LEAST`.
+    """
     if len(scores) < LEAST:
         return otherwise
     rank = min(math.ceil((len(scores) + 1) * LEVEL), len(scores))

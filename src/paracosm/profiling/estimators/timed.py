@@ -1,4 +1,4 @@
-"""Ops that were timed themselves: several sets of samples of one op pooled, and looked up."""
+"""Ops that were timed themselves, or differ a little from one that was: looked up and scaled."""
 
 from __future__ import annotations
 
@@ -134,7 +134,13 @@ _SOFTENING = 0.02  # of the distances by whose inverse neighbours are weighted
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The timed ops of one type."""
+    """The timed ops of one type, by cell: ops that differ in sizes alone.
+
+    Two ops are in one cell if all but the sizes of their tensors is equal: dtypes, orders of
+    strides, flags, kernel attributes such as stride, padding and groups. Their distance is the
+    largest logarithm of a ratio of sizes: 0.1 means that no size differs by more than about 10 %.
+    Work is accounted for by the roofline: what is interpolated is the ratio of time to roofline.
+    """
 
     names: tuple[str, ...]  # the text of every cell
     offsets: npt.NDArray[np.int64]  # (cells + 1,), where each cell's ops begin

@@ -1,4 +1,4 @@
-"""What one worker and its parameter servers did, op by op, over a number of steps."""
+"""What one worker and its parameter servers did, op by op, and whether it can be believed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node and its link add to a transfer of n bytes: the numbers a simulation asks for."""
+"""What a node and its link add to a transfer: the numbers a simulation asks for, and their file."""
 
 from __future__ import annotations
 

@@ -9,25 +9,6 @@ from numpy.typing import NDArray
 
 from paracosm.timing.compiled import Draws
 
-__all__ = [
-    "Blocks",
-    "Checkpoint",
-    "Clock",
-    "Factors",
-    "Flight",
-    "Halos",
-    "History",
-    "Iterate",
-    "Matrix",
-    "Ports",
-    "Rows",
-    "Rules",
-    "Spans",
-    "State",
-    "Tally",
-]
-
-
 # Numba takes module constants as they are; enumerations cost it types that do not unify.
 
 
@@ -147,25 +128,16 @@ class Matrix(NamedTuple):
     """The columns of A (CSC), or the stencil that stands for them, and the right-hand side.
 
     A relaxation of row i changes x_i, and so the residual of every row in *column* i.
-
-    Attributes:
-        pointer, row, data: the columns; empty when the stencil is used.
-        b: right-hand side, shape (n,).
-        gain: what a residual is multiplied with to give the step, shape (n,): omega / a_ii for
-            Jacobi and SOR, omega for Richardson.
-        shape: of the grid, (nz, ny, nx); zeros when there is none.
-        offsets: of the stencil's points, shape (k, 3).
-        coefficients: of the stencil's points, shape (k,); empty when the columns are used.
     """
 
-    pointer: Integers
+    pointer: Integers  # these three are empty when the stencil is used
     row: NDArray[np.uint32]
     data: Floats
     b: Floats
-    gain: Floats
-    shape: Integers
-    offsets: Integers
-    coefficients: Floats
+    gain: Floats  # what a residual is multiplied with to give the step, shape (n,)
+    shape: Integers  # of the grid, (nz, ny, nx); zeros when there is none
+    offsets: Integers  # of the stencil's points, shape (k, 3)
+    coefficients: Floats  # of the stencil's points; empty when the columns are used
 
 
 class Blocks(NamedTuple):
@@ -195,73 +167,45 @@ class Factors(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """The iterate and what follows from it; all of shape (n,).
-
-    Attributes:
-        x: the iterate.
-        residual: b - A x, kept up to date by every relaxation.
-        previous: the iterate one update of the row ago (momentum only, else empty).
-        work, stamp: scratch of Gauss-Seidel sweeps and local solves.
-        solution: the known solution (empty when it is not known, or not asked for).
-    """
+    """The iterate and what follows from it; all of shape (n,)."""
 
     x: Floats
-    residual: Floats
-    previous: Floats
-    work: Floats
+    residual: Floats  # b - A x, kept up to date by every relaxation
+    previous: Floats  # the iterate one update of the row ago (momentum only, else empty)
+    work: Floats  # scratch of Gauss-Seidel sweeps and local solves, as `stamp`
     stamp: Integers
-    solution: Floats
+    solution: Floats  # empty when it is not known, or not asked for
 
 
 class Clock(NamedTuple):
-    """Who updates next: a winner tree over the processors' next instants.
+    """Who updates next: a tournament tree over the processors' next instants.
 
     `winner[1]` is the processor that comes first, at `key[1]`; of two who come at the same instant
     the one of lower number wins. To give a processor its next instant costs O(log p), and reads one
-    rival a level, which lies beside.
-
-    Attributes:
-        key: the instant of the winner below each node, shape (2 P,), P a power of two; the leaves
-            `key[P:]` are the processors' own instants, infinite for those that never come.
-        winner: who that is, shape (2 P,).
-        begun: when the update in flight began, shape (P,).
+    rival a level, which lies beside. The leaves `key[P:]` (P a power of two) are the processors'
+    own instants, infinite for those that never come.
     """
 
-    key: Floats
-    winner: NDArray[np.int32]
-    begun: Floats
+    key: Floats  # the instant of the winner below each node, shape (2 P,)
+    winner: NDArray[np.int32]  # who that is
+    begun: Floats  # when the update in flight began, shape (P,)
 
 
 class Flight(NamedTuple):
-    """The updates in flight.
+    """The updates in flight, by processor."""
 
-    Attributes:
-        slot: where each processor's values begin in `values` and `chosen`, shape (p + 1,).
-        values: the new values, computed and not yet written.
-        chosen: the rows they belong to, where these are not a whole block.
-        size: how many rows, or -1 for the whole block.
-        block: the block, or -1 where `chosen` was filled by a Python function.
-        read_at: how many updates had been written when the processor read.
-        updates: how many updates each processor has written.
-        stale: whether the processor ignores what it reads (a fault).
-        given: the next duration, where a Python function says it; NaN when it is used up.
-        due: the processors that are due at this instant.
-        copying, end: whether the processor has still to read, and when its update is complete; of
-            updates that have phases.
-    """
-
-    slot: Integers
-    values: Floats
-    chosen: Integers
-    size: Integers
+    slot: Integers  # where its values begin in `values` and `chosen`, shape (p + 1,)
+    values: Floats  # the new ones, computed and not yet written
+    chosen: Integers  # the rows they belong to, where these are not a whole block
+    size: Integers  # how many rows, or -1 for the whole block
     block: Integers
-    read_at: Integers
-    updates: Integers
-    stale: NDArray[np.bool_]
-    given: Floats
-    due: Integers
-    copying: NDArray[np.bool_]
-    end: Floats
+    read_at: Integers  # how many updates had been written when the processor read
+    updates: Integers  # how many it has written
+    stale: NDArray[np.bool_]  # whether it ignores what it reads (a fault)
+    given: Floats  # the next duration, where a Python function says it; NaN when it is used up
+    due: Integers  # the processors that are due at this instant
+    copying: NDArray[np.bool_]  # whether it has still to read, of updates that have phases
+    end: Floats  # when such an update is complete
 
 
 class Rows(NamedTuple):
@@ -279,100 +223,58 @@ class Halos(NamedTuple):
     values that arrived on each link; a link carries one message at a time, and while it does, the
     newest values wait in `waiting` (older ones that wait are replaced). Messages under way stay in
     buffers, `capacity` for each link, until their receiver reads.
-
-    Attributes:
-        pointer, source, data: rows of A whose columns are rows of x (0 or more) or, as -1 - place,
-            places in `have`; in CSR.
-        residual: the residual of each row as its own processor knows it, shape (n,).
-        have: values on all links, one link behind the other.
-        link: link k's values are at `link[k]:link[k + 1]`.
-        rows: the rows that they are values of.
-        out_pointer, out: links by sender; `into_pointer`, `into`: links by receiver.
-        occupancy, latency: how long a message holds its link, and takes besides, on the
-            processors' clock; of links that share nothing.
-        jitter: row of the table of distributions that adds to the latency, or -1.
-        streams: keys of each link's random numbers.
-        ordered: whether a message never arrives before an older one; shape (1,).
-        ticks: ticks in a second, or 1; shape (1,).
-        free_at: when each link is free again; of a link that shares ports, infinite until then.
-        waiting: values that wait for their link; `wait_count`: updates written when they were,
-            -1 where nothing waits.
-        payload: the values under way, shape (capacity, values).
-        buffer: which row of `payload` each message uses, shape (links, capacity).
-        arrival, number, news: of each message: when it is there, its place in the order of
-            sending, and how many updates had been written; shape (links, capacity).
-        under_way: messages under way on each link; `fullest`: the most there ever were.
-        sent: messages that left on each link; `version`: number of the newest that arrived.
-        missed: updates written when the sender wrote the oldest news that has not arrived; -1:
-            nothing is missing.
-        last_arrival: of any message on each link.
     """
 
-    pointer: Integers
-    source: Integers
+    pointer: Integers  # rows of A (CSR)
+    source: Integers  # whose columns are rows of x (0 or more) or, as -1 - place, places in `have`
     data: Floats
-    residual: Floats
-    have: Floats
-    link: Integers
-    rows: Integers
-    out_pointer: Integers
+    residual: Floats  # of each row as its own processor knows it, shape (n,)
+    have: Floats  # values on all links, one link behind the other
+    link: Integers  # link k's values are at `link[k]:link[k + 1]`
+    rows: Integers  # that they are values of
+    out_pointer: Integers  # links by sender
     out: Integers
-    into_pointer: Integers
+    into_pointer: Integers  # links by receiver
     into: Integers
-    occupancy: Floats
-    latency: Floats
-    jitter: Integers
-    streams: NDArray[np.uint64]
-    ordered: NDArray[np.bool_]
-    ticks: Floats
-    free_at: Floats
-    waiting: Floats
-    wait_count: Integers
-    payload: Floats
-    buffer: Integers
-    arrival: Floats
-    number: Integers
-    news: Integers
-    under_way: Integers
-    fullest: Integers
-    sent: Integers
-    version: Integers
-    missed: Integers
-    last_arrival: Floats
+    occupancy: Floats  # how long a message holds its link, on the processors' clock
+    latency: Floats  # how long it takes besides; both of links that share nothing
+    jitter: Integers  # row of the table of distributions that adds to the latency, or -1
+    streams: NDArray[np.uint64]  # keys of each link's random numbers
+    ordered: NDArray[np.bool_]  # whether no message arrives before an older one; shape (1,)
+    ticks: Floats  # ticks in a second, or 1; shape (1,)
+    free_at: Floats  # when each link is free again; infinite while it shares ports
+    waiting: Floats  # values that wait for their link
+    wait_count: Integers  # updates written when they were, -1 where nothing waits
+    payload: Floats  # the values under way, shape (capacity, values)
+    buffer: Integers  # which row of `payload` each message uses, shape (links, capacity)
+    arrival: Floats  # when each message is there, shape (links, capacity)
+    number: Integers  # its place in the order of sending, shape (links, capacity)
+    news: Integers  # how many updates had been written, shape (links, capacity)
+    under_way: Integers  # messages on each link
+    fullest: Integers  # the most there ever were
+    sent: Integers  # messages that left on each link
+    version: Integers  # number of the newest that arrived
+    missed: Integers  # updates written at the oldest news that has not arrived; -1: none
+    last_arrival: Floats  # of any message on each link
 
 
 class Ports(NamedTuple):
-    """What messages share, of links that share something.
+    """What messages share, of links that share something."""
 
-    Attributes:
-        traffic: who is under way (`network.compiled`); a message has the number of its link.
-        route: of each link; -1 where nothing is shared.
-        demand: of a message on each link: bytes, or picoseconds.
-        propagation: picoseconds from the end of a transfer until the message is there.
-        unsettled: the instant whose requests have no rate yet, picoseconds; -1: none; shape (1,).
-    """
-
-    traffic: Any
-    route: Integers
-    demand: Floats
-    propagation: Integers
-    unsettled: Integers
+    traffic: Any  # who is under way (`network.compiled`); a message has the number of its link
+    route: Integers  # of each link; -1 where nothing is shared
+    demand: Floats  # of a message on each link: bytes, or picoseconds
+    propagation: Integers  # picoseconds from the end of a transfer until the message is there
+    unsettled: Integers  # picosecond whose requests have no rate yet; -1: none; shape (1,)
 
 
 class Tally(NamedTuple):
-    """Counts: staleness by `width` updates a bin; local residuals as last contributed.
+    """Counts: staleness by `2^bin_shift` updates a bin; local residuals, squared, -1 for none."""
 
-    Attributes:
-        staleness: shape (bins,); the last one holds everything beyond.
-        offered: each processor's local residual (squared) when it last read; -1 for none.
-        contribution: what of it is in the sum of all, shape (p,).
-        local: each processor's local residual (squared) when it last read, for checkpoint policies.
-    """
-
-    staleness: Integers
-    offered: Floats
-    contribution: Floats
-    local: Floats
+    staleness: Integers  # shape (bins,); the last one holds everything beyond
+    offered: Floats  # each processor's local residual when it last read
+    contribution: Floats  # what of it is in the sum of all, shape (p,)
+    local: Floats  # as `offered`, for checkpoint policies
 
 
 class Checkpoint(NamedTuple):
@@ -396,22 +298,11 @@ class Spans(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything that the loop works on: `s` in its functions.
-
-    Attributes:
-        rules: what stays the same during a run.
-        ports: of distributed memory (`Ports`); None where messages share nothing.
-        rows_of_a: for update functions of the user's, empty without a compiled one.
-        draws, phase_rows: the distributions, and which of them each processor's phases draw from,
-            shape (p + 1, phases); the last row is the residual processor's.
-        streams, choices: keys of each processor's streams of random numbers, shape (p + 1,).
-        counters, gauges: the run's own numbers, named in `scalars.py`.
-        update, pattern, time: compiled functions of the user's, or ones that are never called.
-    """
+    """Everything that the loop works on: `s` in its functions."""
 
     rules: Rules
     matrix: Matrix
-    rows_of_a: Rows
+    rows_of_a: Rows  # for update functions of the user's, empty without a compiled one
     blocks: Blocks
     factors: Factors
     iterate: Iterate
@@ -419,16 +310,16 @@ class State(NamedTuple):
     flight: Flight
     tally: Tally
     halos: Halos
-    ports: Any
+    ports: Ports | None  # None where messages share nothing
     checkpoint: Checkpoint
     history: History
     spans: Spans
     draws: Draws
-    phase_rows: Integers
-    streams: NDArray[np.uint64]
-    choices: NDArray[np.uint64]
+    phase_rows: Integers  # which of `draws` each processor's phases draw from, (p + 1, phases)
+    streams: NDArray[np.uint64]  # keys of each processor's durations, shape (p + 1,)
+    choices: NDArray[np.uint64]  # and of its choices of rows; the last is the residual processor's
     counters: Integers
     gauges: Floats
-    update: Any
+    update: Any  # compiled functions of the user's, or ones that are never called
     pattern: Any
     time: Any

@@ -8,8 +8,6 @@ import numpy as np
 
 from paracosm.compiled import compiled
 
-__all__ = ["bisect"]
-
 
 @compiled
 def bisect(pointer: Any, neighbours: Any, parts: Any) -> Any:

@@ -6,8 +6,6 @@ from typing import Any
 
 from paracosm.compiled import compiled_whole, inlined
 
-__all__ = ["JACOBI", "MOMENTUM", "SOLVE", "SWEEP", "USER", "commit", "fresh_residual", "propose"]
-
 # How a processor computes new values: all rows from what it read; with a momentum term; one row
 # after the other; all of the block at once; by a function of the user's.
 JACOBI, MOMENTUM, SWEEP, SOLVE, USER = range(5)

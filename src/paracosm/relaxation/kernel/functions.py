@@ -16,33 +16,23 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.relaxation.kernel.arrays import Rows
 
-__all__ = ["UserFunctions", "user_functions"]
-
 Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class UserFunctions:
-    """The functions of a run.
+    """The functions of a run."""
 
-    Attributes:
-        update, choose, time: pointers to compiled functions; to one that is never called where the
-            user gave none, so that the loop has one type and is compiled once.
-        compiled_values, compiled_rows, compiled_time: whether they are the user's.
-        python_values, python_rows, python_time: the user's functions that are not compiled.
-        map: the fixed-point map, callable from Python.
-    """
-
-    update: Any
-    choose: Any
+    update: Any  # pointers to compiled functions; to ones that are never called where there are
+    choose: Any  # none, so that the loop has one type and is compiled once
     time: Any
-    compiled_values: bool
+    compiled_values: bool  # whether these are the user's
     compiled_rows: bool
     compiled_time: bool
-    python_values: Function | None
+    python_values: Function | None  # the user's functions that are not compiled
     python_rows: Function | None
     python_time: Function | None
-    map: Function | None
+    map: Function | None  # the fixed-point map, callable from Python
 
 
 def user_functions(
@@ -51,32 +41,30 @@ def user_functions(
     time: Function | None,
     fixed_point: Function | None,
 ) -> UserFunctions:
-    """Sort functions into those that are compiled and those that are not.
+    """Sort functions into those that are compiled and those that are not."""
+    import numba
 
-    Raises:
-        InputError: a compiled function that does not take the arguments it will get.
-    """
+    typeof: Any = numba.typeof
+    real, whole = numba.types.float64, numba.types.int64
+    rows = typeof(Rows(np.zeros(1, np.int64), np.zeros(1, np.int32), np.zeros(1)))
     values = update if fixed_point is None else fixed_point
-    compiled_values = _is_compiled(values)
-    if fixed_point is None or not compiled_values:
-        update_pointer = _pointer("update function", values, _update_type(), _no_update)
-    else:
-        update_pointer = _pointer("map", _ignoring_matrix(values), _update_type(), _no_update)
+    by_values, by_rows, by_time = map(_is_compiled, (values, choose, time))
+    kind, new_values = ("update function" if fixed_point is None else "map"), values
+    if fixed_point is not None and by_values:
+        new_values = _ignoring_matrix(values)
+    update_type = numba.types.void(real[::1], whole[::1], rows, real[::1], real[::1])
+    choose_type = whole(whole, whole, real, whole[::1])
+    rows_of = _into_room(choose) if by_rows else choose
     return UserFunctions(
-        update=update_pointer,
-        choose=_pointer(
-            "pattern function",
-            _into_room(choose) if _is_compiled(choose) else choose,
-            _choose_type(),
-            _no_rows,
-        ),
-        time=_pointer("time function", time, _time_type(), _no_time),
-        compiled_values=compiled_values,
-        compiled_rows=_is_compiled(choose),
-        compiled_time=_is_compiled(time),
-        python_values=None if compiled_values else values,
-        python_rows=None if _is_compiled(choose) else choose,
-        python_time=None if _is_compiled(time) else time,
+        update=_pointer(kind, new_values, update_type, _no_update),
+        choose=_pointer("pattern function", rows_of, choose_type, _no_rows),
+        time=_pointer("time function", time, real(whole, whole, real), _no_time),
+        compiled_values=by_values,
+        compiled_rows=by_rows,
+        compiled_time=by_time,
+        python_values=None if by_values else values,
+        python_rows=None if by_rows else choose,
+        python_time=None if by_time else time,
         map=fixed_point,
     )
 
@@ -100,7 +88,6 @@ def _is_compiled(function: Function | None) -> bool:
 
 
 def _pointer(kind: str, function: Any, signature: Any, otherwise: Function) -> Any:
-    """Return `function` as a pointer of the given signature, `otherwise` if it is not compiled."""
     import numba
 
     if not _is_compiled(function):
@@ -155,26 +142,3 @@ def _into_room(function: Any) -> Any:
         return rows.size
 
     return numba.njit(choose)
-
-
-def _update_type() -> Any:
-    import numba
-
-    _typeof: Any = numba.typeof
-    from numba import types
-
-    floats, whole = types.float64[::1], types.int64[::1]
-    rows = Rows(np.zeros(1, np.int64), np.zeros(1, np.int32), np.zeros(1))
-    return types.void(floats, whole, _typeof(rows), floats, floats)
-
-
-def _choose_type() -> Any:
-    from numba import types
-
-    return types.int64(types.int64, types.int64, types.float64, types.int64[::1])
-
-
-def _time_type() -> Any:
-    from numba import types
-
-    return types.float64(types.int64, types.int64, types.float64)

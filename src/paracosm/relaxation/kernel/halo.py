@@ -21,17 +21,6 @@ from paracosm.relaxation.spec import RunSpec
 from paracosm.rng import RelaxationStream, stream_keys
 from paracosm.timing.compiled import draw, uniform
 
-__all__ = [
-    "BYTES",
-    "exchange",
-    "gather",
-    "halo_links",
-    "no_links",
-    "receive",
-    "send",
-    "with_more_room",
-]
-
 
 @compiled_whole
 def send(
@@ -272,9 +261,6 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
     Args:
         spec: a run in distributed memory.
         jitter: row of the table of distributions that adds to latencies, or -1.
-
-    Raises:
-        InputError: a pattern whose blocks overlap or change hands.
     """
     problem, pattern, cluster, ticks = spec.problem, spec.pattern, spec.cluster, spec.ticks
     assert cluster is not None
@@ -301,7 +287,7 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
     link = np.append(first, places.shape[1]).astype(np.int64)
     stations = Stations(cluster)
     channels = [stations.connect(names[a], names[b]) for a, b in pairs.T.tolist()]
-    sizes = (BYTES * np.diff(link)).tolist()
+    sent = list(zip(channels, (BYTES * np.diff(link)).tolist(), strict=True))
     into = np.argsort(pairs[1], kind="stable")
     shape = (links, _CAPACITY)
     halos = Halos(
@@ -316,15 +302,8 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
         out=np.arange(links, dtype=np.int64),
         into_pointer=_pointer(pairs[1], processors),
         into=into.astype(np.int64),
-        occupancy=np.array(
-            [c.link.occupancy(size) for c, size in zip(channels, sizes, strict=True)],
-            np.float64,
-        )
-        * ticks,
-        latency=np.array(
-            [c.link.propagation(size) for c, size in zip(channels, sizes, strict=True)], np.float64
-        )
-        * ticks,
+        occupancy=ticks * np.array([each.link.occupancy(size) for each, size in sent], np.float64),
+        latency=ticks * np.array([each.link.propagation(size) for each, size in sent], np.float64),
         jitter=np.full(links, jitter, np.int64),
         streams=stream_keys(spec.seed, RelaxationStream.MESSAGES, links),
         ordered=np.array([spec.config.order == "ordered"]),
@@ -344,27 +323,19 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
         missed=np.full(links, -1, np.int64),
         last_arrival=np.full(links, -np.inf),
     )
-    return halos, _ports(stations, channels, sizes)
+    return halos, _ports(stations, sent)
 
 
-def _ports(
-    stations: Stations, channels: Sequence[Connection], sizes: Sequence[int]
-) -> Ports | None:
+def _ports(stations: Stations, sent: Sequence[tuple[Connection, int]]) -> Ports | None:
     """Return the ports of the links; None where no message ever waits for another one's bytes."""
-    demand = [channel.demand(size) for channel, size in zip(channels, sizes, strict=True)]
-    if not any(channel.stations and asked for channel, asked in zip(channels, demand, strict=True)):
+    demand = [channel.demand(size) for channel, size in sent]
+    if not any(each.stations and asked for (each, _), asked in zip(sent, demand, strict=True)):
         return None
     return Ports(
-        traffic=make_traffic(
-            stations.sharing, stations.routes, stations.capacity, [1] * len(channels)
-        ),
-        route=np.array(
-            [channel.number if channel.stations else -1 for channel in channels], np.int64
-        ),
+        traffic=make_traffic(stations.sharing, stations.routes, stations.capacity, [1] * len(sent)),
+        route=np.array([each.number if each.stations else -1 for each, _ in sent], np.int64),
         demand=np.array(demand, np.float64),
-        propagation=np.array(
-            [c.propagation(size) for c, size in zip(channels, sizes, strict=True)], np.int64
-        ),
+        propagation=np.array([each.propagation(size) for each, size in sent], np.int64),
         unsettled=np.array([-1], np.int64),
     )
 

@@ -8,7 +8,7 @@ An instant is a time at which at least one update is complete. At each one, in t
    Where a processor reads at completion, it reads and writes when its turn comes in step 1;
 3. the residual is looked at, once.
 
-The loop stops whenever something is to be decided outside (`scalars.py` says what), and goes on
+The loop stops whenever something is to be decided outside (`arrays.py` says what), and goes on
 when it is called again: its own numbers live in two arrays.
 """
 
@@ -19,54 +19,12 @@ from typing import Any
 import numpy as np
 
 from paracosm.compiled import compiled_whole, inlined
-from paracosm.relaxation.kernel.arrays import (
-    AT_RANDOM,
-    BAD,
-    BAD_ROWS,
-    BAD_TIME,
-    CALL_ROWS,
-    CALL_VALUES,
-    CULPRIT,
-    DUE,
-    ERROR,
-    EXHAUSTED,
-    GATHER,
-    GO_ON,
-    GROW,
-    IN_TURN,
-    LOCAL,
-    NEXT,
-    NEXT_CHECKPOINT,
-    NOW,
-    PAUSED,
-    POSITION,
-    PROCESSOR,
-    READ,
-    RELAXATIONS,
-    SEEN,
-    SHIFT,
-    SLICE,
-    SLOWEST,
-    SPANS,
-    SQUARE,
-    STAGE,
-    STALENESS,
-    STALEST,
-    START,
-    STARTING,
-    TOO_LATE,
-    UPDATES,
-    VERDICT,
-    WRITE,
-)
+from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.blocks import USER, commit, propose
 from paracosm.relaxation.kernel.halo import exchange, gather, receive, send
 from paracosm.relaxation.kernel.observe import norm_of, nothing_new, observe, save, watch
 from paracosm.relaxation.kernel.tournament_tree import rebuild, set_key
 from paracosm.timing.compiled import draw, uniform
-
-__all__ = ["advance", "begin", "schedule"]
-
 
 # Come back after so many, although nobody relaxes: the residual processor may be all that is left.
 MOST_INSTANTS = 2_000_000
@@ -74,111 +32,110 @@ MOST_INSTANTS = 2_000_000
 
 @compiled_whole
 def advance(s: Any, until: Any, most: Any) -> Any:
-    """Play instants until something is to be decided; return why (`scalars.py`).
+    """Play instants until something is to be decided; return why (`arrays.py`).
 
     Args:
         s: everything (`arrays.State`), changed in place.
         until: play nothing after this time of the processors' clock and its shift.
         most: come back after this many relaxations, counted from the start of the run.
     """
-    rules, iterate, clock, flight = s.rules, s.iterate, s.clock, s.flight
-    halos, checkpoint, history = s.halos, s.checkpoint, s.history
+    rules, clock, flight, halos = s.rules, s.clock, s.flight, s.halos
     counters, gauges = s.counters, s.gauges
     key, winner = clock.key, clock.winner
     due = flight.due
     synchronous = rules.barrier >= 0.0
     instants = 0
     while True:
-        if counters[STAGE] == START:
-            players = rules.processors + (rules.detect == PROCESSOR)
+        if counters[k.STAGE] == k.START:
+            players = rules.processors + (rules.detect == k.PROCESSOR)
             for who in range(players):
                 due[who] = who
             # Who reads at completion has nothing to read yet.
-            counters[DUE] = players
-            counters[POSITION] = 0 if rules.at_start and not rules.after_copy else players
-            counters[STARTING] = 1
-            counters[STAGE] = READ
-            if rules.python_rows and counters[POSITION] == 0:
-                return CALL_ROWS
-        if counters[STAGE] == NEXT:
+            counters[k.DUE] = players
+            counters[k.POSITION] = 0 if rules.at_start and not rules.after_copy else players
+            counters[k.STARTING] = 1
+            counters[k.STAGE] = k.READ
+            if rules.python_rows and counters[k.POSITION] == 0:
+                return k.CALL_ROWS
+        if counters[k.STAGE] == k.NEXT:
             instant = key[1]
-            if gauges[NEXT_CHECKPOINT] < min(instant, until - gauges[SHIFT]) < np.inf:
-                save(rules, iterate, checkpoint, history, counters, gauges, instant, until)
-            if instant + gauges[SHIFT] > until or instant == np.inf:
-                return PAUSED
+            if gauges[k.NEXT_CHECKPOINT] < min(instant, until - gauges[k.SHIFT]) < np.inf:
+                save(s, instant, until)
+            if instant + gauges[k.SHIFT] > until or instant == np.inf:
+                return k.PAUSED
             if instant > rules.last_instant:
-                return TOO_LATE
+                return k.TOO_LATE
             instants += 1
-            if counters[RELAXATIONS] >= most or instants > MOST_INSTANTS:
-                return SLICE
+            if counters[k.RELAXATIONS] >= most or instants > MOST_INSTANTS:
+                return k.SLICE
             if rules.distributed and halos.fullest[0] > halos.arrival.shape[1] - 2:
-                return GROW
-            gauges[NOW] = instant
-            counters[VERDICT] = 0
-            counters[STAGE] = GATHER
-        instant = gauges[NOW]
-        if counters[STAGE] == GATHER:
-            counters[DUE] = 0
-            counters[POSITION] = 0
-            gauges[SLOWEST] = 0.0
-            while counters[DUE] < rules.processors if synchronous else key[1] == instant:
-                due[counters[DUE]] = counters[DUE] if synchronous else winner[1]
-                who = due[counters[DUE]]
+                return k.GROW
+            gauges[k.NOW] = instant
+            counters[k.VERDICT] = 0
+            counters[k.STAGE] = k.GATHER
+        instant = gauges[k.NOW]
+        if counters[k.STAGE] == k.GATHER:
+            counters[k.DUE] = 0
+            counters[k.POSITION] = 0
+            gauges[k.SLOWEST] = 0.0
+            while counters[k.DUE] < rules.processors if synchronous else key[1] == instant:
+                due[counters[k.DUE]] = counters[k.DUE] if synchronous else winner[1]
+                who = due[counters[k.DUE]]
                 if rules.after_copy:
                     if flight.copying[who]:
                         flight.copying[who] = False
                         # What is complete at once is still written after it was read.
                         set_key(clock, who, max(flight.end[who], _just_after(instant)))
-                        counters[DUE] += 1
+                        counters[k.DUE] += 1
                         continue  # it has copied what others wrote, and computes from it
                 else:
-                    counters[DUE] += 1
+                    counters[k.DUE] += 1
                 if not rules.at_start:
                     break  # it has to read first, when its turn has come
                 reason = complete(s, who, instant)
-                if reason != GO_ON:
+                if reason != k.GO_ON:
                     return reason
             if synchronous:
-                _meet(rules, clock, instant + gauges[SLOWEST] + rules.barrier)
-            counters[STAGE] = READ
+                _meet(rules, clock, instant + gauges[k.SLOWEST] + rules.barrier)
+            counters[k.STAGE] = k.READ
             if rules.python_rows:
-                return CALL_ROWS
-        if counters[STAGE] == READ:
-            if counters[POSITION] == 0 and (rules.component or rules.own_block):
+                return k.CALL_ROWS
+        if counters[k.STAGE] == k.READ:
+            if counters[k.POSITION] == 0 and (rules.component or rules.own_block):
                 watch(s)
-            while counters[POSITION] < counters[DUE]:
-                reason = begin(s, due[counters[POSITION]], instant)
-                if reason != GO_ON:
+            while counters[k.POSITION] < counters[k.DUE]:
+                reason = begin(s, due[counters[k.POSITION]], instant)
+                if reason != k.GO_ON:
                     return reason
-                counters[POSITION] += 1
-            counters[STAGE] = WRITE
+                counters[k.POSITION] += 1
+            counters[k.STAGE] = k.WRITE
             if rules.python_values:
-                return CALL_VALUES
-        if counters[STARTING] == 1:
-            while counters[DUE] > 0:
-                counters[DUE] -= 1
-                reason = schedule(s, due[counters[DUE]], instant)
-                if reason != GO_ON:
+                return k.CALL_VALUES
+        if counters[k.STARTING] == 1:
+            while counters[k.DUE] > 0:
+                counters[k.DUE] -= 1
+                reason = schedule(s, due[counters[k.DUE]], instant)
+                if reason != k.GO_ON:
                     return reason
             if synchronous:
-                _meet(rules, clock, instant + gauges[SLOWEST] + rules.barrier)
-            counters[STARTING] = 0
-            counters[STAGE] = NEXT
+                _meet(rules, clock, instant + gauges[k.SLOWEST] + rules.barrier)
+            counters[k.STARTING] = 0
+            counters[k.STAGE] = k.NEXT
             if rules.python_values:
-                return CALL_VALUES  # for the durations of the updates after these
+                return k.CALL_VALUES  # for the durations of the updates after these
             continue
         if not rules.at_start:
             reason = complete(s, due[0], instant)
-            if reason != GO_ON:
+            if reason != k.GO_ON:
                 return reason
             if key[1] == instant:
-                counters[STAGE] = GATHER
+                counters[k.STAGE] = k.GATHER
                 continue
-        counters[STAGE] = NEXT
+        counters[k.STAGE] = k.NEXT
         if nothing_new(s):
             continue
         reason = observe(s)
-        if reason != GO_ON:
+        if reason != k.GO_ON:
             return reason
 
 
@@ -193,28 +150,28 @@ def complete(s: Any, who: Any, instant: Any) -> Any:
         rows = flight.chosen if chosen else blocks.rows
         watched = rules.error_limit >= 0.0 and not rules.infinity
         if watched:
-            gauges[ERROR] -= _error_of(iterate, rows, first, end)
-        gauges[SQUARE] += commit(s, who, rows, first, end)
+            gauges[k.ERROR] -= _error_of(iterate, rows, first, end)
+        gauges[k.SQUARE] += commit(s, who, rows, first, end)
         if watched:
-            gauges[ERROR] += _error_of(iterate, rows, first, end)
-        staleness = counters[UPDATES] - flight.read_at[who]
+            gauges[k.ERROR] += _error_of(iterate, rows, first, end)
+        staleness = counters[k.UPDATES] - flight.read_at[who]
         if rules.barrier >= 0.0:
             staleness = 0  # all of a sweep are written at once, whatever the order here
-        counters[UPDATES] += 1
-        counters[RELAXATIONS] += end - first
-        gauges[STALENESS] += staleness
-        if staleness > counters[STALEST]:
-            counters[STALEST] = staleness
+        counters[k.UPDATES] += 1
+        counters[k.RELAXATIONS] += end - first
+        gauges[k.STALENESS] += staleness
+        if staleness > counters[k.STALEST]:
+            counters[k.STALEST] = staleness
         tally.staleness[min(staleness >> rules.bin_shift, tally.staleness.size - 1)] += 1
         if rules.distributed:
             send(iterate, halos, s.ports, draws, counters, who, instant)
-        if rules.detect == LOCAL and who == 0:
-            counters[VERDICT] = 1  # it looks at the sum
-        if rules.detect == LOCAL and tally.offered[who] >= 0.0:
+        if rules.detect == k.LOCAL and who == 0:
+            counters[k.VERDICT] = 1  # it looks at the sum
+        if rules.detect == k.LOCAL and tally.offered[who] >= 0.0:
             tally.contribution[who] = tally.offered[who]
             tally.offered[who] = -1.0
     else:
-        counters[VERDICT] = 0.0 <= gauges[SEEN] <= rules.limit
+        counters[k.VERDICT] = 0.0 <= gauges[k.SEEN] <= rules.limit
     flight.updates[who] += 1
     return schedule(s, who, instant)
 
@@ -253,27 +210,27 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
         copied = min(np.rint(copied * rules.ticks), total)
         computed = min(np.rint(computed * rules.ticks), total)
     if not 0.0 < total < np.inf:
-        counters[CULPRIT] = who
-        gauges[BAD] = total
-        return EXHAUSTED if total != total else BAD_TIME
-    if counters[SPANS] < spans.processor.size:
-        row = counters[SPANS]
+        counters[k.CULPRIT] = who
+        gauges[k.BAD] = total
+        return k.EXHAUSTED if total != total else k.BAD_TIME
+    if counters[k.SPANS] < spans.processor.size:
+        row = counters[k.SPANS]
         spans.processor[row] = who
-        spans.times[row, 0] = instant + gauges[SHIFT]
+        spans.times[row, 0] = instant + gauges[k.SHIFT]
         spans.times[row, 1] = copied
         spans.times[row, 2] = computed
         spans.times[row, 3] = total
-        counters[SPANS] += 1
-    clock.begun[who] = instant + gauges[SHIFT]
+        counters[k.SPANS] += 1
+    clock.begun[who] = instant + gauges[k.SHIFT]
     if rules.barrier >= 0.0:
-        gauges[SLOWEST] = max(gauges[SLOWEST], total)
+        gauges[k.SLOWEST] = max(gauges[k.SLOWEST], total)
     elif rules.after_copy:
         flight.copying[who] = True
         flight.end[who] = instant + total
         set_key(clock, who, instant + copied)
     else:
         set_key(clock, who, instant + total)
-    return GO_ON
+    return k.GO_ON
 
 
 @inlined
@@ -321,10 +278,10 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
     draws, choices, counters, gauges = s.draws, s.choices, s.counters, s.gauges
     update, pattern = s.update, s.pattern
     if who == rules.processors:  # the residual processor
-        gauges[SEEN] = norm_of(rules, iterate.residual, gauges[SQUARE])
-        return GO_ON
+        gauges[k.SEEN] = norm_of(rules, iterate.residual, gauges[k.SQUARE])
+        return k.GO_ON
     if flight.stale[who]:
-        return GO_ON  # a fault: what it writes comes from what it read before
+        return k.GO_ON  # a fault: what it writes comes from what it read before
     number = flight.updates[who]
     if not rules.python_rows:
         flight.size[who] = -1
@@ -332,20 +289,20 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
         room = flight.chosen[flight.slot[who] : flight.slot[who + 1]]
         size = pattern(who, number, uniform(choices[who], number), room)
         if size > room.size:
-            return GROW
+            return k.GROW
         for place in range(size):
             if not 0 <= room[place] < iterate.x.size:
-                counters[CULPRIT] = who
-                return BAD_ROWS
+                counters[k.CULPRIT] = who
+                return k.BAD_ROWS
         flight.size[who] = size
-    elif rules.choice == IN_TURN:
+    elif rules.choice == k.IN_TURN:
         mine = (blocks.pointer.size - 2 - who) // rules.processors + 1
         flight.block[who] = who + rules.processors * (number % mine)
-    elif rules.choice == AT_RANDOM:
+    elif rules.choice == k.AT_RANDOM:
         flight.block[who] = int(uniform(choices[who], number) * (blocks.pointer.size - 1))
     if rules.coordinates > 0:
         _choose(rules, blocks, flight, choices[who], number, who)
-    flight.read_at[who] = counters[UPDATES]
+    flight.read_at[who] = counters[k.UPDATES]
     if rules.distributed:
         flight.read_at[who] = receive(halos, s.ports, draws, counters, who, instant)
     first, end, chosen = rows_in_flight(blocks, flight, who)
@@ -354,7 +311,7 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
     if rules.distributed:
         gather(matrix, halos, iterate, rows, first, end)
         residual = halos.residual
-    if rules.detect == LOCAL and number % rules.every == 0:
+    if rules.detect == k.LOCAL and number % rules.every == 0:
         tally.offered[who] = 0.0
         for place in range(first, end):
             tally.offered[who] += residual[rows[place]] ** 2
@@ -368,7 +325,7 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
         update(iterate.x, rows[first:end], rows_of_a, matrix.b, out)
         if rules.distributed:
             exchange(iterate, halos, who)
-    return GO_ON
+    return k.GO_ON
 
 
 @compiled_whole

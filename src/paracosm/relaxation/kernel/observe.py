@@ -8,40 +8,8 @@ from typing import Any
 import numpy as np
 
 from paracosm.compiled import compiled_whole, inlined
-from paracosm.relaxation.kernel.arrays import (
-    CHECKPOINT,
-    CHECKPOINTS,
-    DETECTED,
-    DIVERGED,
-    DUE,
-    ERROR,
-    ERROR_AGAIN,
-    ERROR_WITNESS,
-    FRESH_AGAIN,
-    GO_ON,
-    IDEAL,
-    KEPT,
-    LARGEST,
-    MARKS,
-    NEXT_CHECKPOINT,
-    NEXT_SAMPLE,
-    NOW,
-    PROCESSOR,
-    RAISE_AT,
-    RELAXATIONS,
-    ROLLBACK,
-    ROLLBACKS,
-    SAMPLE_EVERY,
-    SAMPLES,
-    SHIFT,
-    SQUARE,
-    SUM_AGAIN,
-    VERDICT,
-    WITNESS,
-)
+from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.blocks import fresh_residual
-
-__all__ = ["mark", "norm_of", "nothing_new", "observe", "sample", "save", "set_limits", "watch"]
 
 # Below a hundredth of the square (a tenth of the norm) the running sum has lost two digits.
 SUM_AGAIN_AT = 1e-2
@@ -54,78 +22,77 @@ FRESH_AGAIN_AT = 1e-12
 def nothing_new(s: Any) -> Any:
     """Say, at every instant and so quickly, that `observe` would find nothing to do."""
     rules, iterate, counters, gauges = s.rules, s.iterate, s.counters, s.gauges
-    square = gauges[SQUARE]
-    if not gauges[SUM_AGAIN] <= square <= gauges[RAISE_AT]:
+    square = gauges[k.SQUARE]
+    if not gauges[k.SUM_AGAIN] <= square <= gauges[k.RAISE_AT]:
         return False
-    if counters[RELAXATIONS] >= gauges[NEXT_SAMPLE]:
+    if counters[k.RELAXATIONS] >= gauges[k.NEXT_SAMPLE]:
         return False
     if rules.alpha > 0.0:
         return False
     if rules.error_limit >= 0.0:
-        if rules.infinity or gauges[ERROR] < gauges[ERROR_AGAIN]:
+        if rules.infinity or gauges[k.ERROR] < gauges[k.ERROR_AGAIN]:
             return False
-        if gauges[ERROR] <= rules.error_limit**2:
+        if gauges[k.ERROR] <= rules.error_limit**2:
             return False
     if rules.limit < 0.0:
         return True
-    if rules.detect != IDEAL:
-        return counters[VERDICT] == 0
+    if rules.detect != k.IDEAL:
+        return counters[k.VERDICT] == 0
     if rules.infinity:
-        return abs(iterate.residual[counters[WITNESS]]) > rules.limit
+        return abs(iterate.residual[counters[k.WITNESS]]) > rules.limit
     return square > rules.limit**2
 
 
 @compiled_whole
 def observe(s: Any) -> Any:
     """Look at the residual once, after an instant; return `GO_ON`, or why the loop stops."""
-    rules, matrix, iterate, tally = s.rules, s.matrix, s.iterate, s.tally
-    history, counters, gauges = s.history, s.counters, s.gauges
-    square = gauges[SQUARE]
-    if square < gauges[SUM_AGAIN]:
+    rules, matrix, iterate, counters, gauges = s.rules, s.matrix, s.iterate, s.counters, s.gauges
+    square = gauges[k.SQUARE]
+    if square < gauges[k.SUM_AGAIN]:
         square = 0.0
         for row in range(iterate.residual.size):
             square += iterate.residual[row] ** 2
-        gauges[SUM_AGAIN] = SUM_AGAIN_AT * square
-        gauges[RAISE_AT] = RAISE_AT_LEAST * square
-    if square < gauges[FRESH_AGAIN]:
+        gauges[k.SUM_AGAIN] = SUM_AGAIN_AT * square
+        gauges[k.RAISE_AT] = RAISE_AT_LEAST * square
+    if square < gauges[k.FRESH_AGAIN]:
         square = fresh_residual(matrix, iterate)
         set_limits(gauges, square)
-    if square > gauges[RAISE_AT]:
+    if square > gauges[k.RAISE_AT]:
         # What was lost to rounding is in proportion to the peak: forget the limits before it.
-        gauges[SUM_AGAIN] = SUM_AGAIN_AT * square
-        gauges[RAISE_AT] = RAISE_AT_LEAST * square
-        gauges[FRESH_AGAIN] = max(gauges[FRESH_AGAIN], FRESH_AGAIN_AT * square)
-    gauges[SQUARE] = square
+        gauges[k.SUM_AGAIN] = SUM_AGAIN_AT * square
+        gauges[k.RAISE_AT] = RAISE_AT_LEAST * square
+        gauges[k.FRESH_AGAIN] = max(gauges[k.FRESH_AGAIN], FRESH_AGAIN_AT * square)
+    gauges[k.SQUARE] = square
     if rules.alpha > 0.0 and not rules.component:
-        if not square <= rules.alpha**2 * gauges[KEPT]:
+        if not square <= rules.alpha**2 * gauges[k.KEPT]:
             _roll_back(s)
-            square = gauges[SQUARE]
-        gauges[KEPT] = square
-    if counters[RELAXATIONS] >= gauges[NEXT_SAMPLE]:
-        sample(rules, iterate, history, counters, gauges)
-    if not square <= gauges[LARGEST]:
-        return DIVERGED
+            square = gauges[k.SQUARE]
+        gauges[k.KEPT] = square
+    if counters[k.RELAXATIONS] >= gauges[k.NEXT_SAMPLE]:
+        sample(s)
+    if not square <= gauges[k.LARGEST]:
+        return k.DIVERGED
     if rules.error_limit >= 0.0 and _error_reached(rules, iterate, counters, gauges):
-        return DETECTED
+        return k.DETECTED
     if rules.limit < 0.0:
-        return GO_ON
-    if rules.detect == IDEAL:
+        return k.GO_ON
+    if rules.detect == k.IDEAL:
         if not rules.infinity:
-            return DETECTED if square <= rules.limit**2 else GO_ON
-        small = _within(iterate.residual, _NOTHING, rules.limit, counters, WITNESS)
-        return DETECTED if small else GO_ON
-    if counters[VERDICT] == 1 and (rules.detect == PROCESSOR or _sum_is_small(rules, tally)):
-        return DETECTED
-    return GO_ON
+            return k.DETECTED if square <= rules.limit**2 else k.GO_ON
+        small = _within(iterate.residual, _NOTHING, rules.limit, counters, k.WITNESS)
+        return k.DETECTED if small else k.GO_ON
+    if counters[k.VERDICT] == 1 and (rules.detect == k.PROCESSOR or _sum_is_small(rules, s.tally)):
+        return k.DETECTED
+    return k.GO_ON
 
 
 @compiled_whole
 def set_limits(gauges: Any, square: Any) -> None:
     """Set the squares at which the residual is looked at more closely, `square` being exact."""
-    gauges[SQUARE] = square
-    gauges[SUM_AGAIN] = SUM_AGAIN_AT * square
-    gauges[RAISE_AT] = RAISE_AT_LEAST * square
-    gauges[FRESH_AGAIN] = FRESH_AGAIN_AT * square
+    gauges[k.SQUARE] = square
+    gauges[k.SUM_AGAIN] = SUM_AGAIN_AT * square
+    gauges[k.RAISE_AT] = RAISE_AT_LEAST * square
+    gauges[k.FRESH_AGAIN] = FRESH_AGAIN_AT * square
 
 
 @compiled_whole
@@ -143,13 +110,13 @@ def _sum_is_small(rules: Any, tally: Any) -> Any:
 def _error_reached(rules: Any, iterate: Any, counters: Any, gauges: Any) -> Any:
     if rules.infinity:
         limit = rules.error_limit
-        return _within(iterate.x, iterate.solution, limit, counters, ERROR_WITNESS)
-    if gauges[ERROR] < gauges[ERROR_AGAIN] or gauges[ERROR] <= rules.error_limit**2:
-        gauges[ERROR] = 0.0
+        return _within(iterate.x, iterate.solution, limit, counters, k.ERROR_WITNESS)
+    if gauges[k.ERROR] < gauges[k.ERROR_AGAIN] or gauges[k.ERROR] <= rules.error_limit**2:
+        gauges[k.ERROR] = 0.0
         for row in range(iterate.x.size):
-            gauges[ERROR] += (iterate.x[row] - iterate.solution[row]) ** 2
-        gauges[ERROR_AGAIN] = SUM_AGAIN_AT * gauges[ERROR]
-    return gauges[ERROR] <= rules.error_limit**2
+            gauges[k.ERROR] += (iterate.x[row] - iterate.solution[row]) ** 2
+        gauges[k.ERROR_AGAIN] = SUM_AGAIN_AT * gauges[k.ERROR]
+    return gauges[k.ERROR] <= rules.error_limit**2
 
 
 _NOTHING = np.zeros(0)
@@ -188,20 +155,21 @@ def norm_of(rules: Any, residual: Any, square: Any) -> Any:
 
 
 @compiled_whole
-def sample(rules: Any, iterate: Any, history: Any, counters: Any, gauges: Any) -> None:
+def sample(s: Any) -> None:
     """Add a row to the history; when it is full, keep every other one, and sample half as often."""
-    rows = history.rows
-    if counters[SAMPLES] == rows.shape[0]:
+    rules, iterate, counters, gauges = s.rules, s.iterate, s.counters, s.gauges
+    rows = s.history.rows
+    if counters[k.SAMPLES] == rows.shape[0]:
         half = rows.shape[0] // 2
         for row in range(half):
             for column in range(rows.shape[1]):
                 rows[row, column] = rows[2 * row, column]
-        counters[SAMPLES] = half
-        gauges[SAMPLE_EVERY] *= 2.0
-    row = counters[SAMPLES]
-    rows[row, 0] = gauges[NOW] + gauges[SHIFT]
-    rows[row, 1] = counters[RELAXATIONS]
-    rows[row, 2] = norm_of(rules, iterate.residual, gauges[SQUARE])
+        counters[k.SAMPLES] = half
+        gauges[k.SAMPLE_EVERY] *= 2.0
+    row = counters[k.SAMPLES]
+    rows[row, 0] = gauges[k.NOW] + gauges[k.SHIFT]
+    rows[row, 1] = counters[k.RELAXATIONS]
+    rows[row, 2] = norm_of(rules, iterate.residual, gauges[k.SQUARE])
     rows[row, 3] = np.nan
     if iterate.solution.size > 0:
         error = 0.0
@@ -209,51 +177,44 @@ def sample(rules: Any, iterate: Any, history: Any, counters: Any, gauges: Any) -
             difference = abs(iterate.x[place] - iterate.solution[place])
             error = max(error, difference) if rules.infinity else error + difference**2
         rows[row, 3] = error if rules.infinity else sqrt(error)
-    counters[SAMPLES] = row + 1
-    gauges[NEXT_SAMPLE] = counters[RELAXATIONS] + gauges[SAMPLE_EVERY]
+    counters[k.SAMPLES] = row + 1
+    gauges[k.NEXT_SAMPLE] = counters[k.RELAXATIONS] + gauges[k.SAMPLE_EVERY]
 
 
 @compiled_whole
-def mark(rules: Any, iterate: Any, history: Any, counters: Any, gauges: Any, what: Any) -> None:
+def mark(s: Any, what: Any) -> None:
     """Note a fault, a rollback or a checkpoint, and the residual after it, while there is room."""
-    row = counters[MARKS]
+    marks, counters, gauges = s.history.marks, s.counters, s.gauges
+    row = counters[k.MARKS]
     # Checkpoints are many and all alike: they leave half of the room to the others.
-    room = history.marks.shape[0] // 2 if what == CHECKPOINT else history.marks.shape[0]
+    room = marks.shape[0] // 2 if what == k.CHECKPOINT else marks.shape[0]
     if row < room:
-        history.marks[row, 0] = gauges[NOW] + gauges[SHIFT]
-        history.marks[row, 1] = counters[RELAXATIONS]
-        history.marks[row, 2] = what
-        history.marks[row, 3] = norm_of(rules, iterate.residual, gauges[SQUARE])
-        counters[MARKS] = row + 1
+        marks[row, 0] = gauges[k.NOW] + gauges[k.SHIFT]
+        marks[row, 1] = counters[k.RELAXATIONS]
+        marks[row, 2] = what
+        marks[row, 3] = norm_of(s.rules, s.iterate.residual, gauges[k.SQUARE])
+        counters[k.MARKS] = row + 1
 
 
 @compiled_whole
-def save(
-    rules: Any,
-    iterate: Any,
-    checkpoint: Any,
-    history: Any,
-    counters: Any,
-    gauges: Any,
-    instant: Any,
-    until: Any,
-) -> None:
+def save(s: Any, instant: Any, until: Any) -> None:
     """Take the checkpoints that are due before `instant` and, with their costs, before `until`.
 
     Until then the iterate stays as it is: the last of them is the one that counts.
     """
-    span = (instant - gauges[NEXT_CHECKPOINT]) / rules.interval
-    left = until - gauges[SHIFT] - gauges[NEXT_CHECKPOINT]
+    rules, counters, gauges = s.rules, s.counters, s.gauges
+    span = (instant - gauges[k.NEXT_CHECKPOINT]) / rules.interval
+    left = until - gauges[k.SHIFT] - gauges[k.NEXT_CHECKPOINT]
     missed = np.floor(min(span, left / (rules.interval + rules.cost)))
-    if missed > 0.0 and gauges[NEXT_CHECKPOINT] + missed * rules.interval >= instant:
+    if missed > 0.0 and gauges[k.NEXT_CHECKPOINT] + missed * rules.interval >= instant:
         missed -= 1.0
-    for row in range(iterate.x.size):
-        checkpoint.x[row] = iterate.x[row]
-    gauges[NOW] = gauges[NEXT_CHECKPOINT] + missed * rules.interval
-    counters[CHECKPOINTS] += int(min(missed + 1.0, 2.0**53))
-    gauges[SHIFT] += rules.cost * (missed + 1)
-    gauges[NEXT_CHECKPOINT] += (missed + 1) * rules.interval
-    mark(rules, iterate, history, counters, gauges, CHECKPOINT)
+    for row in range(s.iterate.x.size):
+        s.checkpoint.x[row] = s.iterate.x[row]
+    gauges[k.NOW] = gauges[k.NEXT_CHECKPOINT] + missed * rules.interval
+    counters[k.CHECKPOINTS] += int(min(missed + 1.0, 2.0**53))
+    gauges[k.SHIFT] += rules.cost * (missed + 1)
+    gauges[k.NEXT_CHECKPOINT] += (missed + 1) * rules.interval
+    mark(s, k.CHECKPOINT)
 
 
 @compiled_whole
@@ -265,7 +226,7 @@ def watch(s: Any) -> None:
     rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
     tally, counters = s.tally, s.counters
     alarm = False
-    for position in range(counters[DUE]):
+    for position in range(counters[k.DUE]):
         who = flight.due[position]
         if who == rules.processors:
             continue
@@ -300,8 +261,7 @@ def _roll_back(s: Any) -> None:
     are complete.
     """
     rules, matrix, blocks, iterate = s.rules, s.matrix, s.blocks, s.iterate
-    flight, tally, checkpoint, history = s.flight, s.tally, s.checkpoint, s.history
-    counters, gauges = s.counters, s.gauges
+    flight, tally, checkpoint, gauges = s.flight, s.tally, s.checkpoint, s.gauges
     some = False
     if rules.own_block:
         for who in range(rules.processors):
@@ -322,7 +282,7 @@ def _roll_back(s: Any) -> None:
         for who in range(rules.processors):
             tally.local[who] = UNKNOWN
     set_limits(gauges, fresh_residual(matrix, iterate))
-    gauges[ERROR_AGAIN] = np.inf
-    gauges[SHIFT] += rules.restore
-    counters[ROLLBACKS] += 1
-    mark(rules, iterate, history, counters, gauges, ROLLBACK)
+    gauges[k.ERROR_AGAIN] = np.inf
+    gauges[k.SHIFT] += rules.restore
+    s.counters[k.ROLLBACKS] += 1
+    mark(s, k.ROLLBACK)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, inf, log2
 from typing import TYPE_CHECKING, Any
 
@@ -11,29 +10,15 @@ from numpy.typing import NDArray
 
 from paracosm.errors import InputError
 from paracosm.network.compiled import LAST_INSTANT
+from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.arrays import (
-    AT_RANDOM,
-    COUNTERS,
-    ERROR_AGAIN,
-    FIXED,
-    GAUGES,
-    IDEAL,
-    IN_TURN,
-    LOCAL,
-    NEXT_CHECKPOINT,
-    PROCESSOR,
-    SAMPLE_EVERY,
-    SEEN,
     Blocks,
     Checkpoint,
-    Clock,
     Factors,
     Flight,
-    Halos,
     History,
     Iterate,
     Matrix,
-    Ports,
     Rows,
     Rules,
     Spans,
@@ -63,84 +48,32 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-__all__ = [
-    "CHOICE_OF",
-    "Arrays",
-    "block_factors",
-    "blocks_of",
-    "no_factors",
-    "prepare",
-    "slots_for",
-]
-
-
-CHOICE_OF = {"fixed": FIXED, "cyclic": IN_TURN, "random": AT_RANDOM}
+CHOICE_OF = {"fixed": k.FIXED, "cyclic": k.IN_TURN, "random": k.AT_RANDOM}
 
 SAMPLES = 4096  # rows of the history: between half of it and all of it are used
 MARKS = 10_000
 BINS = 1024
 
 
-@dataclass
-class Arrays:
-    """Everything the loop works on, in parts that can be replaced."""
-
-    rules: Rules
-    matrix: Matrix
-    rows_of_a: Rows
-    blocks: Blocks
-    factors: Factors
-    iterate: Iterate
-    clock: Clock
-    flight: Flight
-    tally: Tally
-    halos: Halos
-    ports: Ports | None
-    checkpoint: Checkpoint
-    history: History
-    spans: Spans
-    draws: Draws
-    phase_rows: NDArray[np.int64]
-    streams: NDArray[np.uint64]
-    choices: NDArray[np.uint64]
-    counters: NDArray[np.int64]
-    gauges: NDArray[np.float64]
-    functions: UserFunctions
-
-    def state(self) -> State:
-        """Return all of it as the loop takes it."""
-        f = self.functions
-        return State(
-            self.rules, self.matrix, self.rows_of_a, self.blocks, self.factors, self.iterate,
-            self.clock, self.flight, self.tally, self.halos, self.ports, self.checkpoint,
-            self.history, self.spans, self.draws, self.phase_rows, self.streams, self.choices,
-            self.counters, self.gauges, f.update, f.choose, f.time,
-        )  # fmt: skip
-
-
-def prepare(spec: RunSpec, functions: UserFunctions) -> Arrays:
-    """Return the arrays of a run at time 0, before any processor has begun.
-
-    Raises:
-        InputError: parts that do not go together, or a block whose own equations are singular.
-    """
+def prepare(spec: RunSpec, functions: UserFunctions) -> State:
+    """Return everything that a run works on at time 0, before any processor has begun."""
     problem, pattern, processors = spec.problem, spec.pattern, spec.processors
     n = problem.n
     method = spec.method
     momentum = method.beta if isinstance(method, SecondOrderRichardson) else 0.0
     blocks = blocks_of(pattern)
     draws, phase_rows = _draws(spec)
-    counters, gauges = np.zeros(COUNTERS, np.int64), np.zeros(GAUGES)
-    gauges[NEXT_CHECKPOINT] = inf if spec.config.checkpoint is None else _interval(spec)
-    gauges[SEEN] = -1.0
-    gauges[ERROR_AGAIN] = inf
-    gauges[SAMPLE_EVERY] = max(1.0, n / 16)
+    counters, gauges = np.zeros(k.COUNTERS, np.int64), np.zeros(k.GAUGES)
+    gauges[k.NEXT_CHECKPOINT] = inf if spec.config.checkpoint is None else _interval(spec)
+    gauges[k.SEEN] = -1.0
+    gauges[k.ERROR_AGAIN] = inf
+    gauges[k.SAMPLE_EVERY] = max(1.0, n / 16)
     flight = _flight(spec, blocks)
     halos, ports = no_links(), None
     if spec.cluster is not None:
         jitter = -1 if spec.config.latency_jitter is None else len(draws.kind) - 1
         halos, ports = halo_links(spec, jitter)
-    return Arrays(
+    return State(
         rules=_rules(spec, functions, momentum, inf if ports is None else _last_instant(spec)),
         matrix=_matrix(spec),
         rows_of_a=_rows(spec, functions),
@@ -175,7 +108,9 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> Arrays:
         choices=stream_keys(spec.seed, RelaxationStream.CHOICES, processors + 1),
         counters=counters,
         gauges=gauges,
-        functions=functions,
+        update=functions.update,
+        pattern=functions.choose,
+        time=functions.time,
     )
 
 
@@ -222,7 +157,9 @@ def _rules(spec: RunSpec, functions: UserFunctions, momentum: float, last_instan
         ticks=float(config.scale_factor or 0.0),
         phases=int(spec.times.phases),
         joint=spec.times.joint,
-        detect={"ideal": IDEAL, "processor": PROCESSOR, "local": LOCAL}[spec.config.detect.by],
+        detect={"ideal": k.IDEAL, "processor": k.PROCESSOR, "local": k.LOCAL}[
+            spec.config.detect.by
+        ],
         every=int(spec.config.detect.every),
         limit=float(tolerance),
         infinity=config.norm != 2,
@@ -363,21 +300,17 @@ def no_factors() -> Factors:
 
 
 def block_factors(A: csr_array, pattern: Pattern) -> Factors:
-    """Factorise every block's own part of A (SuperLU): P A_kk Q = L U.
-
-    Raises:
-        InputError: a block that is singular.
-    """
+    """Factorise every block's own part of A (SuperLU): P A_kk Q = L U."""
     from scipy.sparse.linalg import splu
 
     lower, upper, pivots, row_orders, column_orders = [], [], [], [], []
-    for k in range(pattern.blocks):
-        rows = pattern.block(k)
+    for block in range(pattern.blocks):
+        rows = pattern.block(block)
         try:
             factors = splu(A[rows][:, rows].tocsc())
         except RuntimeError:
             raise InputError(
-                f"block-jacobi: the equations of block {k} alone are singular; "
+                f"block-jacobi: the equations of block {block} alone are singular; "
                 "choose another method or pattern"
             ) from None
         lower.append(_without_diagonal(factors.L.tocsc()))

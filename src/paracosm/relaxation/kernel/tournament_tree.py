@@ -9,8 +9,6 @@ import numpy as np
 from paracosm.compiled import compiled_whole, inlined
 from paracosm.relaxation.kernel.arrays import Clock
 
-__all__ = ["new_clock", "rebuild", "set_key"]
-
 
 def new_clock(players: int) -> Clock:
     """Return a clock of `players` who all never come."""

@@ -22,29 +22,6 @@ from numba.extending import intrinsic
 from paracosm.compiled import compiled
 from paracosm.errors import InputError
 
-__all__ = [
-    "BEGAN",
-    "CONTROL_WORDS",
-    "DETECTED",
-    "LINE",
-    "LOCK",
-    "STATUS",
-    "STOP",
-    "acquire",
-    "add",
-    "add_float",
-    "begin_together",
-    "check_platform",
-    "compare_and_swap",
-    "load",
-    "now",
-    "pause",
-    "release",
-    "step_aside",
-    "store",
-]
-
-
 _ORDER = "seq_cst"
 _WORD, _DOUBLE = ir.IntType(64), ir.DoubleType()
 # Of POSIX clocks: the number of CLOCK_MONOTONIC differs between systems.
@@ -54,11 +31,7 @@ cgutils = cast(Any, untyped_cgutils)
 
 
 def check_platform() -> None:
-    """Refuse systems without POSIX clocks.
-
-    Raises:
-        InputError: on anything but Linux and macOS.
-    """
+    """Refuse systems without POSIX clocks."""
     if sys.platform not in _MONOTONIC:
         raise InputError(
             f"real threads are measured with POSIX clocks, which {sys.platform} has not: "

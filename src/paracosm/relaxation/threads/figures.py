@@ -10,18 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.relaxation.threads.measurement import Case, Measurement, phases
-
-__all__ = [
-    "IterationRow",
-    "PhaseRow",
-    "draw_figures",
-    "render_table1",
-    "render_table3",
-    "table1",
-    "table3",
-]
-
+from paracosm.relaxation.threads.measurement import Case, Measurement, counted, phases
 
 _FAMILIES = ("kernel_density", "log_kernel_density", "lognormal", "gamma")
 _COLORS = {
@@ -54,7 +43,7 @@ def draw_figures(measurement: Measurement, folder: str | Path) -> list[Path]:
                 measured = phases(measurement, variant, count)
                 rows.append([measured.copy, measured.compute, measured.update])
             titles = [
-                [f"{phase}, {_counted(count)}" for phase in ("copy", "compute", "update")]
+                [f"{phase}, {counted(count)}" for phase in ("copy", "compute", "update")]
                 for count in counts
             ]
             files.append(_draw(rows, titles, f"{variant}: phases of an iteration", folder / name))
@@ -62,17 +51,13 @@ def draw_figures(measurement: Measurement, folder: str | Path) -> list[Path]:
         panels = [phases(measurement, "stencil", count).pooled.sum(axis=1) for count in counts]
         title = "stencil: iteration times"
         files.append(
-            _draw([panels], [list(map(_counted, counts))], title, folder / "figure9_stencil")
+            _draw([panels], [list(map(counted, counts))], title, folder / "figure9_stencil")
         )
     return files
 
 
 def _threads(measurement: Measurement, variant: str) -> list[int]:
     return sorted(case.threads for case in measurement.cases if case.variant == variant)
-
-
-def _counted(threads: int) -> str:
-    return f"{threads} thread{'s' if threads > 1 else ''}"
 
 
 def _draw(

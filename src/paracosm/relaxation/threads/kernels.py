@@ -34,17 +34,6 @@ from paracosm.relaxation.threads.atomics import (
     store,
 )
 
-__all__ = [
-    "CONVERGED",
-    "DIVERGED",
-    "LIMIT",
-    "read_clock",
-    "relax_band",
-    "relax_rows",
-    "watch_residual",
-]
-
-
 CONVERGED, DIVERGED, LIMIT = 1, 2, 3
 
 
@@ -88,14 +77,7 @@ def relax_rows(
     begin_together(control, threads)
     start = load(control, BEGAN)
     while load(control, STOP) == 0:
-        if locked:
-            acquire(control, LOCK)
-        for i in range(x.size):
-            mine[i] = x[i]
-        if timed:
-            copied = now()
-        if locked:
-            release(control, LOCK)
+        copied = _copy_shared(x, mine, control, locked, timed)
         for i in range(first, last):
             rest = b[i]
             for k in range(pointer[i], pointer[i + 1]):
@@ -152,14 +134,7 @@ def watch_residual(
     begin_together(control, threads)
     start = load(control, BEGAN)
     while load(control, STOP) == 0:
-        if locked:
-            acquire(control, LOCK)
-        for i in range(x.size):
-            mine[i] = x[i]
-        if timed:
-            copied = now()
-        if locked:
-            release(control, LOCK)
+        copied = _copy_shared(x, mine, control, locked, timed)
         square = 0.0
         for i in range(b.size):
             rest = b[i]
@@ -183,6 +158,21 @@ def watch_residual(
         elif not norm < np.inf:
             stop(control, DIVERGED)
     return checks
+
+
+@compiled
+def _copy_shared(x: Any, mine: Any, control: Any, locked: Any, timed: Any) -> Any:
+    """Copy the shared iterate; return when that was done."""
+    copied = 0
+    if locked:
+        acquire(control, LOCK)
+    for i in range(x.size):
+        mine[i] = x[i]
+    if timed:
+        copied = now()
+    if locked:
+        release(control, LOCK)
+    return copied
 
 
 @compiled

@@ -18,6 +18,7 @@ from paracosm.relaxation.threads.measurement import (
     Measurement,
     RunTimes,
     ThreadTimes,
+    counted,
     find_interruptions,
 )
 from paracosm.relaxation.threads.run import (
@@ -32,7 +33,6 @@ from paracosm.relaxation.threads.run import (
 if TYPE_CHECKING:
     from paracosm.relaxation.problems import Problem
 
-__all__ = ["measure", "residual_threshold"]
 
 Progress = Callable[[int, int, str], None]
 """(runs done, runs in all, what comes next)."""
@@ -94,7 +94,7 @@ def measure(
         for turn, index in order:
             (variant, count), timed = plan[index]
             if progress:
-                progress(done, total, f"{variant}, {_counted(count)}")
+                progress(done, total, f"{variant}, {counted(count)}")
             if turn == 0:
                 run_threads(problem, variant, count, threshold, timed=timed, limits=short)
             linger = lingering if timed else 0
@@ -251,10 +251,6 @@ def _check(
         raise InputError(f"tolerance: give a residual norm above 0, not {tolerance}")
     if repeats < 1:
         raise InputError(f"repeats: give 1 or more, not {repeats}")
-
-
-def _counted(threads: int) -> str:
-    return f"{threads} thread{'s' if threads > 1 else ''}"
 
 
 def _environment() -> dict[str, Any]:

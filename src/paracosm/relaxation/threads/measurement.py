@@ -15,21 +15,7 @@ from numpy.typing import NDArray
 
 from paracosm.errors import InputError
 
-__all__ = [
-    "LOST",
-    "Case",
-    "Interruptions",
-    "Measurement",
-    "Phases",
-    "Recording",
-    "RunTimes",
-    "ThreadTimes",
-    "find_interruptions",
-    "foreign_load",
-    "load_measurement",
-    "phases",
-    "save_measurement",
-]
+__all__ = ["Phases", "Recording"]
 
 
 Array = NDArray[np.float64]
@@ -69,23 +55,15 @@ class ThreadTimes:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What was measured of one variant with one number of threads.
-
-    Args:
-        threads: relaxation threads. Race and safe have one more, which checks the residual.
-        runs: all of them, with and without timers.
-        workers: the relaxation threads.
-        residual: the residual thread; None for stencil.
-        interruptions: what was seen of threads losing their cores.
-        recording: the first run with timers, stamp by stamp, where it was asked for.
-    """
+    """What was measured of one variant with one number of threads."""
 
     variant: str
-    threads: int
-    runs: tuple[RunTimes, ...]
-    workers: tuple[ThreadTimes, ...]
-    residual: ThreadTimes | None
-    interruptions: Interruptions
+    threads: int  # relaxation threads. Race and safe have one more, which checks the residual
+    runs: tuple[RunTimes, ...]  # all of them, with and without timers
+    workers: tuple[ThreadTimes, ...]  # the relaxation threads
+    residual: ThreadTimes | None  # the residual thread; None for stencil
+    interruptions: Interruptions  # what was seen of threads losing their cores
+    # the first run with timers, stamp by stamp, where it was asked for
     recording: Recording | None = None
 
     def times(self, timed: bool) -> Array:
@@ -203,11 +181,7 @@ _CHECK = ("copy", "check")
 
 
 def save_measurement(measurement: Measurement, path: str | Path) -> None:
-    """Write the measurement to a file.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Write the measurement to a file."""
     content = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -397,17 +371,12 @@ _KEPT = 500  # slices, evenly over their ranks
 
 @dataclass(frozen=True)
 class Interruptions:
-    """How threads shared the cores.
+    """How threads shared the cores."""
 
-    Args:
-        slices: how long threads ran from one interruption to the next, seconds, ascending.
-        share: of the run, the part that the threads spent on cores, averaged over threads.
-        load: foreign threads that would explain that share; see `foreign_load`.
-    """
-
+    # how long threads ran from one interruption to the next, seconds, ascending
     slices: tuple[float, ...]
-    share: float
-    load: float
+    share: float  # of the run, the part that the threads spent on cores, averaged over threads
+    load: float  # foreign threads that would explain that share; see `foreign_load`
 
 
 def find_interruptions(recordings: Sequence[Recording], cores: int) -> Interruptions:
@@ -453,3 +422,7 @@ def _stretches(
     # Before the first and after the last interruption a slice is not seen whole.
     between = 1e-9 * (start[lost[1:]] - end[lost[:-1]]) + usual
     return np.asarray(between, np.float64), 1.0 - away / whole
+
+
+def counted(threads: int) -> str:
+    return f"{threads} thread{'s' if threads > 1 else ''}"

@@ -156,11 +156,7 @@ def run_threads(
 
 
 def block_pointer(rows: int, threads: int) -> NDArray[np.int64]:
-    """Return where each thread's block of consecutive rows begins, and the end.
-
-    Raises:
-        InputError: more threads than rows.
-    """
+    """Return where each thread's block of consecutive rows begins, and the end."""
     if not 1 <= threads <= rows:
         raise InputError(f"threads: give from 1 to {rows}, the rows to share, not {threads}")
     return np.arange(threads + 1, dtype=np.int64) * rows // threads
@@ -301,11 +297,7 @@ def _prepare_stencil(
 
 
 def five_point(problem: Problem) -> tuple[tuple[int, int], Array]:
-    """Return a grid problem's shape and coefficients: centre, above, below, left, right.
-
-    Raises:
-        InputError: the problem is none, or has another stencil.
-    """
+    """Return a grid problem's shape and coefficients: centre, above, below, left, right."""
     stencil = problem.stencil
     wanted = [(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)]
     if stencil is not None and len(stencil.shape) == 2:

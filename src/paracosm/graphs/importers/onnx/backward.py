@@ -22,14 +22,6 @@ from paracosm.graphs.importers.calls import Call, bytes_of, elements_of
 Tensors = dict[str, TensorArgument]
 
 
-@dataclass(frozen=True)
-class Training:
-    """What comes after the forward pass: calls, and the values that outlive the step."""
-
-    calls: tuple[Call, ...]
-    gradients: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """How the gradient of an op is computed.
@@ -98,8 +90,11 @@ def training_calls(
     outputs: Sequence[str],
     optimizer: str,
     where: str,
-) -> Training:
-    """Return the calls of the backward pass and of the optimizer; their tensors are entered."""
+) -> tuple[list[Call], list[str]]:
+    """Return the calls of backward pass and optimizer, and the gradients that outlive the step.
+
+    The tensors of the calls are entered.
+    """
     pass_ = _Backward(tensors, set(parameters), where)
     pass_.mark(calls)
     wanted = [value for value in outputs if value in pass_.needed]
@@ -110,14 +105,14 @@ def training_calls(
     pass_.begin(wanted)
     for call in reversed(calls):
         pass_.step(call)
-    gradients = {value: pass_.sum_of(value, value) for value in parameters if value in pass_.parts}
+    gradients = {value: pass_.sum_of(value) for value in parameters if value in pass_.parts}
     missing = [value for value in gradients if value not in tensors]
     if missing:
         raise InputError(f"{where}: the shape of the parameter {missing[0]} is not known")
     updates = [
         _update(value, gradient, tensors[value], optimizer) for value, gradient in gradients.items()
     ]
-    return Training((*pass_.calls, *updates), tuple(gradients.values()))
+    return [*pass_.calls, *updates], list(gradients.values())
 
 
 class _Backward:
@@ -134,7 +129,7 @@ class _Backward:
         self.needed = set(parameters)
         self.parts: dict[str, list[str]] = {}
         self.calls: list[Call] = []
-        self._place: dict[str, str] = {}
+        self._module: dict[str, str] = {}
 
     def mark(self, calls: Sequence[Call]) -> None:
         for call in calls:
@@ -156,7 +151,7 @@ class _Backward:
 
     def step(self, call: Call) -> None:
         """Write down the gradients of a call's inputs, if any of its outputs has one."""
-        coming = [self.sum_of(value, value) for value in call.outputs if value in self.parts]
+        coming = [self.sum_of(value) for value in call.outputs if value in self.parts]
         wanted = [value for value in _slots(call) if value in self.needed]
         if not coming or not wanted:
             return
@@ -204,7 +199,7 @@ class _Backward:
     ) -> None:
         made = []
         for value in dict.fromkeys(wanted):
-            self._place[value] = call.name
+            self._module[value] = call.name
             made.append(self.new(value))
             self.parts.setdefault(value, []).append(made[-1])
         suffix = f"_{kind}" if kind in ("input", "weight", "bias") else ""
@@ -212,14 +207,14 @@ class _Backward:
         self.add(f"{call.op}.backward{suffix}", tuple(reads), tuple(made), call.name, flops,
                  resource, call.attributes)  # fmt: skip
 
-    def sum_of(self, value: str, place: str) -> str:
+    def sum_of(self, value: str) -> str:
         """Return the gradient of a value, written down as a sum where several have come in."""
         parts = self.parts[value]
         while len(parts) > 1:
             one, other, *rest = parts
             total = self.new(value)
             flops = elements_of(self.tensors.get(value))
-            self.add("onnx.Add", (one, other), (total,), self._place.get(place, ""), flops)
+            self.add("onnx.Add", (one, other), (total,), self._module.get(value, ""), flops)
             parts = [total, *rest]
         self.parts[value] = parts
         return parts[0]
@@ -235,22 +230,14 @@ class _Backward:
         op: str,
         inputs: tuple[str, ...],
         outputs: tuple[str, ...],
-        place: str,
+        name: str,
         flops: int,
         resource: str = "compute",
         attributes: Mapping[str, object] | None = None,
     ) -> None:
+        given = attributes or {}
         self.calls.append(
-            Call(
-                op,
-                place,
-                inputs,
-                outputs,
-                attributes or {},
-                flops,
-                phase="backward",
-                resource=resource,
-            )
+            Call(op, name, inputs, outputs, given, flops, phase="backward", resource=resource)
         )
 
 

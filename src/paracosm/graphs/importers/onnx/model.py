@@ -24,10 +24,10 @@ LARGEST_VALUE = 4096
 
 @dataclass(frozen=True, slots=True)
 class OnnxNode:
-    """A node: what it calls, where it stands in the model, and its attributes as plain data."""
+    """A node: what it calls, the module that it is of, and its attributes as plain data."""
 
     op: str
-    place: str
+    module: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
@@ -105,8 +105,9 @@ def read_model(data: bytes, where: str, sizes: Mapping[str, int]) -> Model:
 def _weights(graph: Message, constants: dict[str, Values]) -> dict[str, TensorArgument]:
     weights = {}
     for each in graph["initializer"]:
-        if (tensor := _tensor(each)) is not None:
-            weights[each["name"]] = tensor
+        if (shape := shape_of(each["dims"])) is not None:
+            dtype = DTYPES.get(each["data_type"], "unknown")
+            weights[each["name"]] = TensorArgument(shape, dtype)
             if (value := _value(each)) is not None:
                 constants[each["name"]] = value
     for each in graph["sparse_initializer"]:
@@ -158,18 +159,15 @@ def _declare(
 
 
 def _node(found: Message, constants: dict[str, Values]) -> OnnxNode:
-    attributes = {each["name"]: _attribute(each) for each in found["attribute"]}
     node = OnnxNode(
         op=found["op_type"],
-        place=_module_path(found),
+        module=_module_path(found),
         inputs=tuple(found["input"]),
         outputs=tuple(found["output"]),
-        attributes=attributes,
+        attributes={each["name"]: _attribute(each) for each in found["attribute"]},
     )
-    if node.op == "Constant" and node.outputs:
-        value = _constant(found)
-        if value is not None:
-            constants[node.outputs[0]] = value
+    if node.op == "Constant" and node.outputs and (value := _constant(found)) is not None:
+        constants[node.outputs[0]] = value
     return node
 
 
@@ -201,13 +199,6 @@ def _constant(found: Message) -> Values | None:
         if each["name"] in ("value_ints", "value_floats"):
             return np.array(each["ints" if each["name"] == "value_ints" else "floats"])
     return None
-
-
-def _tensor(found: Message) -> TensorArgument | None:
-    shape = shape_of(found["dims"])
-    return (
-        None if shape is None else TensorArgument(shape, DTYPES.get(found["data_type"], "unknown"))
-    )
 
 
 _NUMPY = {

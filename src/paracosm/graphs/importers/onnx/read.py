@@ -51,15 +51,14 @@ def read_onnx(
     model = read_model(contents(path), where, sizes or {})
     infer_shapes(model)
     parameters = _parameters(model)
-    calls = [_call(node, model, parameters) for node in model.nodes if node.op not in CONSTANTS]
+    calls = [_call(node, model, parameters) for node in model.nodes if node.op != "Constant"]
     forward = len(calls)
     resident = _resident(model, parameters)
     kept = list(model.outputs)
     chosen = optimizer or "sgd"
     if train:
-        training = training_calls(calls, model.tensors, parameters, model.outputs, chosen, where)
-        calls += training.calls
-        kept = list(training.gradients)
+        added, kept = training_calls(calls, model.tensors, parameters, model.outputs, chosen, where)
+        calls += added
         resident["optimizer"] = OPTIMIZERS[chosen][0] * sum(
             bytes_of(model.tensors.get(value)) for value in parameters
         )
@@ -79,7 +78,7 @@ def _call(node: OnnxNode, model: Model, parameters: Mapping[str, None]) -> Call:
     view = node.op in VIEWS or turned or (node.outputs and node.outputs[0] in model.constants)
     return Call(
         op=f"onnx.{node.op}",
-        name=node.place,
+        name=node.module,
         inputs=node.inputs,
         outputs=node.outputs,
         attributes={key: value for key, value in node.attributes.items() if value is not None},
@@ -154,8 +153,6 @@ VIEWS = frozenset(
 )
 """Ops that show what is there in another form, or look at its shape alone."""
 
-CONSTANTS = frozenset(("Constant",))
-
 OPAQUE = frozenset(("If", "Loop", "Scan", "SequenceMap"))
 """Ops that hold graphs of their own, which are not looked into."""
 
@@ -171,9 +168,9 @@ _MOVES = frozenset(
             "GatherND",
             "Expand",
         ),
-        *("Tile", "Pad", "Cast", "CastLike", "ConstantOfShape", "ScatterND", "ScatterElements"),
+        *("Expand", "Tile", "Pad", "Cast", "CastLike", "ConstantOfShape", "ScatterND"),
         *("Range", "OneHot", "EyeLike", "RandomNormal", "RandomUniform", "DepthToSpace", "Trilu"),
-        *("SpaceToDepth", "NonZero", "Where", "Compress", "ReverseSequence"),
+        *("SpaceToDepth", "NonZero", "Where", "Compress", "ReverseSequence", "ScatterElements"),
     )
 )
 

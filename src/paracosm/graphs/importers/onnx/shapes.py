@@ -325,10 +325,7 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     **dict.fromkeys((f"Reduce{kind}" for kind in _REDUCED), _reduce),
     # The outputs behind the first are like the scale.
-    "BatchNormalization": lambda n, shapes, v: [
-        shapes[0],
-        *[shapes[1]] * (len(n.outputs) - 1),
-    ],
+    "BatchNormalization": lambda n, shapes, v: [shapes[0], *[shapes[1]] * (len(n.outputs) - 1)],
     "Concat": _concat,
     "ConstantOfShape": lambda n, shapes, values: [tuple(_whole(values[0]).tolist())],
     "Conv": lambda n, shapes, v: [

@@ -1,4 +1,4 @@
-"""Which gradients a step makes: of which size, and when each is whole."""
+"""Which gradients a step makes: of which size and parameter, and when each is whole."""
 
 from __future__ import annotations
 
@@ -212,7 +212,15 @@ def _as_pushed(
 
 
 class Consumers:
-    """Finds the ops of the forward pass that take the parameters."""
+    """Finds the ops of the forward pass that take the parameters.
+
+    Autograd hands a gradient to its parameter (`AccumulateGrad`) at once when the last op that
+    contributes to it has run, before any other
+    (`torch/csrc/autograd/functions/accumulate_grad.cpp`: its sequence number is the highest there
+    is). So that op is the one before it. Of the ops of the forward pass, the last one with its
+    sequence number is the one whose gradient it is, and it takes the parameter. Backward passes run
+    from the last use to the first: for parameters with several uses, this is the first.
+    """
 
     def __init__(self, trace: KinetoTrace, rows: Ints) -> None:
         self._trace = trace

@@ -1,4 +1,4 @@
-"""A running job: its processes, and what they can be told to do."""
+"""Profiling a PyTorch job with parameter servers, and measuring what many workers make of it."""
 
 from __future__ import annotations
 

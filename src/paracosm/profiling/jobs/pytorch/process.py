@@ -1,6 +1,6 @@
 """A process of a job: takes orders from its standard input, a line of JSON each, and answers so.
 
-Who starts it and tells it what to do is in `job.py`.
+Who starts it and tells it what to do is in `job`.
 """
 
 from __future__ import annotations

@@ -316,8 +316,10 @@ def join(setup: Setup) -> None:
 def exchange(peer: int, sent: int, received: int, size: int) -> float:
     """Send and receive messages at once, and return the bytes/s of those received, if any.
 
-    The clock begins before the first byte is under way: a process that wakes up late would find
-    messages that had been there for a while, and take the link for faster than it is.
+    Gloo carries the messages of one direction between two processes whole, one after the other, as
+    they were handed over; the two directions do not wait for each other. The clock begins before
+    the first byte is under way: a process that wakes up late would find messages that had been
+    there for a while, and take the link for faster than it is.
     """
     source, target = torch.zeros(size, dtype=torch.uint8), torch.zeros(size, dtype=torch.uint8)
     begin = time.monotonic()

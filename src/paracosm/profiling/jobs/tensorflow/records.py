@@ -1,4 +1,4 @@
-"""The records of one step by what they are of: runs of nodes, and tensors that were received."""
+"""One traced step of TensorFlow: read, and sorted into runs of nodes and tensors received."""
 
 from __future__ import annotations
 
