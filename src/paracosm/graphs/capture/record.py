@@ -28,7 +28,7 @@ from paracosm.graphs.capture.calls import (
     resource_of,
     traffic_of,
 )
-from paracosm.graphs.capture.options import CaptureOptions
+from paracosm.graphs.capture.capture import CaptureOptions
 from paracosm.graphs.capture.step import TrainingStep, make_step, resolved, simulated_ranks
 from paracosm.graphs.capture.storages import Ledger
 from paracosm.graphs.graph import Graph, Op
