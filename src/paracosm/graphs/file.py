@@ -32,20 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = [
-    "KEYS",
-    "VERSION",
-    "Metadata",
-    "columns_of",
-    "contents",
-    "decode_metadata",
-    "encode_metadata",
-    "load_graph",
-    "save_graph",
-    "table_of",
-]
-
-
 _MAGIC = b"ARROW1"
 
 

@@ -12,9 +12,6 @@ import numpy.typing as npt
 from paracosm.graphs.check import node_label
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, numbered
 
-__all__ = ["fingerprint", "longest_chain", "memory_curve", "peak_memory", "summarize"]
-
-
 Ints = npt.NDArray[np.int64]
 
 

@@ -22,21 +22,6 @@ from torch.utils.flop_counter import flop_registry
 from paracosm.errors import InputError
 from paracosm.graphs.graph import TensorArgument, encode_arguments
 
-__all__ = [
-    "ALLOCATE",
-    "COLLECTIVES",
-    "Effects",
-    "effects_of",
-    "encode_call",
-    "flops_of",
-    "group_of",
-    "is_view",
-    "require_strided",
-    "resource_of",
-    "traffic_of",
-]
-
-
 COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
 """Namespaces of ops that communicate."""
 

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from paracosm.graphs.graph import Graph
 
 
-__all__ = ["DTYPES", "PARALLEL", "CaptureOptions", "parse_shape"]
-
-
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 PARALLEL = ("none", "fsdp2", "tensor", "fsdp2+tensor")

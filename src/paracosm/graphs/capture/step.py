@@ -19,9 +19,6 @@ from paracosm.graphs.capture.capture import CaptureOptions
 from paracosm.models import Workload, built_in, parse_optimizer
 from paracosm.models.build import build_workload
 
-__all__ = ["TrainingStep", "load_workload", "make_step", "resolved"]
-
-
 RATE = 1e-4  # of learning: it changes parameters but little
 
 

@@ -7,16 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.check import in_issue_order, node_label
-from paracosm.graphs.graph import PHASES, Graph, Op, TensorArgument, encode_arguments
-
-__all__ = ["BYTES", "Call", "bytes_of", "check_sizes", "elements_of", "graph_of_calls", "shape_of"]
-
+from paracosm.graphs.graph import BYTES, PHASES, Graph, Op, TensorArgument, encode_arguments
 
 Tensors = Mapping[str, TensorArgument]
 
@@ -168,34 +162,6 @@ def _storages(
     for value in kept:
         last[origin.get(value, value)] = -1
     return [[(bytes_of(tensors.get(value)), last[value]) for value in made] for made in allocated]
-
-
-BYTES = {
-    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
-    **dict.fromkeys(("float32", "int32", "uint32"), 4),
-    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
-    **dict.fromkeys(("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
-    "complex128": 16,
-}
-"""Bytes of an element, by the name of its type."""
-
-_LARGEST = 1 << 50
-"""Elements; a tensor of more is a damaged shape."""
-
-
-def shape_of(sizes: Sequence[Any]) -> tuple[int, ...] | None:
-    """Return a shape; None where a size is unknown (negative, no number) or out of all reason."""
-    shape = []
-    for size in sizes:
-        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-            return None
-        shape.append(size)
-    return tuple(shape) if math.prod(shape) <= _LARGEST else None
-
-
-def like(shape: Sequence[int]) -> npt.NDArray[np.int8]:
-    """Return an array of a shape that takes no memory: NumPy's views say what becomes of it."""
-    return np.broadcast_to(np.int8(0), tuple(shape))
 
 
 def check_sizes(sizes: Iterable[str], known: Collection[str], where: str) -> None:

@@ -13,8 +13,6 @@ from typing import Any, NoReturn
 
 from paracosm.errors import InputError
 
-__all__ = ["Message", "Schema", "decode", "schema"]
-
 Message = dict[str, Any]
 Schema = Mapping[str, Mapping[int, tuple[str, str]]]
 """Messages by name; of each, number -> (name, kind). A kind is "int", "bool", "float", "double",

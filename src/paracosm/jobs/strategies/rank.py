@@ -1,4 +1,16 @@
-"""The program of one rank: its stages' passes in the order of the schedule, then the optimizer."""
+"""The program of one rank: its stages' passes in the order of the schedule, then the optimizer.
+
+    receive        | x |                             | dy |
+    compute            | layer 0 | layer 1 |              | layer 1 | layer 0 |
+    communication                                                   | reduce 1 | reduce 0 |
+    send                                   | y |                              | dx |
+
+A pass waits for what it receives, and sends when its last task is done. With recomputation (Chen et
+al. 2016) the forward pass keeps only what one layer hands to the next; before its backward pass
+each layer is computed again, so that one layer's activations are there at a time. The optimizer
+waits for all reductions; ZeRO 1 and 2 then gather what the other ranks have updated.
+
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import TensorArgument
-from paracosm.graphs.importers.calls import check_sizes, shape_of
+from paracosm.graphs.importers.calls import check_sizes
+from paracosm.graphs.importers.shape_rules import shape_of
 from paracosm.graphs.importers.wire import Message, decode, schema
 
 Values = npt.NDArray[Any]

@@ -11,20 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.importers.calls import shape_of
+from paracosm.graphs.importers.shape_rules import shape_of
 from paracosm.graphs.importers.wire import Message, decode, schema
-
-__all__ = [
-    "DTYPES",
-    "TENSORFLOW",
-    "TfNode",
-    "constant_of",
-    "dtype_of",
-    "needed_by",
-    "read_nodes",
-    "shape_proto",
-]
-
 
 _DEPTH = 50
 _LARGEST = 1_000_000

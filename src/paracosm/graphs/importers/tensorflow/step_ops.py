@@ -18,7 +18,8 @@ from typing import Any
 from paracosm.errors import InputError
 from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph, TensorArgument
-from paracosm.graphs.importers.calls import Call, graph_of_calls, shape_of
+from paracosm.graphs.importers.calls import Call, graph_of_calls
+from paracosm.graphs.importers.shape_rules import shape_of
 from paracosm.graphs.importers.tensorflow.graph_def import (
     flops_of,
     module_path,
@@ -27,19 +28,6 @@ from paracosm.graphs.importers.tensorflow.graph_def import (
 )
 from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW, dtype_of, shape_proto
 from paracosm.graphs.importers.wire import Message, decode
-
-__all__ = [
-    "Event",
-    "StepOp",
-    "graph_of_step",
-    "is_stream",
-    "kernel_node",
-    "read_run_metadata",
-    "read_timeline",
-    "run_metadata_ops",
-    "timeline_events",
-    "timeline_ops",
-]
 
 
 @dataclass(frozen=True, slots=True)
