@@ -46,13 +46,7 @@ ALLOCATE = frozenset(
 
 @dataclass(frozen=True)
 class Effects:
-    """Tensors of one call.
-
-    Attributes:
-        inputs: all that it is given.
-        mutated: those among them that it changes.
-        outputs: what it returns.
-    """
+    """Tensors of one call: all that it is given, those of them that it changes, what it returns."""
 
     inputs: list[Tensor]
     mutated: list[Tensor]
@@ -216,7 +210,6 @@ def flops_of(
     outputs: Any,
     effects: Effects,
 ) -> int:
-    """Return the floating-point operations of a call."""
     packet = func.overloadpacket
     name = str(packet)
     if name in _FORMULAS:

@@ -63,15 +63,8 @@ def graph_of_calls(
     the backward pass, then the optimizer. What waits for a later phase is part of it.
 
     A value is allocated by the call that makes it, and freed after the last one that uses it or a
-    form of it.
+    form of it; those in `kept` outlive the graph.
 
-    Args:
-        calls: in the order of the file.
-        tensors: the values whose shape and type are known.
-        where: the file, for messages.
-        resident: bytes that are held throughout, by what they are.
-        provenance: where the graph comes from.
-        kept: values that outlive the graph.
     """
     makers = _makers(calls, where)
     waits = [
@@ -174,7 +167,6 @@ def check_sizes(sizes: Iterable[str], known: Collection[str], where: str) -> Non
 
 
 def elements_of(tensor: TensorArgument | None) -> int:
-    """Return how many elements a tensor has; 0 where it is not known."""
     return 0 if tensor is None else math.prod(tensor.shape)
 
 

@@ -41,7 +41,7 @@ _FIXED = {"float": ("<f", 4), "double": ("<d", 8)}
 
 
 def schema(text: str) -> Schema:
-    """Return the messages of a text: lines "Message = number field kind, ..." and their rests."""
+    """Return the messages of lines "Message = number field kind, ..." and their rests."""
     messages: dict[str, dict[int, tuple[str, str]]] = {}
     for line in text.strip().split("\n"):
         name, begins, listed = line.rpartition(" = ")

@@ -32,13 +32,10 @@ _OUTPUTS = {
 
 @dataclass(frozen=True, slots=True)
 class TfNode:
-    """A node.
+    """A node, as in the file; names in functions follow the name of their call.
 
-    Attributes:
-        name, op, device: as in the file; names in functions follow the name of their call.
-        inputs: values "node:0", "node:1", ...
-        control: names of nodes that must end before.
-        attributes: by name, as in the message AttrValue.
+    Inputs are values "node:0", "node:1", ...; `control` has names of nodes that must end before.
+
     """
 
     name: str
@@ -93,7 +90,6 @@ def needed_by(nodes: Sequence[TfNode], fetch: Sequence[str], where: str) -> list
 
 
 def dtype_of(number: int) -> str:
-    """Return the name of a type by its number."""
     return DTYPES.get(number % 100 if number > 100 else number, "unknown")
 
 

@@ -21,11 +21,9 @@ Whole = npt.NDArray[np.int64]
 class Known:
     """What is known of the values of a graph.
 
-    Attributes:
-        tensors: shapes and types.
-        constants: whole numbers that shapes are made of.
-        free: placeholders with unknown sizes.
-        first_open: whether the graph leaves the first size of a value open.
+    `constants` are whole numbers that shapes are made of, `free` placeholders with unknown sizes;
+    `first_open` says whether the graph leaves the first size of a value open.
+
     """
 
     tensors: dict[str, TensorArgument] = field(default_factory=dict)

@@ -199,13 +199,11 @@ def read_run_metadata(path: Path, *, step_stats: bool = False) -> Graph:
 def run_metadata_ops(data: bytes, where: str, *, step_stats: bool = False) -> list[StepOp]:
     """Return the ops that a RunMetadata has traced, of all devices, as they stand in it.
 
-    Args:
-        data: a RunMetadata in protobuf's binary form.
-        where: its file, for messages.
-        step_stats: the data are those of the field `step_stats` alone.
+    The data are those of the field `step_stats` alone where that is said.
 
     Raises:
         InputError: damaged, no step was traced.
+
     """
     if step_stats:
         found = decode(data, "StepStats", TENSORFLOW, where)
