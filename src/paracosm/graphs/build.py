@@ -136,7 +136,6 @@ class Lists:
     values: Ints
 
     def in_order(self, order: Ints) -> Lists:
-        """Return the lists of the rows `order`, in this order."""
         counts = np.diff(self.offsets)[order]
         offsets = np.concatenate(([0], np.cumsum(counts)))
         shift = self.offsets[:-1][order] - offsets[:-1]
@@ -144,7 +143,6 @@ class Lists:
 
     @property
     def rows(self) -> Ints:
-        """The row that every value belongs to."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 

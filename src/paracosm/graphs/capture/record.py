@@ -28,14 +28,13 @@ from paracosm.graphs.capture.calls import (
     resource_of,
     traffic_of,
 )
-from paracosm.graphs.capture.options import CaptureOptions
+from paracosm.graphs.capture.capture import CaptureOptions
 from paracosm.graphs.capture.step import TrainingStep, make_step, resolved, simulated_ranks
 from paracosm.graphs.capture.storages import Ledger
 from paracosm.graphs.graph import Graph, Op
 
 
 def capture_fake(options: CaptureOptions) -> Graph:
-    """Return the graph that `capture` promises."""
     if options.device == "cuda" and not torch.cuda.is_available():
         raise InputError("device: PyTorch has no CUDA here, capture for cpu")
     with simulated_ranks(options) as share, FakeTensorMode(allow_non_fake_inputs=True):
@@ -145,11 +144,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._nodes: list[Node] = []
 
     def enter(self, phase: str) -> None:
-        """Say that a phase of the step begins."""
         self._phase = phase
 
     def nodes(self) -> Iterator[Node]:
-        """Yield what was recorded; the ledger's books are closed."""
         for node in self._nodes:
             yield dataclasses.replace(node, allocates=self._ledger.allocations(node.id))
 
@@ -239,7 +236,6 @@ class ModulePaths:
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
-        """Listen to the modules as long as this lasts."""
         before = register_module_forward_pre_hook(self._entered)
         after = register_module_forward_hook(self._left, always_call=True)
         try:

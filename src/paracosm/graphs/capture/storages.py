@@ -32,16 +32,11 @@ class _Life:
 class _Entry:
     """What is known of one storage.
 
-    Attributes:
-        guards, watches: weak references, that keep the address and that tell of the end; several
-            where fake storages stand for one real one.
-        holders: how many of those are not freed.
-        life: the one that goes on; None for memory that was there before the step, and for none.
-        owner: the module whose parameter it is, or its state in the optimizer; else the one that
-            made it.
-        writer: the last node that wrote it.
-        readers: nodes that have read it since.
-        used: the last node of them all.
+    `guards` keep the address and `watches` tell of the end, of the `holders` that are not freed:
+    several where fake storages stand for one real one. `life` is None for memory that was there
+    before the step. `owner` is the module whose parameter or state it is, else the one that made
+    it; `readers` are the nodes that have read it since the last `writer`, `used` the last of all.
+
     """
 
     guards: list[StorageWeakRef]
@@ -57,8 +52,8 @@ class _Entry:
 class Ledger:
     """Books of all storages that are met in a step.
 
-    Attributes:
-        resident: bytes of those that were there before, by what they are.
+    `resident` are the bytes of those that were there before, by what they are.
+
     """
 
     def __init__(self) -> None:

@@ -224,7 +224,6 @@ _RESOURCES = {"COMP": "compute", "MEM": "memory", "COMM": "communication"}
 
 
 def resources_of(nodes: Sequence[TraceNode]) -> dict[int, str]:
-    """Return what each node, by its id, keeps busy."""
     has_device = any(not node.attributes.get("is_cpu_op", True) for node in nodes)
     return {node.id: _resource(node, has_device) for node in nodes}
 

@@ -13,8 +13,6 @@ from typing import Any, NoReturn
 
 from paracosm.errors import InputError
 
-__all__ = ["Message", "Schema", "decode", "schema"]
-
 Message = dict[str, Any]
 Schema = Mapping[str, Mapping[int, tuple[str, str]]]
 """Messages by name; of each, number -> (name, kind). A kind is "int", "bool", "float", "double",
@@ -43,7 +41,7 @@ _FIXED = {"float": ("<f", 4), "double": ("<d", 8)}
 
 
 def schema(text: str) -> Schema:
-    """Return the messages of a text: lines "Message = number field kind, ..." and their rests."""
+    """Return the messages of lines "Message = number field kind, ..." and their rests."""
     messages: dict[str, dict[int, tuple[str, str]]] = {}
     for line in text.strip().split("\n"):
         name, begins, listed = line.rpartition(" = ")

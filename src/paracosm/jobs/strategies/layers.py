@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import PHASES, Graph, Storages
+from paracosm.graphs.graph import PHASES, Graph
+
+Ints = npt.NDArray[np.int64]
 
 FORWARD, BACKWARD, OPTIMIZER = (PHASES.index(p) for p in ("forward", "backward", "optimizer"))
 
@@ -32,7 +34,7 @@ class Layers:
     """
 
     names: tuple[str, ...]
-    layer: npt.NDArray[np.int64]
+    layer: Ints
     backward: int
     optimizer: int
 
@@ -48,9 +50,16 @@ class Layers:
     def optimizer_rows(self) -> range:
         return range(self.optimizer, len(self.layer))
 
+    def gradient_bytes(self, first: Ints, last: Ints, size: Ints) -> Ints:
+        """Return the bytes of gradients that each node makes, from the storages of the graph."""
+        count = len(self.layer)
+        sizes = np.zeros(count, dtype=np.int64)
+        lasting = (first >= self.backward) & (first < self.optimizer) & (last == count)
+        np.add.at(sizes, first[lasting], size[lasting])
+        return sizes
+
 
 def layers_of(graph: Graph) -> Layers:
-    """Return the layers of a training step."""
     backward, optimizer = _parts(graph)
     places = [graph.names[code] for code in graph.name.tolist()]
     label = _labels(places[:backward])
@@ -111,7 +120,7 @@ def _backward_layers(
     rows: range,
     places: list[str],
     of_place: dict[str, int],
-    layer: npt.NDArray[np.int64],
+    layer: Ints,
     last: int,
 ) -> None:
     """Fill in the layers of the backward pass.
@@ -143,48 +152,19 @@ def _parts(graph: Graph) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Gradients that are reduced together.
-
-    Attributes:
-        rows: of the nodes that make them, in order.
-        size: bytes.
-    """
+    """Gradients that are reduced together: rows of the nodes that make them, in order; bytes."""
 
     rows: tuple[int, ...]
     size: int
 
 
-def gradient_bytes(
-    storages: Storages, size: npt.NDArray[np.int64], rows: range, count: int
-) -> npt.NDArray[np.int64]:
-    """Return the bytes of gradients that each of `count` nodes makes.
-
-    Args:
-        storages: of the graph.
-        size: bytes of each of them.
-        rows: of the backward pass.
-        count: of nodes.
-    """
-    sizes = np.zeros(count, dtype=np.int64)
-    first = storages.first
-    lasting = (first >= rows.start) & (first < rows.stop) & (storages.last == count)
-    np.add.at(sizes, first[lasting], size[lasting])
-    return sizes
-
-
-def buckets_of(
-    rows: Sequence[int], sizes: npt.NDArray[np.int64], first: float, usual: float
-) -> list[Bucket]:
+def buckets_of(rows: Sequence[int], sizes: Ints, first: float, usual: float) -> list[Bucket]:
     """Return the buckets of these backward rows, as PyTorch's DDP fills them after one iteration.
 
     Gradients fill a bucket in the order in which they appear; the one that fills it up closes it
     (Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB
-    2020, sections 3.2 and 4.2).
+    2020, sections 3.2 and 4.2). `first` and `usual` bytes close the first one and the others.
 
-    Args:
-        rows: of one rank, in the order in which they run.
-        sizes: bytes of gradients of every node.
-        first, usual: bytes that close the first bucket, and the others.
     """
     buckets: list[Bucket] = []
     filled: list[int] = []

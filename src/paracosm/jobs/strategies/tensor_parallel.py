@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import RESOURCES, Graph, Op, TensorArgument, decode_arguments
-from paracosm.jobs.strategies.layers import Layers, gradient_bytes, is_numbered
+from paracosm.jobs.strategies.layers import Layers, is_numbered
 from paracosm.jobs.strategies.work import Sum, Work
 
 NORM = re.compile(r"norm|^ln(_?\d+)?$")
@@ -72,9 +72,11 @@ def split(work: Work, layers: Layers, tensor: int) -> Work:
 
 def kept_gradients(work: Work, size: npt.NDArray[np.int64], layers: Layers) -> float:
     """Return the share of the bytes of gradients that is left where storages have these sizes."""
-    storages, count = work.graph.storages, len(work.graph)
-    of_one = gradient_bytes(storages, storages.size, layers.backward_rows, count).sum()
-    left = gradient_bytes(storages, size, layers.backward_rows, count).sum()
+    storages = work.graph.storages
+    of_one, left = (
+        layers.gradient_bytes(storages.first, storages.last, each).sum()
+        for each in (storages.size, size)
+    )
     return float(left / of_one) if of_one else 1.0
 
 

@@ -20,13 +20,7 @@ DEVICE = (COMPUTE, MEMORY, TENSOR)
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A collective between tensor-parallel ranks.
-
-    Attributes:
-        collective: one of `paracosm.cluster.collectives.COLLECTIVES`.
-        size: bytes of the whole vector.
-        name: for people.
-    """
+    """A collective between tensor-parallel ranks, of so many bytes of the whole vector."""
 
     collective: str
     size: int
@@ -38,10 +32,7 @@ class Work:
     """The nodes of a graph as tasks of one rank.
 
     Attributes:
-        graph: whose nodes.
         duration: n seconds.
-        lane: of each node.
-        on_host: whether the host carries out the node.
         waits: whether the host waits for what the node depends on.
         host: the lane of the host, which on a synchronous device is that of the device.
         launch: seconds of the host for each node that it only issues.
@@ -49,6 +40,7 @@ class Work:
         collective: what a node of kind communication does; none of it where the strategy has one
             tensor-parallel rank.
         sums: collectives after a node, which the next ones wait for.
+
     """
 
     graph: Graph
@@ -166,9 +158,7 @@ class Replica:
         times = np.asarray(self.duration, dtype=np.float64)
         if times.shape != (len(self.graph),):
             raise InputError(f"replica: {times.size} durations for {len(self.graph)} nodes")
-        wrong = np.flatnonzero(~(np.isfinite(times) & (times >= 0)))
-        if len(wrong):
-            row = int(wrong[0])
+        for row in np.flatnonzero(~(np.isfinite(times) & (times >= 0)))[:1]:
             op = self.graph.ops[self.graph.op[row]].name
             raise InputError(
                 f"replica: the duration of node {int(self.graph.id[row])} ({op}) is {times[row]} s"

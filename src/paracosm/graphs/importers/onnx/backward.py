@@ -26,10 +26,10 @@ Tensors = dict[str, TensorArgument]
 class Rule:
     """How the gradient of an op is computed.
 
-    Attributes:
-        reads: "x" for its inputs, "y" for its first output, both, or "".
-        passes: floating-point operations for each element of the largest tensor.
-        slots: inputs that can have a gradient; None for all.
+    It reads "x" for the inputs, "y" for the first output, both, or nothing; passes are
+    floating-point operations for each element of the largest tensor, slots the inputs that can have
+    a gradient (None: all).
+
     """
 
     reads: str = ""
@@ -57,7 +57,7 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum"), Rule("", 1)),
     **dict.fromkeys(("ReduceMax", "ReduceMin", "GlobalMaxPool"), Rule("xy", 1)),
     "Dropout": Rule("mask", 1),
-    **dict.fromkeys(("Neg",), Rule("", 1)),
+    "Neg": Rule("", 1),
     **dict.fromkeys(("Transpose", "Cast", "Slice", "Expand", "Tile", "Pad"), Rule("", 0)),
     **dict.fromkeys(("Split", "Trilu"), Rule("", 0)),
     "Concat": Rule("", 0, None),
@@ -116,13 +116,7 @@ def training_calls(
 
 
 class _Backward:
-    """The backward pass, as it is written down.
-
-    Attributes:
-        needed: values that have gradients.
-        parts: gradients of each value that have come in so far.
-        calls: those of the pass.
-    """
+    """The backward pass, as it is written down: values that need gradients, and their parts."""
 
     def __init__(self, tensors: Tensors, parameters: set[str], where: str) -> None:
         self.tensors, self.where = tensors, where
@@ -266,8 +260,6 @@ def _read(call: Call, rule: Rule) -> tuple[str, ...]:
 
 
 def _update(value: str, gradient: str, tensor: TensorArgument, optimizer: str) -> Call:
-    """Return the update of one parameter: it reads parameter, gradient and states, writes all
-    but the gradient."""
     states, passes = OPTIMIZERS[optimizer]
     size = bytes_of(tensor)
     return Call(

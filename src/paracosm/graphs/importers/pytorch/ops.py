@@ -48,13 +48,10 @@ COMPOSITE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An op that counts.
+    """An op that counts: its phase, and the modules that it stands in, where they were recorded.
 
-    Attributes:
-        call: as observed.
-        phase: one of the graph's.
-        place: the modules that it stands in, where they were recorded.
-        accumulates: whether it hands a gradient to its parameter.
+    It may hand a gradient to its parameter (`accumulates`).
+
     """
 
     call: ObservedCall
@@ -74,7 +71,6 @@ class _Scope:
 
 
 def steps_of(trace: ObservedTrace) -> dict[int, int]:
-    """Return the ids of the calls that mark steps, by the number of the step."""
     found = {}
     for call in trace.calls.values():
         if step := _STEP.match(call.name):
@@ -111,7 +107,6 @@ class _Scopes:
         self._known: dict[int, _Scope] = {}
 
     def of(self, wanted: int) -> _Scope:
-        """Return what stands within this call inherits."""
         path: list[int] = []
         met: set[int] = set()
         at = wanted
@@ -177,10 +172,9 @@ _ALIVE = -1
 class Booked:
     """What follows from the storages.
 
-    Attributes:
-        waits: for each unit, ids of those that must end before.
-        allocates: for each unit, (bytes, id of the last user; -1 where it outlives the step).
-        resident: bytes that were there before: what the optimizer changes, and the others.
+    For each unit ids of those that must end before, and (bytes, id of the last user or -1) of what
+    it allocates; `resident` are the bytes that were there before.
+
     """
 
     waits: list[tuple[int, ...]]

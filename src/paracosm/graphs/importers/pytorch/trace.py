@@ -24,12 +24,7 @@ from paracosm.timeline.kineto import OpSpan
 
 @dataclass(frozen=True, slots=True)
 class TensorUse:
-    """A tensor among the arguments of a call.
-
-    Attributes:
-        storage: id of the memory that it lies in.
-        size: bytes of the tensor.
-    """
+    """A tensor among the arguments of a call: the storage that it lies in, and its bytes."""
 
     storage: int
     size: int
@@ -37,17 +32,12 @@ class TensorUse:
 
 @dataclass(frozen=True, slots=True)
 class ObservedCall:
-    """A call as the observer wrote it down.
+    """A call as the observer wrote it down; ids ascend in the order in which calls begin.
 
-    Attributes:
-        id: ascending in the order in which calls begin.
-        parent: id of the call that it stands in.
-        record: its record function id, by which the profiler knows it; -1.
-        sequence: the number that a forward op and its gradient share; -1.
-        schema: of an op, "aten::mm(Tensor self, Tensor mat2) -> Tensor".
-        inputs, outputs: values, shapes and types as in the file.
-        read, made: tensors in them.
-        attributes: all others.
+    `parent` is the call that it stands in, `record` the id by which the profiler knows it or -1,
+    `sequence` the number that a forward op and its gradient share or -1; `read` and `made` are the
+    tensors in `inputs` and `outputs`.
+
     """
 
     id: int
@@ -72,7 +62,6 @@ class ObservedTrace:
 
 
 def parse_trace(data: bytes, where: str) -> ObservedTrace:
-    """Return the trace that the bytes of a JSON file are."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -309,11 +309,7 @@ def module_path(name: str) -> str:
 def flops_of(
     op: str, inputs: Sequence[TensorArgument | None], outputs: Sequence[TensorArgument | None]
 ) -> int:
-    """Return floating-point operations; 0 where the shapes are not known.
-
-    Products by their formula (a multiply-add is two), moves none, any other op one for each
-    element of its largest tensor.
-    """
+    """Return floating-point operations; 0 where the shapes are not known."""
     plain = op.removeprefix("_Fused").removeprefix("Resource")
     if op in HOST or plain in _MOVES or _COPIES.search(op):
         return 0

@@ -11,20 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.importers.calls import shape_of
+from paracosm.graphs.importers.shape_rules import shape_of
 from paracosm.graphs.importers.wire import Message, decode, schema
-
-__all__ = [
-    "DTYPES",
-    "TENSORFLOW",
-    "TfNode",
-    "constant_of",
-    "dtype_of",
-    "needed_by",
-    "read_nodes",
-    "shape_proto",
-]
-
 
 _DEPTH = 50
 _LARGEST = 1_000_000
@@ -44,13 +32,10 @@ _OUTPUTS = {
 
 @dataclass(frozen=True, slots=True)
 class TfNode:
-    """A node.
+    """A node, as in the file; names in functions follow the name of their call.
 
-    Attributes:
-        name, op, device: as in the file; names in functions follow the name of their call.
-        inputs: values "node:0", "node:1", ...
-        control: names of nodes that must end before.
-        attributes: by name, as in the message AttrValue.
+    Inputs are values "node:0", "node:1", ...; `control` has names of nodes that must end before.
+
     """
 
     name: str
@@ -105,7 +90,6 @@ def needed_by(nodes: Sequence[TfNode], fetch: Sequence[str], where: str) -> list
 
 
 def dtype_of(number: int) -> str:
-    """Return the name of a type by its number."""
     return DTYPES.get(number % 100 if number > 100 else number, "unknown")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,25 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs.graph import TensorArgument
-from paracosm.graphs.importers.calls import like, shape_of
+from paracosm.graphs.importers import shape_rules as rules
+from paracosm.graphs.importers.shape_rules import Shape, like, shape_of
 from paracosm.graphs.importers.tensorflow.nodes import TfNode, constant_of, dtype_of, shape_proto
 
-Shape = tuple[int, ...]
 Whole = npt.NDArray[np.int64]
-
-_FAULTS = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
-"""What rules raise for shapes that they lack, or that do not fit."""
 
 
 @dataclass
 class Known:
     """What is known of the values of a graph.
 
-    Attributes:
-        tensors: shapes and types.
-        constants: whole numbers that shapes are made of.
-        free: placeholders with unknown sizes.
-        first_open: whether the graph leaves the first size of a value open.
+    `constants` are whole numbers that shapes are made of, `free` placeholders with unknown sizes;
+    `first_open` says whether the graph leaves the first size of a value open.
+
     """
 
     tensors: dict[str, TensorArgument] = field(default_factory=dict)
@@ -45,11 +39,8 @@ def infer_shapes(nodes: Sequence[TfNode], sizes: Mapping[str, int]) -> Known:
         shapes = [_known_shape(known, value) for value in node.inputs]
         values = [known.constants.get(value) for value in node.inputs]
         _evaluate(known, node, shapes, values)
-        try:
-            rule = _RULES.get(node.op.rstrip("V23456789"), _RULES.get(node.op))
-            inferred = [] if rule is None else rule(node, shapes, values)
-        except _FAULTS:
-            inferred = []
+        rule = _RULES.get(node.op.rstrip("V23456789"), _RULES.get(node.op))
+        inferred = rules.shapes_by(rule, node, shapes, values)
         # Of a variable's handle the variable is wanted, not the handle.
         noted_key = "" if node.op == "VarHandleOp" else "_output_shapes"
         listed = (node.attributes.get(noted_key) or {}).get("list")
@@ -125,6 +116,10 @@ def _attribute(node: TfNode, name: str) -> Any:
     return listed["i"] if listed else found.get("s", b"").decode(errors="replace")
 
 
+def _flag(node: TfNode, name: str) -> Any:
+    return (node.attributes.get(name) or {}).get("b")
+
+
 def _layout(node: TfNode, rank: int) -> tuple[list[int], int]:
     """Return the axes over which a window moves, and that of the channels."""
     if _attribute(node, "data_format").startswith("NC"):
@@ -148,58 +143,27 @@ def _moved(node: TfNode, x: Shape, kernel: Sequence[int]) -> dict[int, int]:
     return sizes
 
 
-def _with(x: Shape, sizes: Mapping[int, int]) -> Shape:
-    return tuple(sizes.get(axis, size) for axis, size in enumerate(x))
-
-
 def _conv(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     x, weight = shapes[:2]
     _, channel = _layout(node, len(x))
     depthwise = node.op.startswith("Depthwise")
     out = weight[-2] * weight[-1] if depthwise else weight[-1]
-    return [_with(x, {**_moved(node, x, weight[:-2]), channel: out})]
+    return [rules.resized(x, {**_moved(node, x, weight[:-2]), channel: out})]
 
 
 def _pool(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     x = shapes[0]
     window = _attribute(node, "ksize")
     axes, _ = _layout(node, len(x))
-    return [_with(x, _moved(node, x, [window[axis] for axis in axes]))]
+    return [rules.resized(x, _moved(node, x, [window[axis] for axis in axes]))]
 
 
 def _matmul(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    a, b = shapes[:2]
-    flags = [
-        (node.attributes.get(one) or {}).get("b") or (node.attributes.get(other) or {}).get("b")
+    flags = (
+        _flag(node, one) or _flag(node, other)
         for one, other in (("transpose_a", "adj_x"), ("transpose_b", "adj_y"))
-    ]
-    rows = a[-1] if flags[0] else a[-2]
-    columns = b[-2] if flags[1] else b[-1]
-    return [(*np.broadcast_shapes(a[:-2], b[:-2]), rows, columns)]
-
-
-def _reshape(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    asked = [int(size) for size in values[1]]
-    rest = math.prod(size for size in asked if size != -1)
-    return [tuple(math.prod(shapes[0]) // rest if size == -1 else size for size in asked)]
-
-
-def _reduce(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    x = shapes[0]
-    axes = {int(axis) % len(x) for axis in np.atleast_1d(values[1])}
-    if (node.attributes.get("keep_dims") or {}).get("b"):
-        return [tuple(1 if axis in axes else size for axis, size in enumerate(x))]
-    return [tuple(size for axis, size in enumerate(x) if axis not in axes)]
-
-
-def _concat(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    parts, axis = shapes[:-1], int(values[-1]) % len(shapes[0])
-    return [_with(parts[0], {axis: sum(part[axis] for part in parts)})]
-
-
-def _gather(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    axis = int(values[2]) % len(shapes[0]) if len(values) > 2 else 0
-    return [(*shapes[0][:axis], *shapes[1], *shapes[0][axis + 1 :])]
+    )
+    return [rules.product(*(rules.turned(x, flag) for x, flag in zip(shapes, flags, strict=False)))]
 
 
 def _given_by(position: int) -> Callable[..., list[Any]]:
@@ -208,7 +172,7 @@ def _given_by(position: int) -> Callable[..., list[Any]]:
 
 _SCALAR = {"unknown_rank": False, "dim": []}  # a constant without a shape
 
-_RULES: Mapping[str, Callable[..., list[Any]]] = {
+_RULES: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(
         (
             *("Relu", "Relu6", "Sigmoid", "Tanh", "Elu", "Softplus", "Exp", "Log", "Sqrt", "Rsqrt"),
@@ -218,7 +182,7 @@ _RULES: Mapping[str, Callable[..., list[Any]]] = {
             *("ReadVariableOp", "ZerosLike", "OnesLike", "Abs", "Floor", "LRN", "Erfc"),
             *("Reciprocal", "LeakyRelu"),
         ),
-        lambda node, shapes, values: [shapes[0]],
+        lambda n, x, v: [x[0]],
     ),
     **dict.fromkeys(
         (
@@ -226,44 +190,44 @@ _RULES: Mapping[str, Callable[..., list[Any]]] = {
             *("SquaredDifference", "FloorDiv", "AddN", "Greater", "GreaterEqual", "Less", "Equal"),
             *("Select", "SelectV2", "BiasAddV1", "FloorMod", "LogicalAnd"),
         ),
-        lambda node, shapes, values: [np.broadcast_shapes(*shapes)],
+        lambda n, x, v: np.broadcast_shapes(*x),
     ),
     **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), _conv),
     **dict.fromkeys(("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), _pool),
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matmul),
-    **dict.fromkeys(("Mean", "Sum", "Max", "Min", "Prod", "All", "Any"), _reduce),
+    **dict.fromkeys(
+        ("Mean", "Sum", "Max", "Min", "Prod", "All", "Any"),
+        lambda n, x, v: rules.reduced(x[0], np.atleast_1d(v[1]).tolist(), _flag(n, "keep_dims")),
+    ),
     **dict.fromkeys(("Placeholder", "VarHandleOp", "Variable", "VariableV2", "_Arg"),
-                    lambda node, s, v: [shape_proto(node.attributes["shape"]["shape"])]),
+                    lambda n, x, v: [shape_proto(n.attributes["shape"]["shape"])]),
     **dict.fromkeys(("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", "Fill",
                      "AvgPoolGrad", "Conv3DBackpropInput"), _given_by(0)),
     **dict.fromkeys(("Conv2DBackpropFilter", "DepthwiseConv2dNativeBackpropFilter",
                      "Conv3DBackpropFilter", "BroadcastTo"), _given_by(1)),
-    **dict.fromkeys(("Gather", "GatherV", "ResourceGather"), _gather),
-    "IdentityN": lambda node, shapes, values: list(shapes),
-    **dict.fromkeys(("Shape", "ShapeN"), lambda node, shapes, values: [
-        (len(shape),) for shape in shapes
-    ]),
-    "BiasAddGrad": lambda node, shapes, values: [
-        (shapes[0][_layout(node, len(shapes[0]))[1]],)
-    ],
-    "Concat": lambda node, shapes, values: (
-        _concat(node, shapes, values) if node.op == "ConcatV2" else [None]
+    **dict.fromkeys(
+        ("Gather", "GatherV", "ResourceGather"),
+        lambda n, x, v: rules.gathered(x[0], x[1], int(v[2]) if len(v) > 2 else 0),
     ),
-    "Const": lambda node, s, v: [shape_proto(node.attributes["value"]["tensor"]["tensor_shape"] or
+    "IdentityN": lambda n, x, v: list(x),
+    **dict.fromkeys(("Shape", "ShapeN"), lambda n, x, v: [
+        (len(shape),) for shape in x
+    ]),
+    "BiasAddGrad": lambda n, x, v: [
+        (x[0][_layout(n, len(x[0]))[1]],)
+    ],
+    "Concat": lambda n, x, v: (
+        [rules.concatenated(x[:-1], int(v[-1])) if n.op == "ConcatV2" else None]
+    ),
+    "Const": lambda n, x, v: [shape_proto(n.attributes["value"]["tensor"]["tensor_shape"] or
                                              _SCALAR)],
-    "ExpandDims": lambda node, shapes, values: [
-        np.expand_dims(like(shapes[0]), int(values[1])).shape
-    ],
-    "FusedBatchNorm": lambda node, shapes, values: [shapes[0], *[shapes[1]] * 4],
-    "FusedBatchNormGrad": lambda node, shapes, values: [shapes[1], shapes[2], shapes[2]],
-    "Reshape": _reshape,
-    "Squeeze": lambda node, shapes, values: [
-        np.squeeze(like(shapes[0]), tuple(_attribute(node, "squeeze_dims") or ()) or None).shape
-    ],
-    "SoftmaxCrossEntropyWithLogits": lambda node, shapes, values: [shapes[0][:1], shapes[0]],
-    "SparseSoftmaxCrossEntropyWithLogits": lambda node, shapes, values: [shapes[1], shapes[0]],
-    "Tile": lambda node, shapes, values: [
-        tuple(size * int(times) for size, times in zip(shapes[0], values[1], strict=True))
-    ],
-    "Transpose": lambda node, shapes, values: [tuple(shapes[0][int(i)] for i in values[1])],
+    "ExpandDims": lambda n, x, v: np.expand_dims(like(x[0]), int(v[1])).shape,
+    "FusedBatchNorm": lambda n, x, v: [x[0], *[x[1]] * 4],
+    "FusedBatchNormGrad": lambda n, x, v: [x[1], x[2], x[2]],
+    "Reshape": lambda n, x, v: rules.reshaped(x[0], v[1].tolist()),
+    "Squeeze": lambda n, x, v: rules.squeezed(x[0], _attribute(n, "squeeze_dims") or ()),
+    "SoftmaxCrossEntropyWithLogits": lambda n, x, v: [x[0][:1], x[0]],
+    "SparseSoftmaxCrossEntropyWithLogits": lambda n, x, v: [x[1], x[0]],
+    "Tile": lambda n, x, v: rules.tiled(x[0], v[1]),
+    "Transpose": lambda n, x, v: [tuple(x[0][int(i)] for i in v[1])],
 }  # fmt: skip
