@@ -10,7 +10,7 @@ from keyword import iskeyword
 import pytest
 
 from paracosm.cli import main
-from paracosm.cli.verbs import VERBS
+from paracosm.cli.app import VERBS
 
 Capture = pytest.CaptureFixture[str]
 
@@ -33,7 +33,7 @@ def test_the_list_of_verbs_needs_none_of_them() -> None:
     program = f"import sys; {listed}; print(*sys.modules, sep='\\n', file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     loaded = set(done.stderr.splitlines())
-    assert "paracosm.cli.verbs" in loaded
+    assert "paracosm.cli.app" in loaded
     assert not loaded & {*VERBS.values(), "numba", "torch", "pyarrow", "scipy", "pydantic"}
 
 
@@ -52,7 +52,7 @@ def test_help_shows_defaults_in_brackets(capsys: Capture) -> None:
 def test_a_verb_of_two_words_is_found_and_named_in_the_help_of_the_first(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setitem(VERBS, "report trace", "paracosm.cli.trace")  # type: ignore[misc]
+    monkeypatch.setitem(VERBS, "report trace", "paracosm.cli.report")  # type: ignore[misc]
     assert main(["report", "--help"]) == 0
     assert "paracosm report trace: Write a run's timeline" in capsys.readouterr().out
     assert main(["report", "trace", "nowhere"]) == 2

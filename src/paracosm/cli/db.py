@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.display import grid, printer
+from paracosm.cli.display import aligned, printer
 from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError
 from paracosm.profiling.database import (
@@ -81,7 +81,7 @@ def _show_contents(contents: Mapping[str, Any]) -> None:
     ):
         if len(table) > 1:
             say(f"\n{title}")
-            say(grid(table))
+            say(aligned(table))
 
 
 def _environment(found: Mapping[str, Any]) -> list[str]:
@@ -213,7 +213,7 @@ def _show_timings(found: Sequence[tuple[int, str, OpTiming]]) -> None:
         for (arguments, number), timings in sorted(entries.items(), key=_longest_first):
             cells = [cell for cache in CACHES for cell in _cells(timings.get(cache))]
             table.append([str(number), *cells, _rate(timings), short_arguments(arguments)])
-        say(grid(table))
+        say(aligned(table))
 
 
 _HEADER = [title for cache in CACHES for title in (f">{cache}", ">error", ">samples")]
@@ -273,7 +273,7 @@ def merge(
         sys.stdout.write(to_json({"file": target, "environments": _plain_counts(counts)}))
     elif not quiet:
         say = printer()
-        say(grid(_counts_table(counts)))
+        say(aligned(_counts_table(counts)))
         say(f"{target}")
     return 0
 

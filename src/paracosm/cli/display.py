@@ -22,7 +22,7 @@ from rich.text import Text
 
 from paracosm.units import format_duration
 
-__all__ = ["grid", "printer", "progress_bar"]
+__all__ = ["aligned", "printer", "progress_bar"]
 
 
 _WIDEST = 10_000  # of a line that goes to a file or another program: it is not to be folded
@@ -52,7 +52,7 @@ def printer() -> Callable[..., None]:
     return say
 
 
-def grid(rows: Sequence[Sequence[str]]) -> Table:
+def aligned(rows: Sequence[Sequence[str]]) -> Table:
     """Return a table; the first row has the headers, with ">" before those of numbers.
 
     Without headers, where all are empty, the row of headers is left out.

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paracosm.cli.app import Verb
 from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, with_fields_of
-from paracosm.cli.run_verb import run_verb
-from paracosm.cli.verbs import Verb
-from paracosm.emulation.config import EmulateConfig
+from paracosm.cli.run_verb import run_verb, show_summary
+from paracosm.emulation.config import EmulateConfig, Setting
+from paracosm.emulation.records import RecordReader
+from paracosm.emulation.result import Metrics, result_of
+from paracosm.errors import InputError
+from paracosm.studies import Point, RunFolder
 
-__all__ = ["COMMAND", "emulate"]
+if TYPE_CHECKING:
+    from paracosm.emulation.records import Record
+    from paracosm.emulation.result import EmulationResult
+    from paracosm.results import EmulationSummary
+
+
+__all__ = ["COMMAND", "emulate", "finish", "serve"]
+
 
 _STUDIES = (".yaml", ".yml")
 
@@ -70,3 +88,172 @@ def emulate(
         given.setdefault("output", "stderr" if json else "none")
     study = script if is_study else None
     return run_verb("emulate", study, given, seed, out, force, jobs, json, quiet)
+
+
+_PORT = 29500  # what PyTorch's own examples use
+_OF_A_SCRIPT = (
+    *("script", "arguments", "mode", "algorithm", "comm_workers", "local_world_size"),
+    *("delays", "beside", "output", "port"),
+)
+
+
+@with_fields_of(EmulateConfig, positional=_OF_A_SCRIPT)
+def serve(
+    *,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="of the rendezvous")] = _PORT,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="of the rendezvous: where rank 0 is; if that is emulated, the address to listen "
+            "on, 0.0.0.0 for all of this machine"
+        ),
+    ] = "127.0.0.1",
+    seed: Seed = None,
+    out: Out = None,
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    **fields: Any,
+) -> int:
+    """Emulate all ranks but the real ones, which you start yourself, until these have gone.
+
+    Example: paracosm emulate serve --world-size 4 --port 29500
+    """
+    if json and quiet:
+        raise InputError("--json prints and --quiet does not: give one of them")
+    if force and out is None:
+        raise InputError("--force replaces the run in a folder: give --out as well")
+    config = _serve_config(fields | {"port": port})
+    if not (json or quiet):
+        for line in _how_to_start(config, host):
+            typer.echo(line)
+    summary = _serve(config, host, seed or 0, out, force)
+    if out is not None:
+        _write_report(out)
+    if not quiet:
+        show_summary(summary, out, json)
+    return 1 if summary["status"] == "failed" else 0
+
+
+def _serve_config(fields: dict[str, Any]) -> EmulateConfig:
+    from paracosm.validation import validated
+
+    given = {name: value for name, value in fields.items() if value not in (None, [])}
+    given |= {"mode": "wire"}
+    config = validated(EmulateConfig, given, "command line")
+    if len(config.rank) == config.world:
+        raise InputError(f"rank: all {config.world:,} ranks are real: nothing is left to emulate")
+    return config
+
+
+def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
+    """Say what is awaited, and how to start it by hand and with torchrun."""
+    import socket
+
+    address = socket.gethostname() if host in ("0.0.0.0", "::") else host
+    for rank in config.rank:
+        yield f"rank {rank} of {config.world:,} is real: start it, with the script that it runs, as"
+        yield (
+            f"  RANK={rank} WORLD_SIZE={config.world} MASTER_ADDR={address} "
+            f"MASTER_PORT={config.port} python train.py"
+        )
+        yield (
+            f"  torchrun --nnodes={config.world} --node-rank={rank} --nproc-per-node=1 "
+            f"--master-addr={address} --master-port={config.port} train.py"
+        )
+    yield "the others are emulated until it has gone; Ctrl-C ends this at once"
+
+
+def _serve(
+    config: EmulateConfig, host: str, seed: int, out: Path | None, force: bool
+) -> EmulationSummary:
+    """Emulate, write the run folder if one is wanted, and return the summary."""
+    if out is None:
+        return _emulate(config, host, seed)[0].summary
+    from paracosm.emulation.result import Metrics
+    from paracosm.studies import RunFolder
+
+    asked = config.model_dump(
+        mode="json", exclude=config.without_effect(), exclude_defaults=True
+    ) | {"mode": "wire"}
+    with RunFolder.create(out, {"emulate": asked, "seed": seed}, force) as folder:
+        result, records = _emulate(config, host, seed)
+        metrics = Metrics(folder)
+        metrics.hear(records)
+        metrics.exposure(records)
+        for name, save in result.files.items():
+            save(out / name)
+        folder.finish(result.summary, result.timeline)
+    return result.summary
+
+
+def _emulate(config: EmulateConfig, host: str, seed: int) -> tuple[EmulationResult, list[Record]]:
+    """Emulate until the real ranks have gone, and return what came of it and its records."""
+    from paracosm.emulation.records import RecordReader
+    from paracosm.emulation.result import result_of
+    from paracosm.emulation.wire.main import emulate_peers
+
+    assert config.port is not None
+    stop = threading.Event()
+    with tempfile.TemporaryDirectory(prefix="paracosm-serve-") as folder:
+        path = Path(folder) / "emulator.records"
+        with _stopped_by_signals(stop):
+            done = emulate_peers(config, seed, path, host, (host, config.port), stop)
+        records = RecordReader(path).more()
+    stopped = stop.is_set()
+    result = result_of(config, records, None if stopped else 0, 0 if done else 1, stopped and done)
+    # Of scripts that somebody else started.
+    summary = replace(result.summary, exit_code=None)
+    if summary.iteration_time is None:
+        why = "the script runs in a process that is not observed"
+        summary = replace(summary, no_iteration_time=why)
+    return replace(result, summary=summary), records
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end the emulation in good order."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {sign: signal.signal(sign, lambda number, frame: stop.set()) for sign in signals}
+    try:
+        yield
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+
+
+def _write_report(out: Path) -> None:
+    from paracosm.report import write_report
+    from paracosm.studies import RunFolder
+
+    write_report([RunFolder.open(out)], out / "report.html")
+
+
+def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | None) -> None:
+    """Print the summary on standard error, and write a run folder if one is asked for.
+
+    Args:
+        setting: of the rank.
+        records: the file that it wrote, complete.
+        out: the run folder to make.
+        exit_code: of the script; None where nobody knows.
+
+    Raises:
+        InputError: the run folder cannot be made.
+    """
+    heard = RecordReader(records).more()
+    result = result_of(setting.config, heard, exit_code)
+    if out is not None:
+        point = Point("emulate", "", setting.seed, setting.config, {})
+        with RunFolder.create(out, point.as_study()) as folder:
+            metrics = Metrics(folder)
+            metrics.hear(heard)
+            metrics.exposure(heard)
+            for name, save in result.files.items():
+                save(out / name)
+            folder.finish(result.summary, result.timeline)
+        from paracosm.report import write_report
+
+        write_report([RunFolder.open(out)], out / "report.html")
+    with contextlib.redirect_stdout(sys.stderr):
+        show_summary(result.summary, out, json=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paracosm.cli.capture_flags import Classes, Shape, duration, named, sizes
-from paracosm.cli.display import grid, printer, progress_bar
+from paracosm.cli.display import aligned, printer, progress_bar
 from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError, unknown
 from paracosm.results import to_json
@@ -298,7 +298,7 @@ def _show(summary: dict[str, Any], interrupted: bool) -> None:
         size = {"downlink": "bytes_down", "uplink": "bytes_up"}.get(name)
         carried = "" if size is None else format_size(summary[size])
         rows.append((name, f"{count:,}", carried, "" if share is None else f"{share:.0%}"))
-    say(grid([("", ">ops", ">size", ">busy"), *rows]))
+    say(aligned([("", ">ops", ">size", ">busy"), *rows]))
     if summary["bandwidth"] is not None:
         say(f"link: {format_bandwidth(summary['bandwidth'])}")
     for reason, count in summary["dropped"].items():

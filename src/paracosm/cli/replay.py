@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paracosm.cli.display import grid, printer
+from paracosm.cli.display import aligned, printer
 from paracosm.cli.options import Json, Quiet
 from paracosm.errors import InputError
 from paracosm.results import ReplaySummary, to_json
@@ -73,8 +73,8 @@ def _show(summary: ReplaySummary, out: Path | None) -> None:
         say("one rank alone: its collectives are as long as they were, with their waiting")
     for part in VIEW.tables(summary):
         say()
-        say(grid([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
+        say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
     say()
-    say(grid([("", ""), *VIEW.remarks(summary).items()]))
+    say(aligned([("", ""), *VIEW.remarks(summary).items()]))
     if out is not None:
         say(f"report: {out / 'report.html'}")

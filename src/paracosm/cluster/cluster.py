@@ -1,4 +1,4 @@
-"""The imagined hardware: nodes, who lives on them, and the links between them.
+"""The simulated hardware: nodes, who lives on them, and the links between them.
 
 Clusters of the named topologies call their nodes worker0, worker1, ..., server0, ...
 """

@@ -11,15 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paracosm.emulation.records import COLLECTIVES
 from paracosm.errors import InputError, unknown
-from paracosm.results import EmulationSummary
-from paracosm.timeline.analysis import Floats
 from paracosm.units import format_duration, parse_duration, parse_number
+
+if TYPE_CHECKING:  # not loaded in the process of a real rank
+    from paracosm.results.summaries import EmulationSummary
+    from paracosm.timeline.analysis import Floats
 
 FEWEST_DELAYS = 3
 FEWEST_FOR_KNEE = 5  # a line with a knee has four numbers of its own

@@ -78,7 +78,7 @@ _NUMERICS = {
 
 
 class TrainConfig(ClusterFields):
-    """A hybrid simulation: what is trained, by which algorithm, on which imagined cluster."""
+    """A hybrid simulation: what is trained, by which algorithm, on which simulated cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -224,7 +224,7 @@ class TrainConfig(ClusterFields):
         return self.cluster is None and self.bandwidth in (None, inf)
 
     def resolve_cluster(self) -> Cluster:
-        """Return the cluster that the run is imagined on, without the changes of `what_if`."""
+        """Return the cluster that the run is simulated on, without the changes of `what_if`."""
         servers = self.servers if self.resolve_topology() == "server" else 0
         return self.cluster_of(self.workers, servers)
 

@@ -52,7 +52,7 @@ def train(
     progress: Progress | None = None,
     log: bool = False,
 ) -> TrainingResult:
-    """Train on an imagined cluster.
+    """Train on a simulated cluster.
 
     Gradients are really computed, from the parameters that each worker would have read; how long
     they take and when they arrive is virtual time. An interrupt (Ctrl-C) ends the run with what it

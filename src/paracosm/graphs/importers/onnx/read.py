@@ -158,16 +158,7 @@ OPAQUE = frozenset(("If", "Loop", "Scan", "SequenceMap"))
 
 _MOVES = frozenset(
     (
-        *(
-            "Transpose",
-            "Concat",
-            "Split",
-            "Slice",
-            "Gather",
-            "GatherElements",
-            "GatherND",
-            "Expand",
-        ),
+        *("Transpose", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND"),
         *("Expand", "Tile", "Pad", "Cast", "CastLike", "ConstantOfShape", "ScatterND"),
         *("Range", "OneHot", "EyeLike", "RandomNormal", "RandomUniform", "DepthToSpace", "Trilu"),
         *("SpaceToDepth", "NonZero", "Where", "Compress", "ReverseSequence", "ScatterElements"),
