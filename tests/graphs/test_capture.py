@@ -204,7 +204,7 @@ def test_70_billion_parameters_need_less_than_a_gigabyte() -> None:
 def test_a_name_is_known_and_a_module_imported_without_torch() -> None:
     program = (
         "import sys; from paracosm.graphs.capture import CaptureOptions, capture, training_step; "
-        "from paracosm.models import MODELS; import paracosm.cli.graph; "
+        "from paracosm.models import MODELS; import paracosm.cli.graph_capture; "
         "CaptureOptions('resnet50'); assert 'torch' not in sys.modules; print(*MODELS)"
     )
     done = subprocess.run(

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paracosm.cli.capture_flags import duration, named
 from paracosm.cli.display import aligned, printer, progress_bar
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.options import ForceFile, Json, Quiet, duration, named
 from paracosm.errors import InputError, unknown
 from paracosm.profiling.nodes.calibration import QUANTITIES, NodeCalibration
 from paracosm.results import to_json
@@ -23,19 +22,6 @@ from paracosm.units import format_bandwidth, format_duration, format_size, parse
 if TYPE_CHECKING:
     from paracosm.profiling.nodes.goodput import BandwidthSettings, Shares, ShareSettings
     from paracosm.profiling.nodes.parsing import Parsing
-
-
-__all__ = [
-    "Out",
-    "Update",
-    "calibrate",
-    "check_file",
-    "finish",
-    "host_and_port",
-    "proxy",
-    "serve",
-    "windows_in_words",
-]
 
 
 _PARSING = ("numpy", "torch", "tensorflow", "none")
@@ -83,7 +69,7 @@ def calibrate(
     intervals: Annotated[int, typer.Option(min=1, help="of them, each way")] = 10,
     timeout: Annotated[str, typer.Option(help="after which a silent peer is given up")] = "10s",
     update: Update = False,
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -94,8 +80,6 @@ def calibrate(
     from paracosm.profiling.nodes.goodput import BandwidthSettings, ShareSettings
     from paracosm.profiling.processes import WorkerError
 
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     known = check_file(out, update, force)
     settings = BandwidthSettings(duration("--seconds", seconds), rounds)
     each = duration("--interval", interval)
@@ -313,7 +297,7 @@ def proxy(
     ] = None,
     out: Out = None,
     update: Update = False,
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -325,8 +309,6 @@ def proxy(
     from paracosm.profiling.nodes.http2 import StreamWatch
     from paracosm.profiling.nodes.proxy import Proxy
 
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     known = check_file(out, update, force)
     limit = None if seconds is None else duration("--seconds", seconds)
     target = host_and_port("--to", to, "10.0.0.2:2222")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from paracosm.cli.display import aligned, printer
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.options import ForceFile, Json, Quiet
 from paracosm.errors import InputError
 from paracosm.profiling.database import (
     Added,
@@ -29,8 +29,6 @@ from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, OpTiming
 from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, format_size
-
-__all__ = ["export", "merge", "show"]
 
 
 def show(
@@ -259,8 +257,6 @@ def merge(
     """
     if (out is None) == (into is None):
         raise InputError("give either --out for a new database or --into for one to add to")
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     if into is not None:
         if force:
             raise InputError("--force replaces the file of --out: --into adds and replaces nothing")
@@ -316,7 +312,7 @@ def export(
         str | None,
         typer.Option(help="only this one: its number in db show, or part of its description"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -324,8 +320,6 @@ def export(
 
     Example: paracosm db export profiles.db --out profiles.parquet
     """
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     path = out or database.with_suffix(".parquet")
     if path.exists() and not force:
         raise InputError(f'"{path}" exists: --force replaces it')

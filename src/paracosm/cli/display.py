@@ -22,9 +22,6 @@ from rich.text import Text
 
 from paracosm.units import format_duration
 
-__all__ = ["aligned", "printer", "progress_bar"]
-
-
 _WIDEST = 10_000  # of a line that goes to a file or another program: it is not to be folded
 _LONG = 24  # letters: longer texts may be folded, numbers are shorter and may not
 _GAP = 2  # spaces between columns

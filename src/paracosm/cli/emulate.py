@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from paracosm.results import EmulationSummary
 
 
-__all__ = ["COMMAND", "emulate", "finish", "serve"]
-
-
 _STUDIES = (".yaml", ".yml")
 
 
@@ -46,7 +43,7 @@ class _Emulate(Verb):
         return super().parse_args(ctx, args)
 
 
-COMMAND = _Emulate
+COMMANDS = {"emulate": _Emulate}
 
 Script = Annotated[
     Path,
@@ -119,8 +116,6 @@ def serve(
 
     Example: paracosm emulate serve --world-size 4 --port 29500
     """
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     if force and out is None:
         raise InputError("--force replaces the run in a folder: give --out as well")
     config = _serve_config(fields | {"port": port})

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from paracosm.cli.capture_flags import (
-    BATCH,
-    Batch,
-    Classes,
-    Device,
-    Dropout,
-    Dtype,
-    Foreach,
-    Optimizer,
-    Shape,
-    Train,
-    sizes,
-)
 from paracosm.cli.display import aligned, printer
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.options import ForceFile, Json, Quiet, check_output
 from paracosm.errors import InputError
 from paracosm.results import to_json
 from paracosm.units import format_duration, format_size
@@ -33,103 +17,6 @@ from paracosm.units import format_duration, format_size
 if TYPE_CHECKING:
     from paracosm.graphs import Graph
     from paracosm.timeline.kineto import OpSpan
-
-
-def capture(
-    model: Annotated[
-        str, typer.Argument(help="built-in model, or package.module:factory of your own")
-    ],
-    batch: Batch = BATCH,
-    shape: Shape = None,
-    classes: Classes = None,
-    dtype: Dtype = "float32",
-    optimizer: Optimizer = "sgd",
-    foreach: Foreach = False,
-    dropout: Dropout = False,
-    train: Train = True,
-    ranks: Annotated[int, typer.Option(help="of the job; the graph is that of rank 0")] = 1,
-    parallel: Annotated[
-        str, typer.Option(help="how ranks share the model: none, fsdp2, tensor, fsdp2+tensor")
-    ] = "none",
-    tensor_ranks: Annotated[
-        int, typer.Option(help="ranks that split a layer, with fsdp2+tensor")
-    ] = 1,
-    device: Device = "cpu",
-    out: Annotated[Path | None, typer.Option(help="graph file to write")] = None,
-    force: Force = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> int:
-    """Capture a model's training step, op by op, without computing or allocating anything.
-
-    Your own factory returns a module (give its --shape), (module, inputs), or a
-    paracosm.graphs.capture.Workload; it may take batch, shape and classes.
-
-    Example: paracosm graph capture gpt-small --batch 8 --out gpt.graph
-    """
-    from paracosm.graphs import save_graph
-    from paracosm.graphs.capture import CaptureOptions
-    from paracosm.graphs.capture import capture as capture_step
-    from paracosm.graphs.summary import summarize
-
-    check_output(json, quiet, out, force)
-    options = CaptureOptions(
-        model=model,
-        batch=batch,
-        shape=sizes(shape),
-        classes=classes,
-        dtype=dtype,
-        optimizer=optimizer,
-        foreach=foreach,
-        dropout=dropout,
-        train=train,
-        ranks=ranks,
-        parallel=parallel,
-        tensor_ranks=tensor_ranks,
-        device=device,
-    )
-    began = time.perf_counter()
-    with _working(f"capturing {options}", hidden=json or quiet):
-        graph = capture_step(options)
-    summary = {**summarize(graph), "wall_time": time.perf_counter() - began}
-    if out is not None:
-        save_graph(graph, out)
-    if json:
-        typer.echo(to_json(summary), nl=False)
-    elif not quiet:
-        _show_capture(str(options), summary, out)
-    return 0
-
-
-def _working(what: str, hidden: bool) -> contextlib.AbstractContextManager[Any]:
-    """Show on a terminal that something goes on; nobody knows how many ops there will be."""
-    console = Console(stderr=True)
-    return contextlib.nullcontext() if hidden or not console.is_terminal else console.status(what)
-
-
-def _show_capture(what: str, summary: Mapping[str, Any], out: Path | None) -> None:
-    say = printer()
-    held = {kind: format_size(size) for kind, size in summary["resident"].items() if size}
-    facts = {
-        "nodes": f"{summary['nodes']:,}, {summary['distinct_ops']:,} distinct ops",
-        "by phase": _counts(summary["phases"]),
-        "by resource": _counts(summary["resources"]),
-        "work": f"{summary['flops']:.4g} flop, {format_size(summary['bytes'])} read and written",
-        "held throughout": ", ".join(f"{kind} {size}" for kind, size in held.items()),
-        "peak memory": format_size(summary["peak_memory"] or 0),
-        "captured in": format_duration(summary["wall_time"]),
-    }
-    say(what)
-    say(aligned([("", ""), *facts.items()]))
-    if out is not None:
-        say(str(out))
-
-
-def _counts(parts: Mapping[str, Mapping[str, int]]) -> str:
-    return ", ".join(f"{name} {part['nodes']:,}" for name, part in parts.items())
-
-
-Force = Annotated[bool, typer.Option("--force", help="replace the file")]
 
 
 def show(
@@ -247,7 +134,7 @@ def _flops(flops: int) -> str:
 def export(
     graph: Annotated[Path, typer.Argument(help="a graph file")],
     out: Annotated[Path, typer.Option(help="Chakra trace to write: .et (protobuf) or .json")],
-    force: Force = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -258,7 +145,7 @@ def export(
     from paracosm.graphs import load_graph
     from paracosm.graphs.chakra import write_chakra
 
-    check_output(json, quiet, out, force)
+    check_output(out, force)
     found = load_graph(graph)
     write_chakra(found, out)
     if json:
@@ -312,7 +199,7 @@ def import_(
     data_only: Annotated[
         bool, typer.Option("--data-only", help="leave out control dependencies (Chakra)")
     ] = False,
-    force: Force = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -324,7 +211,7 @@ def import_(
     from paracosm.graphs.importers import import_graph
     from paracosm.graphs.summary import summarize
 
-    check_output(json, quiet, out, force)
+    check_output(out, force)
     graph = import_graph(
         file,
         format_,
@@ -343,16 +230,6 @@ def import_(
     elif not quiet:
         typer.echo(f"{out}: {', '.join(_said(graph))}")
     return 0
-
-
-def check_output(json: bool, quiet: bool, out: Path | None, force: bool) -> None:
-    """Refuse flags that exclude each other, and a file that nobody asked to replace."""
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
-    if force and out is None:
-        raise InputError("--force replaces a file: give --out as well")
-    if out is not None and out.exists() and not force:
-        raise InputError(f"{out} exists: --force replaces it")
 
 
 def _sizes(given: list[str]) -> dict[str, int]:

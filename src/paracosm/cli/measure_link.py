@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paracosm.cli.capture_flags import duration, named
 from paracosm.cli.display import printer, progress_bar
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.options import (
+    Json,
+    Quiet,
+    check_output,
+    check_writable,
+    duration,
+    make_folder,
+    named,
+)
 from paracosm.errors import InputError, unknown
 from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, parse_size
@@ -20,8 +26,6 @@ from paracosm.units import format_bandwidth, format_duration, parse_size
 if TYPE_CHECKING:
     from paracosm.profiling.links.measure import Links, LinkSettings
     from paracosm.profiling.links.table import Row
-
-__all__ = ["link"]
 
 # Kinds that a cluster's link can be told from, the best first.
 _LINKS = ("send_recv", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "shared memory")
@@ -66,8 +70,6 @@ def link(
     from paracosm.profiling.links.measure import USUAL, LinkSettings
     from paracosm.profiling.links.table import rows
 
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     settings = LinkSettings(
         kinds=USUAL if kinds is None else _kinds(kinds),
         sizes=LinkSettings().sizes if sizes is None else _sizes(sizes),
@@ -140,18 +142,13 @@ def _check_cluster_file(path: Path | None, settings: LinkSettings, force: bool) 
         if force:
             raise InputError("--force replaces the cluster file: give --cluster-file as well")
         return
-    if path.exists() and not force:
-        raise InputError(f"{path} exists: --force replaces it")
+    check_output(path, force)
     if not set(settings.kinds) & set(_LINKS):
         raise InputError("--cluster-file needs a link between processes: add send-recv to --kinds")
     if len(settings.sizes) < 2:
         raise InputError("--cluster-file: a latency and a bandwidth need two --sizes or more")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise InputError(f"{path}: cannot be written: see the permissions of its folder")
+    make_folder(path.parent)
+    check_writable(path)
 
 
 def _best(table: Sequence[Row]) -> Row | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 from pydantic import BaseModel
@@ -13,8 +14,10 @@ from pydantic.fields import FieldInfo
 from rich.markup import escape
 
 from paracosm.cluster.changes import Change
+from paracosm.errors import InputError
+from paracosm.units import parse_duration
 
-__all__ = ["Force", "Jobs", "Json", "Out", "Quiet", "Seed", "StudyFile", "with_fields_of"]
+Value = TypeVar("Value")
 
 StudyFile = Annotated[
     Path | None, typer.Argument(help="a study file; flags take the place of what it says")
@@ -27,6 +30,7 @@ Force = Annotated[bool, typer.Option("--force", help="replace the run in the fol
 Jobs = Annotated[
     int, typer.Option(min=1, help="runs of a study with a grid to carry out at a time")
 ]
+ForceFile = Annotated[bool, typer.Option("--force", help="replace the file")]
 Json = Annotated[bool, typer.Option("--json", help="print the summary as JSON, and nothing else")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="print nothing but errors")]
 
@@ -47,20 +51,24 @@ def with_fields_of(
         positional: fields that the command takes in another way.
     """
 
-    def decorate(command: Command) -> Command:
-        own = [
-            parameter
-            for parameter in inspect.signature(command, eval_str=True).parameters.values()
-            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
-        synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
-        flags = [
+    synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
+    return with_flags(
+        [
             _flag(name, field, [word for word, meant in synonyms.items() if meant == name])
             for name, field in model.model_fields.items()
             if name not in positional
         ]
-        first = [p for p in own if p.kind is not inspect.Parameter.KEYWORD_ONLY]
-        keyword = [p for p in own if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    )
+
+
+def with_flags(flags: Sequence[inspect.Parameter]) -> Callable[[Command], Command]:
+    """Let a command's `**arguments` be `flags`; its own keyword-only parameters follow them."""
+
+    def decorate(command: Command) -> Command:
+        kinds = inspect.Parameter
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        first = [p for p in own if p.kind is kinds.POSITIONAL_OR_KEYWORD]
+        keyword = [p for p in own if p.kind is kinds.KEYWORD_ONLY]
         parameters = [*first, *flags, *keyword]
         # Typer reads the signature and the annotations, not the code.
         vars(command)["__signature__"] = inspect.Signature(parameters)
@@ -101,3 +109,36 @@ def _written(default: Any) -> str:
 def _metavar(field: FieldInfo) -> str:
     kinds = (field.annotation, *get_args(field.annotation))
     return "N" if int in kinds else "NUMBER" if float in kinds else "TEXT"
+
+
+def duration(flag: str, text: str) -> float:
+    """Return the seconds that a flag says."""
+    return named(flag, parse_duration, text)
+
+
+def named(flag: str, parse: Callable[[str], Value], text: str) -> Value:
+    """Return what `parse` makes of a flag's text; an error names the flag."""
+    try:
+        return parse(text)
+    except InputError as error:
+        raise InputError(f"{flag}: {error}") from None
+
+
+def check_output(out: Path | None, force: bool) -> None:
+    """Refuse to replace a file that nobody asked to replace, before anything is made."""
+    if force and out is None:
+        raise InputError("--force replaces a file: give --out as well")
+    if out is not None and out.exists() and not force:
+        raise InputError(f"{out} exists: --force replaces it")
+
+
+def check_writable(path: Path) -> None:
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"{path}: cannot be written: see the permissions of its folder")
+
+
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be made: {error.strerror}") from None

@@ -12,9 +12,6 @@ from paracosm.cli.run_verb import run_verb
 from paracosm.errors import InputError
 from paracosm.prediction.config import PredictConfig
 
-__all__ = ["predict"]
-
-
 StudyOrProfile = Annotated[
     Path | None,
     typer.Argument(

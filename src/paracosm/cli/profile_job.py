@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,18 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paracosm.cli.capture_flags import Classes, Shape, duration, named, sizes
 from paracosm.cli.display import aligned, printer, progress_bar
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.graph_capture import Classes, Shape, options_of, sizes
+from paracosm.cli.options import (
+    ForceFile,
+    Json,
+    Quiet,
+    check_output,
+    check_writable,
+    duration,
+    named,
+)
 from paracosm.errors import InputError, unknown
 from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
 
 if TYPE_CHECKING:
     from paracosm.profiling.jobs import JobProfile
-
-
-__all__ = ["import_", "job"]
 
 
 FRAMEWORKS = ("tensorflow", "pytorch")
@@ -77,7 +81,7 @@ def job(
     timeout: Annotated[
         str, typer.Option(help="without a step, after which the job is given up")
     ] = "5min",
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -87,7 +91,7 @@ def job(
     """
     if framework not in FRAMEWORKS:
         raise unknown("framework", framework, FRAMEWORKS)
-    _check_out(out, force, json, quiet)
+    _check_out(out, force)
     given = {
         "arguments": arguments or None,
         "bandwidth": bandwidth,
@@ -187,7 +191,7 @@ def import_(
     ] = None,
     shape: Shape = None,
     classes: Classes = None,
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -195,7 +199,7 @@ def import_(
 
     Example: paracosm profile import timeline-*.json --batch 64 --out job.profile
     """
-    _check_out(out, force, json, quiet)
+    _check_out(out, force)
     link = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
     if link is not None and not link > 0:
         raise InputError(f"--bandwidth {bandwidth}: a link has more")
@@ -250,24 +254,17 @@ def _of_trace(
             if value is not None:
                 raise InputError(f"{flag} is the --model's: give that as well")
         return job_profile_of_trace(path, batch=batch, servers=servers)
-    from paracosm.graphs.capture import CaptureOptions
     from paracosm.profiling.jobs.kineto import parameters_of_model
 
-    options = CaptureOptions(model=model, shape=sizes(shape), classes=classes)
-    parameters = parameters_of_model(options)
+    parameters = parameters_of_model(options_of(model, shape, classes=classes))
     return job_profile_of_trace(path, parameters=parameters, batch=batch, servers=servers)
 
 
-def _check_out(out: Path, force: bool, json: bool, quiet: bool) -> None:
-    """Refuse, before anything is made, what could not be written or printed afterwards."""
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
-    if out.exists() and not force:
-        raise InputError(f"{out} exists: --force replaces it")
+def _check_out(out: Path, force: bool) -> None:
+    check_output(out, force)
     if not out.parent.is_dir():
         raise InputError(f"{out}: there is no folder {out.parent}")
-    if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise InputError(f"{out}: cannot be written: see the permissions of its folder")
+    check_writable(out)
 
 
 def _keep(profile: JobProfile, out: Path, json: bool, quiet: bool) -> int:

@@ -12,28 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from paracosm.cli.capture_flags import (
-    BATCH,
-    DATABASE,
-    Batch,
-    Budget,
-    Classes,
-    Database,
-    Device,
-    Dropout,
-    Dtype,
-    Foreach,
-    Optimizer,
-    Precision,
-    Shape,
-    Threads,
-    Train,
-    duration,
-    named,
-    sizes,
-)
 from paracosm.cli.display import aligned, printer, progress_bar
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.graph_capture import DATABASE, Device, options_of, with_capture_flags
+from paracosm.cli.options import Json, Quiet, duration, named
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import PHASES, Graph
 from paracosm.profiling.environment import Environment
@@ -47,25 +28,21 @@ if TYPE_CHECKING:
     from paracosm.profiling.profiler import ModelProfile, Profile
 
 
-__all__ = ["grid", "in_short", "ops", "say_the_end"]
-
+Database = Annotated[Path, typer.Option(help="profile database to add to; made if it is not there")]
+Threads = Annotated[int, typer.Option(min=1, help="threads of one op, on the CPU")]
+Precision = Annotated[float, typer.Option(help="relative standard error at which an op is done")]
+Budget = Annotated[str, typer.Option(help="time for it all, such as 2min")]
 
 SHOWN = 10  # op types, refused ops
 
 
+@with_capture_flags
 def ops(
     model: Annotated[
         str, typer.Option(help="built-in model, or package.module:factory of your own")
     ],
     db: Database = DATABASE,
-    batch: Batch = BATCH,
-    shape: Shape = None,
-    classes: Classes = None,
-    dtype: Dtype = "float32",
-    optimizer: Optimizer = "sgd",
-    foreach: Foreach = False,
-    dropout: Dropout = False,
-    train: Train = True,
+    *,
     device: Device = "cpu",
     threads: Threads = 1,
     cache: Annotated[
@@ -80,17 +57,16 @@ def ops(
     seed: Annotated[int, typer.Option(min=0, help="order of ops, values in tensors")] = 0,
     json: Json = False,
     quiet: Quiet = False,
+    **captured: Any,
 ) -> int:
     """Time every op of a model's training step: forward, backward, optimizer.
 
     Example: paracosm profile ops --model resnet18 --shape 3x32x32 --budget 20s
     """
-    from paracosm.graphs.capture import CaptureOptions, capture
+    from paracosm.graphs.capture import capture
     from paracosm.profiling.database import ProfileDatabase
     from paracosm.profiling.profiler import Settings, ops_to_profile, profile_model
 
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     settings = Settings(
         device=device,
         threads=threads,
@@ -99,18 +75,7 @@ def ops(
         budget=duration("--budget", budget),
         seed=seed,
     )
-    options = CaptureOptions(
-        model=model,
-        batch=batch,
-        shape=sizes(shape),
-        classes=classes,
-        dtype=dtype,
-        optimizer=optimizer,
-        foreach=foreach,
-        dropout=dropout,
-        train=train,
-        device=device,
-    )
+    options = options_of(model, device=device, **captured)
     if db.exists():  # refused before the capture; made after it, when there is something to keep
         ProfileDatabase.open(db).close()
     graph = capture(options)
@@ -305,8 +270,6 @@ def grid(
     from paracosm.profiling.designs.design import design as make_design
     from paracosm.profiling.profiler import Settings, profile
 
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     families = _families_asked(ops, batch)
     limits = Limits(named("--limit", parse_size, limit), named("--flops", parse_number, flops))
     settings = Settings(

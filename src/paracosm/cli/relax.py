@@ -13,7 +13,19 @@ from rich.console import Console
 from rich.table import Table
 
 from paracosm.cli.display import progress_bar
-from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, StudyFile, with_fields_of
+from paracosm.cli.options import (
+    Force,
+    ForceFile,
+    Jobs,
+    Json,
+    Out,
+    Quiet,
+    Seed,
+    StudyFile,
+    check_output,
+    make_folder,
+    with_fields_of,
+)
 from paracosm.cli.run_verb import run_verb
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
@@ -27,9 +39,6 @@ if TYPE_CHECKING:
     from paracosm.relaxation.threads import Measurement
     from paracosm.studies.tuning import Tuning
     from paracosm.studies.tuning_runs import Outcomes, Parameter, Spread
-
-
-__all__ = ["measure", "relax", "tune"]
 
 
 @with_fields_of(RelaxConfig)
@@ -100,8 +109,6 @@ def tune(
     from paracosm.studies.tuning_figure import claim_folder, write_tuning
     from paracosm.studies.tuning_runs import parse_space
 
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     if force and out is None:
         raise InputError("--force replaces the tuning in a folder: give --out as well")
     if space is None:
@@ -268,9 +275,9 @@ def measure(
     figures: Annotated[
         Path | None, typer.Option(help="folder for histograms with fitted densities")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: ForceFile = False,
     json: Annotated[bool, typer.Option("--json", help="print the summary as JSON")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="print nothing but errors")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Measure real parallel runs here: time of every phase of every iteration of every thread.
 
@@ -279,17 +286,9 @@ def measure(
     from paracosm.relaxation.threads import Limits, draw_figures
     from paracosm.relaxation.threads import measure as measure_threads
 
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
-    if force and out is None:
-        raise InputError("--force replaces a file: give --out as well")
-    if out is not None and out.exists() and not force:
-        raise InputError(f"{out} exists: --force replaces it")
+    check_output(out, force)
     for folder in ([] if out is None else [out.parent]) + ([] if figures is None else [figures]):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+        make_folder(folder)
     if not longest > 0:
         raise InputError(f"--longest: give seconds above 0, not {longest}")
     variants, counts = _names(variant), _numbers(threads)

@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from paracosm.cli.display import aligned, printer
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.options import Force, Json, Quiet
 from paracosm.errors import InputError
 from paracosm.results import ReplaySummary, to_json
-
-__all__ = ["replay"]
 
 
 def replay(
@@ -37,7 +35,7 @@ def replay(
         ),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="run folder to write")] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace the run in the folder")] = False,
+    force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -47,8 +45,6 @@ def replay(
     """
     from paracosm import api
 
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     if force and out is None:
         raise InputError("--force replaces the run in a folder: give --out as well")
     changes = what_if or []

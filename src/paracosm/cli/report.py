@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
+from paracosm.cli.options import Quiet
 from paracosm.errors import InputError
 from paracosm.studies import RunFolder, read_sweep
 from paracosm.timeline import write_trace
-
-__all__ = ["report", "trace"]
 
 
 class ImageFormat(StrEnum):
@@ -30,7 +29,7 @@ def report(
     images: Annotated[
         ImageFormat | None, typer.Option(help="write each figure besides, as png or svg")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="print nothing but errors")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Write one self-contained HTML page about runs, overlaid where there are several.
 
@@ -69,7 +68,7 @@ def trace(
     out: Annotated[
         Path | None, typer.Option(help="file to write, .json or .json.gz [RUN/trace.json.gz]")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="print nothing but errors")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Write a run's timeline as a trace: open it at ui.perfetto.dev or in chrome://tracing.
 

@@ -27,8 +27,6 @@ from paracosm.studies import (
     run_sweep,
 )
 
-__all__ = ["run_verb", "show_summary", "show_sweep"]
-
 
 def run_verb(
     kind: str,
@@ -59,7 +57,6 @@ def run_verb(
     points = wanted.points(where)
     for conflict, message in (
         (log and json, "--log and --json both print to standard output: give one of them"),
-        (json and quiet, "--json prints and --quiet does not: give one of them"),
         (force and out is None, "--force replaces the run in a folder: give --out as well"),
         (log and wanted.is_sweep, "--log is for one run, and the study has a grid: leave it out"),
         (jobs > 1 and not wanted.is_sweep, "--jobs is for a study with a grid: leave it out"),

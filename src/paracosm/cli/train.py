@@ -10,8 +10,6 @@ from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, StudyFile,
 from paracosm.cli.run_verb import run_verb
 from paracosm.training import TrainConfig
 
-__all__ = ["train"]
-
 
 @with_fields_of(TrainConfig)
 def train(

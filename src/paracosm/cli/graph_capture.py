@@ -1,0 +1,141 @@
+"""`paracosm graph capture`, and the flags of every verb that captures a model."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from paracosm.cli.display import aligned, printer
+from paracosm.cli.options import ForceFile, Json, Quiet, check_output, named, with_flags
+from paracosm.graphs.capture.capture import CaptureOptions, parse_shape
+from paracosm.prediction.config import PredictConfig
+from paracosm.results import to_json
+from paracosm.units import format_duration, format_size
+
+DATABASE: Path = PredictConfig.model_fields["db"].default
+
+
+def _flag(name: str, switch: bool = False) -> Any:
+    """Return a flag worded as that of `paracosm predict`."""
+    names = [f"--{name}/--no-{name}"] if switch else []
+    return typer.Option(*names, help=PredictConfig.model_fields[name].description)
+
+
+_CAPTURE: Mapping[str, Any] = {
+    "batch": int,
+    "shape": str | None,
+    "classes": int | None,
+    "dtype": str,
+    "optimizer": str,
+    "foreach": bool,
+    "dropout": bool,
+    "train": bool,
+}
+with_capture_flags = with_flags(
+    [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=PredictConfig.model_fields[name].default,
+            annotation=Annotated[kind, _flag(name, kind is bool)],
+        )
+        for name, kind in _CAPTURE.items()
+    ]
+)
+"""Lets a command's `**captured` be the flags that `options_of` takes."""
+
+Shape = Annotated[str | None, _flag("shape")]
+Classes = Annotated[int | None, _flag("classes")]
+Device = Annotated[str, typer.Option(help="cpu, or cuda where PyTorch has it")]
+
+
+def sizes(text: str | None) -> tuple[int, ...] | None:
+    """Read --shape, "3x32x32"."""
+    return None if text is None else named("--shape", parse_shape, text)
+
+
+def options_of(model: str, shape: str | None, **options: Any) -> CaptureOptions:
+    return CaptureOptions(model=model, shape=sizes(shape), **options)
+
+
+@with_capture_flags
+def capture(
+    model: Annotated[
+        str, typer.Argument(help="built-in model, or package.module:factory of your own")
+    ],
+    *,
+    ranks: Annotated[int, typer.Option(help="of the job; the graph is that of rank 0")] = 1,
+    parallel: Annotated[
+        str, typer.Option(help="how ranks share the model: none, fsdp2, tensor, fsdp2+tensor")
+    ] = "none",
+    tensor_ranks: Annotated[
+        int, typer.Option(help="ranks that split a layer, with fsdp2+tensor")
+    ] = 1,
+    device: Device = "cpu",
+    out: Annotated[Path | None, typer.Option(help="graph file to write")] = None,
+    force: ForceFile = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    **captured: Any,
+) -> int:
+    """Capture a model's training step, op by op, without computing or allocating anything.
+
+    Your own factory returns a module (give its --shape), (module, inputs), or a
+    paracosm.graphs.capture.Workload; it may take batch, shape and classes.
+
+    Example: paracosm graph capture gpt-small --batch 8 --out gpt.graph
+    """
+    from paracosm.graphs import save_graph
+    from paracosm.graphs.capture import capture as capture_step
+    from paracosm.graphs.summary import summarize
+
+    check_output(out, force)
+    options = options_of(
+        model, ranks=ranks, parallel=parallel, tensor_ranks=tensor_ranks, device=device, **captured
+    )
+    began = time.perf_counter()
+    with _working(f"capturing {options}", hidden=json or quiet):
+        graph = capture_step(options)
+    summary = {**summarize(graph), "wall_time": time.perf_counter() - began}
+    if out is not None:
+        save_graph(graph, out)
+    if json:
+        typer.echo(to_json(summary), nl=False)
+    elif not quiet:
+        _show_capture(str(options), summary, out)
+    return 0
+
+
+def _working(what: str, hidden: bool) -> contextlib.AbstractContextManager[Any]:
+    """Show on a terminal that something goes on; nobody knows how many ops there will be."""
+    console = Console(stderr=True)
+    return contextlib.nullcontext() if hidden or not console.is_terminal else console.status(what)
+
+
+def _show_capture(what: str, summary: Mapping[str, Any], out: Path | None) -> None:
+    say = printer()
+    held = {kind: format_size(size) for kind, size in summary["resident"].items() if size}
+    facts = {
+        "nodes": f"{summary['nodes']:,}, {summary['distinct_ops']:,} distinct ops",
+        "by phase": _counts(summary["phases"]),
+        "by resource": _counts(summary["resources"]),
+        "work": f"{summary['flops']:.4g} flop, {format_size(summary['bytes'])} read and written",
+        "held throughout": ", ".join(f"{kind} {size}" for kind, size in held.items()),
+        "peak memory": format_size(summary["peak_memory"] or 0),
+        "captured in": format_duration(summary["wall_time"]),
+    }
+    say(what)
+    say(aligned([("", ""), *facts.items()]))
+    if out is not None:
+        say(str(out))
+
+
+def _counts(parts: Mapping[str, Mapping[str, int]]) -> str:
+    return ", ".join(f"{name} {part['nodes']:,}" for name, part in parts.items())
