@@ -18,8 +18,12 @@ from paracosm.errors import InputError, unknown
 from paracosm.units import format_duration, format_size, parse_bandwidth
 
 if TYPE_CHECKING:
-    from paracosm.profiling.nodes.calibration import NodeCalibration
-    from paracosm.profiling.nodes.goodput import BandwidthSettings, Shares, ShareSettings
+    from paracosm.profiling.nodes.calibration import (
+        BandwidthSettings,
+        NodeCalibration,
+        Shares,
+        ShareSettings,
+    )
     from paracosm.profiling.nodes.parsing import Parsing
 
 
@@ -78,7 +82,7 @@ def calibrate(
 
     Example: paracosm calibrate --peer 10.0.0.2:5201 --out node.yaml
     """
-    from paracosm.profiling.nodes.goodput import BandwidthSettings, ShareSettings
+    from paracosm.profiling.nodes.calibration import BandwidthSettings, ShareSettings
     from paracosm.profiling.processes import WorkerError
 
     if json and quiet:
@@ -148,9 +152,13 @@ def _measured_link(
     hidden: bool,
 ) -> tuple[NodeCalibration, dict[str, Any]]:
     """Measure bandwidth and its sharing with HOST:PORT, or another process of this machine."""
-    from paracosm.profiling.nodes.calibration import calibration_of_goodput, calibration_of_shares
-    from paracosm.profiling.nodes.goodput import measure_goodput, measure_shares
-    from paracosm.profiling.nodes.peer import connected, connected_here
+    from paracosm.profiling.nodes.calibration import (
+        calibration_of_goodput,
+        calibration_of_shares,
+        measure_goodput,
+        measure_shares,
+    )
+    from paracosm.profiling.nodes.exchange import connected, connected_here
 
     reached = (
         connected_here(timeout)
@@ -180,7 +188,7 @@ def _measured_link(
 
 
 def _share_details(shares: Shares) -> dict[str, Any]:
-    from paracosm.profiling.nodes.goodput import correlation, counted, unevenness
+    from paracosm.profiling.nodes.calibration import correlation, counted, unevenness
 
     ways = {"out": shares.sent, "in": shares.received}
     return {

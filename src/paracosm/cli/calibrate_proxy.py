@@ -37,8 +37,7 @@ def proxy(
     Example: paracosm calibrate proxy --listen 2222 --to 10.0.0.2:2222 --out node.yaml
     """
     from paracosm.profiling.nodes.calibration import calibration_of_window
-    from paracosm.profiling.nodes.http2 import StreamWatch
-    from paracosm.profiling.nodes.proxy import Proxy
+    from paracosm.profiling.nodes.proxy import Proxy, StreamWatch
 
     if json and quiet:
         raise InputError("--json prints and --quiet does not: give one of them")
@@ -115,7 +114,7 @@ def serve(
 
     Example: paracosm calibrate serve --host 0.0.0.0 --port 5201
     """
-    from paracosm.profiling.nodes.peer import listen, serve_one
+    from paracosm.profiling.nodes.exchange import listen, serve_one
 
     wait = duration("--timeout", timeout)
     listener = listen(host, port)

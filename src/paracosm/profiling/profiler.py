@@ -19,16 +19,16 @@ from paracosm.errors import InputError, require
 from paracosm.graphs import Graph, fingerprint
 from paracosm.graphs.graph import RESOURCES, Op
 from paracosm.graphs.summary import peak_memory
-from paracosm.profiling.environment import Environment
-from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, spread_of, typical
-from paracosm.profiling.this_machine import (
+from paracosm.profiling.environment import (
     Clock,
+    Environment,
     SpeedProbe,
     clock_for,
     environment_here,
     free_memory,
     pinned,
 )
+from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, spread_of, typical
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions

@@ -17,7 +17,7 @@ import torch
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
-from paracosm.profiling.this_machine import Clock, last_level_cache
+from paracosm.profiling.environment import Clock, last_level_cache
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ import numpy as np
 from paracosm.errors import InputError, unknown
 from paracosm.factory import one_line
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
-from paracosm.profiling.designs.families import FAMILIES
-from paracosm.profiling.designs.family import FLOAT, Argument, Family, Point
+from paracosm.profiling.designs.families import FAMILIES, FLOAT, Argument, Family, Point
 
 _TRIES = 50  # draws for each point that is wanted, before a family is held to be exhausted
 

@@ -17,9 +17,9 @@ from torch._C._distributed_c10d import FileStore
 
 from paracosm.factory import one_line
 from paracosm.profiling.allocator import keep_memory
+from paracosm.profiling.environment import Clock, CudaClock, HostClock
 from paracosm.profiling.links.measure import ITEM, Scenario
 from paracosm.profiling.processes import answering, loopback
-from paracosm.profiling.this_machine import Clock, CudaClock, HostClock
 
 
 @dataclass(frozen=True, slots=True)

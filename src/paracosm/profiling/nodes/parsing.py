@@ -22,9 +22,8 @@ import numpy as np
 
 from paracosm.errors import InputError, MissingExtraError, require, unknown
 from paracosm.graphs.importers.wire import Schema, decode
-from paracosm.profiling.links.table import fit_line
-from paracosm.profiling.nodes.http2 import Stream, StreamWatch
-from paracosm.profiling.nodes.proxy import Proxy
+from paracosm.profiling.links.measure import fit_line
+from paracosm.profiling.nodes.proxy import Proxy, Stream, StreamWatch
 from paracosm.profiling.processes import Processes, free_ports
 
 __all__ = [

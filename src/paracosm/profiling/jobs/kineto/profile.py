@@ -26,13 +26,14 @@ from paracosm.profiling.jobs.job_profile import (
 from paracosm.profiling.jobs.kineto.gradients import (
     Gradient,
     Parameter,
+    WorkerStep,
     gradients_of,
     named,
     refuse_without_training,
     shapes_in,
     without_model,
+    worker_steps,
 )
-from paracosm.profiling.jobs.kineto.segments import WorkerStep, worker_steps
 from paracosm.timeline.kineto import KinetoTrace, read_kineto
 from paracosm.timeline.kineto.trace import is_backward
 
