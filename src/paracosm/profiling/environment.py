@@ -34,23 +34,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Timings of equal environments may be pooled; those of others say nothing here.
+    """Timings of equal environments may be pooled; those of others say nothing here."""
 
-    Attributes:
-        device: "cpu" or "cuda".
-        hardware: the device's own name, "AMD EPYC" with family and model, "NVIDIA H200".
-        framework: with its version, "torch 2.13.0".
-        threads: of one op (CPU); 0 where the device decides.
-        allocator: how memory was handed out, "malloc pinned", "malloc default", "cuda caching".
-        denormals: "flushed" or "kept".
-    """
-
-    device: str
-    hardware: str
-    framework: str
-    threads: int
-    allocator: str
-    denormals: str
+    device: str  # "cpu" or "cuda"
+    hardware: str  # the device's own name, "AMD EPYC" with family and model, "NVIDIA H200"
+    framework: str  # with its version, "torch 2.13.0"
+    threads: int  # of one op (CPU); 0 where the device decides
+    allocator: str  # "malloc pinned", "malloc default", "cuda caching"
+    denormals: str  # "flushed" or "kept"
 
     def __str__(self) -> str:
         """In words: "AMD EPYC, torch 2.13.0, threads 1, malloc pinned, denormals flushed"."""
@@ -65,11 +56,7 @@ class Environment:
 
     @classmethod
     def from_json(cls, text: str) -> Environment:
-        """Return the environment of a text; names that a newer version added are ignored.
-
-        Raises:
-            InputError: it is none, or a name is missing.
-        """
+        """Return the environment of a text; names that a newer version added are ignored."""
         try:
             found = json.loads(text)
             return cls(**{part.name: found[part.name] for part in fields(cls)})
@@ -94,15 +81,10 @@ def environment_here(
     """Return the environment that a profile made here and now has.
 
     Args:
-        device: "cpu" or "cuda".
         threads: of one op, on the CPU.
         pinned: whether malloc keeps memory and denormal numbers are flushed, as `profile` sees to
             (from then on malloc does; see `allocator` for how much of it a process can do).
         allocator: the one of another process that is meant; nothing is changed in this one.
-
-    Raises:
-        InputError: there is no such device here.
-        MissingExtraError: PyTorch is not installed.
     """
     torch = require("torch", "torch", "profiling ops")
     framework = f"torch {torch.__version__.split('+')[0]}"
@@ -143,11 +125,8 @@ def last_level_cache(device: str = "cpu") -> int:
 
 
 def free_memory(device: str = "cpu") -> int | None:
-    """Return the bytes that this process could still be given; None where the system does not say.
-
-    On Linux the system's own number, or what its control group is short of its limit, whichever is
-    less.
-    """
+    """Return the bytes that this process could still be given, by its control group as well; None
+    where the system does not say."""
     if device == "cuda":
         torch = require("torch", "torch", "profiling ops")
         return int(torch.cuda.mem_get_info()[0])
@@ -175,14 +154,13 @@ _GROUPS = (
 
 
 def _cached_files(folder: Path) -> int:
-    """Return the bytes of a control group that are given up when somebody needs them."""
     lines = (folder / "memory.stat").read_text().splitlines()
     found = [line.split()[1] for line in lines if line.startswith("inactive_file ")]
     return int(found[0]) if found else 0
 
 
 def _processor() -> str:
-    """Return name, family and model: hypervisors shorten names to "AMD EPYC"."""
+    """Name, family and model: hypervisors shorten names to "AMD EPYC"."""
     try:
         text = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     except OSError:
@@ -235,10 +213,8 @@ def pinned(device: str, threads: int = 1, seed: int | None = None) -> Iterator[N
 
 
 def flushes_denormals(torch: Any, numbers: int = 1) -> bool:
-    """Whether denormal numbers become 0 in this thread, or in all that share so many numbers.
-
-    PyTorch can be told to, but not asked whether.
-    """
+    """Whether denormal numbers become 0 in this thread, or in all that share so many numbers:
+    PyTorch can be told to, but not asked."""
     denormal = torch.full((numbers,), 1, dtype=torch.int32).view(torch.float32)
     return not (denormal * 1.0).view(torch.int32).any()
 
@@ -322,7 +298,6 @@ _HEAD_START = 1_000_000  # cycles of the device: half a millisecond, time to lau
 
 
 def clock_for(device: str, threads: int = 1) -> Clock:
-    """Return the clock for a device, "cpu" or "cuda"."""
     return CudaClock() if device == "cuda" else HostClock(threads)
 
 

@@ -69,7 +69,6 @@ class ProfileDatabase:
         return cls(path, connect(path, create=create, readonly=readonly))
 
     def close(self) -> None:
-        """Let go of the file."""
         self._connection.close()
 
     def __enter__(self) -> ProfileDatabase:
@@ -151,13 +150,8 @@ class ProfileDatabase:
         return Timings(tuple(self.timings()), tuple(self.links()), tuple(self.iterations()))
 
     def contents(self, environments: Collection[Environment] | None = None) -> dict[str, Any]:
-        """Return an overview in plain values: of what, where, how many, how stable, since when.
-
-        `paracosm db show --json` prints it.
-
-        Args:
-            environments: those to tell of; None for all.
-        """
+        """Return what `paracosm db show --json` prints: of what, where, how many, how stable, since
+        when; of some environments, or of all."""
         numbered = enumerate([environment for environment, _ in self.environments()], start=1)
         shown = {
             number: environment
@@ -210,7 +204,6 @@ STABLE = 0.01
 
 
 def overview(timings: Timings, shown: Mapping[int, Environment]) -> dict[str, Any]:
-    """Return what there is of the `shown` environments, which are numbered for reference."""
     parts = {number: timings.only((environment,)) for number, environment in shown.items()}
     ops = [timing for part in parts.values() for timing in part.ops]
     sources = dict(Counter(timing.source for timing in ops).most_common())
@@ -348,7 +341,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _look(path: Path, create: bool) -> None:
-    """Make the folder of a file that is to be made; refuse one that is not there otherwise."""
     try:
         if path.is_dir():
             raise InputError(f'"{path}" is a folder, not a profile database')
@@ -447,7 +439,7 @@ A step that was released never changes: a later version is a step more.
 
 
 def latest() -> int:
-    """Return the version that this Paracosm writes, and the last that it reads."""
+    """The version that this Paracosm writes, and the last that it reads."""
     return len(STEPS)
 
 

@@ -21,13 +21,8 @@ from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTi
 
 
 def choose_environments(environments: Sequence[Environment], asked: str) -> list[Environment]:
-    """Return the environment with a number ("2", as `paracosm db show` counts), or all with a text.
-
-    The text is looked for in their descriptions, upper and lower case alike.
-
-    Raises:
-        InputError: there is none, with what there is.
-    """
+    """Return the environment with a number ("2", as `paracosm db show` counts), or all whose
+    description has a text in it, upper and lower case alike."""
     if asked.isdecimal() and 1 <= int(asked) <= len(environments):
         return [environments[int(asked) - 1]]
     found = [
@@ -127,7 +122,6 @@ class Kind(Generic[Timing]):
 
 
 def rows_of(kind: Kind[Timing], timings: Iterable[Timing]) -> list[dict[str, Any]]:
-    """Return a row for every timing."""
     return [_checked(_flat(kind, timing)) for timing in timings]
 
 
@@ -153,11 +147,7 @@ def select(
     """Return the timings whose columns are as `where` says; a value of None asks for nothing.
 
     They are sorted by what they are, not by when they came: databases with equal contents answer
-    alike.
-
-    Args:
-        wanted: JSON, a list of pairs of a name and arguments: the ops that are wanted, in any
-            order then; "" for all.
+    alike. `wanted` is JSON, pairs of a name and arguments: only these, in any order; "" for all.
     """
     asked = {column: value for column, value in where.items() if value is not None}
     source = f"{kind.view} AS t"
@@ -303,7 +293,6 @@ class Timings:
         return len(self.ops) + len(self.links) + len(self.iterations)
 
     def only(self, environments: Collection[Environment]) -> Timings:
-        """Return those of some environments."""
         return Timings(
             tuple(each for each in self.ops if each.environment in environments),
             tuple(each for each in self.links if each.environment in environments),
@@ -311,12 +300,10 @@ class Timings:
         )
 
     def by_environment(self) -> dict[Environment, Timings]:
-        """Return the parts, in the order in which their environments appear."""
         found = dict.fromkeys(each.environment for each in self.everyone())
         return {environment: self.only((environment,)) for environment in found}
 
     def everyone(self) -> Iterator[OpTiming | LinkTiming | IterationTiming]:
-        """Go through all of them, kind by kind."""
         yield from self.ops
         yield from self.links
         yield from self.iterations

@@ -32,7 +32,6 @@ class Argument:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Smallest and largest value."""
         return self.low or min(self.typical), self.high or max(self.typical)
 
     def __post_init__(self) -> None:
@@ -62,11 +61,7 @@ class Family:
         return Op(self.op, encode_arguments(_as(dtype, args), _as(dtype, kwargs)))
 
     def fixed(self, values: Mapping[str, int]) -> Family:
-        """Return the family with those of its arguments that `values` names held there.
-
-        Raises:
-            InputError: a value below 1.
-        """
+        """Return the family with those of its arguments that `values` names held there."""
         for name, value in values.items():
             if value < 1:
                 raise InputError(f"{name} must be 1 or more, not {value}")
@@ -79,11 +74,6 @@ class Family:
         return replace(self, arguments=held)
 
     def argument(self, name: str) -> Argument:
-        """Return the argument of a name.
-
-        Raises:
-            InputError: there is none.
-        """
         for each in self.arguments:
             if each.name == name:
                 return each
@@ -91,12 +81,10 @@ class Family:
 
 
 def tensor(*shape: int, dtype: str = FLOAT, stride: Sequence[int] | None = None) -> TensorArgument:
-    """Return a tensor of the design's dtype, contiguous unless `stride` says otherwise."""
     return TensorArgument(shape, dtype, None if stride is None else tuple(stride))
 
 
 def _as(dtype: str, value: Any) -> Any:
-    """Replace the dtype that the tables are written in."""
     if isinstance(value, TensorArgument):
         return replace(value, dtype=dtype) if value.dtype == FLOAT else value
     if isinstance(value, list):
@@ -107,11 +95,7 @@ def _as(dtype: str, value: Any) -> Any:
 
 
 def families_named(names: Sequence[str]) -> list[Family]:
-    """Return the families of some names; "all" is every one.
-
-    Raises:
-        InputError: an unknown name, with the nearest known one; no name.
-    """
+    """Return the families of some names; "all" is every one."""
     if not names:
         raise InputError(f"name at least one op, such as {next(iter(FAMILIES))}, or all")
     for name in names:
@@ -145,7 +129,6 @@ def _channels(name: str = "channels", base: int = 64, extra: tuple[int, ...] = (
 
 
 def _features(name: str, base: int) -> Argument:
-    """One side of a matrix: features, rows of activations, classes."""
     return Argument(name, _FEATURES, base, low=1, high=8192)
 
 
@@ -477,13 +460,10 @@ def _parameter(outputs: int, inputs: int, kernel: int, dims: int) -> TensorArgum
 
 
 def _of_parameters(tensors: int, *rest: float, **named: float) -> Callable[..., Call]:
-    """Return the call with so many tensors like one parameter."""
     return lambda **point: ([*[_parameter(**point)] * tensors, *rest], dict(named))
 
 
 def _of_lists(lists: int, *rest: float, **named: float) -> Callable[..., Call]:
-    """Return the call with so many lists of parameters."""
-
     def call(tensors: int, **point: int) -> Call:
         parameters = [_parameter(**point, dims=4)] * tensors
         return [*[parameters] * lists, *rest], dict(named)

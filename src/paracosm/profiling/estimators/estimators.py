@@ -100,11 +100,7 @@ class Estimators:
     scores: tuple[Score, ...]  # cross-validation of every op type
 
     def estimate(self, op: Op) -> Estimate:
-        """Return the estimate of `op`; always positive and finite.
-
-        Raises:
-            InputError: the arguments of `op` are not of the form that `graphs.op` describes.
-        """
+        """Return the estimate of `op`; always positive and finite."""
         row = self._rows.get((op.name, op.arguments))
         if row is not None:
             return self.exact.estimate(row)
@@ -116,13 +112,8 @@ class Estimators:
         return self._interpolated(described, known) or self._estimated(described, known)
 
     def estimate_all(self, ops: Iterable[Op]) -> list[Estimate]:
-        """Return the estimates of `ops` in their order; equal ops are estimated once.
-
-        Each is what `estimate` returns, to the bit, whatever else is among `ops`.
-
-        Raises:
-            InputError: as `estimate`.
-        """
+        """Return the estimates of `ops` in their order, each as `estimate` returns it to the
+        bit; equal ops are estimated once."""
         found: dict[Op, Estimate] = {}
         estimates = []
         for op in ops:
@@ -132,10 +123,7 @@ class Estimators:
         return estimates
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one .npz file at `path`: arrays and JSON, no pickles.
-
-        A file that is there is replaced, once the new one is whole.
-        """
+        """Write everything to one .npz file, which is replaced once the new one is whole."""
         save_estimators(self, path)
 
     @cached_property
@@ -197,12 +185,7 @@ def save_estimators(estimators: Estimators, path: str | Path) -> None:
 
 
 def load_estimators(path: str | Path) -> Estimators:
-    """Return the estimators of the file at `path`, equal to those saved to the bit.
-
-    Raises:
-        InputError: there is no such file; it holds no estimators, or those of a newer version; it
-            is damaged.
-    """
+    """Return the estimators of the file at `path`, equal to those saved to the bit."""
     entries = _entries(path)
     foreign = InputError(
         f'"{path}" holds no estimators: expected a file that Estimators.save wrote'
@@ -398,11 +381,8 @@ def _fit_type(
 
 
 def _neighbourhood(tried: Mapping[str, HeldOut]) -> Neighbourhood:
-    """Return the radius within which neighbours erred less than the best estimators, by most.
-
-    Op types are taken together, because one alone has few close pairs. Where too few were held out
-    to judge a radius, nothing speaks against it.
-    """
+    """Return the radius within which neighbours erred less than the best estimators, by most; of
+    all op types together, because one alone has few close pairs."""
     held = list(tried.values())
     distance = np.concatenate([np.zeros(0), *(each.distance for each in held)])
     near = np.abs(np.concatenate([np.zeros(0), *(each.near for each in held)]))

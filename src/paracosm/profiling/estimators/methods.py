@@ -289,12 +289,9 @@ class HeldOut:
 def hold_out(
     ops: Sequence[Description], log_time: Floats, device: Roofline, folds: int, seed: int
 ) -> HeldOut:
-    """Return the held-out errors of the `METHODS` on `ops` of one type.
+    """Return the held-out errors of the `METHODS` on `ops` of one type with logarithms of seconds.
 
     If the roofline errs by less than 2 %, no other is tried.
-
-    Args:
-        ops, log_time: samples, with logarithms of their times (seconds).
     """
     fold = fold_of(ops, folds, seed)
     count = len(ops)
@@ -328,11 +325,8 @@ def hold_out(
 
 
 def fold_of(ops: Sequence[Description], folds: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return the fold of every op; ops of equal sizes are in the same one.
-
-    An op would otherwise be estimated from one that differs from it in a learning rate. If all
-    sizes are equal, each op is on its own.
-    """
+    """Return the fold of every op; ops of equal sizes are in the same one, unless all sizes are
+    equal: an op would else be estimated from one that differs from it in a learning rate."""
     shapes: list[Any] = [op.shapes for op in ops]
     if len(set(shapes)) < 2:
         shapes = [op.arguments for op in ops]

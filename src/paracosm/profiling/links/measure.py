@@ -157,7 +157,6 @@ def _until_known(workers: Team, scenario: Scenario, size: int, settings: LinkSet
 
 
 def _unavailable(asked: Sequence[Scenario]) -> dict[str, str]:
-    """Return why scenarios cannot run on this machine."""
     torch = require("torch", "torch", "measuring links")
     devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return {
@@ -182,12 +181,8 @@ def _check_sizes(here: Sequence[Scenario], sizes: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator[Team]:
-    """Start `processes` workers, and end them with the block.
-
-    Args:
-        largest: bytes of the largest message.
-        timeout: seconds for any one answer.
-    """
+    """Start `processes` workers for messages of up to `largest` bytes, and end them with the
+    block."""
     with contextlib.ExitStack() as stack:
         memory = _shared_memory()
         pipes = [os.pipe(), os.pipe()]
@@ -216,11 +211,8 @@ class Team(Processes):
     """Workers that carry out every order together."""
 
     def run(self, scenario: Scenario, size: int, times: int, rows: int) -> list[float]:
-        """Return seconds of one message, one number a row: those of the slowest worker.
-
-        Args:
-            size: bytes of a message.
-        """
+        """Return seconds of one message of `size` bytes, one number a row: those of the slowest
+        worker."""
         order = {"scenario": asdict(scenario), "size": size, "times": times, "rows": rows}
         self.order(dict.fromkeys(range(len(self._workers)), order))
         by_worker = [answer["seconds"] for answer in self.answers(str(scenario))]
@@ -268,11 +260,7 @@ class Scenario:
 
 
 def scenarios(kinds: Sequence[str], ranks: Sequence[int]) -> list[Scenario]:
-    """Return the scenarios of some kinds, those together that one team of workers can do.
-
-    Raises:
-        InputError: an unknown kind; fewer than two ranks.
-    """
+    """Return the scenarios of some kinds, those together that one team of workers can do."""
     for few in ranks:
         if few < 2:
             raise InputError(f"a collective needs at least 2 ranks, not {few}")
@@ -433,7 +421,6 @@ def fit_line(sizes: Sequence[float], seconds: Sequence[float]) -> Line:
 
 
 def _robust(n: npt.NDArray[np.float64], t: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Return latency and seconds per byte."""
     from scipy.optimize import least_squares, nnls
 
     design = np.stack([1 / t, n / t], axis=1)

@@ -74,10 +74,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class NodeCalibration:
-    """Bandwidth, parsing overhead and flow control of a node (Li et al. 2020, section 3).
-
-    Each quantity is None where it is not known.
-    """
+    """Bandwidth, parsing overhead and flow control of a node (Li et al. 2020, section 3), or
+    None."""
 
     # Bytes/s of payload that this node can send to the other one
     bandwidth_out: float | None = None
@@ -101,10 +99,8 @@ class NodeCalibration:
 
     @property
     def bandwidth(self) -> float | None:
-        """That of a link: the smaller one of the two ways, bytes/s; None if neither is known.
-
-        What was found over loopback is none of a link.
-        """
+        """That of a link: the smaller one of the two ways, bytes/s; None if neither is known, or
+        both were found over loopback."""
         ways = {"bandwidth_out": self.bandwidth_out, "bandwidth_in": self.bandwidth_in}
         known = (value for name, value in ways.items() if not self.over_loopback(name))
         return min((value for value in known if value is not None), default=None)
@@ -115,10 +111,8 @@ class NodeCalibration:
         return found is not None and found.loopback
 
     def over(self, older: NodeCalibration) -> NodeCalibration:
-        """Return what this one knows, and where it does not, what the older one does.
-
-        What was found over loopback does not take the place of what was found over a network.
-        """
+        """Return what this one knows, and where it does not, or only over loopback, what the
+        older one does."""
         missing = [
             name
             for name in QUANTITIES
@@ -158,11 +152,7 @@ def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False)
 
 
 def calibration_of_shares(shares: Shares, by: str, *, loopback: bool = False) -> NodeCalibration:
-    """Return how unevenly connections share.
-
-    Raises:
-        InputError: nothing came over any connection.
-    """
+    """Return how unevenly connections share."""
     apart = abs(unevenness(shares.sent) - unevenness(shares.received))
     spread = apart / shares.uneven if shares.uneven > 0 else None
     return found_by("measured", by, {"uneven": (shares.uneven, spread)}, loopback=loopback)
@@ -177,11 +167,6 @@ def calibration_of_parsing(parsing: Parsing, by: str) -> NodeCalibration:
 
 
 def calibration_of_window(window: float, by: str) -> NodeCalibration:
-    """Return a window.
-
-    Args:
-        window: bytes, as announced.
-    """
     return found_by("measured", by, {"window": (window, None)})
 
 
@@ -246,12 +231,7 @@ class _File(BaseModel):
 
 
 def load_calibration(path: str | Path) -> NodeCalibration:
-    """Return the calibration that the YAML file at `path` holds.
-
-    Raises:
-        InputError: there is no such file, or it is none; the key that is wrong is named, and for
-            an unknown one the nearest.
-    """
+    """Return the calibration that a YAML file holds; a key that is wrong is refused by name."""
     if not Path(path).exists():
         raise InputError(f'no calibration at "{path}": paracosm calibrate --out {path} makes one')
     mapping = read_yaml(path, "calibration")
@@ -265,11 +245,7 @@ def load_calibration(path: str | Path) -> NodeCalibration:
 
 
 def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
-    """Write a calibration to a YAML file, from which it is read back equal.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Write a calibration to a YAML file, from which it is read back equal."""
     mapping: dict[str, Any] = {
         name: write(value)
         for name, write in _WRITTEN.items()
@@ -354,11 +330,7 @@ def measure_goodput(
     settings: BandwidthSettings | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Goodput:
-    """Return the goodput to a peer.
-
-    Raises:
-        InputError: the peer left early, or does not keep to the protocol.
-    """
+    """Return the goodput to a peer."""
     settings = settings or BandwidthSettings()
     sent: list[float] = []
     received: list[float] = []
@@ -444,11 +416,7 @@ def measure_shares(
     settings: ShareSettings | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Shares:
-    """Return what connections to a peer carry that all send, then all receive.
-
-    Raises:
-        InputError: the peer left early, or does not keep to the protocol.
-    """
+    """Return what connections to a peer carry that all send, then all receive."""
     settings = settings or ShareSettings()
     how = (settings.seconds, settings.interval, settings.connections)
     sent, _ = peer.exchange.ask(SEND, *how)
@@ -464,23 +432,14 @@ def unevenness(carried: Sequence[Sequence[int]]) -> float:
     It is the root of the mean over intervals of the sample variance over connections of ln(bytes),
     so it does not depend on how many connections there are. A connection that got less than a
     segment counts as if it had got one; intervals in which the link stood still do not (`counted`).
-
-    Raises:
-        InputError: nothing came in most intervals.
     """
     deviations = _deviations(carried)[counted(carried)]
     return float(np.sqrt(deviations.var(axis=1, ddof=1).mean()))
 
 
 def correlation(carried: Sequence[Sequence[int]]) -> float | None:
-    """Return how the ln(share) of a connection correlate between consecutive intervals.
-
-    1: a connection keeps its share; 0: intervals have nothing to do with each other; None where no
-    two intervals in a row count, or all shares are equal.
-
-    Raises:
-        InputError: nothing came in most intervals.
-    """
+    """Return how the ln(share) of a connection correlate between consecutive intervals: 1 where
+    it keeps its share; None where no two intervals in a row count, or all shares are equal."""
     deviations, counts = _deviations(carried), counted(carried)
     both = counts[:-1] & counts[1:]
     now, later = deviations[:-1][both].ravel(), deviations[1:][both].ravel()
@@ -489,14 +448,8 @@ def correlation(carried: Sequence[Sequence[int]]) -> float | None:
 
 
 def counted(carried: Sequence[Sequence[int]]) -> npt.NDArray[np.bool_]:
-    """Return which intervals tell of sharing, (intervals,): in the others the link stood still.
-
-    There all connections together carried less than half of what they usually did: one of
-    the hosts was busy with something else.
-
-    Raises:
-        InputError: nothing came in most intervals.
-    """
+    """Return which intervals tell of sharing, (intervals,): in the others all connections together
+    carried less than half of what they usually did, because one of the hosts was busy."""
     total = np.array(carried).sum(axis=1)
     usual = np.median(total)
     if not usual > 0:

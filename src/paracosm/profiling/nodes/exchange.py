@@ -55,15 +55,8 @@ _PLACES = 2 * MOST_CONNECTIONS
 
 
 class Exchange:
-    """One end of the first connection; it is closed by who opened it.
-
-    Args:
-        timeout: seconds to wait for anything.
-
-    Raises:
-        InputError: by all methods, if the other end is gone, does nothing in time, or says what the
-            protocol does not have.
-    """
+    """One end of the first connection, closed by who opened it; it waits `timeout` seconds for
+    anything, and all methods raise `InputError` if the other end is gone or says something else."""
 
     def __init__(self, connection: socket.socket, peer: str, timeout: float) -> None:
         connection.settimeout(timeout)
@@ -217,12 +210,8 @@ class Exchange:
     def receive_over(
         self, connections: Sequence[socket.socket], seconds: float, interval: float
     ) -> Table:
-        """Return bytes that came over each connection in each interval.
-
-        Args:
-            seconds: since the first byte; the first quarter, at most 1 s, does not count.
-            interval: seconds.
-        """
+        """Return bytes that came over each connection in each interval, both in seconds, from
+        the first byte on; the first quarter, at most 1 s, does not count."""
         counts = [[0] * len(connections) for _ in range(intervals_of(seconds, interval))]
         buffer = memoryview(bytearray(_PIECE))
         begun: float | None = None
@@ -314,14 +303,8 @@ class Peer:
 
 @contextmanager
 def connected(host: str, port: int, timeout: float = 10.0) -> Iterator[Peer]:
-    """Connect to a peer that runs `paracosm calibrate serve`; say goodbye in the end.
-
-    Args:
-        timeout: seconds after which a peer that says nothing is given up.
-
-    Raises:
-        InputError: nobody is there, or the timeout is none.
-    """
+    """Connect to a peer that runs `paracosm calibrate serve`, and is given up after `timeout`
+    seconds of silence; say goodbye in the end."""
     if not 0 < timeout < float("inf"):
         raise InputError(f"a timeout must be above 0 and finite, not {timeout:g}")
     try:
@@ -340,11 +323,7 @@ def connected(host: str, port: int, timeout: float = 10.0) -> Iterator[Peer]:
 
 @contextmanager
 def connected_here(timeout: float = 10.0) -> Iterator[Peer]:
-    """Start another process of this machine and connect to it over loopback.
-
-    Raises:
-        InputError, WorkerError: the other process failed.
-    """
+    """Start another process of this machine and connect to it over loopback."""
     with Processes("paracosm.profiling.nodes.exchange", timeout) as others:
         others.start("the other process", {"timeout": timeout})
         (answer,) = others.answers("to listen", seconds=_START)
@@ -353,14 +332,7 @@ def connected_here(timeout: float = 10.0) -> Iterator[Peer]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
-
-    Args:
-        port: 0 for any that is free.
-
-    Raises:
-        InputError: it cannot listen there.
-    """
+    """Return a socket that listens; port 0 is any that is free."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
@@ -372,15 +344,7 @@ def listen(host: str, port: int) -> socket.socket:
 def serve_one(
     listener: socket.socket, timeout: float, came: Callable[[str], None] | None = None
 ) -> int:
-    """Do what one client asks for, and return in how many rounds data were sent.
-
-    Args:
-        timeout: seconds to wait for anything that a client says.
-
-    Raises:
-        InputError: the client said something else than what the protocol has, nothing in time, or
-            left early.
-    """
+    """Do what one client asks for, and return in how many rounds data were sent."""
     connection, address = listener.accept()
     listener.close()
     peer = f"{address[0]}:{address[1]}"

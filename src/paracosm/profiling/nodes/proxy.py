@@ -33,19 +33,7 @@ Watcher = TypeVar("Watcher", bound=Watch)
 
 
 class Proxy(Generic[Watcher]):
-    """Hands on connections to a target, from `start` until `close`.
-
-    Args:
-        host, port: where it listens; port 0 is any that is free.
-
-    Attributes:
-        address: host and port where it listens.
-        watches: what `watch` returned, in the order of the connections.
-        failures: why connections were not handed on, or not watched to their end.
-
-    Raises:
-        InputError: it cannot listen there.
-    """
+    """Hands on connections to a target, from `start` until `close`; port 0 is any that is free."""
 
     def __init__(
         self,
@@ -193,12 +181,7 @@ class _Open:
 
 
 class StreamWatch:
-    """Follows the responses of one connection, from the bytes of both sides.
-
-    Attributes:
-        ended: streams whose responses ended, in the order in which they did; the last 100,000.
-        windows: (instant, bytes): when the client said what every stream may send at first.
-    """
+    """Follows the responses of one connection, from the bytes of both sides."""
 
     def __init__(self) -> None:
         self.ended: list[Stream] = []
@@ -209,11 +192,6 @@ class StreamWatch:
         self._sending: int | None = None
 
     def from_client(self, data: bytes | memoryview, now: float) -> None:
-        """Take bytes that the client sent.
-
-        Raises:
-            InputError: they are no HTTP/2.
-        """
         for frame in self._client.read(data):
             stream = self._open.get(frame.stream)
             if frame.kind == SETTINGS and not frame.flags & ACK:
@@ -226,11 +204,6 @@ class StreamWatch:
                 self._open.pop(frame.stream, None)
 
     def from_server(self, data: bytes | memoryview, now: float) -> None:
-        """Take bytes that the server sent.
-
-        Raises:
-            InputError: they are no HTTP/2.
-        """
         for frame in self._server.read(data):
             stream = self._open.get(frame.stream)
             if stream is None:
@@ -317,11 +290,7 @@ class Frame:
 
 
 class FrameReader:
-    """Finds frames in bytes that come in pieces; of a frame it keeps 4 KiB at most.
-
-    Args:
-        client: whether the bytes are those of the side that opened the connection.
-    """
+    """Finds frames in bytes that come in pieces; of a frame it keeps 4 KiB at most."""
 
     def __init__(self, client: bool) -> None:
         self._preface = client

@@ -82,11 +82,8 @@ class Gradient:
 def gradients_of(
     trace: KinetoTrace, step: WorkerStep, threads: Sequence[int]
 ) -> tuple[Gradient, ...]:
-    """Return the gradients of a step in the order in which they were whole.
-
-    Several backward passes over one batch's pieces make the same gradients: each is whole after the
-    last pass, and its parameter is needed by the first.
-    """
+    """Return the gradients of a step in the order in which they were whole; those of several
+    backward passes over one batch's pieces after the last pass, and needed by the first."""
     ops = trace.of("op")
     within = (trace.begin[ops] >= step.called) & (trace.begin[ops] < step.returned)
     rows = np.asarray(ops[within & np.isin(trace.lane[ops], threads)], np.int64)
@@ -111,7 +108,6 @@ def shapes_in(value: Any) -> Iterator[tuple[int, ...]]:
 
 
 def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
-    """Return the gradient that the `AccumulateGrad` in a row hands over: its argument."""
     shape, dtype, size = None, "", -1
     inputs = trace.inputs.get(row)
     if inputs is not None and inputs.shapes and inputs.types and inputs.types[0]:
@@ -136,10 +132,8 @@ def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
 def _of_parameters(
     trace: KinetoTrace, step: WorkerStep, rows: Ints, found: Sequence[Gradient]
 ) -> list[Gradient]:
-    """Return gradients without those of activations at which a recomputation begins.
-
-    Reentrant checkpoints make leaves of them; the optimizer has nothing of their shapes.
-    """
+    """Return gradients without those of activations at which a recomputation begins: reentrant
+    checkpoints make leaves of them, but the optimizer has nothing of their shapes."""
     updated = {
         shape
         for segment in step.segments
@@ -192,10 +186,8 @@ def _merged(
 def _as_pushed(
     trace: KinetoTrace, step: WorkerStep, rows: Ints, found: Sequence[Gradient]
 ) -> tuple[Gradient, ...]:
-    """Return gradients that are ready when the program has changed them for the last time.
-
-    It changes them in place, to clip or unscale them, between the backward pass and the optimizer.
-    """
+    """Return gradients as ready when the program has changed them in place for the last time, to
+    clip or unscale them, between the backward pass and the optimizer."""
     optimizer = min(
         (segment.called for segment in step.segments if segment.optimizer), default=None
     )
@@ -264,10 +256,8 @@ class Consumers:
         return (first, "as recomputed") if first >= 0 else (-1, "not found")
 
     def _ran_first_as(self, consumer: int) -> int:
-        """Return the row of the call that one within the backward pass repeats, or -1.
-
-        Calls are repeated from the last to the first, so it is the last one not taken yet.
-        """
+        """Return the row of the call that one within the backward pass repeats, or -1: calls are
+        repeated from the last to the first, so it is the last one not taken yet."""
         if consumer not in self._ran_first:
             wanted = self._looks(consumer)
             taken = set(self._ran_first.values())
@@ -298,9 +288,6 @@ def parameters_of_model(options: CaptureOptions) -> tuple[Parameter, ...]:
 
     The order is found by a step on fake tensors, which computes nothing. Parameters that are frozen
     or not used have no gradient and are not among them; one that is tied has its first name.
-
-    Args:
-        options: the model's name and what its size depends on (shape, classes, dtype).
 
     Raises:
         InputError: the model cannot be made or does not run.
