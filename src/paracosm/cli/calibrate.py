@@ -20,7 +20,12 @@ from paracosm.studies.run_folder import describe_environment
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
 
 if TYPE_CHECKING:
-    from paracosm.profiling.nodes.goodput import BandwidthSettings, Shares, ShareSettings
+    from paracosm.profiling.nodes.calibration import (
+        BandwidthSettings,
+        NodeCalibration,
+        Shares,
+        ShareSettings,
+    )
     from paracosm.profiling.nodes.parsing import Parsing
 
 
@@ -77,7 +82,7 @@ def calibrate(
 
     Example: paracosm calibrate --peer 10.0.0.2:5201 --out node.yaml
     """
-    from paracosm.profiling.nodes.goodput import BandwidthSettings, ShareSettings
+    from paracosm.profiling.nodes.calibration import BandwidthSettings, ShareSettings
     from paracosm.profiling.processes import WorkerError
 
     known = check_file(out, update, force)
@@ -145,9 +150,13 @@ def _measured_link(
     hidden: bool,
 ) -> tuple[NodeCalibration, dict[str, Any]]:
     """Measure bandwidth and its sharing with HOST:PORT, or another process of this machine."""
-    from paracosm.profiling.nodes.calibration import calibration_of_goodput, calibration_of_shares
-    from paracosm.profiling.nodes.goodput import measure_goodput, measure_shares
-    from paracosm.profiling.nodes.peer import connected, connected_here
+    from paracosm.profiling.nodes.calibration import (
+        calibration_of_goodput,
+        calibration_of_shares,
+        measure_goodput,
+        measure_shares,
+    )
+    from paracosm.profiling.nodes.exchange import connected, connected_here
 
     reached = (
         connected_here(timeout)
@@ -177,7 +186,7 @@ def _measured_link(
 
 
 def _share_details(shares: Shares) -> dict[str, Any]:
-    from paracosm.profiling.nodes.goodput import correlation, counted, unevenness
+    from paracosm.profiling.nodes.calibration import correlation, counted, unevenness
 
     ways = {"out": shares.sent, "in": shares.received}
     return {
@@ -306,8 +315,7 @@ def proxy(
     Example: paracosm calibrate proxy --listen 2222 --to 10.0.0.2:2222 --out node.yaml
     """
     from paracosm.profiling.nodes.calibration import calibration_of_window
-    from paracosm.profiling.nodes.http2 import StreamWatch
-    from paracosm.profiling.nodes.proxy import Proxy
+    from paracosm.profiling.nodes.proxy import Proxy, StreamWatch
 
     known = check_file(out, update, force)
     limit = None if seconds is None else duration("--seconds", seconds)
@@ -382,7 +390,7 @@ def serve(
 
     Example: paracosm calibrate serve --host 0.0.0.0 --port 5201
     """
-    from paracosm.profiling.nodes.peer import listen, serve_one
+    from paracosm.profiling.nodes.exchange import listen, serve_one
 
     wait = duration("--timeout", timeout)
     listener = listen(host, port)

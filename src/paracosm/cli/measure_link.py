@@ -24,8 +24,7 @@ from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, parse_size
 
 if TYPE_CHECKING:
-    from paracosm.profiling.links.measure import Links, LinkSettings
-    from paracosm.profiling.links.table import Row
+    from paracosm.profiling.links.measure import Links, LinkSettings, Row
 
 # Kinds that a cluster's link can be told from, the best first.
 _LINKS = ("send_recv", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "shared memory")
@@ -67,8 +66,7 @@ def link(
 
     Example: paracosm measure link --kinds host-copy,send-recv --sizes 1KiB,1MiB
     """
-    from paracosm.profiling.links.measure import USUAL, LinkSettings
-    from paracosm.profiling.links.table import rows
+    from paracosm.profiling.links.measure import USUAL, LinkSettings, rows
 
     settings = LinkSettings(
         kinds=USUAL if kinds is None else _kinds(kinds),
@@ -213,7 +211,7 @@ def _status(measured: Links) -> str:
 
 
 def _show(measured: Links, table: Sequence[Row], db: Path | None) -> None:
-    from paracosm.profiling.links.table import write_table
+    from paracosm.profiling.links.measure import write_table
 
     say = printer()
     say(write_table(table))

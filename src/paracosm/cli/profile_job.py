@@ -270,7 +270,7 @@ def _check_out(out: Path, force: bool) -> None:
 def _keep(profile: JobProfile, out: Path, json: bool, quiet: bool) -> int:
     """Write a profile, say what is in it, and return the exit code."""
     from paracosm.profiling.jobs.file import save_job_profile
-    from paracosm.profiling.jobs.summary import summarize_profile
+    from paracosm.profiling.jobs.job_profile import summarize_profile
 
     save_job_profile(profile, out)
     summary = {"file": out, **summarize_profile(profile)}

@@ -24,7 +24,7 @@ from paracosm.units import format_duration, parse_number, parse_size
 
 if TYPE_CHECKING:
     from paracosm.profiling.designs.design import Design
-    from paracosm.profiling.designs.family import Family
+    from paracosm.profiling.designs.families import Family
     from paracosm.profiling.profiler import ModelProfile, Profile
 
 

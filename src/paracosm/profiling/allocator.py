@@ -40,10 +40,8 @@ _PAD = 64 << 20
 
 
 def keep_memory() -> str:
-    """Let malloc keep what is freed, from now on in this process; return the allocator's name.
-
-    Where the C library has no `mallopt`, nothing changes, and the name says so.
-    """
+    """Let malloc keep what is freed, from now on in this process; return the allocator's name,
+    which says where the C library has no `mallopt` and nothing changes."""
     if not _is_glibc():
         return DEFAULT
     mallopt = ctypes.CDLL(None).mallopt
@@ -72,8 +70,7 @@ def pinned_environ(environ: Mapping[str, str]) -> dict[str, str]:
 def restart_pinned() -> None:
     """Start this program anew, with the same arguments and pinned, unless it is already.
 
-    For programs, as their first act: what was computed so far is lost. Elsewhere than on Linux with
-    glibc nothing happens.
+    For programs on Linux with glibc, as their first act: what was computed so far is lost.
     """
     if _is_glibc() and not _started_pinned():
         sys.stdout.flush()

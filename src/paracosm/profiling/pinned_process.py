@@ -36,18 +36,8 @@ def profile_into(
 ) -> Refused:
     """Time ops on this machine, add them to a database, and return which could not be timed.
 
-    Args:
-        path: the database.
-        ops: what to time.
-        settings: how.
-        environment: as which; where its allocator is pinned and this process is not, another
-            process times them, and progress is told at the end only.
-        source: what the database notes of the timings.
-        progress: told after every op.
-
-    Raises:
-        InputError: they cannot be timed here.
-        KeyboardInterrupt: the user interrupted it.
+    Where the environment's allocator is pinned and this process is not, another process times them,
+    and progress is told at the end only.
     """
     if environment.allocator != PINNED or own_allocator() == PINNED:
         return _profile(path, ops, settings, source, progress)

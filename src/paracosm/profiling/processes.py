@@ -33,10 +33,8 @@ class Processes:
     """Python processes, each running one module, that get orders and answer, a line of JSON each.
 
     An answer with an `error` is a failure, and one with `refused` is an `InputError`. As a context
-    manager it ends all of them, whatever happens in the block.
-
-    Attributes:
-        folder: gets what process i prints, in "i.txt"; it is there until the end of the block.
+    manager it ends all of them, whatever happens in the block. What process i prints is in "i.txt"
+    of `folder` until then.
     """
 
     def __init__(self, module: str, timeout: float) -> None:
@@ -95,10 +93,8 @@ class Processes:
     def answers(
         self, what: str, of: Sequence[int] | None = None, seconds: float = 0.0
     ) -> list[dict[str, Any]]:
-        """Return one answer of each process, or of those that are numbered.
-
-        The others may not fail meanwhile.
-        """
+        """Return one answer of each process, or of those numbered; the others may not fail
+        meanwhile."""
         deadline = time.monotonic() + seconds + self._timeout
         awaited = range(len(self._workers)) if of is None else of
         found: dict[int, dict[str, Any]] = {}
@@ -187,10 +183,8 @@ Answer = Callable[..., None]
 
 
 def answering() -> Answer:
-    """Return what writes an answer to what has been standard output until now.
-
-    What libraries and scripts print goes to standard error from here on: it must not get between.
-    """
+    """Return what writes an answer to what has been standard output until now; what libraries and
+    scripts print goes to standard error from here on."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -202,10 +196,8 @@ def answering() -> Answer:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different TCP ports of loopback that were free just now.
-
-    For servers of TensorFlow, which do not say which one they took.
-    """
+    """Return TCP ports of loopback that were free just now: TensorFlow's servers do not say
+    theirs."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [int(each.getsockname()[1]) for each in sockets]

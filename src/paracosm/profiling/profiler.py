@@ -19,16 +19,16 @@ from paracosm.errors import InputError, require
 from paracosm.graphs import Graph, fingerprint
 from paracosm.graphs.graph import RESOURCES, Op
 from paracosm.graphs.summary import peak_memory
-from paracosm.profiling.environment import Environment
-from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, spread_of, typical
-from paracosm.profiling.this_machine import (
+from paracosm.profiling.environment import (
     Clock,
+    Environment,
     SpeedProbe,
     clock_for,
     environment_here,
     free_memory,
     pinned,
 )
+from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, spread_of, typical
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
@@ -152,8 +152,6 @@ class _Samples:
 
 
 class _Run:
-    """The passes of one call of `profile`."""
-
     def __init__(
         self,
         ops: Sequence[Op],
@@ -178,7 +176,6 @@ class _Run:
         self._room = settings.room
 
     def measure(self, progress: Progress, between: Callable[[], object]) -> None:
-        """Make passes until all is known or the budget is spent."""
         generator = np.random.default_rng(self._settings.seed)
         end = time.monotonic() + self._settings.budget
         for number in range(MOST):
@@ -196,7 +193,6 @@ class _Run:
         between()
 
     def finish(self) -> None:
-        """Keep what is known of ops that were not done."""
         for op in [op for op, samples in self._open.items() if samples.seconds]:
             self._done(op)
         self._hand_over()
@@ -218,7 +214,6 @@ class _Run:
             self._done(op)
 
     def _speed(self) -> float:
-        """Return what the speed probe last took; run it where that is a while ago."""
         now = time.monotonic()
         if now - self._probed > PROBE_EVERY:
             self.probes.append(self._probe())

@@ -77,10 +77,8 @@ def spread_of(samples: Sequence[float] | np.ndarray) -> Spread:
 
 
 def typical(samples: Sequence[float]) -> list[float]:
-    """Return the samples that are not above three times the median.
-
-    A busy machine does not do that; new memory or an interrupt of a very short op does.
-    """
+    """Return the samples that are not above three times the median: a busy machine does not do
+    that, but new memory or an interrupt of a very short op does."""
     limit = OUTLIER * float(np.median(samples))
     return [sample for sample in samples if sample <= limit]
 
@@ -159,15 +157,12 @@ def usual_probe(timings: Sequence[OpTiming]) -> float:
 
 
 def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> list[OpTiming]:
-    """Return timings as they would be on a machine whose speed probe takes `probe` seconds.
+    """Return timings as they would be on a machine whose speed probe takes `probe` seconds, by
+    default their median.
 
     Shared machines change their speed by a fifth and more, for minutes at a time. The speed probe
     beside every timing says what the machine was worth then; a duration is scaled by how long the
     same piece of work took. Timings that nobody probed stay as they are.
-
-    Args:
-        timings: of one environment.
-        probe: by default the timings' own median.
     """
     probe = usual_probe(timings) if probe is None else probe
     if probe <= 0:

@@ -8,8 +8,8 @@ import pytest
 from frames import request_of
 
 from paracosm.errors import InputError, MissingExtraError
-from paracosm.profiling.nodes.http2 import Stream
 from paracosm.profiling.nodes.parsing import SIZES, measure_transfers, overheads_of, tensor_of
+from paracosm.profiling.nodes.proxy import Stream
 
 FIRST, SECOND = "edge_4_fetched0/ReadVariableOp", "edge_6_fetched1/ReadVariableOp"
 HAS_TENSORFLOW = find_spec("tensorflow") is not None

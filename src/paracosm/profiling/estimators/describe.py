@@ -51,11 +51,6 @@ class Description:
 
 
 def describe(op: Op) -> Description:
-    """Return the description of `op`.
-
-    Raises:
-        InputError: its arguments are not of the form that `graphs.op` describes.
-    """
     args, kwargs = _arguments(op)
     sizes: dict[str, float] = {}
     numbers: dict[str, float] = {}

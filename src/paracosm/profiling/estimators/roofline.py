@@ -138,11 +138,6 @@ def rows_by_type(ops: Sequence[Description]) -> Types:
 
 
 def fit_device(ops: Sequence[Description], log_time: Floats, types: Types, seed: int) -> Device:
-    """Return the device's roofline and its errors.
-
-    Args:
-        ops, log_time: all samples, with logarithms of their times (seconds).
-    """
     random = np.random.default_rng(seed)
     some = {
         name: np.sort(random.permutation(rows)[:_MOST_OF_A_TYPE]) for name, rows in types.items()
@@ -181,17 +176,13 @@ LEAST = 10
 
 
 def conformal(scores: Floats, otherwise: float) -> float:
-    """Return the value below which the next score lies with probability `LEVEL`.
+    """Return the value below which the next score lies with probability `LEVEL`; `otherwise` where
+    there are fewer than `LEAST` scores: absolute errors over scales, of ops that no fit had seen.
 
     As in split conformal prediction (Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random
     World", 2005; with errors divided by a scale: Lei et al., "Distribution-free predictive
     inference for regression", Journal of the American Statistical Association 113, 2018, section
-    5.2). The interval of an op with scale s is exp(log_time +- q s), q the quantile that this
-    returns.
-
-    Args:
-        scores: absolute errors over their scales, of ops that no fit had seen.
-        otherwise: what to return if they are fewer than `LEAST`.
+    5.2). The interval of an op with scale s is exp(log_time +- q s), q what this returns.
     """
     if len(scores) < LEAST:
         return otherwise

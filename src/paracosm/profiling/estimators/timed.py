@@ -55,9 +55,6 @@ def pool(
     The time of an op is the mean of its sets' durations, weighted by their samples. The interval is
     that of its mean at another time: the standard error within sets, and the drift between sets of
     the same op, where the device's timings have such.
-
-    Raises:
-        InputError: there are none left; a time is not a positive number; arguments are unreadable.
     """
     left_out = set(exclude)
     kept = [each for each in timings if (each.op.name, each.op.arguments) not in left_out]
@@ -94,18 +91,13 @@ def _sets_by_op(timings: Sequence[OpTiming]) -> Iterator[tuple[Op, list[Spread]]
 
 
 def _error(spread: Spread, usual: float) -> float:
-    """Return the standard error of the mean, relative to it; of a single sample the `usual` one.
-
-    Percentiles would say nothing of rare long samples, which the mean counts.
-    """
+    """Return the standard error of the mean, relative to it; of a single sample the `usual` one."""
     return spread.standard_error if spread.count > 1 else usual
 
 
 def _drift(sets: Sequence[Sequence[Spread]], usual: float) -> float:
-    """Return the relative standard deviation of an op's mean at different times.
-
-    It is what the means of its sets differ by beyond their standard errors.
-    """
+    """Return by what standard deviation the means of an op's sets differ beyond their own
+    errors."""
     variances = [
         np.var(np.log([each.mean for each in spreads]), ddof=1)
         - np.mean([_error(each, usual) ** 2 for each in spreads])

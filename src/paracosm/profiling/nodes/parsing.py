@@ -22,9 +22,8 @@ import numpy as np
 
 from paracosm.errors import InputError, MissingExtraError, require, unknown
 from paracosm.graphs.importers.wire import Schema, decode
-from paracosm.profiling.links.table import fit_line
-from paracosm.profiling.nodes.http2 import Stream, StreamWatch
-from paracosm.profiling.nodes.proxy import Proxy
+from paracosm.profiling.links.measure import fit_line
+from paracosm.profiling.nodes.proxy import Proxy, Stream, StreamWatch
 from paracosm.profiling.processes import Processes, free_ports
 
 __all__ = [
@@ -68,15 +67,7 @@ def measure_parsing(
     seconds: float = 0.5,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Parsing:
-    """Return what it costs here to make a tensor of bytes that were received.
-
-    Args:
-        sizes: bytes, multiples of 4.
-
-    Raises:
-        InputError: there is no such parser, or fewer than two sizes.
-        MissingExtraError: the parser's library is not installed.
-    """
+    """Return what it costs here to make a tensor of bytes that were received, of sizes in bytes."""
     parse = _parser(parser)
     wrong = [size for size in sizes if size < 4 or size % 4]
     if wrong:
@@ -90,11 +81,8 @@ def measure_parsing(
 
 
 def fit_parsing(seconds: dict[int, float]) -> Parsing:
-    """Return the line through measured times, with the least relative errors (soft L1).
-
-    Args:
-        seconds: by size in bytes.
-    """
+    """Return the line through measured seconds by size, with the least relative errors (soft
+    L1)."""
     line = fit_line(list(seconds), list(seconds.values()))
     return Parsing(1 / line.bandwidth, line.latency, line.error, line.worst, dict(seconds))
 
@@ -192,15 +180,7 @@ def measure_transfers(
 
     As Li et al. 2020 (section 3.2.1) did with tcpdump: the overhead of a transfer is the time from
     its last byte, as a proxy hands it on, to the end of its RecvTensor, as TensorFlow's step stats
-    say.
-
-    Args:
-        timeout: seconds for the start of TensorFlow, and for each fetch.
-
-    Raises:
-        MissingExtraError: TensorFlow is not installed.
-        InputError: what went through the proxy is not what TensorFlow said that it received.
-        WorkerError: one of the two processes failed.
+    say. The start of TensorFlow and each fetch may take `timeout` seconds.
     """
     here = _version()
     server, worker = free_ports(2)
@@ -245,12 +225,8 @@ def overheads_of(
 ) -> dict[int, list[float]]:
     """Return seconds from the last byte of each transfer to its end, by number of the variable.
 
-    The stream of a transfer is the one of that tensor whose last byte went by at the time nearest
-    to its end: fetches of one tensor are far apart.
-
-    Args:
-        streams: as they went by, their instants in Unix seconds.
-        ended: of several fetches, when each tensor was there, Unix seconds.
+    The stream of a transfer is the one of that tensor whose last byte went by at the time (Unix
+    seconds) nearest to its end: fetches of one tensor are far apart.
     """
     last: dict[str, list[float]] = {}
     for stream in streams:
@@ -286,7 +262,7 @@ def _fetch(processes: Processes, which: Sequence[int]) -> dict[str, float]:
 
 
 def _version() -> str:
-    """Return TensorFlow's version without importing it: this process does not need it."""
+    """TensorFlow's, without importing it: this process does not need it."""
     for name in ("tensorflow", "tensorflow-cpu"):
         with contextlib.suppress(PackageNotFoundError):
             return version(name)

@@ -26,13 +26,14 @@ from paracosm.profiling.jobs.job_profile import (
 from paracosm.profiling.jobs.kineto.gradients import (
     Gradient,
     Parameter,
+    WorkerStep,
     gradients_of,
     named,
     refuse_without_training,
     shapes_in,
     without_model,
+    worker_steps,
 )
-from paracosm.profiling.jobs.kineto.segments import WorkerStep, worker_steps
 from paracosm.timeline.kineto import KinetoTrace, read_kineto
 from paracosm.timeline.kineto.trace import is_backward
 
@@ -162,11 +163,8 @@ class Placement:
 
 
 def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
-    """Return where a step's transfers go.
-
-    An op that launched nothing itself, such as a view, hands its need on to the next segment, and
-    the device has a gradient when it has ended all that was launched before.
-    """
+    """Return where a step's transfers go: an op that launched nothing itself, such as a view, hands
+    its need on to the next segment; the device has a gradient when it has ended all before it."""
     needed = [
         next((at for at, segment in enumerate(step.segments) if segment.returned > each.needed), 0)
         for each in gradients
@@ -182,11 +180,9 @@ def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
 
 
 def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]) -> int | None:
-    """Return the first size of what the first layer takes, if a loss has so many rows; else None.
-
-    Of sequences, whose loss has a row for each token, and of losses that were not recorded, the
-    shapes do not tell which size is the batch.
-    """
+    """Return the first size of what the first layer takes, if a loss has so many rows; else
+    None: of sequences, whose loss has a row for each token, shapes do not tell which size is the
+    batch."""
     known = [each for each in gradients if each.shape and each.consumer >= 0]
     first = min(known, key=lambda each: each.needed, default=None)
     if first is None:

@@ -30,12 +30,7 @@ from paracosm.profiling.processes import Processes, WorkerError
 def profile_module(
     options: JobOptions, steps: int = 100, progress: Callable[[int, int], None] | None = None
 ) -> JobProfile:
-    """Train with one worker, and return what it and the servers did, op by op.
-
-    Raises:
-        InputError: options that cannot be, or a process failed.
-        MissingExtraError: PyTorch is not installed.
-    """
+    """Train with one worker, and return what it and the servers did, op by op."""
     if steps < 1:
         raise InputError(f"steps: {steps}, but at least 1 is needed")
     try:
@@ -48,18 +43,8 @@ def profile_module(
 def measure_throughput(
     options: JobOptions, workers: int, seconds: float, stagger: float = 0.0
 ) -> dict[str, Any]:
-    """Train with so many workers, and return when each began and ended its steps.
-
-    Args:
-        stagger: worker i begins its first step i times so many seconds later.
-
-    Returns:
-        As `Job.window`.
-
-    Raises:
-        InputError: options that cannot be, or a process failed.
-        MissingExtraError: PyTorch is not installed.
-    """
+    """Train with so many workers, and return when each began and ended its steps, as
+    `Job.window`."""
     try:
         with parameter_server_job(options, workers) as job:
             return job.window(workers, seconds, stagger)
@@ -91,11 +76,6 @@ def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
 
     All of them have to be on one machine, be it in network namespaces of their own: they find each
     other by a file, and their times are those of its monotonic clock.
-
-    Raises:
-        InputError: the model cannot be made, or the nodes are not as many as the processes.
-        WorkerError: a process could not start.
-        MissingExtraError: PyTorch is not installed.
     """
     require("torch", "torch", "a PyTorch job")
     processes = options.servers + workers
@@ -233,16 +213,12 @@ class Job:
 def _profile(
     made: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], servers: int
 ) -> JobProfile:
-    """Return the profile of the steps.
+    """Return the profile of the steps of a worker that said `made` of itself.
 
     The ops of a step are a pull of each parameter, the segments that the worker computes, and for
     each gradient its push and the update. A segment waits for the one before it, as a module runs
     one line after the other, and for the pulls that it is the first to need; a push for the segment
     that makes its gradient; an update for its push. Parameter i is on server i modulo their number.
-
-    Args:
-        made: what the worker said of itself: "parameters", names and bytes; "segments", as
-            `worker.Segment`; "examples" of a step.
     """
     parameters, segments = made["parameters"], made["segments"]
     pulls = {name: i for i, (name, _) in enumerate(parameters)}

@@ -69,7 +69,6 @@ def read_steps(
 def profile_of_steps(
     steps: Sequence[TracedStep], where: str, provenance: Mapping[str, Any]
 ) -> JobProfile:
-    """Return the profile of steps that were read."""
     every = sorted(map(records_of, steps), key=lambda each: (each.base, each.step.where))
     dropped: Counter[str] = Counter()
     every = _each_once(every, dropped)
@@ -116,7 +115,6 @@ def _each_once(steps: Sequence[Records], dropped: Counter[str]) -> list[Records]
 
 
 def _usual_runs(steps: Sequence[Records]) -> set[Key]:
-    """Return what more than half of the steps ran."""
     count = Counter(key for step in steps for key in step.runs)
     return {key for key, times in count.items() if 2 * times > len(steps)}
 
@@ -190,9 +188,7 @@ def _one_after_another(
 ) -> JobProfile:
     """Set steps behind each other with the gaps that followed them, as if none had been left out.
 
-    Args:
-        begin, end: of all steps that were traced, in seconds.
-        pauses: seconds after each that are no part of the gap.
+    Begins and ends, in seconds, are of all steps that were traced; `pauses` are no part of a gap.
     """
     length = end - begin
     gaps = np.maximum(begin[1:] - end[:-1] - pauses[:-1], 0.0)
@@ -222,7 +218,6 @@ class Times:
 
 
 def times_of(steps: Sequence[Records], columns: Columns) -> Times:
-    """Return the times of steps that ran the same nodes."""
     shape = (len(steps), len(columns.waits))
     begin, end = np.full(shape, np.nan), np.full(shape, np.nan)
     first = len(columns.keys)
@@ -310,14 +305,10 @@ def clock_offset(down: Sequence[Floats], up: Sequence[Floats]) -> float:
     """Return the seconds that a server's clock is ahead of the worker's; 0 if nothing shows it.
 
     A tensor comes after it was sent. With a server that is d ahead, the end of a transfer minus
-    that of the op that made its tensor is at least -d on the downlink and at least d on the uplink.
-    The shortest of each direction take about as long, so d is half of their difference, as NTP has
-    it (RFC 5905, section 8). The median over the steps is taken, and no offset unless most steps
-    cannot be explained without one.
-
-    Args:
-        down: of each step, seconds from the end of a tensor's op on the server to the end of its
-            transfer, by the clocks of each; NaN is passed over.
+    that of the op that made its tensor (`down`, `up`: by step, NaN is passed over) is at least -d
+    on the downlink and at least d on the uplink. The shortest of each direction take about as long,
+    so d is half of their difference, as NTP has it (RFC 5905, section 8). The median over the steps
+    is taken, and no offset unless most steps cannot be explained without one.
     """
     offsets, shown = [], 0
     for downs, ups in zip(down, up, strict=True):
@@ -338,13 +329,9 @@ def match_by_time(
 ) -> npt.NDArray[np.int64]:
     """Return by tensor which of the receives is its, for as many of each.
 
-    A tensor is received before the ops that need it begin, and after the op that sends it; among
-    the pairings that are possible the one with the shortest waits, squared, is taken.
-
-    Args:
-        sent: seconds at which each tensor was there.
-        needed: seconds at which the first op that needs it began; inf of none.
-        received: begin and end of each receive, in seconds.
+    A tensor is received (begin and end in seconds) before the ops that need it begin, inf of none,
+    and after the op that sends it; among the pairings that are possible the one with the shortest
+    waits, squared, is taken.
     """
     from scipy.optimize import linear_sum_assignment
 

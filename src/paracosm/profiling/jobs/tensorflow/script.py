@@ -85,7 +85,6 @@ def _start(
     steps: int,
     settings: ScriptSettings,
 ) -> None:
-    """Start the servers, then the worker."""
     addresses = [f"localhost:{port}" for port in free_ports(settings.servers + 1)]
     cluster = {"ps": addresses[:-1], "worker": addresses[-1:]}
     for job, task in [*(("ps", number) for number in range(settings.servers)), ("worker", 0)]:

@@ -289,11 +289,7 @@ class Columns:
 
 
 def columns_of(structure: Structure, reference: Records, steps: Sequence[Records]) -> Columns:
-    """Return the columns of steps that ran the same nodes.
-
-    Args:
-        steps: all, which tell bytes of tensors.
-    """
+    """Return the columns of steps that ran the same nodes; all of them tell bytes of tensors."""
     keys = list(reference.runs)
     column = {key: number for number, key in enumerate(keys)}
     waits = [{column[other] for other in structure.waits[key]} for key in keys]
@@ -340,7 +336,6 @@ def _check_sender(transfer: Transfer, reference: Records) -> None:
 
 
 def _size(transfer: Transfer, steps: Sequence[Records]) -> int:
-    """Return the bytes of a tensor, as most steps have it."""
     edge = (transfer.source, transfer.target, transfer.tensor, 0)
     seen = Counter(step.receives[edge].size for step in steps if edge in step.receives)
     if not seen and transfer.orders:
