@@ -95,7 +95,6 @@ class Communication:
 
     @property
     def is_measured(self) -> bool:
-        """Whether hops take what the emulator measures on the real rank's links, not 0."""
         return self.model.is_measured
 
     def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
@@ -128,7 +127,6 @@ class Communication:
         return self.model.message(source, target, size, rank)
 
     def added(self, kind: str) -> float:
-        """Return the seconds that are added to collectives of a kind (within `cost`)."""
         return self.delays.get(kind, 0.0)
 
 
@@ -149,7 +147,6 @@ def _name(config: EmulateConfig) -> str:
 
 
 def _of_links(config: EmulateConfig, changes: Sequence[Change]) -> ClusterCommunication:
-    """Return the model of the cluster file or of the link flags, checked for the whole world."""
     cluster = config.resolve_cluster()
     assert cluster is not None  # `_name` has seen to it
     if config.mode == "wire" and any(link.duplex == "half" for link in cluster.links):
@@ -185,7 +182,6 @@ def _of_links(config: EmulateConfig, changes: Sequence[Change]) -> ClusterCommun
 
 
 def _algorithms(name: str) -> dict[str, str]:
-    """Return the algorithm of each kind that has one of that name; the others take the cheapest."""
     if name == "auto":
         return {}
     found = {kind: name for kind in WITH_ALGORITHMS if name in algorithms_of(kind)}
@@ -274,7 +270,6 @@ class UserCommunication:
 
 
 def _names(reference: str, function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the offered arguments that the function has parameters for."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # some callables written in C have none

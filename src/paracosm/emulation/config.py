@@ -75,13 +75,11 @@ def _is_plain(text: str) -> bool:
 
 
 def _parse_skew(text: str) -> RandomDelay:
-    """Read a delay, which may be "-50us"."""
     sign = -1 if text.strip().startswith("-") else 1
     return replace(parse_random_delay(text.strip().removeprefix("-")), text=text, sign=sign)
 
 
 def _ranks(value: Any) -> Any:
-    """Read "0,3"."""
     if isinstance(value, int) and not isinstance(value, bool):
         return (value,)
     if isinstance(value, str):
@@ -188,18 +186,15 @@ class EmulateConfig(ClusterFields):
 
     @property
     def is_module(self) -> bool:
-        """Whether the script is named as a module: "module:package.train"."""
         return str(self.script).startswith("module:")
 
     @property
     def has_links(self) -> bool:
-        """Whether links are given, by a cluster file or by flags."""
         flags = self.bandwidth is not None or self.latency > 0 or self.overhead > 0
         return self.cluster is not None or flags
 
     @property
     def communication_model(self) -> str:
-        """The communication model that is asked for, or taken by default."""
         if self.communication is not None:
             return self.communication
         if self.has_links:
@@ -336,8 +331,6 @@ VARIABLE = "PARACOSM_EMULATION"  # environment variable that holds a `Setting`
 
 @dataclass(frozen=True)
 class Setting:
-    """What a process of an emulated job is told when it starts, through its environment."""
-
     config: EmulateConfig
     seed: int  # of everything that is random
     rank: int  # of this process; -1 for the emulator
@@ -369,5 +362,4 @@ class Setting:
 
     @classmethod
     def from_environment(cls) -> Setting:
-        """Return the setting of this process."""
         return TypeAdapter(cls).validate_json(os.environ[VARIABLE])

@@ -37,8 +37,6 @@ _EXAMPLE = 'write "all_reduce 0ms..8ms/9" for nine delays from 0 ms to 8 ms'
 
 @dataclass(frozen=True)
 class Delays:
-    """Delays to try one after the other."""
-
     kind: str  # of the collectives that are delayed, one of `COLLECTIVES`
     delays: tuple[float, ...]  # rising, seconds; the first is 0, the unchanged job
     text: str = field(default="", compare=False)
@@ -49,8 +47,6 @@ class Delays:
 
 @dataclass(frozen=True)
 class Knee:
-    """Up to which delay it hides under computing."""
-
     knee: float | None  # that delay, seconds; None where all delays cost alike
     low: float | None  # the knee's 90 % interval; None without a knee
     high: float | None
@@ -193,7 +189,6 @@ def _scale(chi_squared: float, free: int) -> float:
 
 
 def _sentence(kind: str, knee: Knee, per_iteration: float) -> str:
-    """Say what figure 4 says of this job."""
     of = f" ({per_iteration:.4g} {kind} an iteration)" if per_iteration else ""
     if knee.knee is None or knee.low is None or knee.high is None:
         return (
@@ -218,8 +213,6 @@ LEAST_CHI_SQUARED = 0.1  # per degree of freedom: what is left of a fit is never
 
 @dataclass(frozen=True)
 class PiecewiseLinear:
-    """A line with a knee."""
-
     knee: float  # where it is
     base: float  # y at x = 0
     before: float  # the slopes

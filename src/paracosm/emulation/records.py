@@ -66,8 +66,6 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A stretch of time in which a rank did nothing but wait for collectives."""
-
     rank: int
     begin: float
     end: float
@@ -86,8 +84,6 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group that a rank is a member of."""
-
     rank: int
     name: str
     size: int
@@ -156,7 +152,6 @@ class RecordWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Have everything on the disk."""
         if self._forsaken:
             return
         with self._lock:

@@ -23,8 +23,6 @@ __all__ = ["EmulationResult", "Metrics", "Sink", "result_of"]
 
 @dataclass(frozen=True)
 class EmulationResult:
-    """What an emulated job came to."""
-
     summary: EmulationSummary  # the key numbers, as `summary.json` names them
     timeline: Timeline | None  # of the real ranks; None where several runs were made
     # Further files of the run folder, with what writes them
@@ -38,7 +36,6 @@ def result_of(
     emulator: int | None = None,
     interrupted: bool = False,
 ) -> EmulationResult:
-    """Return what the records of a job say; `emulator` is the exit code of that, if any."""
     summary = summarise(config, records, exit_code)
     if emulator:
         summary = replace(summary, status="failed")

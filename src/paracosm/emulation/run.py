@@ -114,7 +114,6 @@ def _run_once(config: EmulateConfig, seed: int, heard: Metrics) -> tuple[Emulati
 
 
 def _expectation(config: EmulateConfig) -> str:
-    """Say in a sentence what is real and what is assumed."""
     ranks = ", ".join(map(str, config.rank))
     real = f"rank {ranks} of {config.world:,} is real"
     if len(config.rank) > 1:
@@ -142,8 +141,6 @@ _PYTHON = (sys.executable, "-P", "-m")  # modules in the current folder are not 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended."""
-
     exit_code: int  # of the first rank that failed, else 0; -N where signal N killed it
     emulator: int | None  # exit code of the emulator; None in backend mode
     interrupted: bool
@@ -295,7 +292,6 @@ def _interrupt(job: _Job) -> None:
 
 
 def _end_emulator(job: _Job) -> int | None:
-    """Let the emulator write what it has, and return its exit code."""
     if job.emulator is None:
         return None
     # Another Ctrl-C shortens the wait, and costs nothing of what was recorded.

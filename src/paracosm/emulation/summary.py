@@ -74,7 +74,6 @@ def summarise(
 
 
 def _numbers(own: RankRecords) -> dict[str, Any]:
-    """Return the numbers of one real rank."""
     iterations = measured_iterations(own.iterations)
     known = len(iterations) > 0
     breakdown = _breakdown(own, iterations) if known else None
@@ -190,7 +189,6 @@ def _sums(
 
 
 def _number(value: float) -> float:
-    """Return a whole number as one."""
     return int(value) if float(value).is_integer() else float(value)
 
 
@@ -257,7 +255,6 @@ def _emulator(records: Sequence[Record]) -> dict[str, Any] | None:
 
 
 def _notes(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Return the notes, each once."""
     notes = dict.fromkeys(each for each in records if isinstance(each, Note))
     return [{"rank": each.rank, "grave": each.grave, "text": each.text} for each in notes]
 

@@ -44,8 +44,6 @@ class Stamps:
 
 @dataclass(frozen=True)
 class Lane:
-    """The streams of a comm worker: for data, and for time to pass."""
-
     number: int
     stream: Any
     timer: Any
@@ -70,8 +68,6 @@ class _Pending:
 
 
 class CudaStreams:
-    """The streams of one device, and what is under way on them."""
-
     def __init__(
         self,
         device: torch.device,
@@ -109,7 +105,6 @@ class CudaStreams:
         fill: Callable[[], None] | None,  # writes the outputs
         tell: Callable[[Stamps, int], None],  # told when it is done, and which comm worker had it
     ) -> Work:
-        """Give a collective to the next comm worker, and return its handle."""
         self.collect()
         with self._lock, torch.cuda.device(self.device):
             current = torch.cuda.current_stream()
@@ -255,7 +250,6 @@ class CudaWork(WaitedWork):
         self._outputs = list(outputs)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Have the current stream wait; the host goes on."""
         current = torch.cuda.current_stream(self._streams.device)
         begin = current.record_event(_event())
         current.wait_event(self._done)

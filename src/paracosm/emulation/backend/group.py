@@ -119,7 +119,6 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         return False
 
     def eager_connect_single_device(self, device: torch.device | None) -> None:
-        """Remember the device that the script has bound the group to."""
         self.bound_device_id = device
 
     def perform_nocolor_split(self, device: torch.device | None) -> None:

@@ -29,8 +29,6 @@ Finish = Callable[[Setting, Path, Path | None, int], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What PARACOSM_... variables ask for; `out` is the run folder to write at the end."""
-
     config: EmulateConfig
     seed: int
     out: Path | None

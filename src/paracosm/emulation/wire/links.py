@@ -41,7 +41,6 @@ class Hops:
         return self._known[key]
 
     def cost(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return what a message costs on the link of `rank` in the group, one of its ends."""
         if self._measured is not None:
             way = "nic" + (OUT if rank == source else IN)
             return Cost(0.0, self._measured.beta * size, way, self._measured.alpha)
@@ -100,7 +99,6 @@ class Pace:
         real: int,  # which of the ends is the real one
         rank: int,  # its global rank
     ) -> Span:
-        """Return when a message that is ready at an instant is there, as far as is known."""
         if self.sharing is None:
             return Span(0, ready, ready)
         ports = self._ports.setdefault(rank, Ports(self.sharing))

@@ -39,15 +39,12 @@ class BrokenError(Exception):
 
 
 class Header(NamedTuple):
-    """A message's header."""
-
     opcode: int  # DATA, SEND_READY or RECV_READY
     slot: int  # which operation it belongs to
     length: int  # bytes of data, in this message or in the one announced
 
 
 def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> Header:
-    """Read a header."""
     size, opcode, slot, _, length, _ = HEADER.unpack_from(buffer, offset)
     if opcode not in (DATA, SEND_READY, RECV_READY):
         name = _NAMES.get(opcode, "none of gloo's")
@@ -91,8 +88,6 @@ class AddressError(Exception):
 
 @dataclass(frozen=True)
 class GlooAddress:
-    """Where a real rank listens."""
-
     family: int  # AF_INET or AF_INET6
     host: str  # IP address
     port: int

@@ -56,7 +56,6 @@ class StoreClient:
             raise
 
     def add(self, key: str, amount: int) -> int:
-        """Add to the number behind a key (0 at first), and return it."""
         self._socket.sendall(struct.pack("<B", _ADD) + _text(key) + struct.pack("<q", amount))
         return int.from_bytes(self._take(8), "little", signed=True)
 
@@ -81,7 +80,6 @@ class StoreClient:
             self._socket.sendall(b"".join(query))
 
     def hang_up(self) -> None:
-        """End the connection, and with it what another thread waits for."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -171,7 +169,6 @@ def address_key(group: str, rank: int) -> str:
 
 
 def is_default(group: str) -> bool:
-    """Return whether a group is the default one, of which every rank is a member."""
     return _DEFAULT.search(group) is not None
 
 
