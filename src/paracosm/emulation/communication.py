@@ -24,13 +24,7 @@ _NAMES = ("cluster", "none", "measured")
 def communication_of(config: EmulateConfig) -> Communication:
     """Return the communication model of a job, with the changes of its what-ifs.
 
-    `config.communication` names it; by default it is that of the links where links are given, else
-    "measured" in mode wire and "none" in mode backend.
-
-    Raises:
-        InputError: it is unknown, lacks links, or belongs to the other mode; the links do not join
-            the ranks; an algorithm or a what-if that is unknown or has no effect; a function of the
-            user's that cannot be found or called.
+    InputError where it cannot be had, or an algorithm or a what-if has no effect.
     """
     changes = config.changes("collectives")
     name = _name(config)
@@ -97,22 +91,15 @@ class Communication:
     def is_measured(self) -> bool:
         return self.model.is_measured
 
-    def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
-        """Return what a collective costs as `rank` sees it.
-
-        A group of one member has nothing to communicate, and no delay.
-
-        Args:
-            kind: one of `records.COLLECTIVES`.
-            members: global ranks of the group, in its order.
-            size: bytes, as `records.Collective.size` counts them.
-            rank: global rank of the real rank.
-            peer: global rank of the root or the other end; -1 where there is none.
-
-        Raises:
-            InputError: nothing joins ranks that have to exchange messages; a function of the user's
-                failed, or returned what is not a time.
-        """
+    def cost(
+        self,
+        kind: str,  # one of `records.COLLECTIVES`
+        members: Sequence[int],  # global ranks of the group, in its order
+        size: int,  # bytes, as `records.Collective.size` counts them
+        rank: int,  # global rank of the real rank
+        peer: int,  # global rank of the root or the other end; -1 where there is none
+    ) -> Cost:
+        """Return what a collective costs as `rank` sees it: nothing in a group of one member."""
         if len(members) < 2:
             return FREE
         cost = self.model.cost(kind, members, size, rank, peer)
@@ -224,13 +211,7 @@ class UserCommunication:
 
     @classmethod
     def of(cls, reference: str, world: int) -> UserCommunication:
-        """Return the model of a function, `package.module:function` or `file.py:function`.
-
-        It is called once to try it with a world of so many ranks.
-
-        Raises:
-            InputError: it cannot be found, has other parameters, fails, or returns no time.
-        """
+        """Return the model of a function, which is tried once with a world of so many ranks."""
         function = named_function("communication", reference)
         model = cls(reference, function, _names(reference, function))
         if world > 1:

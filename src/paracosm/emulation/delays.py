@@ -61,10 +61,6 @@ def parse_delays(text: str) -> Delays:
     """Read "all_reduce 0ms..8ms/9": a kind, the first and the last delay, how many.
 
     Where the first is not 0, the run without any delay is one more.
-
-    Raises:
-        InputError: it has another form, no such kind (the nearest is named), no unit, or fewer
-            than 3 delays that rise.
     """
     found = _FORM.fullmatch(text.strip())
     if found is None:
@@ -136,11 +132,9 @@ def _delay(text: str, whole: str) -> float:
 
 
 def find_knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
-    """Return the knee of iteration time against added delay, from three delays or more.
+    """Return the knee of iteration times (medians, standard errors) against three delays or more.
 
-    Args:
-        delays: rising, shape (n,), seconds.
-        medians, errors: of the iteration times with each, and their standard errors, shape (n,).
+    All in seconds, shape (n,); delays rise.
     """
     errors = np.maximum(errors, LEAST_ERROR * medians)
     # A delay that happened to scatter little is not to decide everything.

@@ -20,19 +20,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = [
-    "COLLECTIVES",
-    "Collective",
-    "Exchange",
-    "Group",
-    "Iteration",
-    "Note",
-    "Record",
-    "RecordReader",
-    "RecordWriter",
-    "Wait",
-]
-
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "gather", "scatter"),
     *("all_to_all", "barrier", "send", "recv"),
@@ -44,10 +31,9 @@ COLLECTIVES = (
 class Collective:
     """One collective, or one message of a pair, as a real rank saw it.
 
-    Attributes:
-        size: bytes of the whole vector: what each rank has before an all-reduce or reduce-scatter,
-            what each has after an all-gather or broadcast, what each sends in an all-to-all, what
-            the root has before a scatter or after a gather; of the message.
+    `size` is the bytes of the message, or of the whole vector: what each rank has before an
+    all-reduce or reduce-scatter, has after an all-gather or broadcast, or sends in an all-to-all;
+    what the root has before a scatter or after a gather.
     """
 
     rank: int

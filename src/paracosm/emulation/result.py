@@ -18,8 +18,6 @@ from paracosm.results import EmulationSummary
 from paracosm.timeline import Timeline
 from paracosm.timeline.analysis import exposed_of_each, exposure_between
 
-__all__ = ["EmulationResult", "Metrics", "Sink", "result_of"]
-
 
 @dataclass(frozen=True)
 class EmulationResult:

@@ -35,9 +35,6 @@ def run_emulation(
     """Run the script as the real ranks of the job, and return what came of it.
 
     With changes the script is run once without them first: its summary is `unchanged`.
-
-    Raises:
-        InputError: PyTorch is missing; the port is in use.
     """
     heard = Metrics(metrics, progress)
     before: EmulationResult | None = None
@@ -253,11 +250,8 @@ def _ended_by_signals() -> Iterator[None]:
 def _watch(job: _Job, heard: Callable[[list[Record]], None]) -> int:
     """Hear records until every rank has ended, or one has failed and the others do not.
 
-    Ranks whose emulator has failed mostly get an error of gloo's; those that wait for connections
-    would wait for half an hour.
-
-    Returns:
-        The exit code of the rank that failed first; 0 where none has.
+    Return the exit code of the rank that failed first, or 0. Ranks whose emulator has failed mostly
+    get an error of gloo's; those that wait for connections would wait for half an hour.
     """
     failed = 0
     until: float | None = None

@@ -39,9 +39,8 @@ class Collectives:
         raise self._runtime.refuse("all_reduce of a sparse tensor")
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Work:
-        return self._reduced(
-            "reduce", _listed(tensors), _op(opts if op is None else op), _root(opts)
-        )
+        op = _op(opts if op is None else op)
+        return self._reduced("reduce", _listed(tensors), op, _root(opts))
 
     def reduce_scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,15 +32,6 @@ _LEAST_SPIN = 100e-6  # seconds of a spin from which the clock rate is learnt
 _LEARN = 0.05
 _REBASE = 1.0  # seconds: events tell milliseconds in 32 bits
 _LEAST_WAIT = 5e-6  # seconds: what two events with nothing in between may be apart
-
-
-@dataclass(frozen=True)
-class Stamps:
-    """When a collective was asked for, begun and done, in seconds of `time.monotonic`."""
-
-    asked: float
-    begun: float
-    done: float
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,7 @@ class _Pending:
     begun: Any
     done: Any
     spin: tuple[Any, Any, float] | None  # begin, end, seconds that it should take
-    tell: Callable[[Stamps], None]
+    tell: Callable[[float, float, float], None]  # when asked, begun, done (`time.monotonic`)
 
 
 class CudaStreams:
@@ -103,7 +95,8 @@ class CudaStreams:
         inputs: Sequence[Tensor],  # of the collective, which must live until it is done
         outputs: Sequence[Tensor],
         fill: Callable[[], None] | None,  # writes the outputs
-        tell: Callable[[Stamps, int], None],  # told when it is done, and which comm worker had it
+        # Told afterwards which comm worker had it, and when it was asked for, begun and done.
+        tell: Callable[[int, float, float, float], None],
     ) -> Work:
         self.collect()
         with self._lock, torch.cuda.device(self.device):
@@ -122,10 +115,7 @@ class CudaStreams:
                 done = lane.stream.record_event(_event())
                 future: torch.futures.Future[Any] = torch.futures.Future(devices=[self.device])
                 future.set_result(list(outputs))  # done when the events that it records here are
-            number = lane.number
-            self._pending.append(
-                _Pending(asked, begun, done, spin, lambda stamps: tell(stamps, number))
-            )
+            self._pending.append(_Pending(asked, begun, done, spin, partial(tell, lane.number)))
         return CudaWork(self, done, future, outputs, transfer)
 
     def waited(self, begin: Any, end: Any) -> None:
@@ -148,7 +138,7 @@ class CudaStreams:
         asked = self._time_of(done.asked)
         if done.spin is not None:
             self._learn(*done.spin)
-        done.tell(Stamps(asked, self._time_of(done.begun), self._time_of(done.done)))
+        done.tell(asked, self._time_of(done.begun), self._time_of(done.done))
         if asked - self._base_time > _REBASE:
             self._base, self._base_time = done.asked, asked
 

@@ -25,13 +25,8 @@ def register(runtime: Runtime) -> None:
 
     def create(options: Any, _backend_options: Any) -> ProcessGroup:
         members = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
-        member = runtime.join(
-            options.group_id,
-            options.group_rank,
-            members,
-            runtime.asked_backend,
-            options.timeout.total_seconds(),
-        )
+        asked, timeout = runtime.asked_backend, options.timeout.total_seconds()
+        member = runtime.join(options.group_id, options.group_rank, members, asked, timeout)
         return EmulatedGroup(runtime, member, options.store)
 
     dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", "cuda"])

@@ -155,9 +155,7 @@ class Runtime:
             late = entered - asked
             return self._streams_of(first.device).run(
                 *(pool, count, late, cost, inputs, outputs, fill),
-                lambda times, worker: record(
-                    times.asked, times.asked + late, times.begun, times.done, worker
-                ),
+                lambda worker, asked, begun, done: record(asked, asked + late, begun, done, worker),
             )
         self.record_ended(asked)
         with self._lock:

@@ -17,8 +17,6 @@ from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.errors import InputError, unknown
 from paracosm.validation import validated
 
-__all__ = ["Asked", "asked_by", "become_rank"]
-
 _PREFIX = "PARACOSM_"
 # What the launch line itself says, what takes several runs, and what the benchmarks read.
 _NOT_FIELDS = {"script", "arguments", "output", "delays"}

@@ -146,5 +146,10 @@ class GroupState:
         return number
 
     def there(self, pace: Pace, pair: Pair, is_ours: bool, length: int, ready: float) -> Span:
+        """Return when a message that is ready at an instant has come, as far as is known."""
+        ports = pace.ports(self.members[pair.real])
+        if ports is None:
+            return Span(0, ready, ready)
         ends = (pair.emulated, pair.real) if is_ours else (pair.real, pair.emulated)
-        return pace.there(self.hops, ends, length, ready, pair.real, self.members[pair.real])
+        cost = self.hops.cost(*ends, length, pair.real)
+        return ports.ask(0, (id(self.hops), ends), 1, time.monotonic(), ready, cost)
