@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from paracosm.errors import InputError
-from paracosm.graphs.capture.capture import parse_shape
+from paracosm.graphs.capture.options import parse_shape
 from paracosm.prediction.config import PredictConfig
 from paracosm.units import parse_duration
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError, require
 from paracosm.factory import one_line
-from paracosm.graphs.capture.capture import CaptureOptions
+from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.profiling.jobs.kineto.segments import WorkerStep
 from paracosm.timeline.kineto import KinetoTrace
 from paracosm.timeline.kineto.trace import bytes_of, is_backward
