@@ -15,7 +15,7 @@ from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
-from paracosm.graphs.capture.capture import DTYPES, parse_shape
+from paracosm.graphs.capture.options import DTYPES, parse_shape
 from paracosm.models import OPTIMIZERS, canonical
 from paracosm.prediction.jobs.rank_times import check_ranks, parse_ranks
 from paracosm.prediction.parameter_servers.config import (

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph
-from paracosm.graphs.capture.capture import CaptureOptions
+from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.graphs.graph import shapes_of
 from paracosm.graphs.summary import memory_curve
 from paracosm.prediction.durations import SOURCES

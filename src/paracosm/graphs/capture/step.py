@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from paracosm.errors import InputError, unknown
 from paracosm.factory import is_reference, one_line
-from paracosm.graphs.capture.capture import CaptureOptions
+from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.models import Workload, built_in, parse_optimizer
 from paracosm.models.build import build_workload
 

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import Graph
-from paracosm.jobs.strategies.layers import Layers, layers_of
+from paracosm.jobs.strategies.layers import Layers, kept_gradients, layers_of, split
 from paracosm.jobs.strategies.strategy import Strategy
-from paracosm.jobs.strategies.tensor_parallel import kept_gradients, split
 from paracosm.jobs.strategies.work import Replica, Work, work_of
 
 DIVIDED = ("parameters", "gradients", "optimizer")

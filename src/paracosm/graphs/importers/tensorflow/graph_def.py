@@ -14,8 +14,13 @@ from paracosm.graphs.check import in_issue_order, node_label
 from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph, TensorArgument
 from paracosm.graphs.importers.calls import Call, bytes_of, check_sizes, elements_of, graph_of_calls
-from paracosm.graphs.importers.tensorflow.nodes import TfNode, needed_by, read_nodes
-from paracosm.graphs.importers.tensorflow.shapes import Known, infer_shapes
+from paracosm.graphs.importers.tensorflow.nodes import (
+    Known,
+    TfNode,
+    infer_shapes,
+    needed_by,
+    read_nodes,
+)
 
 _VARIABLES = frozenset(("Variable", "VariableV2", "VarHandleOp"))
 
