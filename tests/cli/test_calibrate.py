@@ -55,9 +55,9 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setattr("paracosm.profiling.nodes.peer.connected_here", here)
     monkeypatch.setattr("paracosm.profiling.nodes.peer.connected", there)
-    monkeypatch.setattr("paracosm.profiling.nodes.goodput.measure_shares", shares)
-    monkeypatch.setattr("paracosm.profiling.nodes.goodput.measure_goodput", goodput)
-    monkeypatch.setattr("paracosm.profiling.nodes.parsing.measure_parsing", parsing)
+    monkeypatch.setattr("paracosm.cli.calibrate.measure_shares", shares)
+    monkeypatch.setattr("paracosm.cli.calibrate.measure_goodput", goodput)
+    monkeypatch.setattr("paracosm.cli.calibrate.measure_parsing", parsing)
     return asked
 
 

@@ -78,7 +78,6 @@ class Verb(TyperCommand):
 
 
 def _command(verb: str) -> Any:
-    """Import a verb and return its command."""
     module = import_module(VERBS[verb])
     function = getattr(module, _function(verb))
     app = typer.Typer(add_completion=False, context_settings=SETTINGS)

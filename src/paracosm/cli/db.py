@@ -38,8 +38,7 @@ def show(
         typer.Option(help="list the timings of this op: convolution, aten.add, aten.add.Tensor"),
     ] = None,
     environment: Annotated[
-        str | None,
-        typer.Option(help="only this one: its number here, or part of its description"),
+        str | None, typer.Option(help="only this one: its number here, or part of its description")
     ] = None,
     json: Json = False,
 ) -> int:

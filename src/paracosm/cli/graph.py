@@ -124,7 +124,6 @@ _TENSORS = 4
 
 
 def _flops(flops: int) -> str:
-    """Return "4.12 Gflop"."""
     for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if flops >= 10**power:
             return f"{flops / 10**power:,.3g} {prefix}flop"

@@ -38,14 +38,10 @@ def link(
         typer.Option(
             help="what to measure, from host-copy, shared-memory, host-to-device, device-to-host, "
             "device-to-device, send-recv, all-reduce, all-gather, reduce-scatter, broadcast "
-            "(all but the last three)",
-            show_default=False,
+            "(all but the last three)"
         ),
     ] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(help="of messages (1KiB,4KiB,... to 64MiB)", show_default=False),
-    ] = None,
+    sizes: Annotated[str | None, typer.Option(help="of messages (1KiB,4KiB,... to 64MiB)")] = None,
     ranks: Annotated[str, typer.Option(help="processes that collectives run between")] = "2,4",
     seconds: Annotated[str, typer.Option(help="at most for each size of each kind")] = "0.5s",
     precision: Annotated[

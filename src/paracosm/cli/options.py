@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -37,6 +38,18 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="print nothing but errors")
 Command = Callable[..., Any]
 
 
+@dataclass(frozen=True)
+class RunFlags:
+    """The flags of every verb that runs studies."""
+
+    seed: Seed = None
+    out: Out = None
+    force: Force = False
+    jobs: Jobs = 1
+    json: Json = False
+    quiet: Quiet = False
+
+
 def with_fields_of(
     model: type[BaseModel], positional: Collection[str] = ()
 ) -> Callable[[Command], Command]:
@@ -51,14 +64,25 @@ def with_fields_of(
         positional: fields that the command takes in another way.
     """
 
+    return with_flags(_flags_of(model, positional))
+
+
+def with_run_flags(
+    model: type[BaseModel], positional: Collection[str] = ()
+) -> Callable[[Command], Command]:
+    """Let a command's `**arguments` be the fields of `model`, and those of `RunFlags`."""
+    own = inspect.signature(RunFlags, eval_str=True).parameters.values()
+    run = [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in own]
+    return with_flags([*_flags_of(model, positional), *run])
+
+
+def _flags_of(model: type[BaseModel], positional: Collection[str]) -> list[inspect.Parameter]:
     synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
-    return with_flags(
-        [
-            _flag(name, field, [word for word, meant in synonyms.items() if meant == name])
-            for name, field in model.model_fields.items()
-            if name not in positional
-        ]
-    )
+    return [
+        _flag(name, field, [word for word, meant in synonyms.items() if meant == name])
+        for name, field in model.model_fields.items()
+        if name not in positional
+    ]
 
 
 def with_flags(flags: Sequence[inspect.Parameter]) -> Callable[[Command], Command]:
@@ -130,6 +154,11 @@ def check_output(out: Path | None, force: bool) -> None:
         raise InputError("--force replaces a file: give --out as well")
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} exists: --force replaces it")
+
+
+def check_folder(out: Path | None, force: bool, what: str = "run") -> None:
+    if force and out is None:
+        raise InputError(f"--force replaces the {what} in a folder: give --out as well")
 
 
 def check_writable(path: Path) -> None:

@@ -47,8 +47,7 @@ def job(
         list[str] | None,
         typer.Argument(
             help="of the script, behind --; {job}, {task}, {servers}, {workers} stand for its task "
-            "and the addresses of all, which are in TF_CONFIG as well",
-            show_default=False,
+            "and the addresses of all, which are in TF_CONFIG as well"
         ),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="that are profiled")] = 100,

@@ -247,9 +247,7 @@ def grid(
     values: Annotated[
         int, typer.Option(help="of each argument in the paper's grid; the others are as large")
     ] = 16,
-    batch: Annotated[
-        int | None, typer.Option(help="the only batch size (many)", show_default=False)
-    ] = None,
+    batch: Annotated[int | None, typer.Option(help="the only batch size (many)")] = None,
     dtype: Annotated[str, typer.Option(help="of floating-point tensors")] = "float32",
     limit: Annotated[str, typer.Option(help="memory that one op may read and write")] = "512MB",
     flops: Annotated[str, typer.Option(help="floating-point operations of one op")] = "2e10",
