@@ -35,12 +35,15 @@ from paracosm.profiling.nodes.goodput import (
     measure_shares,
     unevenness,
 )
+from paracosm.profiling.nodes.http2 import StreamWatch
 from paracosm.profiling.nodes.parsing import (
     PARSING_SIZES,
     Parsing,
     measure_parsing,
     measure_transfers,
 )
+from paracosm.profiling.nodes.proxy import Proxy
+from paracosm.profiling.processes import WorkerError
 from paracosm.studies.run_folder import describe_environment
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
 
@@ -95,8 +98,6 @@ def calibrate(
 
     Example: paracosm calibrate --peer 10.0.0.2:5201 --out node.yaml
     """
-    from paracosm.profiling.processes import WorkerError
-
     known = _known(out, update, force)
     settings = BandwidthSettings(duration("--seconds", seconds), rounds)
     each = duration("--interval", interval)
@@ -298,9 +299,6 @@ def proxy(
 
     Example: paracosm calibrate proxy --listen 2222 --to 10.0.0.2:2222 --out node.yaml
     """
-    from paracosm.profiling.nodes.http2 import StreamWatch
-    from paracosm.profiling.nodes.proxy import Proxy
-
     known = _known(out, update, force)
     limit = None if seconds is None else duration("--seconds", seconds)
     target = _host_and_port("--to", to, "10.0.0.2:2222")

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.app import Verb
 from paracosm.cli.options import (
     Force,
     Json,
@@ -26,6 +25,7 @@ from paracosm.cli.options import (
     with_run_flags,
 )
 from paracosm.cli.run_verb import run_verb, show_summary, write_report_of
+from paracosm.cli.verbs import Verb
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.records import Record, RecordReader
 from paracosm.emulation.result import EmulationResult, Metrics, result_of

@@ -21,7 +21,9 @@ from paracosm.cli.options import (
     StudyFile,
     check_folder,
     check_output,
+    listed,
     make_folder,
+    numbers,
     with_fields_of,
     with_run_flags,
 )
@@ -34,7 +36,6 @@ from paracosm.units import format_duration
 from paracosm.validation import validated
 
 if TYPE_CHECKING:
-    from paracosm.relaxation.problems import Problem
     from paracosm.relaxation.threads import Measurement
     from paracosm.studies.tuning import Tuning
     from paracosm.studies.tuning_runs import Outcomes, Parameter, Spread
@@ -144,11 +145,11 @@ def _asked(
     given = {key: value for key, value in arguments.items() if value is not None}
     study = study.with_arguments(seed, given)
     asked = dict(study.arguments)
-    if isinstance(policy := asked.get("checkpoint"), Mapping):
-        asked["checkpoint"] = ", ".join(f"{key}={value}" for key, value in policy.items())
-    asked["checkpoint"] = complete_checkpoint(asked.get("checkpoint"), space)
-    if asked["checkpoint"] is None:
-        del asked["checkpoint"]
+    policy = asked.pop("checkpoint", None)
+    if isinstance(policy, Mapping):
+        policy = ", ".join(f"{key}={value}" for key, value in policy.items())
+    if (complete := complete_checkpoint(policy, space)) is not None:
+        asked["checkpoint"] = complete
     return validated(RelaxConfig, asked, where), study.seed
 
 
@@ -257,16 +258,23 @@ def measure(
 
     Example: paracosm relax measure --problem laplace2d:20 --threads 1,2 --out measured.json
     """
+    from paracosm.relaxation.problems import load_matrix, load_problem
     from paracosm.relaxation.threads import Limits, draw_figures
     from paracosm.relaxation.threads import measure as measure_threads
 
     check_output(out, force)
-    for folder in ([] if out is None else [out.parent]) + ([] if figures is None else [figures]):
-        make_folder(folder)
+    for folder in (out and out.parent, figures):
+        if folder is not None:
+            make_folder(folder)
     if not longest > 0:
         raise InputError(f"--longest: give seconds above 0, not {longest}")
-    variants, counts = _names(variant), _numbers(threads)
-    system = _problem(problem, matrix, seed)
+    variants, counts = listed(variant), numbers("--threads", threads, "1,2,4")
+    if problem is not None and matrix is None:
+        system = load_problem(problem, seed=seed)
+    elif matrix is not None and problem is None:
+        system = load_matrix(matrix, seed=seed)
+    else:
+        raise InputError("give either --problem laplace2d:100 or --matrix FILE")
     total = 2 * repeats * len(variants) * len(counts)
     with progress_bar(total, hidden=json or quiet, unit="runs") as shown:
         measurement = measure_threads(
@@ -288,28 +296,6 @@ def measure(
     show_result(summary, json, quiet, lambda: _show_measurement(measurement, out, drawn))
     stopped = any(run.status != "converged" for case in measurement.cases for run in case.runs)
     return 1 if stopped or measurement.interrupted else 0
-
-
-def _problem(name: str | None, matrix: Path | None, seed: int) -> Problem:
-    from paracosm.relaxation.problems import load_matrix, load_problem
-
-    if (name is None) == (matrix is None):
-        raise InputError("give either --problem laplace2d:100 or --matrix FILE")
-    if matrix is not None:
-        return load_matrix(matrix, seed=seed)
-    assert name is not None
-    return load_problem(name, seed=seed)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError:
-        raise InputError(f"--threads: write numbers such as 1,2,4, not {text}") from None
 
 
 def _measurement_summary(measurement: Measurement) -> dict[str, Any]:
@@ -339,7 +325,7 @@ def _measurement_summary(measurement: Measurement) -> dict[str, Any]:
 
 def _show_measurement(measurement: Measurement, out: Path | None, drawn: list[Path]) -> None:
     from paracosm.relaxation.threads import render_table1, render_table3, table1, table3
-    from paracosm.units import format_duration
+    from paracosm.relaxation.times import CROWDED
 
     say = printer()
     cores = measurement.environment["cores"]
@@ -360,8 +346,6 @@ def _show_measurement(measurement: Measurement, out: Path | None, drawn: list[Pa
         say(f"\n{render_table1(solver)}")
     if stencil := table3(measurement):
         say(f"\n{render_table3(stencil)}")
-    from paracosm.relaxation.times import CROWDED
-
     if any(case.interruptions.share < CROWDED for case in measurement.cases):
         say(
             "\nThreads lost their cores: durations drawn independently of each other are then "
@@ -369,8 +353,9 @@ def _show_measurement(measurement: Measurement, out: Path | None, drawn: list[Pa
         )
     if measurement.interrupted:
         say("\nInterrupted: this is what was measured until then.")
-    for path in (*([out] if out else []), *drawn):
-        say(str(path))
+    for path in (out, *drawn):
+        if path is not None:
+            say(str(path))
     for case in measurement.cases:
         for run in case.runs:
             if run.status != "converged":

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from paracosm.cli.display import aligned, printer
+from paracosm.cli.display import aligned, printer, show_result
 from paracosm.cli.options import Force, Json, Quiet, check_folder
-from paracosm.results import ReplaySummary, to_json
+from paracosm.results import ReplaySummary
 
 
 def replay(
@@ -46,10 +46,7 @@ def replay(
     summary = api.replay(
         traces, what_if=changes, steps=steps, alone=alone, out=out, force=force
     ).summary
-    if json:
-        typer.echo(to_json(summary), nl=False)
-    elif not quiet:
-        _show(summary, out)
+    show_result(summary, json, quiet, lambda: _show(summary, out))
     return 0
 
 
