@@ -404,7 +404,7 @@ def profile(model: str, **options: Any) -> Result[ProfileSummary]:
     Raises:
         InputError: an argument that there is not, or that cannot be.
     """
-    from paracosm.cli.app import parameters_of
+    from paracosm.cli.verbs import parameters_of
     from paracosm.profiling.allocator import pinned_environ
 
     known = parameters_of("profile ops")

@@ -60,9 +60,9 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setattr("paracosm.profiling.nodes.exchange.connected_here", here)
     monkeypatch.setattr("paracosm.profiling.nodes.exchange.connected", there)
-    monkeypatch.setattr("paracosm.profiling.nodes.calibration.measure_shares", shares)
-    monkeypatch.setattr("paracosm.profiling.nodes.calibration.measure_goodput", goodput)
-    monkeypatch.setattr("paracosm.profiling.nodes.parsing.measure_parsing", parsing)
+    monkeypatch.setattr("paracosm.cli.calibrate.measure_shares", shares)
+    monkeypatch.setattr("paracosm.cli.calibrate.measure_goodput", goodput)
+    monkeypatch.setattr("paracosm.cli.calibrate.measure_parsing", parsing)
     return asked
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paracosm.cli.app import _command
+from paracosm.cli.verbs import _command
 from paracosm.models import OPTIMIZERS
 from paracosm.prediction.config import CAPTURE, PredictConfig
 

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from paracosm.cli import main
-from paracosm.cli.app import _command
+from paracosm.cli.verbs import _command
 from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig
 from paracosm.results import to_builtin

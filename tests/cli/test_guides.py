@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paracosm.cli.app import VERBS, _command
+from paracosm.cli.verbs import VERBS, _command
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDES = (

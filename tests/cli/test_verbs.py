@@ -10,7 +10,7 @@ from keyword import iskeyword
 import pytest
 
 from paracosm.cli import main
-from paracosm.cli.app import VERBS
+from paracosm.cli.verbs import VERBS
 
 Capture = pytest.CaptureFixture[str]
 
@@ -33,7 +33,7 @@ def test_the_list_of_verbs_needs_none_of_them() -> None:
     program = f"import sys; {listed}; print(*sys.modules, sep='\\n', file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     loaded = set(done.stderr.splitlines())
-    assert "paracosm.cli.app" in loaded
+    assert "paracosm.cli.verbs" in loaded
     assert not loaded & {*VERBS.values(), "numba", "torch", "pyarrow", "scipy", "pydantic"}
 
 

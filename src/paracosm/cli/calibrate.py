@@ -2,65 +2,78 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import time
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.display import aligned, printer, progress_bar
+from paracosm.cli.display import aligned, printer, progress_bar, show_result
 from paracosm.cli.options import ForceFile, Json, Quiet, duration, named
 from paracosm.errors import InputError, unknown
-from paracosm.profiling.nodes.calibration import QUANTITIES, NodeCalibration
-from paracosm.results import to_json
+from paracosm.profiling.nodes.calibration import (
+    QUANTITIES,
+    BandwidthSettings,
+    NodeCalibration,
+    Shares,
+    ShareSettings,
+    calibration_of_goodput,
+    calibration_of_parsing,
+    calibration_of_shares,
+    calibration_of_window,
+    correlation,
+    counted,
+    load_calibration,
+    measure_goodput,
+    measure_shares,
+    save_calibration,
+    unevenness,
+)
+from paracosm.profiling.nodes.parsing import (
+    PARSING_SIZES,
+    Parsing,
+    measure_parsing,
+    measure_transfers,
+)
+from paracosm.profiling.nodes.proxy import Proxy, StreamWatch
+from paracosm.profiling.processes import WorkerError
 from paracosm.studies.run_folder import describe_environment
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
 
-if TYPE_CHECKING:
-    from paracosm.profiling.nodes.calibration import (
-        BandwidthSettings,
-        NodeCalibration,
-        Shares,
-        ShareSettings,
-    )
-    from paracosm.profiling.nodes.parsing import Parsing
-
-
 _PARSING = ("numpy", "torch", "tensorflow", "none")
+Out = Annotated[Path | None, typer.Option(help="calibration file to write (YAML)")]
+Update = Annotated[
+    bool, typer.Option("--update", help="keep what the file knows and this does not find out")
+]
 
 
 def calibrate(
     profile: Annotated[
-        Path | None,
-        typer.Argument(
-            help="job profile to estimate from, instead of measuring", show_default=False
-        ),
+        Path | None, typer.Argument(help="job profile to estimate from, instead of measuring")
     ] = None,
     out: Out = None,
     peer: Annotated[
         str | None,
         typer.Option(
             help="HOST:PORT of another host that runs paracosm calibrate serve; without it two "
-            "processes here talk over loopback",
-            show_default=False,
+            "processes here talk over loopback"
         ),
     ] = None,
     parsing: Annotated[
         str | None,
         typer.Option(
             help="who makes tensors of received bytes: numpy, torch, tensorflow (which shows its "
-            "flow-control window, too), or none (numpy)",
-            show_default=False,
+            "flow-control window, too), or none (numpy)"
         ),
     ] = None,
     bandwidth: Annotated[
         str | None,
         typer.Option(
-            help="payload of the link that the profile was made on, such as 200Mbit/s (estimated)",
-            show_default=False,
+            help="payload of the link that the profile was made on, such as 200Mbit/s (estimated)"
         ),
     ] = None,
     seconds: Annotated[str, typer.Option(help="of sending in a round")] = "3s",
@@ -82,32 +95,32 @@ def calibrate(
 
     Example: paracosm calibrate --peer 10.0.0.2:5201 --out node.yaml
     """
-    from paracosm.profiling.nodes.calibration import BandwidthSettings, ShareSettings
-    from paracosm.profiling.processes import WorkerError
-
-    known = check_file(out, update, force)
+    known = _known(out, update, force)
     settings = BandwidthSettings(duration("--seconds", seconds), rounds)
     each = duration("--interval", interval)
     sharing = None if connections == 1 else ShareSettings(connections, each, intervals)
     wait = duration("--timeout", timeout)
-    try:
-        if profile is not None:
-            for flag, value in (("--peer", peer), ("--parsing", parsing)):
-                if value is not None:
-                    raise InputError(
-                        f"{flag}: a profile is estimated from, and nothing measured; --out with "
-                        "--update puts several together"
-                    )
-            found, details = _estimated(profile, bandwidth)
-        else:
-            if bandwidth is not None:
-                raise InputError("--bandwidth is that of a profile's link: give a profile as well")
-            found, details = _measured(
-                peer, parsing or "numpy", settings, sharing, wait, json or quiet
-            )
-    except WorkerError as error:
-        raise typer.Abort(str(error)) from None
-    finish(found.over(known), out, details, _show_details, json, quiet)
+    if profile is not None:
+        for flag, value in (("--peer", peer), ("--parsing", parsing)):
+            if value is not None:
+                raise InputError(
+                    f"{flag}: a profile is estimated from, and nothing measured; --out with "
+                    "--update puts several together"
+                )
+        found, details = _estimated(profile, bandwidth)
+    elif bandwidth is not None:
+        raise InputError("--bandwidth is that of a profile's link: give a profile as well")
+    elif (parser := parsing or "numpy") not in _PARSING:
+        raise unknown("parser", parser, _PARSING)
+    else:
+        try:
+            found, details = _measured_link(peer, settings, sharing, wait, json or quiet)
+            if parser != "none":
+                more, parsed = _measured_parsing(parser, json or quiet)
+                found, details = more.over(found), details | parsed
+        except WorkerError as error:
+            raise typer.Abort(str(error)) from None
+    _finish(found.over(known), out, details, _show_details, json, quiet)
     return 0
 
 
@@ -125,23 +138,6 @@ def _estimated(path: Path, bandwidth: str | None) -> tuple[NodeCalibration, dict
     return calibration_of(fit, str(path.name)), {"streams": details}
 
 
-def _measured(
-    peer: str | None,
-    parsing: str,
-    settings: BandwidthSettings,
-    sharing: ShareSettings | None,
-    timeout: float,
-    hidden: bool,
-) -> tuple[NodeCalibration, dict[str, Any]]:
-    if parsing not in _PARSING:
-        raise unknown("parser", parsing, _PARSING)
-    found, details = _measured_link(peer, settings, sharing, timeout, hidden)
-    if parsing == "none":
-        return found, details
-    more, parsed = _tensorflow(hidden) if parsing == "tensorflow" else _parsed(parsing, hidden)
-    return more.over(found), details | parsed
-
-
 def _measured_link(
     peer: str | None,
     settings: BandwidthSettings,
@@ -150,18 +146,12 @@ def _measured_link(
     hidden: bool,
 ) -> tuple[NodeCalibration, dict[str, Any]]:
     """Measure bandwidth and its sharing with HOST:PORT, or another process of this machine."""
-    from paracosm.profiling.nodes.calibration import (
-        calibration_of_goodput,
-        calibration_of_shares,
-        measure_goodput,
-        measure_shares,
-    )
     from paracosm.profiling.nodes.exchange import connected, connected_here
 
     reached = (
         connected_here(timeout)
         if peer is None
-        else connected(*host_and_port("--peer", peer, "10.0.0.2:5201"), timeout)
+        else connected(*_host_and_port("--peer", peer, "10.0.0.2:5201"), timeout)
     )
     before, ways = 3 * settings.rounds, 0 if sharing is None else 2
     with progress_bar(before + ways, hidden=hidden, unit="rounds") as shown, reached as other:
@@ -186,8 +176,6 @@ def _measured_link(
 
 
 def _share_details(shares: Shares) -> dict[str, Any]:
-    from paracosm.profiling.nodes.calibration import correlation, counted, unevenness
-
     ways = {"out": shares.sent, "in": shares.received}
     return {
         "interval": shares.interval,
@@ -206,10 +194,9 @@ def _share_details(shares: Shares) -> dict[str, Any]:
     }
 
 
-def _parsed(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
-    from paracosm.profiling.nodes.calibration import calibration_of_parsing
-    from paracosm.profiling.nodes.parsing import PARSING_SIZES, measure_parsing
-
+def _measured_parsing(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
+    if parser == "tensorflow":
+        return _tensorflow(hidden)
     with progress_bar(len(PARSING_SIZES), hidden=hidden, unit="sizes") as shown:
         found = measure_parsing(parser, progress=lambda done: shown(done, None))
     by = {"numpy": "NumPy, a copy", "torch": "PyTorch, frombuffer and clone"}[parser]
@@ -217,9 +204,6 @@ def _parsed(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]
 
 
 def _tensorflow(hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
-    from paracosm.profiling.nodes.calibration import calibration_of_parsing, calibration_of_window
-    from paracosm.profiling.nodes.parsing import measure_transfers
-
     with progress_bar(None, hidden=hidden, unit="fetches") as shown:
         seen = measure_transfers(progress=lambda done: shown(done, None))
     by = f"TensorFlow {seen.version} on loopback"
@@ -271,7 +255,7 @@ def _show_parsing(details: Mapping[str, Any]) -> None:
 
 def _show_windows(details: Mapping[str, Any]) -> None:
     printer()(
-        f"{windows_in_words(details['announced'])} {details['interrupted']} of "
+        f"{_windows(details['announced'])} {details['interrupted']} of "
         f"{details['streams']} streams were interrupted."
     )
 
@@ -301,9 +285,7 @@ def proxy(
     to: Annotated[str, typer.Option(help="HOST:PORT of the server")],
     listen: Annotated[int, typer.Option(min=0, max=65535, help="port; 0: any")] = 0,
     host: Annotated[str, typer.Option(help="name or address to listen on")] = "127.0.0.1",
-    seconds: Annotated[
-        str | None, typer.Option(help="after which it ends (Ctrl-C)", show_default=False)
-    ] = None,
+    seconds: Annotated[str | None, typer.Option(help="after which it ends (Ctrl-C)")] = None,
     out: Out = None,
     update: Update = False,
     force: ForceFile = False,
@@ -314,12 +296,9 @@ def proxy(
 
     Example: paracosm calibrate proxy --listen 2222 --to 10.0.0.2:2222 --out node.yaml
     """
-    from paracosm.profiling.nodes.calibration import calibration_of_window
-    from paracosm.profiling.nodes.proxy import Proxy, StreamWatch
-
-    known = check_file(out, update, force)
+    known = _known(out, update, force)
     limit = None if seconds is None else duration("--seconds", seconds)
-    target = host_and_port("--to", to, "10.0.0.2:2222")
+    target = _host_and_port("--to", to, "10.0.0.2:2222")
     with Proxy(target, StreamWatch, host=host, port=listen) as handing:
         if not (json or quiet):
             end = "Ctrl-C ends it" if limit is None else f"for {format_duration(limit)}"
@@ -327,27 +306,18 @@ def proxy(
         _wait(limit)
     seen = _seen(handing.watches, handing.failures)
     found = calibration_of_window(seen["window"], f"announced last between here and {to}")
-    finish(found.over(known), out, seen, _show_proxy, json, quiet)
+    _finish(found.over(known), out, seen, _show_proxy, json, quiet)
     return 0
 
 
 def _wait(limit: float | None) -> None:
     """Wait for so long, or for Ctrl-C."""
-    try:
-        if limit is not None:
-            time.sleep(limit)
-        while limit is None:
-            time.sleep(3600)
-    except KeyboardInterrupt:
-        pass
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait(limit)
 
 
 def _seen(watches: list[Any], failures: list[str]) -> dict[str, Any]:
-    """Return the windows and streams of all connections.
-
-    Raises:
-        InputError: none of them was HTTP/2.
-    """
+    """Return the windows and streams of all connections."""
     windows = sorted(each for watch in watches for each in watch.windows)
     streams = [stream for watch in watches for stream in watch.ended]
     if not windows:
@@ -368,7 +338,7 @@ def _seen(watches: list[Any], failures: list[str]) -> dict[str, Any]:
 
 def _show_proxy(seen: Mapping[str, Any]) -> None:
     say = printer()
-    say(windows_in_words(seen["announced"]))
+    say(_windows(seen["announced"]))
     say(
         f"{seen['streams']} streams, the largest of {format_size(seen['largest'])}; "
         f"{seen['interrupted']} were interrupted, {seen['stopped_at_their_window']} of them at "
@@ -404,19 +374,8 @@ def serve(
     return 0
 
 
-Out = Annotated[Path | None, typer.Option(help="calibration file to write (YAML)")]
-Update = Annotated[
-    bool, typer.Option("--update", help="keep what the file knows and this does not find out")
-]
-
-
-def check_file(path: Path | None, update: bool, force: bool) -> NodeCalibration:
-    """Return what is known already: an empty calibration, or with `update` that of the file.
-
-    Raises:
-        InputError: the file could not be written afterwards, or must not be.
-    """
-    from paracosm.profiling.nodes.calibration import load_calibration
+def _known(path: Path | None, update: bool, force: bool) -> NodeCalibration:
+    """Return what is known already, after a look whether the file may and can be written."""
 
     if path is None:
         if update or force:
@@ -432,7 +391,7 @@ def check_file(path: Path | None, update: bool, force: bool) -> NodeCalibration:
     return load_calibration(path) if update and path.exists() else NodeCalibration()
 
 
-def finish(
+def _finish(
     whole: NodeCalibration,
     out: Path | None,
     details: Mapping[str, Any],
@@ -440,45 +399,34 @@ def finish(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Write a calibration to `out`, if given, and print it with the details of its measurement.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Write a calibration to `out`, if given, and print it with the details of its measurement."""
     if out is not None:
-        whole = _write(whole, out)
-    if json:
-        typer.echo(to_json(_as_json(whole) | {"details": details}), nl=False)
-    elif not quiet:
+        whole = replace(whole, environment={**whole.environment, **_environment()})
+        save_calibration(whole, out)
+
+    def show() -> None:
         _show_quantities(whole)
         show_details(details)
         if out is not None:
             printer()(str(out))
 
+    show_result(_as_json(whole) | {"details": details}, json, quiet, show)
 
-def windows_in_words(announced: Sequence[Mapping[str, Any]]) -> str:
+
+def _environment() -> dict[str, str]:
+    here = describe_environment()
+    versions: Any = here["versions"]
+    known = {name: here[name] for name in ("platform", "processor", "cores")} | versions
+    return {name: str(value) for name, value in known.items()}
+
+
+def _windows(announced: Sequence[Mapping[str, Any]]) -> str:
     """Return "Windows announced for streams: 64 KiB after 0 s."."""
     written = ", ".join(
         f"{format_size(each['bytes'])} after {format_duration(each['seconds'])}"
         for each in announced
     )
     return f"Windows announced for streams: {written}."
-
-
-def _write(calibration: NodeCalibration, path: Path) -> NodeCalibration:
-    """Write a calibration with the environment of here and now; return it so."""
-    from paracosm.profiling.nodes.calibration import save_calibration
-
-    here = describe_environment()
-    versions: Any = here["versions"]
-    environment = {
-        **calibration.environment,
-        **{name: str(here[name]) for name in ("platform", "processor", "cores")},
-        **{name: str(version) for name, version in versions.items()},
-    }
-    whole = replace(calibration, environment=environment)
-    save_calibration(whole, path)
-    return whole
 
 
 def _show_quantities(calibration: NodeCalibration) -> None:
@@ -517,12 +465,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
 }
 
 
-def host_and_port(flag: str, text: str, example: str) -> tuple[str, int]:
-    """Read a flag, "10.0.0.2:5201" or "[::1]:5201".
-
-    Raises:
-        InputError: there is no host, or no port from 1 to 65535.
-    """
+def _host_and_port(flag: str, text: str, example: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise InputError(f'{flag}: write HOST:PORT, such as {example}, not "{text}"')

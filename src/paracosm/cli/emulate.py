@@ -7,27 +7,31 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.app import Verb
-from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, with_fields_of
-from paracosm.cli.run_verb import run_verb, show_summary
+from paracosm.cli.options import (
+    Force,
+    Json,
+    Out,
+    Quiet,
+    Seed,
+    check_folder,
+    with_fields_of,
+    with_run_flags,
+)
+from paracosm.cli.run_verb import run_verb, show_summary, write_report_of
+from paracosm.cli.verbs import Verb
 from paracosm.emulation.config import EmulateConfig, Setting
-from paracosm.emulation.records import RecordReader
-from paracosm.emulation.result import Metrics, result_of
+from paracosm.emulation.records import Record, RecordReader
+from paracosm.emulation.result import EmulationResult, Metrics, result_of
 from paracosm.errors import InputError
 from paracosm.studies import Point, RunFolder
-
-if TYPE_CHECKING:
-    from paracosm.emulation.records import Record
-    from paracosm.emulation.result import EmulationResult
-    from paracosm.results import EmulationSummary
-
+from paracosm.validation import validated
 
 _STUDIES = (".yaml", ".yml")
 
@@ -45,30 +49,19 @@ class _Emulate(Verb):
 
 COMMANDS = {"emulate": _Emulate}
 
-Script = Annotated[
-    Path,
-    typer.Argument(
-        help="the training script, module:NAME as python -m takes it, or a study file (.yaml), "
-        "which flags take the place of"
-    ),
-]
-Arguments = Annotated[
-    list[str] | None,
-    typer.Argument(help="of the script: everything behind it", show_default=False),
-]
 
-
-@with_fields_of(EmulateConfig, positional=("script", "arguments"))
+@with_run_flags(EmulateConfig, positional=("script", "arguments"))
 def emulate(
-    script: Script,
-    arguments: Arguments = None,
-    *,
-    seed: Seed = None,
-    out: Out = None,
-    force: Force = False,
-    jobs: Jobs = 1,
-    json: Json = False,
-    quiet: Quiet = False,
+    script: Annotated[
+        Path,
+        typer.Argument(
+            help="the training script, module:NAME as python -m takes it, or a study file (.yaml), "
+            "which flags take the place of"
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="of the script: everything behind it")
+    ] = None,
     **fields: Any,
 ) -> int:
     """Run an unmodified training script as one rank of a world whose other ranks are emulated.
@@ -81,10 +74,10 @@ def emulate(
         given["script"] = str(script)
     if arguments:
         given["arguments"] = arguments
-    if json or quiet:
-        given.setdefault("output", "stderr" if json else "none")
+    if fields["json"] or fields["quiet"]:
+        given.setdefault("output", "stderr" if fields["json"] else "none")
     study = script if is_study else None
-    return run_verb("emulate", study, given, seed, out, force, jobs, json, quiet)
+    return run_verb("emulate", study, given)
 
 
 _PORT = 29500  # what PyTorch's own examples use
@@ -116,29 +109,27 @@ def serve(
 
     Example: paracosm emulate serve --world-size 4 --port 29500
     """
-    if force and out is None:
-        raise InputError("--force replaces the run in a folder: give --out as well")
-    config = _serve_config(fields | {"port": port})
+    check_folder(out, force)
+    given = {name: value for name, value in fields.items() if value not in (None, [])}
+    config = validated(EmulateConfig, given | {"port": port, "mode": "wire"}, "command line")
+    if len(config.rank) == config.world:
+        raise InputError(f"rank: all {config.world:,} ranks are real: nothing is left to emulate")
     if not (json or quiet):
         for line in _how_to_start(config, host):
             typer.echo(line)
-    summary = _serve(config, host, seed or 0, out, force)
-    if out is not None:
-        _write_report(out)
+    if out is None:
+        result = _emulate(config, host, seed or 0)[0]
+    else:
+        asked = config.model_dump(
+            mode="json", exclude=config.without_effect(), exclude_defaults=True
+        ) | {"mode": "wire"}
+        with RunFolder.create(out, {"emulate": asked, "seed": seed or 0}, force) as folder:
+            result, records = _emulate(config, host, seed or 0)
+            _fill(folder, out, result, records)
+        write_report_of([out])
     if not quiet:
-        show_summary(summary, out, json)
-    return 1 if summary["status"] == "failed" else 0
-
-
-def _serve_config(fields: dict[str, Any]) -> EmulateConfig:
-    from paracosm.validation import validated
-
-    given = {name: value for name, value in fields.items() if value not in (None, [])}
-    given |= {"mode": "wire"}
-    config = validated(EmulateConfig, given, "command line")
-    if len(config.rank) == config.world:
-        raise InputError(f"rank: all {config.world:,} ranks are real: nothing is left to emulate")
-    return config
+        show_summary(result.summary, out, json)
+    return 1 if result.summary.status == "failed" else 0
 
 
 def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
@@ -159,33 +150,8 @@ def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
     yield "the others are emulated until it has gone; Ctrl-C ends this at once"
 
 
-def _serve(
-    config: EmulateConfig, host: str, seed: int, out: Path | None, force: bool
-) -> EmulationSummary:
-    """Emulate, write the run folder if one is wanted, and return the summary."""
-    if out is None:
-        return _emulate(config, host, seed)[0].summary
-    from paracosm.emulation.result import Metrics
-    from paracosm.studies import RunFolder
-
-    asked = config.model_dump(
-        mode="json", exclude=config.without_effect(), exclude_defaults=True
-    ) | {"mode": "wire"}
-    with RunFolder.create(out, {"emulate": asked, "seed": seed}, force) as folder:
-        result, records = _emulate(config, host, seed)
-        metrics = Metrics(folder)
-        metrics.hear(records)
-        metrics.exposure(records)
-        for name, save in result.files.items():
-            save(out / name)
-        folder.finish(result.summary, result.timeline)
-    return result.summary
-
-
 def _emulate(config: EmulateConfig, host: str, seed: int) -> tuple[EmulationResult, list[Record]]:
     """Emulate until the real ranks have gone, and return what came of it and its records."""
-    from paracosm.emulation.records import RecordReader
-    from paracosm.emulation.result import result_of
     from paracosm.emulation.wire.main import emulate_peers
 
     assert config.port is not None
@@ -217,11 +183,15 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(sign, handler)
 
 
-def _write_report(out: Path) -> None:
-    from paracosm.report import write_report
-    from paracosm.studies import RunFolder
-
-    write_report([RunFolder.open(out)], out / "report.html")
+def _fill(
+    folder: RunFolder, path: Path, result: EmulationResult, records: Sequence[Record]
+) -> None:
+    metrics = Metrics(folder)
+    metrics.hear(records)
+    metrics.exposure(records)
+    for name, save in result.files.items():
+        save(path / name)
+    folder.finish(result.summary, result.timeline)
 
 
 def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | None) -> None:
@@ -241,14 +211,7 @@ def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | N
     if out is not None:
         point = Point("emulate", "", setting.seed, setting.config, {})
         with RunFolder.create(out, point.as_study()) as folder:
-            metrics = Metrics(folder)
-            metrics.hear(heard)
-            metrics.exposure(heard)
-            for name, save in result.files.items():
-                save(out / name)
-            folder.finish(result.summary, result.timeline)
-        from paracosm.report import write_report
-
-        write_report([RunFolder.open(out)], out / "report.html")
+            _fill(folder, out, result, heard)
+        write_report_of([out])
     with contextlib.redirect_stdout(sys.stderr):
         show_summary(result.summary, out, json=False)

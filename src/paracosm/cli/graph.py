@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.display import aligned, printer
+from paracosm.cli.display import aligned, printer, show_result
 from paracosm.cli.options import ForceFile, Json, Quiet, check_output
 from paracosm.errors import InputError
-from paracosm.results import to_json
+from paracosm.graphs import Graph, load_graph, save_graph
+from paracosm.graphs.chakra import write_chakra
+from paracosm.graphs.graph import shapes_of
+from paracosm.graphs.importers import import_graph
+from paracosm.graphs.summary import summarize
+from paracosm.timeline.kineto import OpSpan, op_times, read_kineto
 from paracosm.units import format_duration, format_size
-
-if TYPE_CHECKING:
-    from paracosm.graphs import Graph
-    from paracosm.timeline.kineto import OpSpan
 
 
 def show(
@@ -28,14 +29,8 @@ def show(
 
     Example: paracosm graph show gpt.graph --ops 5
     """
-    from paracosm.graphs import load_graph
-    from paracosm.graphs.summary import summarize
-
     summary = summarize(load_graph(graph), largest=ops)
-    if json:
-        typer.echo(to_json(summary), nl=False)
-    else:
-        _show(summary, ops)
+    show_result(summary, json, False, lambda: _show(summary, ops))
     return 0
 
 
@@ -110,8 +105,6 @@ def _work(entry: Mapping[str, int]) -> tuple[str, str, str]:
 
 def _call(entry: Mapping[str, Any]) -> str:
     """Return an op with the shapes of its tensors: "aten.mm.default(64x512 512x10)"."""
-    from paracosm.graphs.graph import shapes_of
-
     if not entry["arguments"]:
         return str(entry["name"])
     shapes = shapes_of(entry["arguments"])
@@ -124,7 +117,6 @@ _TENSORS = 4
 
 
 def _flops(flops: int) -> str:
-    """Return "4.12 Gflop"."""
     for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if flops >= 10**power:
             return f"{flops / 10**power:,.3g} {prefix}flop"
@@ -142,16 +134,11 @@ def export(
 
     Example: paracosm graph export gpt.graph --out gpt.et
     """
-    from paracosm.graphs import load_graph
-    from paracosm.graphs.chakra import write_chakra
-
     check_output(out, force)
     found = load_graph(graph)
     write_chakra(found, out)
-    if json:
-        typer.echo(to_json({"file": out, "nodes": len(found)}), nl=False)
-    elif not quiet:
-        typer.echo(f"{out}: {len(found):,} nodes")
+    said = f"{out}: {len(found):,} nodes"
+    show_result({"file": out, "nodes": len(found)}, json, quiet, lambda: typer.echo(said))
     return 0
 
 
@@ -207,10 +194,6 @@ def import_(
 
     Example: paracosm graph import model.onnx --train --size batch=8 --out model.graph
     """
-    from paracosm.graphs import save_graph
-    from paracosm.graphs.importers import import_graph
-    from paracosm.graphs.summary import summarize
-
     check_output(out, force)
     graph = import_graph(
         file,
@@ -225,10 +208,8 @@ def import_(
         data_only=data_only,
     )
     save_graph(graph, out)
-    if json:
-        typer.echo(to_json({"file": out, **summarize(graph)}), nl=False)
-    elif not quiet:
-        typer.echo(f"{out}: {', '.join(_said(graph))}")
+    said = f"{out}: {', '.join(_said(graph))}"
+    show_result({"file": out, **summarize(graph)}, json, quiet, lambda: typer.echo(said))
     return 0
 
 
@@ -243,8 +224,6 @@ def _sizes(given: list[str]) -> dict[str, int]:
 
 
 def _times(path: Path) -> list[OpSpan]:
-    from paracosm.timeline.kineto import op_times, read_kineto
-
     times = list(op_times(read_kineto(path)))
     if not times:
         raise InputError(f"{path}: the trace has no ops of the host: activities=[CPU] records them")

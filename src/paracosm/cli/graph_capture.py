@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +11,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from paracosm.cli.display import aligned, printer
-from paracosm.cli.options import ForceFile, Json, Quiet, check_output, named, with_flags
-from paracosm.graphs.capture.capture import CaptureOptions, parse_shape
+from paracosm.cli.display import aligned, printer, show_result
+from paracosm.cli.options import ForceFile, Json, Quiet, check_output, flag, named, with_flags
+from paracosm.graphs import save_graph
+from paracosm.graphs.capture import capture as capture_step
+from paracosm.graphs.capture.options import CaptureOptions, parse_shape
+from paracosm.graphs.summary import summarize
 from paracosm.prediction.config import PredictConfig
-from paracosm.results import to_json
 from paracosm.units import format_duration, format_size
 
 DATABASE: Path = PredictConfig.model_fields["db"].default
@@ -40,12 +41,7 @@ _CAPTURE: Mapping[str, Any] = {
 }
 with_capture_flags = with_flags(
     [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=PredictConfig.model_fields[name].default,
-            annotation=Annotated[kind, _flag(name, kind is bool)],
-        )
+        flag(name, kind, _flag(name, kind is bool), PredictConfig.model_fields[name].default)
         for name, kind in _CAPTURE.items()
     ]
 )
@@ -92,10 +88,6 @@ def capture(
 
     Example: paracosm graph capture gpt-small --batch 8 --out gpt.graph
     """
-    from paracosm.graphs import save_graph
-    from paracosm.graphs.capture import capture as capture_step
-    from paracosm.graphs.summary import summarize
-
     check_output(out, force)
     options = options_of(
         model, ranks=ranks, parallel=parallel, tensor_ranks=tensor_ranks, device=device, **captured
@@ -106,10 +98,7 @@ def capture(
     summary = {**summarize(graph), "wall_time": time.perf_counter() - began}
     if out is not None:
         save_graph(graph, out)
-    if json:
-        typer.echo(to_json(summary), nl=False)
-    elif not quiet:
-        _show_capture(str(options), summary, out)
+    show_result(summary, json, quiet, lambda: _show_capture(str(options), summary, out))
     return 0
 
 

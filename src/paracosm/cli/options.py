@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -37,6 +38,18 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="print nothing but errors")
 Command = Callable[..., Any]
 
 
+@dataclass(frozen=True)
+class RunFlags:
+    """The flags of every verb that runs studies."""
+
+    seed: Seed = None
+    out: Out = None
+    force: Force = False
+    jobs: Jobs = 1
+    json: Json = False
+    quiet: Quiet = False
+
+
 def with_fields_of(
     model: type[BaseModel], positional: Collection[str] = ()
 ) -> Callable[[Command], Command]:
@@ -50,15 +63,25 @@ def with_fields_of(
         model: the fields' own.
         positional: fields that the command takes in another way.
     """
+    return with_flags(_flags_of(model, positional))
 
+
+def with_run_flags(
+    model: type[BaseModel], positional: Collection[str] = ()
+) -> Callable[[Command], Command]:
+    """Let a command's `**arguments` be the fields of `model`, and those of `RunFlags`."""
+    own = inspect.signature(RunFlags, eval_str=True).parameters.values()
+    run = [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in own]
+    return with_flags([*_flags_of(model, positional), *run])
+
+
+def _flags_of(model: type[BaseModel], positional: Collection[str]) -> list[inspect.Parameter]:
     synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
-    return with_flags(
-        [
-            _flag(name, field, [word for word, meant in synonyms.items() if meant == name])
-            for name, field in model.model_fields.items()
-            if name not in positional
-        ]
-    )
+    return [
+        _flag(name, field, [word for word, meant in synonyms.items() if meant == name])
+        for name, field in model.model_fields.items()
+        if name not in positional
+    ]
 
 
 def with_flags(flags: Sequence[inspect.Parameter]) -> Callable[[Command], Command]:
@@ -79,36 +102,27 @@ def with_flags(flags: Sequence[inspect.Parameter]) -> Callable[[Command], Comman
 
 
 def _flag(name: str, field: FieldInfo, synonyms: Sequence[str]) -> inspect.Parameter:
-    switch = field.annotation is bool or bool in get_args(field.annotation)
-    kind: Any = bool if switch else list[str] if _holds_texts(field) else str
+    kinds = (field.annotation, *get_args(field.annotation))
+    switch, several = bool in kinds, field.annotation in (tuple[str, ...], tuple[Change, ...])
+    number = "N" if int in kinds else "NUMBER" if float in kinds else "TEXT"
     default = field.get_default(call_default_factory=True)
-    shown = "" if switch or default in (None, ()) else f" [{_written(default)}]"
+    written = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+    shown = "" if switch or default in (None, ()) else f" [{written}]"
+    words = [word.replace("_", "-") for word in (name, *synonyms)]
     option = typer.Option(
-        f"--{name.replace('_', '-')}" + (f"/--no-{name.replace('_', '-')}" if switch else ""),
-        *(f"--{word.replace('_', '-')}" for word in synonyms),
+        f"--{words[0]}" + (f"/--no-{words[0]}" if switch else ""),
+        *(f"--{word}" for word in words[1:]),
         help=escape(f"{field.description}{shown}"),  # the terminal's help reads [sgd] as markup
         show_default=False,
-        metavar=None if switch else _metavar(field),
+        metavar=None if switch else number,
     )
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[kind | None, option],
-    )
+    kind: Any = bool if switch else list[str] if several else str
+    return flag(name, kind | None, option)
 
 
-def _holds_texts(field: FieldInfo) -> bool:
-    return field.annotation in (tuple[str, ...], tuple[Change, ...])
-
-
-def _written(default: Any) -> str:
-    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-
-
-def _metavar(field: FieldInfo) -> str:
-    kinds = (field.annotation, *get_args(field.annotation))
-    return "N" if int in kinds else "NUMBER" if float in kinds else "TEXT"
+def flag(name: str, kind: Any, option: Any, default: Any = None) -> inspect.Parameter:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=Annotated[kind, option])
 
 
 def duration(flag: str, text: str) -> float:
@@ -124,12 +138,29 @@ def named(flag: str, parse: Callable[[str], Value], text: str) -> Value:
         raise InputError(f"{flag}: {error}") from None
 
 
+def listed(text: str) -> list[str]:
+    """Read "a, b"."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def numbers(flag: str, text: str, example: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise InputError(f'{flag}: write numbers such as {example}, not "{text}"') from None
+
+
 def check_output(out: Path | None, force: bool) -> None:
     """Refuse to replace a file that nobody asked to replace, before anything is made."""
     if force and out is None:
         raise InputError("--force replaces a file: give --out as well")
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} exists: --force replaces it")
+
+
+def check_folder(out: Path | None, force: bool, what: str = "run") -> None:
+    if force and out is None:
+        raise InputError(f"--force replaces the {what} in a folder: give --out as well")
 
 
 def check_writable(path: Path) -> None:

@@ -7,26 +7,32 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from paracosm.cli.display import aligned, printer, progress_bar
+from paracosm.cli.display import aligned, printer, progress_bar, show_result
 from paracosm.cli.graph_capture import DATABASE, Device, options_of, with_capture_flags
-from paracosm.cli.options import Json, Quiet, duration, named
+from paracosm.cli.options import Json, Quiet, duration, listed, named
 from paracosm.errors import InputError, unknown
+from paracosm.graphs.capture import capture
 from paracosm.graphs.graph import PHASES, Graph
+from paracosm.profiling.database import ProfileDatabase
+from paracosm.profiling.designs.design import Design, Limits
+from paracosm.profiling.designs.design import design as make_design
+from paracosm.profiling.designs.families import Family, families_named
 from paracosm.profiling.environment import Environment
+from paracosm.profiling.profiler import (
+    ModelProfile,
+    Profile,
+    Settings,
+    ops_to_profile,
+    profile,
+    profile_model,
+)
 from paracosm.profiling.samples import CACHES
-from paracosm.results import to_json
 from paracosm.units import format_duration, parse_number, parse_size
-
-if TYPE_CHECKING:
-    from paracosm.profiling.designs.design import Design
-    from paracosm.profiling.designs.families import Family
-    from paracosm.profiling.profiler import ModelProfile, Profile
-
 
 Database = Annotated[Path, typer.Option(help="profile database to add to; made if it is not there")]
 Threads = Annotated[int, typer.Option(min=1, help="threads of one op, on the CPU")]
@@ -63,18 +69,8 @@ def ops(
 
     Example: paracosm profile ops --model resnet18 --shape 3x32x32 --budget 20s
     """
-    from paracosm.graphs.capture import capture
-    from paracosm.profiling.database import ProfileDatabase
-    from paracosm.profiling.profiler import Settings, ops_to_profile, profile_model
-
-    settings = Settings(
-        device=device,
-        threads=threads,
-        caches=_caches(cache),
-        precision=precision,
-        budget=duration("--budget", budget),
-        seed=seed,
-    )
+    caches, seconds = _caches(cache), duration("--budget", budget)
+    settings = Settings(device, threads, caches, precision, seconds, seed=seed)
     options = options_of(model, device=device, **captured)
     if db.exists():  # refused before the capture; made after it, when there is something to keep
         ProfileDatabase.open(db).close()
@@ -85,26 +81,18 @@ def ops(
         progress_bar(total, hidden=json or quiet, unit="ops") as shown,
     ):
         done = profile_model(
-            options,
-            settings,
-            database,
-            iterations,
-            progress=lambda finished, _total: shown(finished, None),
-            graph=graph,
+            options, settings, database, iterations, lambda done, _: shown(done, None), graph
         )
     if done.profile.interrupted and not done.profile.timings:
         raise typer.Abort("interrupted before anything was timed")
     summary = _model_summary(done)
-    if json:
-        typer.echo(to_json(summary), nl=False)
-    elif not quiet:
-        _show_model(done, summary, db)
+    show_result(summary, json, quiet, lambda: _show_model(done, summary, db))
     return 1 if done.profile.interrupted else 0
 
 
 def _caches(text: str) -> tuple[str, ...]:
     """Read --cache, "cold,warm"."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    names = tuple(listed(text))
     for name in names or ("",):
         if name not in CACHES:
             raise unknown("cache", name, CACHES)
@@ -247,9 +235,7 @@ def grid(
     values: Annotated[
         int, typer.Option(help="of each argument in the paper's grid; the others are as large")
     ] = 16,
-    batch: Annotated[
-        int | None, typer.Option(help="the only batch size (many)", show_default=False)
-    ] = None,
+    batch: Annotated[int | None, typer.Option(help="the only batch size (many)")] = None,
     dtype: Annotated[str, typer.Option(help="of floating-point tensors")] = "float32",
     limit: Annotated[str, typer.Option(help="memory that one op may read and write")] = "512MB",
     flops: Annotated[str, typer.Option(help="floating-point operations of one op")] = "2e10",
@@ -265,20 +251,10 @@ def grid(
 
     Example: paracosm profile grid --ops addmm,relu --values 4 --budget 10s
     """
-    from paracosm.profiling.database import ProfileDatabase
-    from paracosm.profiling.designs.design import Limits
-    from paracosm.profiling.designs.design import design as make_design
-    from paracosm.profiling.profiler import Settings, profile
-
     families = _families_asked(ops, batch)
     limits = Limits(named("--limit", parse_size, limit), named("--flops", parse_number, flops))
-    settings = Settings(
-        device=device,
-        threads=threads,
-        precision=precision,
-        budget=duration("--budget", budget),
-        seed=seed,
-    )
+    seconds = duration("--budget", budget)
+    settings = Settings(device, threads, precision=precision, budget=seconds, seed=seed)
     hidden = json or quiet
     if db.exists():  # refused before anything is drawn
         ProfileDatabase.open(db).close()
@@ -292,26 +268,19 @@ def grid(
         ProfileDatabase.open(db, create=True) as database,
         progress_bar(len(made.ops), hidden, unit="ops") as shown,
     ):
+        source = f"grid {design}"
         measured = profile(
-            made.ops,
-            settings,
-            source=f"grid {design}",
-            keep=database.add,
-            progress=lambda done, _: shown(done, None),
+            made.ops, settings, source, database.add, lambda done, _: shown(done, None)
         )
     if measured.interrupted and not measured.timings:
         raise typer.Abort("interrupted before anything was timed")
-    if json:
-        typer.echo(to_json(_grid_summary(made, measured)), nl=False)
-    elif not quiet:
-        _show_grid(made, measured, db)
+    summary = _grid_summary(made, measured)
+    show_result(summary, json, quiet, lambda: _show_grid(summary, measured, db))
     return 1 if measured.interrupted else 0
 
 
 def _families_asked(text: str, batch: int | None) -> list[Family]:
-    from paracosm.profiling.designs.families import families_named
-
-    families = families_named([name.strip() for name in text.split(",") if name.strip()])
+    families = families_named(listed(text))
     if batch is None:
         return families
     if not any(part.name == "batch" for family in families for part in family.arguments):
@@ -338,12 +307,11 @@ def _grid_summary(made: Design, measured: Profile) -> dict[str, Any]:
     }
 
 
-def _show_grid(made: Design, measured: Profile, db: Path) -> None:
+def _show_grid(summary: Mapping[str, Any], measured: Profile, db: Path) -> None:
     say = printer()
-    summary = _grid_summary(made, measured)
     say(in_short(measured.environment))
     say(
-        f"design {made.name}: {len(made.ops):,} ops, {len(measured.timings):,} timings, "
+        f"design {summary['design']}: {summary['ops']:,} ops, {summary['timings']:,} timings, "
         f"{measured.stable:.0%} with a standard error under 1 %"
     )
     for name, counts in summary["families"].items():

@@ -2,55 +2,48 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from paracosm.cli.display import progress_bar
+from paracosm.cli.display import aligned, printer, progress_bar, show_result
 from paracosm.cli.options import (
     Force,
     ForceFile,
-    Jobs,
     Json,
-    Out,
     Quiet,
     Seed,
     StudyFile,
+    check_folder,
     check_output,
+    listed,
     make_folder,
+    numbers,
     with_fields_of,
+    with_run_flags,
 )
 from paracosm.cli.run_verb import run_verb
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
-from paracosm.results import to_builtin, to_json
+from paracosm.results import to_builtin
 from paracosm.studies import Study, load_study
 from paracosm.units import format_duration
 from paracosm.validation import validated
 
 if TYPE_CHECKING:
-    from paracosm.relaxation.problems import Problem
     from paracosm.relaxation.threads import Measurement
     from paracosm.studies.tuning import Tuning
     from paracosm.studies.tuning_runs import Outcomes, Parameter, Spread
 
 
-@with_fields_of(RelaxConfig)
+@with_run_flags(RelaxConfig)
 def relax(
     study: StudyFile = None,
-    *,
-    seed: Seed = None,
-    out: Out = None,
-    force: Force = False,
-    jobs: Jobs = 1,
-    json: Json = False,
-    quiet: Quiet = False,
     **arguments: Any,
 ) -> int:
     """Solve on imagined processors: iterates and residuals are real, time is simulated.
@@ -58,10 +51,9 @@ def relax(
     Example: paracosm relax --problem laplace2d:20 --method jacobi --processors 20
     --time "normal(10, 3)" --tolerance 1e-6 --out runs/jacobi20
     """
-    return run_verb("relax", study, arguments, seed, out, force, jobs, json, quiet)
+    return run_verb("relax", study, arguments)
 
 
-_WIDTH = 100  # where nobody knows how wide the reader's page is
 _NAMES = {
     "best": "best",
     "no checkpoints": "without checkpoints",
@@ -109,8 +101,7 @@ def tune(
     from paracosm.studies.tuning_figure import claim_folder, write_tuning
     from paracosm.studies.tuning_runs import parse_space
 
-    if force and out is None:
-        raise InputError("--force replaces the tuning in a folder: give --out as well")
+    check_folder(out, force, "tuning")
     if space is None:
         raise InputError('--tune: say what to vary: --tune "alpha=1.05..20, omega=1..500"')
     varied = parse_space(space)
@@ -119,12 +110,11 @@ def tune(
     if out is not None:
         claim_folder(out, force)
     with progress_bar(total, hidden=json or quiet, unit="runs") as shown:
-        done = 0
+        done = itertools.count(1)
 
         def ran(count: int) -> None:
-            nonlocal done
-            done += count
-            shown(done, None)
+            for _ in range(count):
+                shown(next(done), None)
 
         try:
             tuning = search(
@@ -137,10 +127,7 @@ def tune(
             raise
     if out is not None:
         write_tuning(tuning, out, to_builtin(config.model_dump(exclude_unset=True)))
-    if json:
-        sys.stdout.write(to_json(tuning.summary()))
-    elif not quiet:
-        _show_tuning(tuning, out)
+    show_result(tuning.summary(), json, quiet, lambda: _show_tuning(tuning, out))
     return 0 if tuning.status == "done" else 1
 
 
@@ -158,69 +145,57 @@ def _asked(
     given = {key: value for key, value in arguments.items() if value is not None}
     study = study.with_arguments(seed, given)
     asked = dict(study.arguments)
-    if isinstance(policy := asked.get("checkpoint"), Mapping):
-        asked["checkpoint"] = ", ".join(f"{key}={value}" for key, value in policy.items())
-    asked["checkpoint"] = complete_checkpoint(asked.get("checkpoint"), space)
-    if asked["checkpoint"] is None:
-        del asked["checkpoint"]
+    policy = asked.pop("checkpoint", None)
+    if isinstance(policy, Mapping):
+        policy = ", ".join(f"{key}={value}" for key, value in policy.items())
+    if (complete := complete_checkpoint(policy, space)) is not None:
+        asked["checkpoint"] = complete
     return validated(RelaxConfig, asked, where), study.seed
 
 
 def _show_tuning(tuning: Tuning, out: Path | None) -> None:
-    width = None if sys.stdout.isatty() else _WIDTH
-    console = Console(highlight=False, markup=False, soft_wrap=True, width=width)
+    say = printer()
     best, found = tuning.best, tuning.best.measured
     if tuning.status == "interrupted":
-        console.print("Interrupted: the best so far, not validated.")
-    console.print(_values(tuning))
+        say("Interrupted: the best so far, not validated.")
+    rows = [("", "best", "within 1 % of it")]
+    for name, value in best.values.items():
+        low, high = (_written(name, bound) for bound in tuning.near_best[name])
+        rows.append((name, _written(name, value), f"{low} to {high}" if low != high else ""))
+    say(aligned(rows))
     if best.setting.checkpoint is not None:
-        console.print(f'--checkpoint "{best.setting.checkpoint}"')
-    console.print(
+        say(f'--checkpoint "{best.setting.checkpoint}"')
+    say(
         f"\n{len(tuning.trials)} trials with seeds {_range(tuning.seeds)}: without faults "
         f"{_times(tuning.fault_free)}, the best {_ratio(found.ratio.median)} times as long "
         f"({_quartiles(found)}){_failing(found)}."
     )
     if tuning.validation:
-        console.print(f"Fresh seeds, {_range(tuning.fresh_seeds)}:\n")
-        console.print(_validation(tuning))
+        say(f"Fresh seeds, {_range(tuning.fresh_seeds)}:\n")
+        say(_validation(tuning))
     for sentence in tuning.remarks():
-        console.print(sentence)
+        say(sentence)
     if tuning.status == "failed":
-        console.print("No trial's median run converged: widen the ranges.", style="red")
+        say("No trial's median run converged: widen the ranges.", style="red")
     if out is not None:
-        console.print(f"landscape: {out / 'landscape.png'}")
-
-
-def _values(tuning: Tuning) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("", "best", "within 1 % of it"):
-        table.add_column(title, no_wrap=True)
-    for name, value in tuning.best.values.items():
-        low, high = (_written(name, bound) for bound in tuning.near_best[name])
-        table.add_row(name, _written(name, value), f"{low} to {high}" if low != high else "")
-    return table
+        say(f"landscape: {out / 'landscape.png'}")
 
 
 def _validation(tuning: Tuning) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True)
     policy = tuning.best.setting.checkpoint
-    titles = ("time / without faults", "quartiles", "time", "not converged")
-    for title in (*(() if policy is None else ("omega",)), *titles):
-        table.add_column(title, justify="right", no_wrap=True)
+    rows = [["", ">omega", ">time / without faults", ">quartiles", ">time", ">not converged"]]
     for name, found in tuning.validation.items():
         omega = tuning.suggestions.get(name)
         if name == "best" and policy is not None:
             omega = policy.omega
-        table.add_row(
-            _NAMES[name],
-            *(() if policy is None else ("" if omega is None else format_duration(omega),)),
+        outcome = [
             _ratio(found.ratio.median),
             _quartiles(found),
             format_duration(found.time.median),
-            f"{found.failures:.0%}",
-        )
-    return table
+        ]
+        written = "" if omega is None else format_duration(omega)
+        rows.append([_NAMES[name], written, *outcome, f"{found.failures:.0%}"])
+    return aligned(rows if policy is not None else [[name, *row] for name, _, *row in rows])
 
 
 def _ratio(value: float) -> str:
@@ -283,16 +258,23 @@ def measure(
 
     Example: paracosm relax measure --problem laplace2d:20 --threads 1,2 --out measured.json
     """
+    from paracosm.relaxation.problems import load_matrix, load_problem
     from paracosm.relaxation.threads import Limits, draw_figures
     from paracosm.relaxation.threads import measure as measure_threads
 
     check_output(out, force)
-    for folder in ([] if out is None else [out.parent]) + ([] if figures is None else [figures]):
-        make_folder(folder)
+    for folder in (out and out.parent, figures):
+        if folder is not None:
+            make_folder(folder)
     if not longest > 0:
         raise InputError(f"--longest: give seconds above 0, not {longest}")
-    variants, counts = _names(variant), _numbers(threads)
-    system = _problem(problem, matrix, seed)
+    variants, counts = listed(variant), numbers("--threads", threads, "1,2,4")
+    if problem is not None and matrix is None:
+        system = load_problem(problem, seed=seed)
+    elif matrix is not None and problem is None:
+        system = load_matrix(matrix, seed=seed)
+    else:
+        raise InputError("give either --problem laplace2d:100 or --matrix FILE")
     total = 2 * repeats * len(variants) * len(counts)
     with progress_bar(total, hidden=json or quiet, unit="runs") as shown:
         measurement = measure_threads(
@@ -310,34 +292,10 @@ def measure(
     if out is not None:
         measurement.save(out)
     drawn = draw_figures(measurement, figures) if figures is not None else []
-    if json:
-        typer.echo(to_json(_measurement_summary(measurement)), nl=False)
-    elif not quiet:
-        _show_measurement(measurement, out, drawn)
+    summary = _measurement_summary(measurement)
+    show_result(summary, json, quiet, lambda: _show_measurement(measurement, out, drawn))
     stopped = any(run.status != "converged" for case in measurement.cases for run in case.runs)
     return 1 if stopped or measurement.interrupted else 0
-
-
-def _problem(name: str | None, matrix: Path | None, seed: int) -> Problem:
-    from paracosm.relaxation.problems import load_matrix, load_problem
-
-    if (name is None) == (matrix is None):
-        raise InputError("give either --problem laplace2d:100 or --matrix FILE")
-    if matrix is not None:
-        return load_matrix(matrix, seed=seed)
-    assert name is not None
-    return load_problem(name, seed=seed)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError:
-        raise InputError(f"--threads: write numbers such as 1,2,4, not {text}") from None
 
 
 def _measurement_summary(measurement: Measurement) -> dict[str, Any]:
@@ -367,9 +325,9 @@ def _measurement_summary(measurement: Measurement) -> dict[str, Any]:
 
 def _show_measurement(measurement: Measurement, out: Path | None, drawn: list[Path]) -> None:
     from paracosm.relaxation.threads import render_table1, render_table3, table1, table3
-    from paracosm.units import format_duration
+    from paracosm.relaxation.times import CROWDED
 
-    say: Callable[[str], None] = Console(highlight=False, markup=False, soft_wrap=True).print
+    say = printer()
     cores = measurement.environment["cores"]
     clock = format_duration(measurement.clock_overhead)
     name, threshold = measurement.problem["name"], measurement.threshold
@@ -388,8 +346,6 @@ def _show_measurement(measurement: Measurement, out: Path | None, drawn: list[Pa
         say(f"\n{render_table1(solver)}")
     if stencil := table3(measurement):
         say(f"\n{render_table3(stencil)}")
-    from paracosm.relaxation.times import CROWDED
-
     if any(case.interruptions.share < CROWDED for case in measurement.cases):
         say(
             "\nThreads lost their cores: durations drawn independently of each other are then "
@@ -397,8 +353,9 @@ def _show_measurement(measurement: Measurement, out: Path | None, drawn: list[Pa
         )
     if measurement.interrupted:
         say("\nInterrupted: this is what was measured until then.")
-    for path in (*([out] if out else []), *drawn):
-        say(str(path))
+    for path in (out, *drawn):
+        if path is not None:
+            say(str(path))
     for case in measurement.cases:
         for run in case.runs:
             if run.status != "converged":

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from paracosm.cli.display import aligned, printer
-from paracosm.cli.options import Force, Json, Quiet
-from paracosm.errors import InputError
-from paracosm.results import ReplaySummary, to_json
+from paracosm.cli.display import aligned, printer, show_result
+from paracosm.cli.options import Force, Json, Quiet, check_folder
+from paracosm.results import ReplaySummary
 
 
 def replay(
@@ -21,13 +20,10 @@ def replay(
         list[str] | None,
         typer.Option(
             help='what is different, as often as wanted: "links: bandwidth 2x", "worker 3: compute '
-            '1.5x faster", "data loading: none", "kernel *gemm*: 2x slower"',
-            show_default=False,
+            '1.5x faster", "data loading: none", "kernel *gemm*: 2x slower"'
         ),
     ] = None,
-    steps: Annotated[
-        str | None, typer.Option(help="of the profiler, such as 5..9 [all]", show_default=False)
-    ] = None,
+    steps: Annotated[str | None, typer.Option(help="of the profiler, such as 5..9 [all]")] = None,
     alone: Annotated[
         bool,
         typer.Option(
@@ -45,16 +41,12 @@ def replay(
     """
     from paracosm import api
 
-    if force and out is None:
-        raise InputError("--force replaces the run in a folder: give --out as well")
+    check_folder(out, force)
     changes = what_if or []
     summary = api.replay(
         traces, what_if=changes, steps=steps, alone=alone, out=out, force=force
     ).summary
-    if json:
-        typer.echo(to_json(summary), nl=False)
-    elif not quiet:
-        _show(summary, out)
+    show_result(summary, json, quiet, lambda: _show(summary, out))
     return 0
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from paracosm.cli.display import aligned, printer, progress_bar
+from paracosm.cli.options import RunFlags, check_folder
 from paracosm.errors import InputError
 from paracosm.report.kinds import view_of
 from paracosm.report.view import SUCCESSES, Figure, View, trouble
@@ -28,48 +30,39 @@ from paracosm.studies import (
 )
 
 
-def run_verb(
-    kind: str,
-    study: Path | None,
-    arguments: Mapping[str, Any],
-    seed: int | None,
-    out: Path | None,
-    force: bool,
-    jobs: int,
-    json: bool,
-    quiet: bool,
-    log: bool = False,
-) -> int:
+def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: bool = False) -> int:
     """Run what a study file and flags ask for, show it, and return the exit code.
 
     Args:
         kind: the verb.
         study: the study file, if one is given.
-        arguments: the flags made from the kind's model; None where one is not given.
-        seed, out, force, jobs, json, quiet, log: as the flags of these names say.
+        arguments: `RunFlags`, and the flags of the kind's model; None where one is not given.
+        log: whether every event is to be printed.
 
     Raises:
         InputError: if it cannot run, or some flag would have no effect.
     """
     given = {key: value for key, value in arguments.items() if value is not None}
+    flags = RunFlags(**{each.name: given.pop(each.name, each.default) for each in fields(RunFlags)})
     where = str(study) if study is not None else "command line"
-    wanted = _study(kind, study).with_arguments(seed, given)
+    wanted = _study(kind, study).with_arguments(flags.seed, given)
     points = wanted.points(where)
+    alone = not wanted.is_sweep
+    check_folder(flags.out, flags.force)
     for conflict, message in (
-        (log and json, "--log and --json both print to standard output: give one of them"),
-        (force and out is None, "--force replaces the run in a folder: give --out as well"),
-        (log and wanted.is_sweep, "--log is for one run, and the study has a grid: leave it out"),
-        (jobs > 1 and not wanted.is_sweep, "--jobs is for a study with a grid: leave it out"),
+        (log and flags.json, "--log and --json both print to standard output: give one of them"),
+        (log and not alone, "--log is for one run, and the study has a grid: leave it out"),
+        (alone and flags.jobs > 1, "--jobs is for a study with a grid: leave it out"),
     ):
         if conflict:
             raise InputError(message)
-    if wanted.is_sweep:
-        if out is None:
-            what = " and ".join(wanted.counts)
-            what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
-            raise InputError(f"{where}: {what} needs a folder to write: give --out")
-        return _sweep(wanted, points, out, jobs, force, json, quiet)
-    return _one(points[0], out, force, json, quiet, log)
+    if alone:
+        return _one(points[0], flags, log)
+    if flags.out is None:
+        what = " and ".join(wanted.counts)
+        what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
+        raise InputError(f"{where}: {what} needs a folder to write: give --out")
+    return _sweep(wanted, points, flags.out, flags)
 
 
 def _study(kind: str, file: Path | None) -> Study:
@@ -85,57 +78,46 @@ def _study(kind: str, file: Path | None) -> Study:
     return study
 
 
-def _one(point: Point, out: Path | None, force: bool, json: bool, quiet: bool, log: bool) -> int:
-    kind = KINDS[point.kind]
-    hidden = quiet or json or log or kind.prints(point.config)
+def _one(point: Point, flags: RunFlags, log: bool) -> int:
+    kind, out = KINDS[point.kind], flags.out
+    hidden = flags.quiet or flags.json or log or kind.prints(point.config)
     said: list[str] = []
 
     def announce(sentence: str) -> None:
         said.append(sentence)
-        if not (quiet or json):
+        if not (flags.quiet or flags.json):
             typer.echo(sentence)
 
     with progress_bar(kind.total(point.config), hidden, kind.unit(point.config)) as progress:
-        summary = run_point(point, out, force, Hooks(progress, announce, log)).summary
+        summary = run_point(point, out, flags.force, Hooks(progress, announce, log)).summary
     if out is not None:
-        _write_report([RunFolder.open(out)], out / "report.html")
-    if not quiet:
-        show_summary(summary, out, json, said)
+        write_report_of([out])
+    if not flags.quiet:
+        show_summary(summary, out, flags.json, said)
     return _exit_code(point.kind, [summary])
 
 
-def _sweep(
-    study: Study, points: list[Point], out: Path, jobs: int, force: bool, json: bool, quiet: bool
-) -> int:
-    with _points_done(len(points), hidden=quiet or json) as finished:
+def _sweep(study: Study, points: list[Point], out: Path, flags: RunFlags) -> int:
+    done = itertools.count(1)
+    with progress_bar(len(points), flags.quiet or flags.json, unit="runs") as progress:
         try:
-            rows = run_sweep(study, points, out, jobs, force, finished)
+            rows = run_sweep(
+                study, points, out, flags.jobs, flags.force, lambda _: progress(next(done), None)
+            )
         except KeyboardInterrupt:
-            again = "the same command" + (", without --force," if force else "")
+            again = "the same command" + (", without --force," if flags.force else "")
             raise typer.Abort(f"interrupted: {again} goes on where it stopped") from None
-    _write_report([RunFolder.open(out / point.name) for point in points], out / "report.html")
-    if not quiet:
-        show_sweep(rows, out, json)
+    write_report_of([out / point.name for point in points], out)
+    if not flags.quiet:
+        show_sweep(rows, out, flags.json)
     return _exit_code(study.kind, [row.summary for row in rows])
 
 
-@contextlib.contextmanager
-def _points_done(total: int, hidden: bool) -> Iterator[Callable[[Point], None]]:
-    with progress_bar(total, hidden, unit="runs") as progress:
-        done = 0
-
-        def finished(point: Point) -> None:
-            nonlocal done
-            done += 1
-            progress(done, None)
-
-        yield finished
-
-
-def _write_report(runs: list[RunFolder], path: Path) -> None:
+def write_report_of(runs: list[Path], folder: Path | None = None) -> None:
+    """Write the page about run folders, into `folder` or the only one."""
     from paracosm.report import write_report
 
-    write_report(runs, path)
+    write_report([RunFolder.open(run) for run in runs], (folder or runs[0]) / "report.html")
 
 
 def _exit_code(kind: str, summaries: list[Summary]) -> int:

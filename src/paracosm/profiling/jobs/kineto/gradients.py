@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError, require
 from paracosm.factory import one_line
-from paracosm.graphs.capture.capture import CaptureOptions
 from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.timeline.kineto import (
     DeviceSpans,

@@ -1,0 +1,137 @@
+"""The verbs of the program: what each is called, and the module that has it.
+
+A module is imported when its verb is called, or its help is asked for; the list of all verbs is
+read from the modules' sources.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from keyword import iskeyword
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from paracosm.errors import InputError
+
+VERBS: Mapping[str, str] = {
+    "train": "paracosm.cli.train",
+    "relax": "paracosm.cli.relax",
+    "relax measure": "paracosm.cli.relax",
+    "relax tune": "paracosm.cli.relax",
+    "profile ops": "paracosm.cli.profile_ops",
+    "profile grid": "paracosm.cli.profile_ops",
+    "profile job": "paracosm.cli.profile_job",
+    "profile import": "paracosm.cli.profile_job",
+    "predict": "paracosm.cli.predict",
+    "replay": "paracosm.cli.replay",
+    "graph capture": "paracosm.cli.graph_capture",
+    "graph show": "paracosm.cli.graph",
+    "graph export": "paracosm.cli.graph",
+    "graph import": "paracosm.cli.graph",
+    "db show": "paracosm.cli.db",
+    "db merge": "paracosm.cli.db",
+    "db export": "paracosm.cli.db",
+    "measure link": "paracosm.cli.measure_link",
+    "calibrate": "paracosm.cli.calibrate",
+    "calibrate serve": "paracosm.cli.calibrate",
+    "calibrate proxy": "paracosm.cli.calibrate",
+    "emulate": "paracosm.cli.emulate",
+    "emulate serve": "paracosm.cli.emulate",
+    "report": "paracosm.cli.report",
+    "trace": "paracosm.cli.report",
+}
+"""Verb -> module; the function has the name of the verb's last word (`import_` for import)."""
+
+SETTINGS: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
+"""Of every verb; a module may have `COMMANDS` of its own, a `Verb` by verb."""
+
+
+class Verb(TyperCommand):
+    """A verb whose help ends with the verbs that begin with it."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        below = [
+            f"paracosm {name}: {_command(name).get_short_help_str(200)}"
+            for name in VERBS
+            if name.startswith(f"{ctx.info_name} ")
+        ]
+        if below:
+            self.epilog = "\n\n".join(["Verbs of its own, each with a --help:", *below])
+        super().format_help(ctx, formatter)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb, unless two of its flags exclude each other."""
+        if ctx.params.get("json") and ctx.params.get("quiet"):
+            raise InputError("--json prints and --quiet does not: give one of them")
+        return super().invoke(ctx)
+
+
+def _command(verb: str) -> Any:
+    module = import_module(VERBS[verb])
+    function = getattr(module, _function(verb))
+    app = typer.Typer(add_completion=False, context_settings=SETTINGS)
+    app.command(verb, cls=getattr(module, "COMMANDS", {}).get(verb, Verb))(function)
+    return typer.main.get_command(app)
+
+
+def parameters_of(verb: str) -> dict[str, list[str]]:
+    """Return the options of a verb by name, each with its flags, the one that switches off last."""
+    return {str(each.name): [*each.opts, *each.secondary_opts] for each in _command(verb).params}
+
+
+def _function(verb: str) -> str:
+    last = verb.split()[-1]
+    return f"{last}_" if iskeyword(last) else last
+
+
+def _listed(verb: str) -> TyperCommand:
+    """Return a command that is good for a list of verbs: importing all of them takes a second."""
+    spec = find_spec(VERBS[verb])
+    assert spec is not None
+    assert spec.origin is not None
+    source = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    name = _function(verb)
+    function = next(
+        node for node in source.body if isinstance(node, ast.FunctionDef) and node.name == name
+    )
+    return TyperCommand(verb, help=ast.get_docstring(function))
+
+
+class Program(TyperGroup):
+    """The group of all verbs."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        verbs: Any = dict.fromkeys(VERBS)  # each command is made when it is looked up
+        self.commands = verbs
+        self._lists = False
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of a verb, or one that is good for a list of verbs."""
+        if cmd_name not in VERBS:
+            return None
+        return _listed(cmd_name) if self._lists else _command(cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help with the list of all verbs."""
+        self._lists = True
+        super().format_help(ctx, formatter)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the verb that the arguments begin with, one of two words before one of one."""
+        two = " ".join(args[:2])
+        below = [verb for verb in VERBS if args and verb.startswith(f"{args[0]} ")]
+        if two not in VERBS and below and args[0] not in VERBS:
+            if args[1:2] and args[1] in SETTINGS["help_option_names"]:
+                for verb in below:
+                    typer.echo(f"paracosm {verb}: {_command(verb).get_short_help_str(200)}")
+                ctx.exit()
+            given = f'"{two}" is no verb' if len(args) > 1 else f'"{two}" is half a verb'
+            ctx.fail(f"{given}: choose from {', '.join(below)}")
+        return super().resolve_command(ctx, [two, *args[2:]] if two in VERBS else args)
