@@ -16,21 +16,6 @@ from typing import Any, Protocol
 from paracosm.errors import InputError, require
 from paracosm.profiling.allocator import DEFAULT, keep_memory
 
-__all__ = [
-    "Clock",
-    "CudaClock",
-    "Environment",
-    "HostClock",
-    "SpeedProbe",
-    "clock_for",
-    "environment_here",
-    "flushes_denormals",
-    "free_memory",
-    "last_level_cache",
-    "one_thread",
-    "pinned",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Environment:

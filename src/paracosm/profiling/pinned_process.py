@@ -19,8 +19,6 @@ from paracosm.profiling.allocator import PINNED, own_allocator, pinned_environ
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.profiler import Settings, profile
 
-__all__ = ["profile_into"]
-
 Progress = Callable[[int, int], None]
 Refused = dict[str, str]
 """Why an op could not be timed, by its name."""

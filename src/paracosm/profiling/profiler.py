@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.profiling.database import ProfileDatabase
 
-
-__all__ = [
-    "ModelProfile",
-    "Profile",
-    "Progress",
-    "Settings",
-    "ops_to_profile",
-    "profile",
-    "profile_model",
-]
-
-
 Progress = Callable[[int, int], None]
 """Called after every visit with how many ops are done, and how many there are."""
 

@@ -65,8 +65,6 @@ def short_arguments(text: str) -> str:
 
 
 class _Writer:
-    """Remembers which dtype was named last."""
-
     def __init__(self) -> None:
         self._dtype = ""
 
@@ -113,8 +111,6 @@ _NUMBERS = ("mean", "variance", "minimum", "p10", "median", "p90", "probe")
 
 @dataclass(frozen=True)
 class Kind(Generic[Timing]):
-    """How one kind of timings is kept."""
-
     view: str
     columns: tuple[str, ...]  # of the view, in the order of the fields
     build: Callable[[Sequence[Any]], Timing]  # makes a timing of the values of a row

@@ -61,7 +61,6 @@ class Family:
         return Op(self.op, encode_arguments(_as(dtype, args), _as(dtype, kwargs)))
 
     def fixed(self, values: Mapping[str, int]) -> Family:
-        """Return the family with those of its arguments that `values` names held there."""
         for name, value in values.items():
             if value < 1:
                 raise InputError(f"{name} must be 1 or more, not {value}")

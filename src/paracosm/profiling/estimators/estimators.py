@@ -67,8 +67,6 @@ class Neighbourhood:
 
 @dataclass(frozen=True, eq=False)
 class TypeEstimator:
-    """What is known of one op type."""
-
     method: str  # name of the chosen estimator
     fitted: Fitted
     half_width: float  # of its interval (logarithm) over the scale that it predicts

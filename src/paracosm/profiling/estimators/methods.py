@@ -25,8 +25,6 @@ from paracosm.profiling.estimators.timed import cells_of
 
 
 class Fitted(Protocol):
-    """An estimator of one op type, fitted."""
-
     def predict(self, ops: Sequence[Description]) -> tuple[Floats, Floats]:
         """Return the logarithms of durations (seconds) and the scales of their errors."""
         ...
@@ -229,7 +227,6 @@ class Score:
 
 
 def score_of(name: str, held_out: HeldOut) -> Score:
-    """Return the score of the op type `name` that follows from its held-out errors."""
     near = np.abs(held_out.near[np.isfinite(held_out.distance)])
     return Score(
         name=name,
@@ -282,7 +279,6 @@ class HeldOut:
         ][-1]
 
     def scores(self, method: str) -> Floats:
-        """Return the absolute errors of `method` over their scales."""
         return np.abs(self.errors[method]) / self.scales[method]
 
 

@@ -26,14 +26,11 @@ _BALANCE = 10.0  # flops per byte of a device whose samples count no flops
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Parameters of a roofline."""
-
     launch: float  # seconds of a call that does nothing
     peak: float  # flops/s
     bandwidth: float  # bytes/s
 
     def log_time(self, ops: Sequence[Description]) -> Floats:
-        """Return the logarithms of the durations (seconds) of `ops`."""
         flops, moved = _work(ops)
         times = self.launch + np.maximum(flops / self.peak, moved / self.bandwidth)
         return np.asarray(np.log(times))
@@ -118,8 +115,6 @@ _UNKNOWN, _FEW_KNOWN = math.log(10.0), math.log(4.0)
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The roofline of a whole device."""
-
     roofline: Roofline  # fitted to all op types alike
     # Half-width (of the logarithm) of the interval of an op whose type was never timed, from
     # op types that were left out of the fit
@@ -130,7 +125,6 @@ class Device:
 
 
 def rows_by_type(ops: Sequence[Description]) -> Types:
-    """Return the rows of `ops` by their names."""
     found: dict[str, list[int]] = {}
     for row, op in enumerate(ops):
         found.setdefault(op.name, []).append(row)

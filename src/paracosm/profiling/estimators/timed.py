@@ -17,9 +17,6 @@ from paracosm.profiling.estimators.describe import Description, Floats, describe
 from paracosm.profiling.estimators.roofline import LEVEL, Estimate, Roofline, estimate_around
 from paracosm.profiling.samples import OpTiming, Spread
 
-__all__ = ["FARTHEST", "Cells", "Exact", "Key", "cells_of", "pool"]
-
-
 Key = tuple[str, str]
 """Name and arguments of an op."""
 
@@ -38,11 +35,9 @@ class Exact:
     half_width: Floats  # (n,), of the interval, in the logarithm
 
     def rows(self) -> dict[Key, int]:
-        """Return the row of every op."""
         return {key: row for row, key in enumerate(zip(self.names, self.arguments, strict=True))}
 
     def estimate(self, row: int) -> Estimate:
-        """Return what was measured, as an estimate."""
         log_time, half_width = float(self.log_time[row]), float(self.half_width[row])
         return estimate_around(log_time, half_width, "exact", "exact")
 
@@ -163,7 +158,6 @@ class Cells:
 
 
 def cells_of(ops: Sequence[Description], log_time: Floats, roofline: Roofline) -> Cells:
-    """Return the cells of `ops` with the logarithms of their times."""
     ratio = log_time - roofline.log_time(ops)
     cells = [op.cell for op in ops]
     order = sorted(range(len(ops)), key=lambda row: cells[row])

@@ -181,8 +181,7 @@ def _check_sizes(here: Sequence[Scenario], sizes: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator[Team]:
-    """Start `processes` workers for messages of up to `largest` bytes, and end them with the
-    block."""
+    """Start workers for messages of up to `largest` bytes, and end them with the block."""
     with contextlib.ExitStack() as stack:
         memory = _shared_memory()
         pipes = [os.pipe(), os.pipe()]
@@ -208,11 +207,8 @@ def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator
 
 
 class Team(Processes):
-    """Workers that carry out every order together."""
-
     def run(self, scenario: Scenario, size: int, times: int, rows: int) -> list[float]:
-        """Return seconds of one message of `size` bytes, one number a row: those of the slowest
-        worker."""
+        """Return seconds of one message of `size` bytes by row: those of the slowest worker."""
         order = {"scenario": asdict(scenario), "size": size, "times": times, "rows": rows}
         self.order(dict.fromkeys(range(len(self._workers)), order))
         by_worker = [answer["seconds"] for answer in self.answers(str(scenario))]
@@ -229,8 +225,6 @@ def _shared_memory() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One way to move a message."""
-
     kind: str
     name: str  # which of several ways
     ranks: int  # processes or devices that take part
@@ -247,7 +241,6 @@ class Scenario:
         return "cuda" if self.devices else "cpu"
 
     def message(self, size: int) -> int:
-        """Return the bytes nearest below `size` that this scenario can send."""
         unit = ITEM * (self.ranks if self.kind == "reduce_scatter" else 1)
         if size < unit:
             raise InputError(f"{self}: a message has at least {unit} bytes, not {size}")
@@ -309,8 +302,6 @@ _COLUMNS = 5  # sizes that are shown
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One scenario."""
-
     # kind, scenario, ranks: as in `LinkTiming`
     kind: str
     scenario: str
@@ -391,7 +382,6 @@ class Line:
     worst: float = 0.0  # the largest of them
 
     def seconds(self, size: float) -> float:
-        """Return how long a message of `size` bytes takes."""
         return self.latency + size / self.bandwidth
 
 

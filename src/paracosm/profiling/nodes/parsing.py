@@ -26,20 +26,6 @@ from paracosm.profiling.links.measure import fit_line
 from paracosm.profiling.nodes.proxy import Proxy, Stream, StreamWatch
 from paracosm.profiling.processes import Processes, free_ports
 
-__all__ = [
-    "PARSERS",
-    "PARSING_SIZES",
-    "SIZES",
-    "Parsing",
-    "Transfers",
-    "fit_parsing",
-    "measure_parsing",
-    "measure_transfers",
-    "overheads_of",
-    "tensor_of",
-]
-
-
 PARSERS = ("numpy", "torch")
 """numpy: a copy out of the receive buffer into a new array. torch: `frombuffer` and `clone` on one
 thread, which is what a tensor costs that was sent as bytes."""
@@ -52,8 +38,6 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Parsing:
-    """The line through the times of several sizes."""
-
     alpha: float  # seconds a byte
     beta: float  # seconds
     error: float  # mean of the relative errors of the line at the sizes
@@ -81,8 +65,7 @@ def measure_parsing(
 
 
 def fit_parsing(seconds: dict[int, float]) -> Parsing:
-    """Return the line through measured seconds by size, with the least relative errors (soft
-    L1)."""
+    """Return the line through seconds by size with the least relative errors (soft L1)."""
     line = fit_line(list(seconds), list(seconds.values()))
     return Parsing(1 / line.bandwidth, line.latency, line.error, line.worst, dict(seconds))
 
@@ -159,8 +142,6 @@ _NUMBER = re.compile(r"fetched(\d+)\b")
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """What was seen of TensorFlow's transfers."""
-
     parsing: Parsing  # alpha and beta, from tensors that were fetched one at a time
     # (seconds since the first, bytes) that the receiver announced for streams, in time
     windows: tuple[tuple[float, int], ...]

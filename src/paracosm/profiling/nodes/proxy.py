@@ -55,11 +55,9 @@ class Proxy(Generic[Watcher]):
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Begin to take connections."""
         self._run(self._accept)
 
     def close(self) -> None:
-        """End all connections."""
         for each in (self._listener, *self._sockets):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -109,8 +107,6 @@ class Proxy(Generic[Watcher]):
 
 
 class _Watched:
-    """Both directions of a connection."""
-
     def __init__(self, failures: list[str]) -> None:
         self._lock = threading.Lock()  # a watcher sees one piece at a time
         self._failures = failures
@@ -158,8 +154,6 @@ _ENDED = 100_000  # that are remembered
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A response that ended."""
-
     number: int  # of the stream in its connection
     request: bytes  # the first 4 KiB that the client sent in it
     size: int  # bytes of the response
@@ -280,8 +274,6 @@ _KEPT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame that came by."""
-
     kind: int
     flags: int
     stream: int
@@ -301,7 +293,6 @@ class FrameReader:
         self._passing = 0  # bytes of the payload behind those
 
     def read(self, data: bytes | memoryview) -> Iterator[Frame]:
-        """Yield the frames whose last byte is in `data`."""
         at = 0
         while at < len(data):
             if self._missing:
@@ -319,7 +310,6 @@ class FrameReader:
                 yield self._ended(*self._head)
 
     def _begin(self) -> None:
-        """Take what is kept as the preface, or as the head of a frame."""
         if self._preface:
             if self._kept != PREFACE:
                 raise InputError("not HTTP/2 in clear text: the client does not begin with PRI")
@@ -352,6 +342,5 @@ class FrameReader:
 
 
 def settings_of(frame: Frame) -> dict[int, int]:
-    """Return the settings of a SETTINGS frame by their keys."""
     parts = (frame.payload[at : at + 6] for at in range(0, len(frame.payload), 6))
     return {int.from_bytes(part[:2]): int.from_bytes(part[2:]) for part in parts}

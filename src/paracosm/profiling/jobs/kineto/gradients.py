@@ -36,7 +36,6 @@ _COMMUNICATION = re.compile(
 
 
 def refuse_without_training(trace: KinetoTrace) -> None:
-    """Refuse a trace in which gradients travel already, or that shows none."""
     why = "record one process without torch.distributed, on one device"
     if trace.world_size is not None and trace.world_size > 1:
         raise InputError(
@@ -170,7 +169,6 @@ def _passes(trace: KinetoTrace, rows: Ints, found: Sequence[Gradient]) -> list[l
 def _merged(
     passes: Sequence[Sequence[Gradient]], trace: KinetoTrace, step: WorkerStep
 ) -> list[Gradient]:
-    """Return the gradients of passes that make the same ones: whole in the last."""
     first, last = passes[0], passes[-1]
     shapes = [gradient.shape for gradient in first]
     for each in passes[1:]:
@@ -400,14 +398,11 @@ class WorkerStep:
 
 @dataclass(frozen=True)
 class WorkerSteps:
-    """The steps of a trace."""
-
     steps: tuple[WorkerStep, ...]
     threads: tuple[int, ...]  # lanes of the training loop and of autograd
     device: str  # "cuda" or "cpu": what the segments ran on
 
     def gap_after(self, step: WorkerStep) -> float:
-        """Return the seconds between a step and the next; 0 behind the last one."""
         later = (each.begin for each in self.steps if each.number == step.number + 1)
         return max(0.0, next(later, step.end) - step.end)
 
@@ -429,7 +424,6 @@ def worker_steps(trace: KinetoTrace) -> WorkerSteps:
 
 
 def _whole(trace: KinetoTrace, window: Window) -> Step:
-    """Return a trace without marks as one step."""
     names = [trace.text(row) for row in trace.of("annotation")]
     if sum(name.startswith(OPTIMIZER) for name in names) != 1:
         raise InputError(

@@ -110,8 +110,6 @@ def job_profile_of_trace(
 
 @dataclass(frozen=True)
 class _Step:
-    """A step, the gradients that it makes, and the segments that need and make them."""
-
     step: WorkerStep
     gradients: tuple[Gradient, ...]
     placement: Placement
@@ -241,8 +239,6 @@ def _assemble(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is the same in all steps."""
-
     ops: list[ProfiledOp]
     sizes: Ints  # by gradient, bytes
     server: Ints  # by gradient

@@ -47,8 +47,6 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What all steps have in common."""
-
     waits: Mapping[Key, frozenset[Key]]  # of each run, those at its own device that it waits for
     # Between devices, each once, however many times it is made in a step
     transfers: Sequence[Transfer]
@@ -59,7 +57,6 @@ class Structure:
 
 
 def structure_of(records: Records, nodes: Mapping[str, Node]) -> Structure:
-    """Return the structure of a step that has everything."""
     return _Finder(records, nodes).structure()
 
 
@@ -240,8 +237,6 @@ def _receiver(name: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One transfer of a step."""
-
     transfer: Transfer  # what is sent from where to where
     number: int  # which time of it in the step
     size: int  # bytes
