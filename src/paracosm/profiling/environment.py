@@ -230,7 +230,7 @@ class HostClock:
     def __init__(self, threads: int = 1) -> None:
         self._now = time.thread_time_ns if threads == 1 else time.perf_counter_ns
         self._overhead = 0
-        self._overhead = min(self._span(_nothing, 1) for _ in range(200))
+        self._overhead = min(self._span(lambda: None, 1) for _ in range(200))
 
     def seconds(self, call: Call, times: int = 1) -> float:
         return max(0, self._span(call, times) - self._overhead) * 1e-9
@@ -246,10 +246,6 @@ class HostClock:
         """Do nothing: on the CPU there is no device to be ahead of, nor to wait for."""
 
     wait = head_start
-
-
-def _nothing() -> None:
-    pass
 
 
 class CudaClock:

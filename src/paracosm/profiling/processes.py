@@ -155,15 +155,12 @@ class Processes:
                 if code := worker.poll():
                     said = self._said(each).read_text(errors="replace").strip().splitlines()
                     last_words = f": {said[-1].strip()}" if said else ""
-                    return f"{self._names[each]} {_ending(code)}{last_words}"
+                    ended = f"ended with exit code {code}"
+                    if code < 0:
+                        ended = f"was ended by {signal.Signals(-code).name}"
+                    return f"{self._names[each]} {ended}{last_words}"
             time.sleep(0.02)
         return f"{self._names[number]}: {reason}"
-
-
-def _ending(code: int) -> str:
-    if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

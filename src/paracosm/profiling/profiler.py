@@ -8,9 +8,14 @@ the wanted precision; a budget of time ends the rest.
 from __future__ import annotations
 
 import math
+import os
+import pickle
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +24,7 @@ from paracosm.errors import InputError, require
 from paracosm.graphs import Graph, fingerprint
 from paracosm.graphs.graph import RESOURCES, Op
 from paracosm.graphs.summary import peak_memory
+from paracosm.profiling.allocator import PINNED, own_allocator, pinned_environ
 from paracosm.profiling.environment import (
     Clock,
     Environment,
@@ -33,6 +39,7 @@ from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, s
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.profiling.database import ProfileDatabase
+
 
 Progress = Callable[[int, int], None]
 """Called after every visit with how many ops are done, and how many there are."""
@@ -375,3 +382,66 @@ def _page_faults() -> int:
     except ModuleNotFoundError:
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+Refused = dict[str, str]
+"""Why an op could not be timed, by its name."""
+
+
+def profile_into(
+    path: Path,
+    ops: Sequence[Op],
+    settings: Settings,
+    environment: Environment,
+    source: str,
+    progress: Progress | None = None,
+) -> Refused:
+    """Time ops on this machine, add them to a database, and return which could not be timed.
+
+    Where the environment's allocator is pinned and this process is not, another process times them,
+    and progress is told at the end only.
+    """
+    if environment.allocator != PINNED or own_allocator() == PINNED:
+        return _profile_here(path, ops, settings, source, progress)
+    asked = pickle.dumps((path, tuple(ops), settings, source))
+    environ = pinned_environ({**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {__name__} import _main; _main()"],
+        input=asked,
+        stdout=subprocess.PIPE,
+        env=environ,
+        check=False,
+    )
+    if done.returncode:
+        raise InputError(f"timing {len(ops)} ops in a process of its own failed: see above")
+    answer: Refused | BaseException = pickle.loads(done.stdout)
+    if isinstance(answer, BaseException):
+        raise answer
+    if progress is not None:
+        progress(len(ops), len(ops))
+    return answer
+
+
+def _profile_here(
+    path: Path, ops: Sequence[Op], settings: Settings, source: str, progress: Progress | None
+) -> Refused:
+    from paracosm.profiling.database import ProfileDatabase
+
+    with ProfileDatabase.open(path) as database:
+        done = profile(ops, settings, source=source, keep=database.add, progress=progress)
+    if done.interrupted:
+        raise KeyboardInterrupt
+    return {op.name: why for op, why in done.refused.items()}
+
+
+def _main() -> None:
+    """Time what standard input asks for; what an op prints must not mix with the answer."""
+    answer = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    path, ops, settings, source = pickle.loads(sys.stdin.buffer.read())
+    try:
+        found: Refused | BaseException = _profile_here(path, ops, settings, source, None)
+    except (InputError, KeyboardInterrupt, MemoryError) as error:
+        found = error
+    with os.fdopen(answer, "wb") as stream:
+        pickle.dump(found, stream)

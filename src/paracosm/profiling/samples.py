@@ -160,12 +160,6 @@ def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> lis
 
 
 def _scaled(time: Spread, factor: float) -> Spread:
-    return Spread(
-        count=time.count,
-        mean=time.mean * factor,
-        variance=time.variance * factor**2,
-        minimum=time.minimum * factor,
-        p10=time.p10 * factor,
-        median=time.median * factor,
-        p90=time.p90 * factor,
-    )
+    seconds = ("mean", "minimum", "p10", "median", "p90")
+    scaled = {name: getattr(time, name) * factor for name in seconds}
+    return replace(time, variance=time.variance * factor**2, **scaled)

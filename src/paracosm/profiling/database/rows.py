@@ -211,16 +211,14 @@ def _op_timing(row: Sequence[Any]) -> OpTiming:
 
 def _link_timing(row: Sequence[Any]) -> LinkTiming:
     kind, scenario, size, ranks, environment, *rest = row
-    return LinkTiming(
-        kind, scenario, size, ranks, _environment(environment), Spread(*rest[:7]), *rest[7:]
-    )
+    spread = Spread(*rest[:7])
+    return LinkTiming(kind, scenario, size, ranks, _environment(environment), spread, *rest[7:])
 
 
 def _iteration_timing(row: Sequence[Any]) -> IterationTiming:
     fingerprint, model, environment, *rest = row
-    return IterationTiming(
-        fingerprint, model, _environment(environment), Spread(*rest[:7]), *rest[7:]
-    )
+    spread = Spread(*rest[:7])
+    return IterationTiming(fingerprint, model, _environment(environment), spread, *rest[7:])
 
 
 def _insertion(table: str, columns: Sequence[str]) -> str:

@@ -15,8 +15,7 @@ Point = Mapping[str, int]
 Call = tuple[list[Any], dict[str, Any]]
 """Positional and named arguments of an op, with `TensorArgument` for tensors."""
 
-FLOAT = "float32"
-"""Stands for the design's dtype in the tables of families."""
+FLOAT = "float32"  # stands for the design's dtype in the tables of families
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +130,7 @@ def _features(name: str, base: int) -> Argument:
     return Argument(name, _FEATURES, base, low=1, high=8192)
 
 
-_SIZE = Argument("size", _SIZES, 28)
-"""Height, and width, of an image or a feature map."""
+_SIZE = Argument("size", _SIZES, 28)  # height, and width, of an image or a feature map
 
 _TOKENS = Argument("tokens", (32, 64, 128, 128, 196, 256, 256, 512, 512, 1024), 128, low=1)
 _WIDTH = Argument("width", _WIDTHS, 512, low=1)

@@ -31,9 +31,7 @@ class Fitted(Protocol):
 
 
 _HIDDEN = (24, 24)
-
 _DECAY = 0.5  # L2 penalty
-
 _MLP_ITERATIONS = 60  # of L-BFGS
 
 
@@ -88,11 +86,8 @@ def fit_mlp(ops: Sequence[Description], log_time: Floats, roofline: Roofline, se
 # A few steps only: with some sixty samples and a dozen length scales, the optimum of the marginal
 # likelihood is over-fitted (docs/estimators.md).
 _GAUSSIAN_ITERATIONS = 8
-
 _MOST_SAMPLES = 256  # the rest is dropped at random: the fit is cubic in them
-
 _LENGTH = 3.0
-
 _NOISE = 0.1
 
 
@@ -196,14 +191,11 @@ def _matern(left: Floats, right: Floats) -> Floats:
 Fit = Callable[[Sequence[Description], Floats, Roofline, int], Fitted]
 
 
-def _roofline(
-    ops: Sequence[Description], log_time: Floats, roofline: Roofline, seed: int
-) -> Roofline:
-    return roofline
-
-
-METHODS: Mapping[str, Fit] = {"roofline": _roofline, "mlp": fit_mlp, "gaussian": fit_gaussian}
-
+METHODS: Mapping[str, Fit] = {
+    "roofline": lambda ops, log_time, roofline, seed: roofline,
+    "mlp": fit_mlp,
+    "gaussian": fit_gaussian,
+}
 
 FOLDS = 5
 
@@ -214,15 +206,13 @@ class Score:
 
     name: str
     samples: int  # distinct ops that were timed
-    # Mean absolute error of the logarithm of the time, by method: 0.1 is about 10 %. Empty
-    # for types of fewer than `LEAST` samples; the roofline alone where it errs by less than 2
-    # %.
+    # Mean absolute error of the logarithm of the time, by method: 0.1 is about 10 %. Empty for
+    # types of fewer than `LEAST` samples; the roofline alone where it errs by less than 2 %.
     errors: Mapping[str, float]
     # The method of the least error, or a preferred one that errs no more than the noise of
     # this comparison beyond it (`HeldOut.best`)
     chosen: str
-    # How many held-out ops had a near neighbour (`timed.FARTHEST`) among the others
-    near: int = 0
+    near: int = 0  # how many held-out ops had a near neighbour (`timed.FARTHEST`) among the others
     near_error: float = float("nan")  # the error of scaling from it; NaN without any
 
 

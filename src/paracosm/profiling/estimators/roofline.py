@@ -184,8 +184,7 @@ def conformal(scores: Floats, otherwise: float) -> float:
     return float(np.sort(scores)[rank - 1])
 
 
-LEVEL = 0.9
-"""Share of ops whose measured duration lies within the interval of their estimate."""
+LEVEL = 0.9  # share of ops whose measured duration lies within the interval of their estimate
 
 SOURCES = ("exact", "interpolated", "estimated", "unknown")
 """Timed itself; scaled from a neighbour; from an estimator of its op type; from the whole device's

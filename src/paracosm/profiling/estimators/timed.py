@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from itertools import groupby
 from statistics import NormalDist, median
 
@@ -34,6 +35,7 @@ class Exact:
     log_time: Floats
     half_width: Floats  # (n,), of the interval, in the logarithm
 
+    @cached_property
     def rows(self) -> dict[Key, int]:
         return {key: row for row, key in enumerate(zip(self.names, self.arguments, strict=True))}
 
@@ -112,8 +114,7 @@ def _pooled(spreads: Sequence[Spread], usual: float, drift: float) -> tuple[floa
     return log_time, _DEVIATIONS * math.sqrt(variance)
 
 
-FARTHEST = 0.3
-"""Never is a neighbour used that is farther than this, a factor of 1.35 in one size."""
+FARTHEST = 0.3  # never is a neighbour used that is farther than this, a factor of 1.35 in one size
 
 _MOST_NEIGHBOURS = 4
 _SOFTENING = 0.02  # of the distances by whose inverse neighbours are weighted

@@ -189,8 +189,7 @@ def _read(path: Path) -> tuple[pyarrow.Table, dict[str, Any]]:
 
 
 _PACKED_COLUMNS = ("name", "type", "res", "ps", "size", "deps")
-ABSENT = -1e-6
-"""Seconds: begin and length of an op that was not traced in a step."""
+ABSENT = -1e-6  # seconds: begin and length of an op that was not traced in a step
 
 
 def is_packed(path: Path) -> bool:

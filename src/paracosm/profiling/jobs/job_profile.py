@@ -267,8 +267,7 @@ FAR = 3.0
 """Interquartile ranges above the upper quartile: what Tukey ("Exploratory Data Analysis", 1977)
 calls far out."""
 
-LONGER = 1.1
-"""Times the median: where all steps last alike, next to nothing would be far out."""
+LONGER = 1.1  # times the median: where all steps last alike, next to nothing would be far out
 
 
 def without_interrupted(profile: JobProfile) -> JobProfile:

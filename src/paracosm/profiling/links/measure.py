@@ -21,24 +21,18 @@ from paracosm.profiling.samples import LinkTiming, Spread, now, spread_of
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
-
 DEVICE_KINDS = ("host to device", "device to host", "device to device")
-
 KINDS = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", *COLLECTIVES)
 """Kinds of transfers; a kind has one or more scenarios."""
 
 USUAL = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", "all_reduce")
 """What is measured where nobody says otherwise: table 1, and a message between processes."""
 
-ITEM = 4
-"""Bytes of one number of a message: collectives add 32-bit floats."""
+ITEM = 4  # bytes of one number of a message: collectives add 32-bit floats
 
 _ROW = 2e-3  # seconds that calls in a row take, at least
-
 _FEWEST = 3
-
 _MOST = 200
-
 _BLOCK = 5  # rows that are ordered at a time
 
 
@@ -274,7 +268,10 @@ def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
                 Scenario(kind, "bi-direct", 2, processes=2, directions=2),
             ]
         case "host to device" | "device to host":
-            return [Scenario(kind, f"{memory} memory", 1, devices=1) for memory in _MEMORIES]
+            return [
+                Scenario(kind, f"{memory} memory", 1, devices=1)
+                for memory in ("pinned", "pageable")
+            ]
         case "device to device":
             return [
                 Scenario(kind, "uni-direct", 2, devices=2),
@@ -292,9 +289,6 @@ def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
         for few in ranks
     ]
     return gloo + nccl
-
-
-_MEMORIES = ("pinned", "pageable")
 
 
 _COLUMNS = 5  # sizes that are shown

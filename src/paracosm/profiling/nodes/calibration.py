@@ -249,14 +249,8 @@ def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
 
 
 _bandwidth = partial(format_bandwidth, exact=True)
-
-
 _duration = partial(format_duration, exact=True)
-
-
 _size = partial(format_size, exact=True)
-
-
 _WRITTEN: Mapping[str, Callable[[float], Any]] = {
     "bandwidth_out": _bandwidth,
     "bandwidth_in": _bandwidth,

@@ -35,14 +35,11 @@ from paracosm.profiling.processes import Processes
 
 PING, SEND, RECEIVE, BOTH, REPORT, END, INTERVAL, JOIN = range(1, 9)
 
-LONGEST = 60.0
-"""Seconds that data may be asked for in one order."""
+LONGEST = 60.0  # seconds that data may be asked for in one order
 
-SHORTEST = 0.05
-"""Seconds of a round or an interval at least."""
+SHORTEST = 0.05  # seconds of a round or an interval at least
 
-MOST_CONNECTIONS = 64
-"""That may be asked for each way, beside the first one."""
+MOST_CONNECTIONS = 64  # that may be asked for each way, beside the first one
 
 Table = tuple[tuple[int, ...], ...]
 """Bytes, (intervals, connections)."""

@@ -191,7 +191,9 @@ class StreamWatch:
             if frame.kind == SETTINGS and not frame.flags & ACK:
                 self._set(settings_of(frame).get(INITIAL_WINDOW_SIZE), now)
             elif frame.kind == HEADERS and stream is None:
-                self._ask(frame.stream)
+                self._open[frame.stream] = _Open(self._window)
+                if len(self._open) > _OPEN:
+                    self._open.popitem(last=False)
             elif frame.kind == DATA and stream is not None and not stream.request:
                 stream.request = frame.payload
             elif frame.kind == RST_STREAM:
@@ -216,16 +218,12 @@ class StreamWatch:
         if len(self.windows) < _ENDED:
             self.windows.append((now, window))
 
-    def _ask(self, number: int) -> None:
-        self._open[number] = _Open(self._window)
-        if len(self._open) > _OPEN:
-            self._open.popitem(last=False)
-
     def _sent(self, frame: Frame, stream: _Open, now: float) -> None:
         if self._sending not in (frame.stream, None):
             other = self._open.get(self._sending or 0)
             if other is not None:
-                _end_turn(other)
+                other.turns = (*other.turns, other.turn)
+                other.turn = 0
         self._sending = frame.stream
         stream.last = now
         stream.size += frame.size
@@ -252,18 +250,12 @@ class StreamWatch:
         )
 
 
-def _end_turn(stream: _Open) -> None:
-    stream.turns = (*stream.turns, stream.turn)
-    stream.turn = 0
-
-
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 DATA, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE = 0, 1, 3, 4, 8
 """Kinds of frames (section 6)."""
 
-END_STREAM = ACK = 1
-"""Flags: of DATA and HEADERS, and of SETTINGS."""
+END_STREAM = ACK = 1  # flags: of DATA and HEADERS, and of SETTINGS
 
 INITIAL_WINDOW_SIZE = 4
 """Key of a setting (section 6.5.2): bytes of a stream that may come before its window is opened."""

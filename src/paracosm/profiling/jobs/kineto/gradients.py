@@ -238,10 +238,9 @@ class Consumers:
         self._ran_first: dict[int, int] = {}
 
     def of(self, row: int) -> tuple[int, str]:
-        """Return the row of the op that takes the parameter of an `AccumulateGrad`, and how it was
-        found: by "sequence number", "as recomputed" (the backward pass ran the forward pass again:
-        by name and shapes), or -1, "not found".
-        """
+        """Return the row of the op that takes the parameter of an `AccumulateGrad`, and how it
+        was found: by "sequence number", "as recomputed" (the backward pass ran the forward pass
+        again: by name and shapes), or -1, "not found"."""
         at = int(np.searchsorted(self._begins, self._trace.begin[row])) - 1
         if at < 0:
             return -1, "not found"
@@ -450,14 +449,8 @@ def _outermost(trace: KinetoTrace, lane: int) -> Ints:
 def _on_host(trace: KinetoTrace, step: Step, rows: Ints) -> WorkerStep:
     first, last = np.searchsorted(trace.begin[rows], [step.begin, step.end])
     segments = [_segment(trace, row, trace.begin[row], trace.end[row]) for row in rows[first:last]]
-    return WorkerStep(
-        step.number,
-        step.begin,
-        step.end,
-        step.begin,
-        step.end,
-        _one_after_another(segments, step.begin),
-    )
+    whole = _one_after_another(segments, step.begin)
+    return WorkerStep(step.number, step.begin, step.end, step.begin, step.end, whole)
 
 
 def _callers(trace: KinetoTrace, spans: DeviceSpans, outermost: dict[int, Ints]) -> Ints:
@@ -486,11 +479,9 @@ def _on_device(trace: KinetoTrace, step: Step, spans: DeviceSpans, callers: Ints
         elif caller >= 0:
             segments.append(_segment(trace, caller, since, until))
         else:
-            row, call = int(spans.row[number]), int(spans.call[number])
-            alone = _segment(trace, row, since, until)
-            segments.append(
-                replace(alone, called=float(trace.begin[call]), returned=float(trace.end[call]))
-            )
+            alone, call = _segment(trace, int(spans.row[number]), since, until), spans.call[number]
+            called, returned = float(trace.begin[call]), float(trace.end[call])
+            segments.append(replace(alone, called=called, returned=returned))
         last = caller
     return WorkerStep(
         step.number, begin, end, step.begin, step.end, _one_after_another(segments, begin)

@@ -471,12 +471,9 @@ def _profile_found(
         )
         for each in kept
     ]
-    return profile_of_steps(
-        steps,
-        str(script),
-        {
-            "framework": told["framework"],
-            "script": script.name,
-            "ended": "by itself" if "ended" in told else ended,
-        },
-    )
+    provenance = {
+        "framework": told["framework"],
+        "script": script.name,
+        "ended": "by itself" if "ended" in told else ended,
+    }
+    return profile_of_steps(steps, str(script), provenance)

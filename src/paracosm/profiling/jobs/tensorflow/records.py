@@ -45,8 +45,7 @@ class TracedStep:
     # Of all partitions by name; empty where no partitioned graph was traced
     nodes: Mapping[str, Node]
     sizes: Mapping[str, int]  # bytes of tensors by the node that makes them, where they were traced
-    # Nanoseconds at which the worker asked for the step and was told that it is done, if
-    # known
+    # Nanoseconds at which the worker asked for the step and was told that it is done, if known
     span: tuple[int, int] | None = None
     pause: float = 0.0  # seconds after the step that went into keeping it, which belong to no step
 
@@ -111,8 +110,7 @@ def _sizes(events: Sequence[Event]) -> dict[str, int]:
     return sizes
 
 
-SERVERS = "ps"
-"""The job of the parameter servers: `replica_device_setter` and TF_CONFIG call it so."""
+SERVERS = "ps"  # the job of the parameter servers: `replica_device_setter` and TF_CONFIG call it so
 
 _DEVICE = re.compile(r"/job:(?P<job>[^/]+)(/replica:\d+)?/task:(?P<task>\d+)(/|$)")
 

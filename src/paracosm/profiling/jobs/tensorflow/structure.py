@@ -29,8 +29,7 @@ _RECEIVER = re.compile(r"(?P<node>.+?)(?:_S|/_)(?P<number>\d+)", re.DOTALL)
 _CONTROL = re.compile(r"(?P<node>.+)/ctrl_S\d+", re.DOTALL)
 """What is made to be sent where one op only waits for another; its label does not say for which."""
 
-_DEEPEST = 1000
-"""Nodes that were not traced, one behind the other."""
+_DEEPEST = 1000  # nodes that were not traced, one behind the other
 
 
 @dataclass(slots=True)
@@ -260,8 +259,7 @@ class Columns:
     kinds: Sequence[str]  # the runs' ops' types
     sent: Sequence[Sent]
     waits: Sequence[frozenset[int]]  # of each column, those that it waits for
-    # Transfers and bytes from server to server: for these, an op of one waits for that of the
-    # other
+    # Transfers and bytes from server to server: for these, an op of one waits for that of the other
     between_servers: tuple[int, int]
 
     def ops(self) -> list[ProfiledOp]:
