@@ -137,7 +137,7 @@ def _estimates(
     An op of the host that nobody timed, nor any of its type, is not estimated: it moves nothing.
     Nor is one that works on nobody knows what.
     """
-    from paracosm.profiling.estimators.timed import pool
+    from paracosm.profiling.estimators.roofline import pool
 
     types = {timing.op.name for timing in timings}
     needed, of_host = set(_needed(graph)), _host_only(graph)

@@ -1,4 +1,8 @@
-"""What a timing depends on beside the op: device, framework, threads, allocator."""
+"""What a timing depends on beside the op, and this machine held still while it is measured.
+
+Device, framework, threads and allocator; clocks that time a call: CPU time of one thread, wall time
+of several, events on a GPU; and a probe of what the core is worth.
+"""
 
 from __future__ import annotations
 

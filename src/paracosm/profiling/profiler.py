@@ -286,7 +286,12 @@ def profile_model(
     keep = (lambda timings: None) if database is None else database.add
     if not iterations:
         return ModelProfile(graph, profile(ops, settings, source, keep, progress), None, ())
-    _require_room(graph, settings.device)
+    needed, free = peak_memory(graph), free_memory(settings.device)
+    if free is not None and needed > free:
+        raise InputError(
+            f"a real iteration takes {needed:,} bytes of memory, and {free:,} are free: "
+            "--no-iterations times the ops alone"
+        )
     with pinned(settings.device, settings.threads, settings.seed):
         step = training_step(options, device=settings.device, seed=settings.seed)
         real = _Iterations(step.run, settings, in_situ)
@@ -318,15 +323,6 @@ def ops_to_profile(graph: Graph) -> list[Op]:
     """Return the ops of a graph that one device can run alone: all but communication."""
     alone = np.unique(graph.op[graph.resource != RESOURCES.index("communication")])
     return [graph.ops[index] for index in alone]
-
-
-def _require_room(graph: Graph, device: str) -> None:
-    needed, free = peak_memory(graph), free_memory(device)
-    if free is not None and needed > free:
-        raise InputError(
-            f"a real iteration takes {needed:,} bytes of memory, and {free:,} are free: "
-            "--no-iterations times the ops alone"
-        )
 
 
 class _Iterations:
@@ -398,8 +394,9 @@ def profile_into(
 ) -> Refused:
     """Time ops on this machine, add them to a database, and return which could not be timed.
 
-    Where the environment's allocator is pinned and this process is not, another process times them,
-    and progress is told at the end only.
+    Programs restart themselves with malloc's thread cache off; a notebook cannot. Where the
+    environment's allocator is pinned and this process is not, another process times the ops, and
+    progress is told at the end only.
     """
     if environment.allocator != PINNED or own_allocator() == PINNED:
         return _profile_here(path, ops, settings, source, progress)

@@ -37,17 +37,22 @@ from paracosm.profiling.estimators.methods import (
     score_of,
 )
 from paracosm.profiling.estimators.roofline import (
+    FARTHEST,
     LEAST,
+    Cells,
     Device,
     Estimate,
+    Exact,
+    Key,
     Roofline,
+    cells_of,
     conformal,
     estimate_around,
     fit_device,
     fit_roofline,
+    pool,
     rows_by_type,
 )
-from paracosm.profiling.estimators.timed import FARTHEST, Cells, Exact, Key, cells_of, pool
 from paracosm.profiling.samples import OpTiming, at_one_speed
 
 _ROOM = math.log(2.0)  # beyond the ratios to the roofline that were measured

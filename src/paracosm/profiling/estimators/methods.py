@@ -20,8 +20,7 @@ from scipy.optimize import minimize
 
 from paracosm.errors import require
 from paracosm.profiling.estimators.describe import Description, Floats, Layout, layout_of, seen_in
-from paracosm.profiling.estimators.roofline import Roofline, fit_roofline
-from paracosm.profiling.estimators.timed import cells_of
+from paracosm.profiling.estimators.roofline import Roofline, cells_of, fit_roofline
 
 
 class Fitted(Protocol):

@@ -268,10 +268,8 @@ def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
                 Scenario(kind, "bi-direct", 2, processes=2, directions=2),
             ]
         case "host to device" | "device to host":
-            return [
-                Scenario(kind, f"{memory} memory", 1, devices=1)
-                for memory in ("pinned", "pageable")
-            ]
+            names = ("pinned memory", "pageable memory")
+            return [Scenario(kind, name, 1, devices=1) for name in names]
         case "device to device":
             return [
                 Scenario(kind, "uni-direct", 2, devices=2),
@@ -334,7 +332,9 @@ def write_table(table: Sequence[Row]) -> str:
     """Return the table as text: MB/s by size, then the lines for a cluster file."""
     if not table:
         return "nothing was measured"
-    sizes = _columns(table)
+    sizes = sorted({size for row in table for size in row.seconds})
+    step = max(1, -(-len(sizes) // _COLUMNS))
+    sizes = sizes[::-1][::step][::-1]  # evenly among all, the largest with them
     labels = [f"{row.kind}, {row.scenario}" for row in table]
     wide = max(map(len, [*labels, "MB/s"]))
     titles = "".join(f"{format_size(size, exact=True):>10}" for size in sizes)
@@ -347,13 +347,6 @@ def write_table(table: Sequence[Row]) -> str:
         if row.link is not None:
             lines.append(f"{label:{wide}}  {_link(row.link, len(row.seconds))}")
     return "\n".join(lines)
-
-
-def _columns(table: Sequence[Row]) -> list[int]:
-    """Return the sizes to show: evenly among all, the largest with them."""
-    sizes = sorted({size for row in table for size in row.seconds})
-    step = max(1, -(-len(sizes) // _COLUMNS))
-    return sizes[::-1][::step][::-1]
 
 
 def _link(link: Line, sizes: int) -> str:

@@ -1,4 +1,4 @@
-"""A TCP proxy that changes nothing and lets a watcher see the bytes of both sides."""
+"""A TCP proxy that changes nothing, and a watcher of both sides' bytes that follows HTTP/2."""
 
 from __future__ import annotations
 
@@ -189,7 +189,10 @@ class StreamWatch:
         for frame in self._client.read(data):
             stream = self._open.get(frame.stream)
             if frame.kind == SETTINGS and not frame.flags & ACK:
-                self._set(settings_of(frame).get(INITIAL_WINDOW_SIZE), now)
+                window = settings_of(frame).get(INITIAL_WINDOW_SIZE)
+                if window is not None and len(self.windows) < _ENDED:
+                    self.windows.append((now, window))
+                self._window = self._window if window is None else window
             elif frame.kind == HEADERS and stream is None:
                 self._open[frame.stream] = _Open(self._window)
                 if len(self._open) > _OPEN:
@@ -210,13 +213,6 @@ class StreamWatch:
                 del self._open[frame.stream]
             elif frame.kind in (DATA, HEADERS) and frame.flags & END_STREAM:
                 self._end(frame.stream, self._open.pop(frame.stream))
-
-    def _set(self, window: int | None, now: float) -> None:
-        if window is None:
-            return
-        self._window = window
-        if len(self.windows) < _ENDED:
-            self.windows.append((now, window))
 
     def _sent(self, frame: Frame, stream: _Open, now: float) -> None:
         if self._sending not in (frame.stream, None):

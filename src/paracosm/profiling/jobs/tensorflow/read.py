@@ -22,7 +22,6 @@ from paracosm.profiling.jobs.job_profile import (
 from paracosm.profiling.jobs.tensorflow.records import (
     Device,
     Key,
-    Node,
     Records,
     TracedStep,
     read_traced_step,
@@ -75,7 +74,8 @@ def profile_of_steps(
     every = sorted(map(records_of, steps), key=lambda each: (each.base, each.step.where))
     dropped: Counter[str] = Counter()
     every = _each_once(every, dropped)
-    usual = _usual_runs(every)
+    count = Counter(key for each in every for key in each.runs)
+    usual = {key for key, times in count.items() if 2 * times > len(every)}
     alike = [each for each in every if each.runs.keys() == usual]
     for each in every:
         if each.runs.keys() != usual:
@@ -83,12 +83,20 @@ def profile_of_steps(
     if not alike:
         raise InputError(_no_step(every, usual))
     reference = max(alike, key=lambda each: (len(each.receives), -each.base))
-    nodes = _graph(alike, usual)
+    names = {name for _, name, _ in usual}
+    # The partitioned graph of a step that knows all nodes that ran; empty if none does.
+    nodes = next((each.step.nodes for each in alike if names <= each.step.nodes.keys()), {})
     structure = structure_of(reference, nodes)
     columns = columns_of(structure, reference, every)
     ops = columns.ops()
     times = times_of(alike, columns)
-    kept = _kept(alike, times, dropped)
+    dropped["a tensor came before it was sent"] += int(times.early.sum())
+    if times.early.all():
+        raise InputError(
+            f"{alike[0].step.where}: a tensor came before it was sent, whichever way the clocks "
+            f"are set: no step is left of {len(alike)}"
+        )
+    kept = ~times.early
     told = {
         "source": "TensorFlow step statistics",
         **provenance,
@@ -117,11 +125,6 @@ def _each_once(steps: Sequence[Records], dropped: Counter[str]) -> list[Records]
     return once
 
 
-def _usual_runs(steps: Sequence[Records]) -> set[Key]:
-    count = Counter(key for step in steps for key in step.runs)
-    return {key for key, times in count.items() if 2 * times > len(steps)}
-
-
 def _no_step(steps: Sequence[Records], usual: set[Key]) -> str:
     step = min(steps, key=lambda each: len(each.runs.keys() ^ usual))
     device, name, _ = min(step.runs.keys() ^ usual)
@@ -130,23 +133,6 @@ def _no_step(steps: Sequence[Records], usual: set[Key]) -> str:
         f"{step.step.where}: the step {lacks} {name} on {device}, other than most: no step ran the "
         f"ops that most of the {len(steps)} steps did: trace steps that fetch the same"
     )
-
-
-def _graph(steps: Sequence[Records], usual: set[Key]) -> Mapping[str, Node]:
-    """Return the partitioned graph of a step that knows all nodes that ran; empty if none does."""
-    names = {name for _, name, _ in usual}
-    return next((each.step.nodes for each in steps if names <= each.step.nodes.keys()), {})
-
-
-def _kept(steps: Sequence[Records], times: Times, dropped: Counter[str]) -> npt.NDArray[np.bool_]:
-    """Return which steps have no tensor that came before it was sent; count the others."""
-    dropped["a tensor came before it was sent"] += int(times.early.sum())
-    if times.early.all():
-        raise InputError(
-            f"{steps[0].step.where}: a tensor came before it was sent, whichever way the clocks "
-            f"are set: no step is left of {len(steps)}"
-        )
-    return ~times.early
 
 
 def _profile(
