@@ -17,17 +17,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = [
-    "DEFAULT",
-    "KEPT",
-    "PINNED",
-    "command_allocator",
-    "keep_memory",
-    "own_allocator",
-    "pinned_environ",
-    "restart_pinned",
-]
-
 PINNED, KEPT, DEFAULT = "malloc pinned", "malloc kept", "malloc default"
 
 _VARIABLE, _TUNABLE = "GLIBC_TUNABLES", "glibc.malloc.tcache_count=0"
@@ -86,7 +75,6 @@ def _is_glibc() -> bool:
 
 
 def _started_pinned() -> bool:
-    """Whether the process was started with the tunable; setting it later has no effect."""
     try:
         started = Path("/proc/self/environ").read_bytes().split(b"\0")
     except OSError:

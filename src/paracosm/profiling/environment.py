@@ -1,4 +1,8 @@
-"""What a timing depends on beside the op: device, framework, threads, allocator."""
+"""What a timing depends on beside the op, and this machine held still while it is measured.
+
+Device, framework, threads and allocator; clocks that time a call: CPU time of one thread, wall time
+of several, events on a GPU; and a probe of what the core is worth.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +19,6 @@ from typing import Any, Protocol
 
 from paracosm.errors import InputError, require
 from paracosm.profiling.allocator import DEFAULT, keep_memory
-
-__all__ = [
-    "Clock",
-    "CudaClock",
-    "Environment",
-    "HostClock",
-    "SpeedProbe",
-    "clock_for",
-    "environment_here",
-    "flushes_denormals",
-    "free_memory",
-    "last_level_cache",
-    "one_thread",
-    "pinned",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +234,7 @@ class HostClock:
     def __init__(self, threads: int = 1) -> None:
         self._now = time.thread_time_ns if threads == 1 else time.perf_counter_ns
         self._overhead = 0
-        self._overhead = min(self._span(_nothing, 1) for _ in range(200))
+        self._overhead = min(self._span(lambda: None, 1) for _ in range(200))
 
     def seconds(self, call: Call, times: int = 1) -> float:
         return max(0, self._span(call, times) - self._overhead) * 1e-9
@@ -261,10 +250,6 @@ class HostClock:
         """Do nothing: on the CPU there is no device to be ahead of, nor to wait for."""
 
     wait = head_start
-
-
-def _nothing() -> None:
-    pass
 
 
 class CudaClock:

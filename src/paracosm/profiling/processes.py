@@ -19,9 +19,6 @@ from typing import IO, Any, Self
 
 from paracosm.errors import InputError
 
-__all__ = ["Answer", "Processes", "WorkerError", "answering", "free_ports", "loopback"]
-
-
 _GRACE = 1.0  # seconds in which the process that died first is told from those that then complain
 
 
@@ -61,7 +58,6 @@ class Processes:
         inherited: Sequence[int] = (),
         prefix: Sequence[str] = (),
     ) -> None:
-        """Start one more."""
         command = [*prefix, sys.executable, "-m", self._module, json.dumps(setup)]
         with self._said(len(self._workers)).open("wb") as errors:
             worker = subprocess.Popen(
@@ -118,7 +114,6 @@ class Processes:
                     self._hear(key.data)
 
     def end(self) -> None:
-        """End all of them at once."""
         for worker in self._workers:
             worker.kill()
         for worker in self._workers:
@@ -132,7 +127,6 @@ class Processes:
         return self.folder / f"{number}.txt"
 
     def _hear(self, number: int) -> None:
-        """Read what there is from a process, and fail if it did."""
         more = os.read(_pipe(self._workers[number].stdout).fileno(), 1 << 16)
         self._heard[number] += more
         if not more:
@@ -142,7 +136,6 @@ class Processes:
             self._heard_whole(number)
 
     def _heard_whole(self, number: int) -> dict[str, Any] | None:
-        """Take the next answer out of what was heard, if all of it was."""
         line, newline, rest = self._heard[number].partition(b"\n")
         if not newline:
             return None
@@ -162,15 +155,12 @@ class Processes:
                 if code := worker.poll():
                     said = self._said(each).read_text(errors="replace").strip().splitlines()
                     last_words = f": {said[-1].strip()}" if said else ""
-                    return f"{self._names[each]} {_ending(code)}{last_words}"
+                    ended = f"ended with exit code {code}"
+                    if code < 0:
+                        ended = f"was ended by {signal.Signals(-code).name}"
+                    return f"{self._names[each]} {ended}{last_words}"
             time.sleep(0.02)
         return f"{self._names[number]}: {reason}"
-
-
-def _ending(code: int) -> str:
-    if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

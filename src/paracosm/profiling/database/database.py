@@ -352,8 +352,7 @@ def _look(path: Path, create: bool) -> None:
         raise InputError(f'"{path}" cannot be opened: {error.strerror}') from None
 
 
-PATIENCE = 30.0
-"""Seconds to wait for another process that is writing."""
+PATIENCE = 30.0  # seconds to wait for another process that is writing
 
 # By the primary code; the other eight bits say which of many calls of the system failed.
 _MEANINGS = {

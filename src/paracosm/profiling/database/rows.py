@@ -65,8 +65,6 @@ def short_arguments(text: str) -> str:
 
 
 class _Writer:
-    """Remembers which dtype was named last."""
-
     def __init__(self) -> None:
         self._dtype = ""
 
@@ -113,8 +111,6 @@ _NUMBERS = ("mean", "variance", "minimum", "p10", "median", "p90", "probe")
 
 @dataclass(frozen=True)
 class Kind(Generic[Timing]):
-    """How one kind of timings is kept."""
-
     view: str
     columns: tuple[str, ...]  # of the view, in the order of the fields
     build: Callable[[Sequence[Any]], Timing]  # makes a timing of the values of a row
@@ -215,16 +211,14 @@ def _op_timing(row: Sequence[Any]) -> OpTiming:
 
 def _link_timing(row: Sequence[Any]) -> LinkTiming:
     kind, scenario, size, ranks, environment, *rest = row
-    return LinkTiming(
-        kind, scenario, size, ranks, _environment(environment), Spread(*rest[:7]), *rest[7:]
-    )
+    spread = Spread(*rest[:7])
+    return LinkTiming(kind, scenario, size, ranks, _environment(environment), spread, *rest[7:])
 
 
 def _iteration_timing(row: Sequence[Any]) -> IterationTiming:
     fingerprint, model, environment, *rest = row
-    return IterationTiming(
-        fingerprint, model, _environment(environment), Spread(*rest[:7]), *rest[7:]
-    )
+    spread = Spread(*rest[:7])
+    return IterationTiming(fingerprint, model, _environment(environment), spread, *rest[7:])
 
 
 def _insertion(table: str, columns: Sequence[str]) -> str:

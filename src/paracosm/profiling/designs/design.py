@@ -41,8 +41,6 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """Ops to time."""
-
     name: str  # one of `DESIGNS`
     ops: tuple[Op, ...]  # distinct, family by family
     points: tuple[tuple[str, Point], ...]  # for each op the name of its family and its point
@@ -160,7 +158,6 @@ DESIGNS: Mapping[str, Callable[[Family, int, np.random.Generator], Iterator[Poin
 def _within(
     family: Family, points: Iterator[Point], values: int, limits: Limits, dtype: str
 ) -> tuple[list[tuple[Op, Point]], int]:
-    """Return the ops at points within the limits, and how many points were beyond."""
     wanted = size_of(family, values)
     found: dict[Op, Point] = {}
     seen: set[str] = set()

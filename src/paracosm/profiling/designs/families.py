@@ -15,8 +15,7 @@ Point = Mapping[str, int]
 Call = tuple[list[Any], dict[str, Any]]
 """Positional and named arguments of an op, with `TensorArgument` for tensors."""
 
-FLOAT = "float32"
-"""Stands for the design's dtype in the tables of families."""
+FLOAT = "float32"  # stands for the design's dtype in the tables of families
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,6 @@ class Family:
         return Op(self.op, encode_arguments(_as(dtype, args), _as(dtype, kwargs)))
 
     def fixed(self, values: Mapping[str, int]) -> Family:
-        """Return the family with those of its arguments that `values` names held there."""
         for name, value in values.items():
             if value < 1:
                 raise InputError(f"{name} must be 1 or more, not {value}")
@@ -132,8 +130,7 @@ def _features(name: str, base: int) -> Argument:
     return Argument(name, _FEATURES, base, low=1, high=8192)
 
 
-_SIZE = Argument("size", _SIZES, 28)
-"""Height, and width, of an image or a feature map."""
+_SIZE = Argument("size", _SIZES, 28)  # height, and width, of an image or a feature map
 
 _TOKENS = Argument("tokens", (32, 64, 128, 128, 196, 256, 256, 512, 512, 1024), 128, low=1)
 _WIDTH = Argument("width", _WIDTHS, 512, low=1)

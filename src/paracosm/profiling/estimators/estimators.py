@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +37,22 @@ from paracosm.profiling.estimators.methods import (
     score_of,
 )
 from paracosm.profiling.estimators.roofline import (
+    FARTHEST,
     LEAST,
+    Cells,
     Device,
     Estimate,
+    Exact,
+    Key,
     Roofline,
+    cells_of,
     conformal,
     estimate_around,
     fit_device,
     fit_roofline,
+    pool,
     rows_by_type,
 )
-from paracosm.profiling.estimators.timed import FARTHEST, Cells, Exact, Key, cells_of, pool
 from paracosm.profiling.samples import OpTiming, at_one_speed
 
 _ROOM = math.log(2.0)  # beyond the ratios to the roofline that were measured
@@ -67,8 +71,6 @@ class Neighbourhood:
 
 @dataclass(frozen=True, eq=False)
 class TypeEstimator:
-    """What is known of one op type."""
-
     method: str  # name of the chosen estimator
     fitted: Fitted
     half_width: float  # of its interval (logarithm) over the scale that it predicts
@@ -101,7 +103,7 @@ class Estimators:
 
     def estimate(self, op: Op) -> Estimate:
         """Return the estimate of `op`; always positive and finite."""
-        row = self._rows.get((op.name, op.arguments))
+        row = self.exact.rows.get((op.name, op.arguments))
         if row is not None:
             return self.exact.estimate(row)
         described = describe(op)
@@ -123,12 +125,19 @@ class Estimators:
         return estimates
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one .npz file, which is replaced once the new one is whole."""
-        save_estimators(self, path)
+        """Write everything to one .npz file, which is replaced once the new one is whole.
 
-    @cached_property
-    def _rows(self) -> dict[Key, int]:
-        return self.exact.rows()
+        It runs no code when it is read: every value is written as JSON in the array "content",
+        NumPy arrays as references to entries "0", "1", ... beside it. A record {"is": "Roofline",
+        "of": {...}} is one of `_CLASSES`. "checksum" covers all of it.
+        """
+        arrays: list[Array] = []
+        content = {"paracosm estimators": _VERSION, "estimators": _packed(self, arrays)}
+        entries: dict[str, Array] = {str(number): array for number, array in enumerate(arrays)}
+        entries["content"] = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
+        entries["checksum"] = _checksum(entries)
+        with replacing(path) as beside, beside.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **entries)
 
     def _interpolated(self, op: Description, known: TypeEstimator) -> Estimate | None:
         near = self.neighbourhood
@@ -166,22 +175,6 @@ _CLASSES: Mapping[str, type] = {
         *(Roofline, Network, GaussianProcess, Cells, Layout, Seen),
     )
 }
-
-
-def save_estimators(estimators: Estimators, path: str | Path) -> None:
-    """Write `estimators` to `path`; a file that is there is replaced, once the new one is whole.
-
-    One .npz file of arrays and JSON, that runs no code when it is read. Every value is written as
-    JSON in the array "content", NumPy arrays as references to entries "0", "1", ... beside it. A
-    record {"is": "Roofline", "of": {...}} is one of `_CLASSES`. "checksum" covers all of it.
-    """
-    arrays: list[Array] = []
-    content = {"paracosm estimators": _VERSION, "estimators": _packed(estimators, arrays)}
-    entries: dict[str, Array] = {str(number): array for number, array in enumerate(arrays)}
-    entries["content"] = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
-    entries["checksum"] = _checksum(entries)
-    with replacing(path) as beside, beside.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **entries)
 
 
 def load_estimators(path: str | Path) -> Estimators:

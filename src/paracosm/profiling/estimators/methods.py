@@ -20,22 +20,17 @@ from scipy.optimize import minimize
 
 from paracosm.errors import require
 from paracosm.profiling.estimators.describe import Description, Floats, Layout, layout_of, seen_in
-from paracosm.profiling.estimators.roofline import Roofline, fit_roofline
-from paracosm.profiling.estimators.timed import cells_of
+from paracosm.profiling.estimators.roofline import Roofline, cells_of, fit_roofline
 
 
 class Fitted(Protocol):
-    """An estimator of one op type, fitted."""
-
     def predict(self, ops: Sequence[Description]) -> tuple[Floats, Floats]:
         """Return the logarithms of durations (seconds) and the scales of their errors."""
         ...
 
 
 _HIDDEN = (24, 24)
-
 _DECAY = 0.5  # L2 penalty
-
 _MLP_ITERATIONS = 60  # of L-BFGS
 
 
@@ -90,11 +85,8 @@ def fit_mlp(ops: Sequence[Description], log_time: Floats, roofline: Roofline, se
 # A few steps only: with some sixty samples and a dozen length scales, the optimum of the marginal
 # likelihood is over-fitted (docs/estimators.md).
 _GAUSSIAN_ITERATIONS = 8
-
 _MOST_SAMPLES = 256  # the rest is dropped at random: the fit is cubic in them
-
 _LENGTH = 3.0
-
 _NOISE = 0.1
 
 
@@ -198,14 +190,11 @@ def _matern(left: Floats, right: Floats) -> Floats:
 Fit = Callable[[Sequence[Description], Floats, Roofline, int], Fitted]
 
 
-def _roofline(
-    ops: Sequence[Description], log_time: Floats, roofline: Roofline, seed: int
-) -> Roofline:
-    return roofline
-
-
-METHODS: Mapping[str, Fit] = {"roofline": _roofline, "mlp": fit_mlp, "gaussian": fit_gaussian}
-
+METHODS: Mapping[str, Fit] = {
+    "roofline": lambda ops, log_time, roofline, seed: roofline,
+    "mlp": fit_mlp,
+    "gaussian": fit_gaussian,
+}
 
 FOLDS = 5
 
@@ -216,20 +205,17 @@ class Score:
 
     name: str
     samples: int  # distinct ops that were timed
-    # Mean absolute error of the logarithm of the time, by method: 0.1 is about 10 %. Empty
-    # for types of fewer than `LEAST` samples; the roofline alone where it errs by less than 2
-    # %.
+    # Mean absolute error of the logarithm of the time, by method: 0.1 is about 10 %. Empty for
+    # types of fewer than `LEAST` samples; the roofline alone where it errs by less than 2 %.
     errors: Mapping[str, float]
     # The method of the least error, or a preferred one that errs no more than the noise of
     # this comparison beyond it (`HeldOut.best`)
     chosen: str
-    # How many held-out ops had a near neighbour (`timed.FARTHEST`) among the others
-    near: int = 0
+    near: int = 0  # how many held-out ops had a near neighbour (`timed.FARTHEST`) among the others
     near_error: float = float("nan")  # the error of scaling from it; NaN without any
 
 
 def score_of(name: str, held_out: HeldOut) -> Score:
-    """Return the score of the op type `name` that follows from its held-out errors."""
     near = np.abs(held_out.near[np.isfinite(held_out.distance)])
     return Score(
         name=name,
@@ -282,7 +268,6 @@ class HeldOut:
         ][-1]
 
     def scores(self, method: str) -> Floats:
-        """Return the absolute errors of `method` over their scales."""
         return np.abs(self.errors[method]) / self.scales[method]
 
 

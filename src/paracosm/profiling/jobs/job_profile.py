@@ -13,26 +13,6 @@ import numpy.typing as npt
 from paracosm.errors import InputError
 from paracosm.timeline import covered
 
-__all__ = [
-    "DOWNLINK",
-    "INTERRUPTED",
-    "RESOURCES",
-    "SERVER",
-    "UPLINK",
-    "WORKER",
-    "JobProfile",
-    "ProfiledOp",
-    "check_job_profile",
-    "dependencies_of",
-    "dependents_of",
-    "in_order",
-    "job_profile_of",
-    "smallest_first",
-    "summarize_profile",
-    "without_interrupted",
-]
-
-
 Codes = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -101,8 +81,6 @@ class JobProfile:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledOp:
-    """One op of a step, as `JobProfile` has them."""
-
     name: str
     kind: str
     resource: int
@@ -289,8 +267,7 @@ FAR = 3.0
 """Interquartile ranges above the upper quartile: what Tukey ("Exploratory Data Analysis", 1977)
 calls far out."""
 
-LONGER = 1.1
-"""Times the median: where all steps last alike, next to nothing would be far out."""
+LONGER = 1.1  # times the median: where all steps last alike, next to nothing would be far out
 
 
 def without_interrupted(profile: JobProfile) -> JobProfile:

@@ -21,24 +21,18 @@ from paracosm.profiling.samples import LinkTiming, Spread, now, spread_of
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
-
 DEVICE_KINDS = ("host to device", "device to host", "device to device")
-
 KINDS = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", *COLLECTIVES)
 """Kinds of transfers; a kind has one or more scenarios."""
 
 USUAL = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", "all_reduce")
 """What is measured where nobody says otherwise: table 1, and a message between processes."""
 
-ITEM = 4
-"""Bytes of one number of a message: collectives add 32-bit floats."""
+ITEM = 4  # bytes of one number of a message: collectives add 32-bit floats
 
 _ROW = 2e-3  # seconds that calls in a row take, at least
-
 _FEWEST = 3
-
 _MOST = 200
-
 _BLOCK = 5  # rows that are ordered at a time
 
 
@@ -181,8 +175,7 @@ def _check_sizes(here: Sequence[Scenario], sizes: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator[Team]:
-    """Start `processes` workers for messages of up to `largest` bytes, and end them with the
-    block."""
+    """Start workers for messages of up to `largest` bytes, and end them with the block."""
     with contextlib.ExitStack() as stack:
         memory = _shared_memory()
         pipes = [os.pipe(), os.pipe()]
@@ -208,11 +201,8 @@ def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator
 
 
 class Team(Processes):
-    """Workers that carry out every order together."""
-
     def run(self, scenario: Scenario, size: int, times: int, rows: int) -> list[float]:
-        """Return seconds of one message of `size` bytes, one number a row: those of the slowest
-        worker."""
+        """Return seconds of one message of `size` bytes by row: those of the slowest worker."""
         order = {"scenario": asdict(scenario), "size": size, "times": times, "rows": rows}
         self.order(dict.fromkeys(range(len(self._workers)), order))
         by_worker = [answer["seconds"] for answer in self.answers(str(scenario))]
@@ -229,8 +219,6 @@ def _shared_memory() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One way to move a message."""
-
     kind: str
     name: str  # which of several ways
     ranks: int  # processes or devices that take part
@@ -247,7 +235,6 @@ class Scenario:
         return "cuda" if self.devices else "cpu"
 
     def message(self, size: int) -> int:
-        """Return the bytes nearest below `size` that this scenario can send."""
         unit = ITEM * (self.ranks if self.kind == "reduce_scatter" else 1)
         if size < unit:
             raise InputError(f"{self}: a message has at least {unit} bytes, not {size}")
@@ -281,7 +268,8 @@ def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
                 Scenario(kind, "bi-direct", 2, processes=2, directions=2),
             ]
         case "host to device" | "device to host":
-            return [Scenario(kind, f"{memory} memory", 1, devices=1) for memory in _MEMORIES]
+            names = ("pinned memory", "pageable memory")
+            return [Scenario(kind, name, 1, devices=1) for name in names]
         case "device to device":
             return [
                 Scenario(kind, "uni-direct", 2, devices=2),
@@ -301,16 +289,11 @@ def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
     return gloo + nccl
 
 
-_MEMORIES = ("pinned", "pageable")
-
-
 _COLUMNS = 5  # sizes that are shown
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One scenario."""
-
     # kind, scenario, ranks: as in `LinkTiming`
     kind: str
     scenario: str
@@ -349,7 +332,9 @@ def write_table(table: Sequence[Row]) -> str:
     """Return the table as text: MB/s by size, then the lines for a cluster file."""
     if not table:
         return "nothing was measured"
-    sizes = _columns(table)
+    sizes = sorted({size for row in table for size in row.seconds})
+    step = max(1, -(-len(sizes) // _COLUMNS))
+    sizes = sizes[::-1][::step][::-1]  # evenly among all, the largest with them
     labels = [f"{row.kind}, {row.scenario}" for row in table]
     wide = max(map(len, [*labels, "MB/s"]))
     titles = "".join(f"{format_size(size, exact=True):>10}" for size in sizes)
@@ -362,13 +347,6 @@ def write_table(table: Sequence[Row]) -> str:
         if row.link is not None:
             lines.append(f"{label:{wide}}  {_link(row.link, len(row.seconds))}")
     return "\n".join(lines)
-
-
-def _columns(table: Sequence[Row]) -> list[int]:
-    """Return the sizes to show: evenly among all, the largest with them."""
-    sizes = sorted({size for row in table for size in row.seconds})
-    step = max(1, -(-len(sizes) // _COLUMNS))
-    return sizes[::-1][::step][::-1]
 
 
 def _link(link: Line, sizes: int) -> str:
@@ -391,7 +369,6 @@ class Line:
     worst: float = 0.0  # the largest of them
 
     def seconds(self, size: float) -> float:
-        """Return how long a message of `size` bytes takes."""
         return self.latency + size / self.bandwidth
 
 

@@ -24,8 +24,6 @@ from paracosm.profiling.processes import answering, loopback
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One worker of a team."""
-
     rank: int
     ranks: int
     memory: int  # file descriptor of memory that all workers share
@@ -36,8 +34,6 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A call to time."""
-
     call: Callable[[], object]  # one transfer, or there and back
     messages: int  # that one after the other pass in a call
     clock: Clock
@@ -99,7 +95,6 @@ def _there_and_back(size: int, member: Member) -> Callable[[], object]:
 
 
 def _exchange(size: int, member: Member) -> Callable[[], object]:
-    """Both write to each other at the same time."""
     rooms, mine, other = _shared(size, member), _full(size), _full(size)
     listen, tell = member.signals
     turn = 0

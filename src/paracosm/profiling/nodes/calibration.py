@@ -42,24 +42,9 @@ from paracosm.units import (
 )
 from paracosm.validation import read_yaml, validated
 
-__all__ = [
-    "QUANTITIES",
-    "Found",
-    "NodeCalibration",
-    "calibration_of_goodput",
-    "calibration_of_parsing",
-    "calibration_of_shares",
-    "calibration_of_window",
-    "found_by",
-    "load_calibration",
-    "save_calibration",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How a quantity was found."""
-
     how: Literal["measured", "estimated"]
     by: str  # in words, "3 rounds of 3 s to 10.0.0.2:5201", "TensorFlow 2.21 on loopback"
     when: str  # date and time, ISO 8601
@@ -74,8 +59,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class NodeCalibration:
-    """Bandwidth, parsing overhead and flow control of a node (Li et al. 2020, section 3), or
-    None."""
+    """Bandwidth, parsing and flow control of a node (Li et al. 2020, section 3), where known."""
 
     # Bytes/s of payload that this node can send to the other one
     bandwidth_out: float | None = None
@@ -106,7 +90,6 @@ class NodeCalibration:
         return min((value for value in known if value is not None), default=None)
 
     def over_loopback(self, name: str) -> bool:
-        """Return whether a quantity was found without a network."""
         found = self.found.get(name)
         return found is not None and found.loopback
 
@@ -140,7 +123,6 @@ QUANTITIES = tuple(
 
 
 def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False) -> NodeCalibration:
-    """Return the medians of all rounds."""
     both = [sum(pair) for pair in goodput.both]
     values = {
         "bandwidth_out": (statistics.median(goodput.sent), _spread(goodput.sent)),
@@ -152,14 +134,12 @@ def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False)
 
 
 def calibration_of_shares(shares: Shares, by: str, *, loopback: bool = False) -> NodeCalibration:
-    """Return how unevenly connections share."""
     apart = abs(unevenness(shares.sent) - unevenness(shares.received))
     spread = apart / shares.uneven if shares.uneven > 0 else None
     return found_by("measured", by, {"uneven": (shares.uneven, spread)}, loopback=loopback)
 
 
 def calibration_of_parsing(parsing: Parsing, by: str) -> NodeCalibration:
-    """Return alpha and beta of a line."""
     error = parsing.error
     return found_by(
         "measured", by, {"alpha": (parsing.alpha, error), "beta": (parsing.beta, error)}
@@ -269,14 +249,8 @@ def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
 
 
 _bandwidth = partial(format_bandwidth, exact=True)
-
-
 _duration = partial(format_duration, exact=True)
-
-
 _size = partial(format_size, exact=True)
-
-
 _WRITTEN: Mapping[str, Callable[[float], Any]] = {
     "bandwidth_out": _bandwidth,
     "bandwidth_in": _bandwidth,
@@ -399,8 +373,6 @@ class ShareSettings:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What connections that sent at once carried."""
-
     interval: float  # seconds
     sent: Table  # bytes that the peer received, (intervals, connections)
     received: Table  # bytes that this host received, the same

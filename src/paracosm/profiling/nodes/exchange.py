@@ -35,14 +35,11 @@ from paracosm.profiling.processes import Processes
 
 PING, SEND, RECEIVE, BOTH, REPORT, END, INTERVAL, JOIN = range(1, 9)
 
-LONGEST = 60.0
-"""Seconds that data may be asked for in one order."""
+LONGEST = 60.0  # seconds that data may be asked for in one order
 
-SHORTEST = 0.05
-"""Seconds of a round or an interval at least."""
+SHORTEST = 0.05  # seconds of a round or an interval at least
 
-MOST_CONNECTIONS = 64
-"""That may be asked for each way, beside the first one."""
+MOST_CONNECTIONS = 64  # that may be asked for each way, beside the first one
 
 Table = tuple[tuple[int, ...], ...]
 """Bytes, (intervals, connections)."""
@@ -65,14 +62,12 @@ class Exchange:
         self._connection = connection
 
     def say(self, kind: int, number: float = 0.0) -> None:
-        """Send an order or an answer."""
         try:
             self._connection.sendall(_ORDER.pack(_MAGIC, _VERSION, kind, 0, number))
         except OSError as error:
             raise self._broken(error) from None
 
     def hear(self) -> tuple[int, float]:
-        """Return the kind and the number of an order or an answer."""
         said = self._read(_ORDER.size)
         magic, version, kind, zero, number = _ORDER.unpack(said)
         if magic != _MAGIC:
@@ -87,7 +82,6 @@ class Exchange:
         return kind, number
 
     def expect(self, kind: int) -> float:
-        """Return the number of an answer of one kind."""
         found, number = self.hear()
         if found != kind:
             raise InputError(f"{self.peer} answered {found} where {kind} was expected")
@@ -177,7 +171,6 @@ class Exchange:
             yield connections
 
     def _listening_again(self) -> socket.socket:
-        """Return a socket that listens where the other end reached this one."""
         address, family = self._connection.getsockname(), self._connection.family
         try:
             return socket.create_server(address, family=family)
@@ -192,7 +185,6 @@ class Exchange:
         seconds: float,
         interval: float,
     ) -> Table:
-        """Send and receive at once; return the bytes that came."""
         with ThreadPoolExecutor(1) as pool:
             sent = pool.submit(_send_over, sending, seconds + self.timeout)
             try:
@@ -268,7 +260,6 @@ def warm_up(seconds: float) -> float:
 
 
 def intervals_of(seconds: float, interval: float) -> int:
-    """Return how many intervals of so many seconds count."""
     return round((seconds - warm_up(seconds)) / interval)
 
 
@@ -295,8 +286,6 @@ _START = 60.0  # seconds that starting Python takes at most, on a machine that i
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Somebody who does what it is asked to."""
-
     exchange: Exchange
     loopback: bool  # it is on this machine, so there is no network in between
 

@@ -26,20 +26,6 @@ from paracosm.profiling.links.measure import fit_line
 from paracosm.profiling.nodes.proxy import Proxy, Stream, StreamWatch
 from paracosm.profiling.processes import Processes, free_ports
 
-__all__ = [
-    "PARSERS",
-    "PARSING_SIZES",
-    "SIZES",
-    "Parsing",
-    "Transfers",
-    "fit_parsing",
-    "measure_parsing",
-    "measure_transfers",
-    "overheads_of",
-    "tensor_of",
-]
-
-
 PARSERS = ("numpy", "torch")
 """numpy: a copy out of the receive buffer into a new array. torch: `frombuffer` and `clone` on one
 thread, which is what a tensor costs that was sent as bytes."""
@@ -52,8 +38,6 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Parsing:
-    """The line through the times of several sizes."""
-
     alpha: float  # seconds a byte
     beta: float  # seconds
     error: float  # mean of the relative errors of the line at the sizes
@@ -81,8 +65,7 @@ def measure_parsing(
 
 
 def fit_parsing(seconds: dict[int, float]) -> Parsing:
-    """Return the line through measured seconds by size, with the least relative errors (soft
-    L1)."""
+    """Return the line through seconds by size with the least relative errors (soft L1)."""
     line = fit_line(list(seconds), list(seconds.values()))
     return Parsing(1 / line.bandwidth, line.latency, line.error, line.worst, dict(seconds))
 
@@ -99,19 +82,15 @@ def _parser(name: str) -> Callable[[bytearray], object]:
 @contextlib.contextmanager
 def _undisturbed(parser: str) -> Iterator[None]:
     """Collect no garbage meanwhile, and let PyTorch copy on one thread."""
-    collects = gc.isenabled()
-    gc.disable()
-    torch = importlib.import_module("torch") if parser == "torch" else None
-    threads = torch.get_num_threads() if torch else 0
-    if torch:
-        torch.set_num_threads(1)
-    try:
+    with contextlib.ExitStack() as after:
+        if gc.isenabled():
+            after.callback(gc.enable)
+        gc.disable()
+        if parser == "torch":
+            torch = importlib.import_module("torch")
+            after.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)
         yield
-    finally:
-        if torch:
-            torch.set_num_threads(threads)
-        if collects:
-            gc.enable()
 
 
 def _received(parse: Callable[[bytearray], object], size: int, seconds: float) -> list[float]:
@@ -147,9 +126,6 @@ def _received(parse: Callable[[bytearray], object], size: int, seconds: float) -
     return took[1:]
 
 
-SIZES = tuple(4**power for power in range(5, 13))
-"""Bytes of the variables: 1 KiB to 16 MiB."""
-
 _WARM = 3  # fetches that are not counted
 _TOGETHER = 10  # times that all variables are fetched at once
 _GRPC = 5  # bytes before a message: whether it is compressed, and its length
@@ -159,8 +135,6 @@ _NUMBER = re.compile(r"fetched(\d+)\b")
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """What was seen of TensorFlow's transfers."""
-
     parsing: Parsing  # alpha and beta, from tensors that were fetched one at a time
     # (seconds since the first, bytes) that the receiver announced for streams, in time
     windows: tuple[tuple[float, int], ...]
@@ -193,22 +167,22 @@ def measure_transfers(
                 "role": role,
                 "server": f"127.0.0.1:{port}",
                 "worker": f"127.0.0.1:{worker}",
-                "sizes": SIZES,
+                "sizes": PARSING_SIZES,
             }
             processes.start(f"TensorFlow's {role}", setup)
             processes.answers("to start", [number])
         alone = []
-        for turn in range((_WARM + repeats) * len(SIZES)):
-            alone.append(_fetch(processes, [turn % len(SIZES)]))
+        for turn in range((_WARM + repeats) * len(PARSING_SIZES)):
+            alone.append(_fetch(processes, [turn % len(PARSING_SIZES)]))
             progress(turn + 1)
         before = sum(len(each.ended) for each in proxy.watches)
         for _ in range(_TOGETHER):
-            _fetch(processes, range(len(SIZES)))
+            _fetch(processes, range(len(PARSING_SIZES)))
     if proxy.failures:
         raise InputError(f"the proxy between worker and server: {proxy.failures[0]}")
     streams = [stream for each in proxy.watches for stream in each.ended]
-    overheads = overheads_of(streams[:before], alone[_WARM * len(SIZES) :])
-    seconds = {SIZES[at]: statistics.median(each) for at, each in overheads.items()}
+    overheads = overheads_of(streams[:before], alone[_WARM * len(PARSING_SIZES) :])
+    seconds = {PARSING_SIZES[at]: statistics.median(each) for at, each in overheads.items()}
     windows = sorted(each for watch in proxy.watches for each in watch.windows)
     if not windows:
         raise InputError("TensorFlow's worker announced no flow-control window")

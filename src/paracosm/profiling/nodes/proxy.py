@@ -1,4 +1,4 @@
-"""A TCP proxy that changes nothing and lets a watcher see the bytes of both sides."""
+"""A TCP proxy that changes nothing, and a watcher of both sides' bytes that follows HTTP/2."""
 
 from __future__ import annotations
 
@@ -55,11 +55,9 @@ class Proxy(Generic[Watcher]):
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Begin to take connections."""
         self._run(self._accept)
 
     def close(self) -> None:
-        """End all connections."""
         for each in (self._listener, *self._sockets):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -109,8 +107,6 @@ class Proxy(Generic[Watcher]):
 
 
 class _Watched:
-    """Both directions of a connection."""
-
     def __init__(self, failures: list[str]) -> None:
         self._lock = threading.Lock()  # a watcher sees one piece at a time
         self._failures = failures
@@ -158,8 +154,6 @@ _ENDED = 100_000  # that are remembered
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A response that ended."""
-
     number: int  # of the stream in its connection
     request: bytes  # the first 4 KiB that the client sent in it
     size: int  # bytes of the response
@@ -195,9 +189,14 @@ class StreamWatch:
         for frame in self._client.read(data):
             stream = self._open.get(frame.stream)
             if frame.kind == SETTINGS and not frame.flags & ACK:
-                self._set(settings_of(frame).get(INITIAL_WINDOW_SIZE), now)
+                window = settings_of(frame).get(INITIAL_WINDOW_SIZE)
+                if window is not None and len(self.windows) < _ENDED:
+                    self.windows.append((now, window))
+                self._window = self._window if window is None else window
             elif frame.kind == HEADERS and stream is None:
-                self._ask(frame.stream)
+                self._open[frame.stream] = _Open(self._window)
+                if len(self._open) > _OPEN:
+                    self._open.popitem(last=False)
             elif frame.kind == DATA and stream is not None and not stream.request:
                 stream.request = frame.payload
             elif frame.kind == RST_STREAM:
@@ -215,23 +214,12 @@ class StreamWatch:
             elif frame.kind in (DATA, HEADERS) and frame.flags & END_STREAM:
                 self._end(frame.stream, self._open.pop(frame.stream))
 
-    def _set(self, window: int | None, now: float) -> None:
-        if window is None:
-            return
-        self._window = window
-        if len(self.windows) < _ENDED:
-            self.windows.append((now, window))
-
-    def _ask(self, number: int) -> None:
-        self._open[number] = _Open(self._window)
-        if len(self._open) > _OPEN:
-            self._open.popitem(last=False)
-
     def _sent(self, frame: Frame, stream: _Open, now: float) -> None:
         if self._sending not in (frame.stream, None):
             other = self._open.get(self._sending or 0)
             if other is not None:
-                _end_turn(other)
+                other.turns = (*other.turns, other.turn)
+                other.turn = 0
         self._sending = frame.stream
         stream.last = now
         stream.size += frame.size
@@ -258,18 +246,12 @@ class StreamWatch:
         )
 
 
-def _end_turn(stream: _Open) -> None:
-    stream.turns = (*stream.turns, stream.turn)
-    stream.turn = 0
-
-
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 DATA, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE = 0, 1, 3, 4, 8
 """Kinds of frames (section 6)."""
 
-END_STREAM = ACK = 1
-"""Flags: of DATA and HEADERS, and of SETTINGS."""
+END_STREAM = ACK = 1  # flags: of DATA and HEADERS, and of SETTINGS
 
 INITIAL_WINDOW_SIZE = 4
 """Key of a setting (section 6.5.2): bytes of a stream that may come before its window is opened."""
@@ -280,8 +262,6 @@ _KEPT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame that came by."""
-
     kind: int
     flags: int
     stream: int
@@ -301,7 +281,6 @@ class FrameReader:
         self._passing = 0  # bytes of the payload behind those
 
     def read(self, data: bytes | memoryview) -> Iterator[Frame]:
-        """Yield the frames whose last byte is in `data`."""
         at = 0
         while at < len(data):
             if self._missing:
@@ -319,7 +298,6 @@ class FrameReader:
                 yield self._ended(*self._head)
 
     def _begin(self) -> None:
-        """Take what is kept as the preface, or as the head of a frame."""
         if self._preface:
             if self._kept != PREFACE:
                 raise InputError("not HTTP/2 in clear text: the client does not begin with PRI")
@@ -352,6 +330,5 @@ class FrameReader:
 
 
 def settings_of(frame: Frame) -> dict[int, int]:
-    """Return the settings of a SETTINGS frame by their keys."""
     parts = (frame.payload[at : at + 6] for at in range(0, len(frame.payload), 6))
     return {int.from_bytes(part[:2]): int.from_bytes(part[2:]) for part in parts}

@@ -36,7 +36,6 @@ _COMMUNICATION = re.compile(
 
 
 def refuse_without_training(trace: KinetoTrace) -> None:
-    """Refuse a trace in which gradients travel already, or that shows none."""
     why = "record one process without torch.distributed, on one device"
     if trace.world_size is not None and trace.world_size > 1:
         raise InputError(
@@ -170,7 +169,6 @@ def _passes(trace: KinetoTrace, rows: Ints, found: Sequence[Gradient]) -> list[l
 def _merged(
     passes: Sequence[Sequence[Gradient]], trace: KinetoTrace, step: WorkerStep
 ) -> list[Gradient]:
-    """Return the gradients of passes that make the same ones: whole in the last."""
     first, last = passes[0], passes[-1]
     shapes = [gradient.shape for gradient in first]
     for each in passes[1:]:
@@ -240,10 +238,9 @@ class Consumers:
         self._ran_first: dict[int, int] = {}
 
     def of(self, row: int) -> tuple[int, str]:
-        """Return the row of the op that takes the parameter of an `AccumulateGrad`, and how it was
-        found: by "sequence number", "as recomputed" (the backward pass ran the forward pass again:
-        by name and shapes), or -1, "not found".
-        """
+        """Return the row of the op that takes the parameter of an `AccumulateGrad`, and how it
+        was found: by "sequence number", "as recomputed" (the backward pass ran the forward pass
+        again: by name and shapes), or -1, "not found"."""
         at = int(np.searchsorted(self._begins, self._trace.begin[row])) - 1
         if at < 0:
             return -1, "not found"
@@ -400,14 +397,11 @@ class WorkerStep:
 
 @dataclass(frozen=True)
 class WorkerSteps:
-    """The steps of a trace."""
-
     steps: tuple[WorkerStep, ...]
     threads: tuple[int, ...]  # lanes of the training loop and of autograd
     device: str  # "cuda" or "cpu": what the segments ran on
 
     def gap_after(self, step: WorkerStep) -> float:
-        """Return the seconds between a step and the next; 0 behind the last one."""
         later = (each.begin for each in self.steps if each.number == step.number + 1)
         return max(0.0, next(later, step.end) - step.end)
 
@@ -429,7 +423,6 @@ def worker_steps(trace: KinetoTrace) -> WorkerSteps:
 
 
 def _whole(trace: KinetoTrace, window: Window) -> Step:
-    """Return a trace without marks as one step."""
     names = [trace.text(row) for row in trace.of("annotation")]
     if sum(name.startswith(OPTIMIZER) for name in names) != 1:
         raise InputError(
@@ -456,14 +449,8 @@ def _outermost(trace: KinetoTrace, lane: int) -> Ints:
 def _on_host(trace: KinetoTrace, step: Step, rows: Ints) -> WorkerStep:
     first, last = np.searchsorted(trace.begin[rows], [step.begin, step.end])
     segments = [_segment(trace, row, trace.begin[row], trace.end[row]) for row in rows[first:last]]
-    return WorkerStep(
-        step.number,
-        step.begin,
-        step.end,
-        step.begin,
-        step.end,
-        _one_after_another(segments, step.begin),
-    )
+    whole = _one_after_another(segments, step.begin)
+    return WorkerStep(step.number, step.begin, step.end, step.begin, step.end, whole)
 
 
 def _callers(trace: KinetoTrace, spans: DeviceSpans, outermost: dict[int, Ints]) -> Ints:
@@ -492,11 +479,9 @@ def _on_device(trace: KinetoTrace, step: Step, spans: DeviceSpans, callers: Ints
         elif caller >= 0:
             segments.append(_segment(trace, caller, since, until))
         else:
-            row, call = int(spans.row[number]), int(spans.call[number])
-            alone = _segment(trace, row, since, until)
-            segments.append(
-                replace(alone, called=float(trace.begin[call]), returned=float(trace.end[call]))
-            )
+            alone, call = _segment(trace, int(spans.row[number]), since, until), spans.call[number]
+            called, returned = float(trace.begin[call]), float(trace.end[call])
+            segments.append(replace(alone, called=called, returned=returned))
         last = caller
     return WorkerStep(
         step.number, begin, end, step.begin, step.end, _one_after_another(segments, begin)

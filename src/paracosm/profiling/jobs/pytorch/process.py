@@ -23,7 +23,7 @@ from torch import Tensor
 from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.profiling.environment import environment_here
-from paracosm.profiling.jobs.pytorch.options import Setup, load, trained
+from paracosm.profiling.jobs.pytorch.job import Setup, load, trained
 from paracosm.profiling.jobs.pytorch.worker import (
     ACKNOWLEDGE,
     GOODPUT,

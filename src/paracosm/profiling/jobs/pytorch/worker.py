@@ -21,7 +21,7 @@ from torch._C._distributed_c10d import FileStore
 from torch.utils.flop_counter import FlopCounterMode
 
 from paracosm.models import Workload
-from paracosm.profiling.jobs.pytorch.options import Setup, trained
+from paracosm.profiling.jobs.pytorch.job import Setup, trained
 from paracosm.profiling.processes import loopback
 
 
@@ -40,8 +40,7 @@ class Step:
 
 
 class Worker:
-    """Runs steps; parameter i comes from, and its gradient goes to, server i modulo their
-    number."""
+    """Runs steps; parameter i comes from, and its gradient goes to, server i modulo their count."""
 
     def __init__(
         self, workload: Workload, servers: int, waiting: tuple[float, float] | None

@@ -29,8 +29,7 @@ _RECEIVER = re.compile(r"(?P<node>.+?)(?:_S|/_)(?P<number>\d+)", re.DOTALL)
 _CONTROL = re.compile(r"(?P<node>.+)/ctrl_S\d+", re.DOTALL)
 """What is made to be sent where one op only waits for another; its label does not say for which."""
 
-_DEEPEST = 1000
-"""Nodes that were not traced, one behind the other."""
+_DEEPEST = 1000  # nodes that were not traced, one behind the other
 
 
 @dataclass(slots=True)
@@ -47,8 +46,6 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What all steps have in common."""
-
     waits: Mapping[Key, frozenset[Key]]  # of each run, those at its own device that it waits for
     # Between devices, each once, however many times it is made in a step
     transfers: Sequence[Transfer]
@@ -59,7 +56,6 @@ class Structure:
 
 
 def structure_of(records: Records, nodes: Mapping[str, Node]) -> Structure:
-    """Return the structure of a step that has everything."""
     return _Finder(records, nodes).structure()
 
 
@@ -240,8 +236,6 @@ def _receiver(name: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One transfer of a step."""
-
     transfer: Transfer  # what is sent from where to where
     number: int  # which time of it in the step
     size: int  # bytes
@@ -265,8 +259,7 @@ class Columns:
     kinds: Sequence[str]  # the runs' ops' types
     sent: Sequence[Sent]
     waits: Sequence[frozenset[int]]  # of each column, those that it waits for
-    # Transfers and bytes from server to server: for these, an op of one waits for that of the
-    # other
+    # Transfers and bytes from server to server: for these, an op of one waits for that of the other
     between_servers: tuple[int, int]
 
     def ops(self) -> list[ProfiledOp]:
