@@ -48,7 +48,6 @@ def predicted_time(folder: Path) -> float:
 
 
 def compare_with(folder: Path, summary: EmulationSummary) -> dict[str, Any]:
-    """Return the predicted iteration time, in seconds, and the emulated one over it."""
     time = summary.iteration_time
     predicted = predicted_time(folder)
     emulated = None if time is None else time.median

@@ -110,7 +110,6 @@ class Communication:
         return replace(cost, fixed=fixed, busy=cost.busy * factor, after=cost.after * factor)
 
     def message(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return what one message between global ranks costs, unchanged, on the link of `rank`."""
         return self.model.message(source, target, size, rank)
 
     def added(self, kind: str) -> float:

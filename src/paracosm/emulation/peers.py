@@ -63,7 +63,6 @@ def _emulated_ranks(config: EmulateConfig, change: Change) -> range:
 
 
 def _time_factors(config: EmulateConfig) -> Array:
-    """Return by rank how many times as long it computes as this machine, by its node's speed."""
     cluster = config.resolve_cluster()
     if cluster is None:
         return np.ones(config.world)
@@ -79,8 +78,6 @@ def _time_factors(config: EmulateConfig) -> Array:
 
 @dataclass(frozen=True)
 class _Collective:
-    """What is the same for all members of one collective."""
-
     number: int
     computed: float
     jitter: Array | None
@@ -159,7 +156,6 @@ class Peers:
         return asked if peer < 0 else self.last_entry((peer,), asked)
 
     def _lateness(self, ranks: Ints, asked: float) -> Array:
-        """Return the seconds by which these ranks are later than the real one."""
         collective = self._collectives.get(asked) or self._begin(asked)
         late = np.zeros(len(ranks))
         if self._has_stragglers:
@@ -168,7 +164,11 @@ class Peers:
         if collective.jitter is not None:
             late += collective.jitter[ranks]
         if self._skew is not None:
-            late += self._skewed(self._skew, ranks, collective.number)
+            delay = self._skew.distribution
+            if isinstance(delay, Constant):
+                late += self._skew.sign * delay.value
+            else:
+                late += self._skew.sign * self._skews.of(delay, collective.number, ranks)
         return late
 
     def _begin(self, asked: float) -> _Collective:
@@ -181,11 +181,6 @@ class Peers:
         self._count += 1
         self._collectives[asked] = found = _Collective(self._count, computed, jitter)
         return found
-
-    def _skewed(self, skew: RandomDelay, ranks: Ints, collective: int) -> Array | float:
-        if isinstance(skew.distribution, Constant):
-            return skew.sign * skew.distribution.value
-        return skew.sign * self._skews.of(skew.distribution, collective, ranks)
 
     def _draw_late(self) -> None:
         self._late[:] = 0.0

@@ -10,7 +10,6 @@ from paracosm.units import format_bandwidth, format_duration
 
 
 def origins(config: EmulateConfig) -> dict[str, str]:
-    """Return by what it is about how each part of the times, and the values, came about."""
     several = len(config.rank) > 1
     real = f"rank{'s' if several else ''} {', '.join(map(str, config.rank))}"
     own_links = (

@@ -40,8 +40,7 @@ def result_of(
     if interrupted:
         summary = replace(summary, status="interrupted")
     if config.beside is not None:
-        found = compare_with(config.beside, summary)
-        summary = replace(summary, beside=found)
+        summary = replace(summary, beside=compare_with(config.beside, summary))
     files = {"collectives.parquet": lambda path: _save_collectives(records, path)}
     return EmulationResult(summary, timeline_of(records), files)
 
@@ -84,7 +83,6 @@ class Metrics:
                 self._iteration(record)
 
     def exposure(self, records: Sequence[Record]) -> None:
-        """Add how much communication was exposed and hidden in every iteration of a whole run."""
         if self._sink is None or self._begun is None:
             return
         for own in by_rank(records):
@@ -119,9 +117,7 @@ _TIMES = ("asked", "entered", "begun", "done")
 def _save_collectives(records: Sequence[Record], path: Path) -> None:
     """Write the collectives of all real ranks, rank by rank as they were asked for, as Parquet.
 
-    Columns: rank, group, number, kind, size (bytes), peer (-1 for none), asked, entered, begun,
-    done (seconds since the first record of the job), worker, site, and exposed and hidden
-    (seconds).
+    Columns: fields of `Collective`, in seconds since the job's first record; exposed, hidden.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -139,10 +135,7 @@ def _save_collectives(records: Sequence[Record], path: Path) -> None:
     whole = ("rank", "number", "size", "peer", "worker")
     types = {"group": pa.string(), "kind": pa.string(), "site": pa.string()}
     names = ("rank", "group", "number", "kind", "size", "peer", *_TIMES, "worker", "site")
-    schema = pa.schema(
-        [
-            (name, pa.int64() if name in whole else types.get(name, pa.float64()))
-            for name in (*names, "exposed", "hidden")
-        ]
-    )
+    types |= dict.fromkeys(whole, pa.int64())
+    columns = (*names, "exposed", "hidden")
+    schema = pa.schema([(name, types.get(name, pa.float64())) for name in columns])
     parquet.write_table(pa.Table.from_pylist(rows, schema=schema), path)

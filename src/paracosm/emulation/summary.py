@@ -169,7 +169,6 @@ def _number(value: float) -> float:
 
 
 def _cpu(own: RankRecords) -> float | None:
-    """Return the processor seconds per second from the first iteration's end to the last's."""
     if len(own.iterations) < 2:
         return None
     first, last = own.iterations[0], own.iterations[-1]
@@ -186,11 +185,7 @@ def _groups(own: RankRecords) -> list[dict[str, Any]]:
 
 
 def _lateness(own: RankRecords) -> dict[str, Any] | None:
-    """Return how long after the last result that came in a wait the rank went on.
-
-    That is how much later than modelled the machine let it go on, and what the script's framework
-    does with the result before the wait ends.
-    """
+    """Return how long after the last result that came in a wait the rank went on."""
     done = np.sort(own.spans[:, 1])
     if not len(done) or not len(own.waits):
         return None

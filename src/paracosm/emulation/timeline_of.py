@@ -19,7 +19,6 @@ from paracosm.units import format_size
 
 
 def timeline_of(records: Sequence[Record]) -> Timeline:
-    """Return the timeline of all real ranks; an empty one where nothing was recorded."""
     timeline = Timeline()
     found = by_rank(records)
     start = min((each.first for each in found), default=np.inf)

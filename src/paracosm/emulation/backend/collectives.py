@@ -19,9 +19,8 @@ Tensors = list[Tensor]
 class Collectives:
     """What `torch.distributed`, DistributedDataParallel and functional collectives call.
 
-    Arguments are those of `torch.distributed.ProcessGroup`, with tensors or lists of them and with
-    options or what would be in them, as its overloads have it. PyTorch 2.13 gave some methods other
-    names; both are here. Outputs are those of `values`.
+    Arguments are those of `torch.distributed.ProcessGroup` and its overloads, whose methods have
+    names from before PyTorch 2.13 and since. Outputs are those of `values`.
     """
 
     def __init__(self, runtime: Runtime, member: Member) -> None:

@@ -103,7 +103,6 @@ class PlanWriter:
     def on_collective(
         self, group: str, kind: str, size: int, peer: int, inputs: Sequence[Any]
     ) -> None:
-        """Take up one collective, with the tensors that this rank gives, before it begins."""
         tags = 0 if kind in ("send", "recv") else len(inputs) if kind == "reduce_scatter" else 1
         with self._lock:
             if self._count >= _MOST_COLLECTIVES:

@@ -88,7 +88,6 @@ def show(error: BaseException) -> None:
 
 
 def _search_first(folder: str) -> None:
-    """Put a folder where the interpreter would, in the place of what it put there for us."""
     if not sys.flags.safe_path:
         sys.path[0] = folder
     elif not os.environ.get("PYTHONSAFEPATH"):  # by a flag, which is ours

@@ -85,8 +85,10 @@ class Emulator:
                 is_open = any(operation.is_open(real) for real in operation.reals)
                 if not is_open and now - last > _LATE:
                     self._finish(state, operation)
-                elif is_open and operation.is_scheduled:
-                    continue
+                elif is_open and any(
+                    each.due or each.due_in for each in operation.channels.values()
+                ):
+                    continue  # an instant is known at which one of its messages goes on
                 elif is_open and operation.is_guess and now - last > _LATE:
                     self._cut_otherwise(state, operation)
                     operation.loosen()
@@ -100,7 +102,6 @@ class Emulator:
                     )
 
     def account(self) -> None:
-        """Write what has been moved in all, if that is news."""
         cpu = time.process_time()
         for state in self._groups.values():
             for connection in state.connections:
@@ -127,7 +128,6 @@ class Emulator:
         self._posted(connection, slot, length, is_ours=True)
 
     def _posted(self, connection: Connection, slot: int, length: int, is_ours: bool) -> None:
-        """The real rank has posted a receive of data of ours, or a send."""
         now = time.monotonic()
         state = self._groups[connection.pair.group.name]
         if slot >> 56 == 0:
@@ -261,7 +261,6 @@ class Emulator:
     def _part_of(
         self, state: GroupState, connection: Connection, slot: int, length: int, now: float
     ) -> tuple[Operation, Channel, RealSide]:
-        """Return a connection's part of an operation, which may begin with it."""
         operation = state.operations.get(slot)
         if operation is None:
             kind, tag = kind_of(slot), tag_of(slot)
@@ -393,7 +392,6 @@ class Emulator:
         )
 
     def _listen(self, state: GroupState, operation: Operation) -> None:
-        """Look at an operation again when nothing has happened to it for a while."""
         operation.news += 1
         assert operation.learning is not None
         quiet = time.monotonic() + operation.learning.quiet

@@ -58,7 +58,6 @@ def emulate_peers(
     address: tuple[str, int],  # host and port of the job's store
     stop: threading.Event,  # ends the emulation in good order
 ) -> bool:
-    """Emulate all ranks but the real ones until these have gone."""
     communication = communication_of(config)
     payloads = load_payloads(config.plan, config.world)
     writer = RecordWriter(records)

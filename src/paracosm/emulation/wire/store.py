@@ -192,8 +192,6 @@ class AgentError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What to write for the emulated agents."""
-
     items: tuple[tuple[str, bytes], ...]
     barrier: str  # key of the count of agents that have ended
     agents: int  # how many emulated ones there are, which end when they are asked
