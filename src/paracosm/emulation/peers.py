@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.cluster.changes import Change
 from paracosm.emulation.config import EmulateConfig, RandomDelay, parse_random_delay
 from paracosm.emulation.group_cache import GroupCache
 from paracosm.errors import InputError
@@ -39,7 +38,13 @@ def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
     for each in config.changes("workers"):
         if each.what == "count":
             continue
-        ranks = _emulated_ranks(config, each)
+        ranks = each.numbers(world)
+        for own in config.rank:
+            if own in ranks:
+                raise each.error(
+                    f"rank {own} is real, it computes as fast as this machine does; only emulated "
+                    "ranks can be made stragglers"
+                )
         if each.what == "compute":
             factors[ranks.start : ranks.stop] *= each.factor
             continue
@@ -49,17 +54,6 @@ def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
         except InputError as error:
             raise each.error(str(error)) from None
     return Peers(world, real, seed, config.skew, jitter, factors, late)
-
-
-def _emulated_ranks(config: EmulateConfig, change: Change) -> range:
-    ranks = change.numbers(config.world)
-    for rank in config.rank:
-        if rank in ranks:
-            raise change.error(
-                f"rank {rank} is real, it computes as fast as this machine does; only emulated "
-                "ranks can be made stragglers"
-            )
-    return ranks
 
 
 def _time_factors(config: EmulateConfig) -> Array:
@@ -256,9 +250,8 @@ class MeasuredJitter:
 class RankRng:
     """A source of one uniform number for each rank on each occasion.
 
-    The generator is counter-based (Philox; Salmon et al., "Parallel random numbers: as easy as 1,
-    2, 3", 2011), so that an occasion needs no other one to have been drawn, and a rank's number is
-    its place in the sequence of the occasion.
+    Counter-based (Philox; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), so
+    that an occasion needs no other one; a rank's number is its place in the occasion's sequence.
     """
 
     seed: int

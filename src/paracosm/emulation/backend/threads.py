@@ -170,8 +170,7 @@ _LAST = 20e-6
 class Sleeper:
     """Sleeps short of the instant, by what nine wake-ups of ten were late, and spins the rest.
 
-    How late the operating system wakes this thread is learnt from every sleep. A long sleep ends
-    with a nap: a core that was idle for long takes longer to wake.
+    A long sleep ends with a nap: a core that was idle for long takes longer to wake.
     """
 
     def __init__(self) -> None:

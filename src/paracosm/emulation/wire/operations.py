@@ -236,9 +236,8 @@ class Operation:
     def _is_due(self, channel: Channel, layout: Layout, real: int) -> bool:
         """Return whether gloo has posted the next receive of an all-reduce.
 
-        Between two members this matters: who is told too early that the other one is ready sends
-        data, and its own notices wait behind that. They begin the second half when all messages of
-        the first are through.
+        Who is told too early that the other of two is ready sends data, and its own notices wait
+        behind that. Two begin the second half when all messages of the first are through.
         """
         messages = messages_of(layout, real)
         if channel.accepted >= len(messages.sends):

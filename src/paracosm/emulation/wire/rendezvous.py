@@ -293,8 +293,8 @@ _BARRIER = re.compile(r".*/store_based_barrier_key:([^:]+)")
 class StartUp:
     """Counts the emulated ranks in wherever PyTorch counts ranks.
 
-    These are the workers of the store, which a rank 0 that serves it waits for; the barrier that
-    follows the making of a group if TORCH_DIST_INIT_BARRIER=1; and the agents of torchrun.
+    These are the store's workers, which a rank 0 that serves it waits for; the barrier after a
+    group is made, if TORCH_DIST_INIT_BARRIER=1; and the agents of torchrun.
     """
 
     def __init__(
