@@ -34,7 +34,6 @@ def check_emulation(config: EmulateConfig) -> None:
 
 
 def predicted_time(folder: Path) -> float:
-    """Return the iteration time in the summary of a run folder, in seconds."""
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

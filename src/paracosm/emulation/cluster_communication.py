@@ -66,8 +66,6 @@ class ClusterCommunication:
 
 @dataclass(frozen=True)
 class _Group:
-    """A process group: its collectives by size, and what was asked of it before."""
-
     cluster: Cluster
     latencies: Cluster
     algorithms: Mapping[str, str]

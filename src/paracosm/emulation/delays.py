@@ -153,15 +153,9 @@ def find_knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
         fit_piecewise_linear(delays, medians + scale * errors * each, errors) for each in shifts
     ]
     low, high = np.quantile([each.knee for each in drawn], [0.05, 0.95]).tolist()
-    return Knee(
-        fit.knee,
-        min(low, fit.knee),
-        max(high, fit.knee),
-        fit.after,
-        float(np.std([each.after for each in drawn])),
-        fit.before,
-        fit.base,
-    )
+    interval = min(low, fit.knee), max(high, fit.knee)
+    slope_error = float(np.std([each.after for each in drawn]))
+    return Knee(fit.knee, *interval, fit.after, slope_error, fit.before, fit.base)
 
 
 def _straight(delays: Floats, medians: Floats, errors: Floats, reason: str) -> Knee:

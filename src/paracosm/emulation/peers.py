@@ -106,9 +106,8 @@ class Peers:
     ) -> None:
         self._skew = skew
         self._jitter = jitter
-        self._lates = [
-            (*each, RankRng(seed, (EmulationStream.LATE, i))) for i, each in enumerate(late)
-        ]
+        rngs = (RankRng(seed, (EmulationStream.LATE, i)) for i in range(len(late)))
+        self._lates = [(*each, rng) for each, rng in zip(late, rngs, strict=True)]
         self._has_stragglers = bool(late) or bool(np.any(factors != 1))
         self._emulated = GroupCache(
             lambda members: np.array([rank for rank in members if rank not in real], np.int64)

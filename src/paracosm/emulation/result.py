@@ -37,10 +37,8 @@ def result_of(
     interrupted: bool = False,
 ) -> EmulationResult:
     summary = summarise(config, records, exit_code)
-    if emulator:
-        summary = replace(summary, status="failed")
-    if interrupted:
-        summary = replace(summary, status="interrupted")
+    if emulator or interrupted:
+        summary = replace(summary, status="interrupted" if interrupted else "failed")
     if config.beside is not None:
         summary = replace(summary, beside=compare_with(config.beside, summary))
     files = {"collectives.parquet": lambda path: _save_collectives(records, path)}

@@ -201,19 +201,18 @@ def _lateness(own: RankRecords) -> dict[str, Any] | None:
 
 
 def _emulator(records: Sequence[Record]) -> dict[str, Any] | None:
-    """Return what the emulator moved, and what it cost: the last word on each real rank."""
     newest = {each.rank: each for each in records if isinstance(each, Exchange)}
     if not newest:
         return None
-    sent = sum(each.sent for each in newest.values())
-    received = sum(each.received for each in newest.values())
+    last = newest.values()  # the last word on each real rank
+    sent, received = sum(each.sent for each in last), sum(each.received for each in last)
     moved = sent + received
-    cpu = max(each.cpu for each in newest.values())
+    cpu = max(each.cpu for each in last)
     return {
         "cpu": cpu,
         "sent": sent,
         "received": received,
-        "messages": sum(each.messages for each in newest.values()),
+        "messages": sum(each.messages for each in last),
         # Of less it is what the start-up takes.
         "cpu_per_MB": cpu / (moved / MEGABYTE) if moved >= MEGABYTE else None,
     }

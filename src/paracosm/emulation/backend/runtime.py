@@ -244,8 +244,6 @@ def _is_small(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
 
 @dataclass
 class Member:
-    """The real rank as a member of one process group."""
-
     name: str
     rank: int
     members: tuple[int, ...]  # global ranks of all

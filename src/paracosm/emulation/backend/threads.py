@@ -135,9 +135,8 @@ class Filling:
         with self._lock:
             if not self._closed:
                 if self._thread is None:
-                    self._thread = threading.Thread(
-                        target=self._run, name="paracosm-fill", daemon=True
-                    )
+                    name = "paracosm-fill"
+                    self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                     self._thread.start()
                 self._jobs.put(fill)
                 return

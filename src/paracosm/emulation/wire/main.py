@@ -143,7 +143,6 @@ def _around(
 
 @contextlib.contextmanager
 def _signals_of(records: Path) -> Iterator[socket.socket]:
-    """Open the socket on which the real rank tells when its waits and iterations end."""
     path = Path(f"{records}.signals")
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:

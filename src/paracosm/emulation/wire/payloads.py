@@ -121,7 +121,7 @@ class Payloads:
 
 
 def _is_before(planned: str, name: str) -> bool:
-    """Return whether a group may be older: names count up, or are hashes of the ranks."""
+    """Whether a group may be older: names count up, or are hashes of the ranks."""
     if _NUMBER.fullmatch(name) and _NUMBER.fullmatch(planned):
         return 0 < int(planned) < int(name)
     return planned != "0" and not _NUMBER.fullmatch(name) and not _NUMBER.fullmatch(planned)

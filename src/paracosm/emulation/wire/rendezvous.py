@@ -119,9 +119,8 @@ class Rendezvous:
             try:
                 return StoreClient(self._address, self._timeout)
             except StoreError as problem:
-                self._fail(
-                    f"{self._address[0]}:{self._address[1]} is no store of PyTorch: {problem}"
-                )
+                host, port = self._address
+                self._fail(f"{host}:{port} is no store of PyTorch: {problem}")
                 return None
             except OSError:
                 self._closed.wait(_RETRY)
@@ -169,9 +168,7 @@ class Rendezvous:
 
     def _serve(self, client: StoreClient, group: Membership) -> bool:
         # Real ranks for whose present address there are no connections yet.
-        awaited = [
-            rank for rank, value in group.values.items() if group.connected.get(rank) != value
-        ]
+        awaited = [rank for rank, at in group.values.items() if group.connected.get(rank) != at]
         if not awaited or not group.is_settled(time.monotonic()):
             return False
         size = group.size
@@ -233,13 +230,11 @@ class Membership:
     members: tuple[int, ...]  # global ranks, in the order of the group; empty where nobody knows
     real: tuple[int, ...]  # global ranks that are real
     deadline: float  # instant at which no other real rank is awaited (`time.monotonic`)
-    # What each real rank has written, by rank in the group
-    values: dict[int, bytes] = field(default_factory=dict)
+    values: dict[int, bytes] = field(default_factory=dict)  # what each real rank has written
     addresses: dict[int, GlooAddress] = field(default_factory=dict)  # the same, read
     served: frozenset[int] = frozenset()  # emulated members, once their addresses are written
     written: bytes = b""  # that address
-    # For which values emulated members are connected
-    connected: dict[int, bytes] = field(default_factory=dict)
+    connected: dict[int, bytes] = field(default_factory=dict)  # for which values they are connected
 
     @property
     def size(self) -> int | None:
@@ -259,7 +254,7 @@ class Membership:
         return tuple(sorted(self.addresses))
 
     def watched(self) -> list[int]:
-        """Return whose addresses may change: of real ranks; of all where these are only guessed."""
+        """Return whose addresses may change: real ranks', or all where these are only guessed."""
         guessed = not self.members and len(self.real) > 1
         return [*self.values, *(sorted(self.served) if guessed else ())]
 

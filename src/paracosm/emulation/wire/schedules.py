@@ -133,7 +133,6 @@ class Broadcast(Direct):
         return -1 if self._root is None else self._root
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether the two are neighbours in the tree of some root, and of this one."""
         apart = (target - source) % self._members.size
         if index > 0 or apart == 0 or apart & (apart - 1):
             return False
@@ -199,7 +198,6 @@ class Ring(Direct):
         return (target - source - self._step) % self._members.size == 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Learn that message `index` has come to the first emulated member of an arc."""
         self._fed[real].arrived[index] = now
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:

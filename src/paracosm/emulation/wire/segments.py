@@ -31,7 +31,6 @@ class Layout:
 
     @property
     def half(self) -> int:
-        """Messages of each half, with those of empty segments."""
         return (self.world - 1) * self.lag
 
 

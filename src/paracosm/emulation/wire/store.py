@@ -217,9 +217,8 @@ def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> An
     except (ValueError, KeyError, TypeError):
         raise AgentError(f"a role and a local_world_size expected, not {value[:80]!r}") from None
     if each < 1 or world % each:
-        raise AgentError(
-            f"torchrun has {each} ranks on each machine, which do not make {world} ranks"
-        )
+        text = f"torchrun has {each} ranks on each machine, which do not make {world} ranks"
+        raise AgentError(text)
     agents = range(world // each)
     ranks = {agent: range(agent * each, (agent + 1) * each) for agent in agents}
     are_real = {agent for agent in agents if not set(real).isdisjoint(ranks[agent])}
