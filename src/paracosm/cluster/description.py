@@ -84,8 +84,7 @@ def cluster_from_mapping(mapping: Mapping[str, Any]) -> Cluster:
 def cluster_to_mapping(cluster: Cluster) -> dict[str, Any]:
     """Return the mapping that `cluster_from_mapping` turns into an equal cluster.
 
-    Raises:
-        InputError: the nodes are not called worker0, worker1, ..., server0, server1, ...
+    InputError for nodes that are not called worker0, worker1, ..., server0, server1, ...
     """
     from paracosm.cluster.file import write
 

@@ -34,7 +34,6 @@ def check_emulation(config: EmulateConfig) -> None:
 
 
 def predicted_time(folder: Path) -> float:
-    """Return the iteration time in the summary of a run folder, in seconds."""
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -48,7 +47,6 @@ def predicted_time(folder: Path) -> float:
 
 
 def compare_with(folder: Path, summary: EmulationSummary) -> dict[str, Any]:
-    """Return the predicted iteration time, in seconds, and the emulated one over it."""
     time = summary.iteration_time
     predicted = predicted_time(folder)
     emulated = None if time is None else time.median

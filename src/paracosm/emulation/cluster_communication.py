@@ -66,8 +66,6 @@ class ClusterCommunication:
 
 @dataclass(frozen=True)
 class _Group:
-    """A process group: its collectives by size, and what was asked of it before."""
-
     cluster: Cluster
     latencies: Cluster
     algorithms: Mapping[str, str]
@@ -100,7 +98,6 @@ class _Group:
         return Cost(fixed, max(time_of(size) - fixed, 0.0), link)
 
     def _ways(self, kind: str, root: int) -> list[tuple[TimeOf, TimeOf]]:
-        """Return the whole time and that of latencies by the size, for each algorithm to choose."""
         first = self.members.index(root) if kind in _ROOTED and root >= 0 else 0
         if (kind, first) not in self.ways:
             workers = self.members[first:] + self.members[:first]

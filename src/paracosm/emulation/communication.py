@@ -106,11 +106,10 @@ class Communication:
         if kind not in self.delays and kind not in self.factors:
             return cost
         factor = self.factors.get(kind, 1.0)
-        fixed = cost.fixed * factor + self.delays.get(kind, 0.0)
+        fixed = cost.fixed * factor + self.added(kind)
         return replace(cost, fixed=fixed, busy=cost.busy * factor, after=cost.after * factor)
 
     def message(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return what one message between global ranks costs, unchanged, on the link of `rank`."""
         return self.model.message(source, target, size, rank)
 
     def added(self, kind: str) -> float:

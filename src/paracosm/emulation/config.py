@@ -24,11 +24,10 @@ from paracosm.cluster.changes import Change, apply_changes, refuse_changes
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Hierarchical, Sharing
-from paracosm.emulation.delays import Delays, parse_delays
+from paracosm.emulation.delays import Delays, is_plain, parse_delays
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
 from paracosm.timing import Distribution, parse_distribution
-from paracosm.units import parse_number
 
 _MOST_RANKS = 65_536  # of one job; the real gloo has a socket for each
 
@@ -47,7 +46,7 @@ class RandomDelay:
 
 def parse_random_delay(text: str) -> RandomDelay:
     """Return the delay that `text` describes: "50us", "lognormal(10ms, 0.5)"."""
-    if _is_plain(text):
+    if is_plain(text):
         raise InputError(f'"{text}" has no unit: write a duration as {text}ms')
     distribution = parse_distribution(text)
     try:
@@ -57,13 +56,6 @@ def parse_random_delay(text: str) -> RandomDelay:
             f'"{text}" is replayed in order, not drawn from: use empirical(...)'
         ) from None
     return RandomDelay(text, distribution)
-
-
-def _is_plain(text: str) -> bool:
-    try:
-        return parse_number(text) != 0
-    except InputError:
-        return False
 
 
 def _parse_skew(text: str) -> RandomDelay:

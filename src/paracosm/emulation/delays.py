@@ -87,7 +87,6 @@ def parse_delays(text: str) -> Delays:
 def summarise_delays(
     kind: str, delays: Sequence[float], summaries: Sequence[EmulationSummary]
 ) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
-    """Return what runs with different delays came to, a list, and the knee."""
     listed: list[Mapping[str, Any]] = [
         {
             "delay": delay,
@@ -122,13 +121,17 @@ def summarise_delays(
 
 def _delay(text: str, whole: str) -> float:
     seconds = parse_duration(text)
-    try:
-        parse_number(text)
-    except InputError:
-        return seconds
-    if 0 < seconds < np.inf:
+    if 0 < seconds < np.inf and is_plain(text):
         raise InputError(f'delays: {text} has no unit in "{whole}": write {text}ms or {text}us')
     return seconds
+
+
+def is_plain(text: str) -> bool:
+    """Whether a duration is a number without a unit, and not 0."""
+    try:
+        return parse_number(text) != 0
+    except InputError:
+        return False
 
 
 def find_knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
@@ -150,15 +153,9 @@ def find_knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
         fit_piecewise_linear(delays, medians + scale * errors * each, errors) for each in shifts
     ]
     low, high = np.quantile([each.knee for each in drawn], [0.05, 0.95]).tolist()
-    return Knee(
-        fit.knee,
-        min(low, fit.knee),
-        max(high, fit.knee),
-        fit.after,
-        float(np.std([each.after for each in drawn])),
-        fit.before,
-        fit.base,
-    )
+    interval = min(low, fit.knee), max(high, fit.knee)
+    slope_error = float(np.std([each.after for each in drawn]))
+    return Knee(fit.knee, *interval, fit.after, slope_error, fit.before, fit.base)
 
 
 def _straight(delays: Floats, medians: Floats, errors: Floats, reason: str) -> Knee:

@@ -23,8 +23,6 @@ _FORGIVEN = 1e-12  # seconds of a link: less is none
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """When a comm worker had a collective in hand, as far as is known."""
-
     worker: int  # which one of its group
     begun: float  # when it took the collective up
     done: float  # when the collective is done

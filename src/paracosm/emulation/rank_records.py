@@ -120,10 +120,7 @@ def spread(times: Floats) -> dict[str, Any]:
 
 
 def error_of_median(times: Floats) -> float:
-    """Return the standard error of the median of times, from their median absolute deviation.
-
-    For a normal distribution the deviation is 0.6745 sigma, and the error sqrt(pi / 2) sigma /
-    sqrt(k). It is 0 for a single time.
-    """
+    """Return the standard error of the median of times, from their median absolute deviation."""
+    # For a normal distribution it is 0.6745 sigma, and the error sqrt(pi / 2) sigma / sqrt(k).
     deviation = float(np.median(np.abs(times - np.median(times))))
     return float(np.sqrt(np.pi / 2 / len(times)) * deviation / 0.6745)

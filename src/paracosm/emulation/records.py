@@ -166,14 +166,11 @@ class RecordWriter:
 
 
 class RecordReader:
-    """Reads the records of a file that may still grow."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._at = 0
 
     def more(self) -> list[Record]:
-        """Return what was added since the last call; nothing while there is no file."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)

@@ -132,7 +132,6 @@ PLAN = "plan.npz"  # the file of a backend run that says what the real rank comm
 _STEP = 0.1  # seconds between two looks
 _GRACE = 5.0  # seconds in which a process that was asked to end may do so
 _GRACE_ALONE = 30.0  # seconds in which a rank without its peers may notice and end
-_EMULATOR = "emulator"
 _PYTHON = (sys.executable, "-P", "-m")  # modules in the current folder are not to hide others
 
 
@@ -191,37 +190,34 @@ def run_job(
 def _start_rank(
     config: EmulateConfig, seed: int, rank: int, folder: Path, port: int, job: _Job
 ) -> subprocess.Popen[bytes]:
-    records = folder / f"rank{rank}.records"
-    job.readers.append(RecordReader(records))
     plan = folder / PLAN if config.mode == "backend" else None
     command = ["paracosm.emulation.rank.main", str(config.script), *config.arguments]
     out = subprocess.DEVNULL if config.output == "none" else None
     if config.output == "stderr":
         out = sys.stderr.fileno()
     sys.stdout.flush()
-    return _start(command, Setting(config, seed, rank, records, plan), port, out)
+    told = Setting(config, seed, rank, folder / f"rank{rank}.records", plan)
+    return _start(command, told, port, job, out)
 
 
 def _start_emulator(
     config: EmulateConfig, seed: int, folder: Path, port: int, job: _Job
 ) -> subprocess.Popen[bytes]:
-    records = folder / f"{_EMULATOR}.records"
-    job.readers.append(RecordReader(records))
-    told = Setting(config, seed, -1, records)
-    return _start(["paracosm.emulation.wire.main"], told, port, None)
+    told = Setting(config, seed, -1, folder / "emulator.records")
+    return _start(["paracosm.emulation.wire.main"], told, port, job, None)
 
 
-def _start(module: list[str], told: Setting, port: int, out: int | None) -> subprocess.Popen[bytes]:
-    """Start a process in a process group of its own, so that Ctrl-C is ours to pass on.
-
-    It has no standard input: what reads from a terminal in the background would be stopped.
-    """
+def _start(
+    module: list[str], told: Setting, port: int, job: _Job, out: int | None
+) -> subprocess.Popen[bytes]:
+    """Start a process in a process group of its own, so that Ctrl-C is ours to pass on."""
+    job.readers.append(RecordReader(told.records))
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return subprocess.Popen(
         [*_PYTHON, *module],
         env=inherited | address | told.environment(),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,  # what reads from a terminal in the background would be stopped
         stdout=out,
         process_group=0,
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from paracosm.cluster.description import describe_cluster
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.provenance import origins
 from paracosm.emulation.rank_records import (
     Iterations,
     RankRecords,
@@ -22,6 +22,7 @@ from paracosm.emulation.records import COLLECTIVES, Collective, Exchange, Note, 
 from paracosm.results import EmulationSummary
 from paracosm.results.summaries import IterationTimes
 from paracosm.timeline.analysis import Floats, exposure_between
+from paracosm.units import format_bandwidth, format_duration
 
 MEGABYTE = 1e6
 
@@ -169,7 +170,6 @@ def _number(value: float) -> float:
 
 
 def _cpu(own: RankRecords) -> float | None:
-    """Return the processor seconds per second from the first iteration's end to the last's."""
     if len(own.iterations) < 2:
         return None
     first, last = own.iterations[0], own.iterations[-1]
@@ -186,11 +186,7 @@ def _groups(own: RankRecords) -> list[dict[str, Any]]:
 
 
 def _lateness(own: RankRecords) -> dict[str, Any] | None:
-    """Return how long after the last result that came in a wait the rank went on.
-
-    That is how much later than modelled the machine let it go on, and what the script's framework
-    does with the result before the wait ends.
-    """
+    """Return how long after the last result that came in a wait the rank went on."""
     done = np.sort(own.spans[:, 1])
     if not len(done) or not len(own.waits):
         return None
@@ -205,19 +201,18 @@ def _lateness(own: RankRecords) -> dict[str, Any] | None:
 
 
 def _emulator(records: Sequence[Record]) -> dict[str, Any] | None:
-    """Return what the emulator moved, and what it cost: the last word on each real rank."""
     newest = {each.rank: each for each in records if isinstance(each, Exchange)}
     if not newest:
         return None
-    sent = sum(each.sent for each in newest.values())
-    received = sum(each.received for each in newest.values())
+    last = newest.values()  # the last word on each real rank
+    sent, received = sum(each.sent for each in last), sum(each.received for each in last)
     moved = sent + received
-    cpu = max(each.cpu for each in newest.values())
+    cpu = max(each.cpu for each in last)
     return {
         "cpu": cpu,
         "sent": sent,
         "received": received,
-        "messages": sum(each.messages for each in newest.values()),
+        "messages": sum(each.messages for each in last),
         # Of less it is what the start-up takes.
         "cpu_per_MB": cpu / (moved / MEGABYTE) if moved >= MEGABYTE else None,
     }
@@ -232,3 +227,63 @@ def _status(notes: Sequence[Mapping[str, Any]], exit_code: int | None) -> str:
     if exit_code is None:
         return "interrupted"
     return "failed" if exit_code or any(note["grave"] for note in notes) else "done"
+
+
+def origins(config: EmulateConfig) -> dict[str, str]:
+    several = len(config.rank) > 1
+    real = f"rank{'s' if several else ''} {', '.join(map(str, config.rank))}"
+    own_links = (
+        "modelled: real messages, at the pace of the modelled links"
+        if config.is_paced
+        else "measured: real messages of gloo"
+    )
+    lines = {
+        "compute": f"measured: the script really runs as {real}",
+        "communication": _communication_text(config),
+        "links of the real rank": "" if config.mode == "backend" else own_links,
+        "other ranks": _peers_text(config),
+        "values": (
+            f"assumed: every rank holds what {real} holds"
+            if config.mode == "backend"
+            else "assumed: emulated ranks send data of the right size that leaves sums as they are"
+        ),
+        "memory": "measured: of the processes of the real ranks"
+        if several
+        else f"measured: of the process that runs as {real}",
+        "what if": "; ".join(map(str, config.what_if)),
+    }
+    return {what: line for what, line in lines.items() if line}
+
+
+def _communication_text(config: EmulateConfig) -> str:
+    model = config.communication_model
+    if model == "none":
+        return "assumed: takes no time"
+    if model == "measured":
+        return "measured: between emulated ranks as on the real rank's own link"
+    if model == "cluster":
+        how = "" if config.mode == "wire" else f", algorithm {config.algorithm}"
+        return f"modelled: {_links_text(config)}{how}"
+    return f"modelled: {model}"
+
+
+def _links_text(config: EmulateConfig) -> str:
+    if isinstance(config.cluster, Path):
+        return f"cluster {config.cluster.name}"
+    if isinstance(config.cluster, Mapping):
+        return "a cluster"
+    parts = [] if config.bandwidth is None else [format_bandwidth(config.bandwidth)]
+    for name, seconds in (("latency", config.latency), ("overhead", config.overhead)):
+        parts += [f"{name} {format_duration(seconds)}"] if seconds else []
+    return f"every link {', '.join(parts)}" if parts else "links that cost nothing"
+
+
+def _peers_text(config: EmulateConfig) -> str:
+    if config.skew is None and config.compute_jitter is None:
+        return "assumed: compute as fast as the real rank, and come when it comes"
+    parts = [] if config.skew is None else [f"skew {config.skew}"]
+    if config.compute_jitter == "measured":
+        parts.append("compute jitter as measured on the real rank")
+    elif config.compute_jitter is not None:
+        parts.append(f"compute jitter {config.compute_jitter}")
+    return f"assumed: {', '.join(parts)}"

@@ -123,10 +123,7 @@ def _digits(data_dir: Path | None) -> tuple[Any, Any, Any, Any]:
 
 
 DATA_SETS: Mapping[str, _BuiltIn] = MappingProxyType(
-    {
-        "digits": _BuiltIn(_digits, (1, 8, 8), 10),
-        "cifar10": _BuiltIn(cifar10, (3, 32, 32), 10),
-    }
+    {"digits": _BuiltIn(_digits, (1, 8, 8), 10), "cifar10": _BuiltIn(cifar10, (3, 32, 32), 10)}
 )
 """Name -> how it is read, and the shape and classes of its examples."""
 

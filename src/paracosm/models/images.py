@@ -241,10 +241,7 @@ class Bottleneck(nn.Module):
 def _shortcut(channels: int, wide: int, stride: int) -> nn.Sequential | None:
     if stride == 1 and channels == wide:
         return None
-    return nn.Sequential(
-        nn.Conv2d(channels, wide, 1, stride, bias=False),
-        nn.BatchNorm2d(wide),
-    )
+    return nn.Sequential(nn.Conv2d(channels, wide, 1, stride, bias=False), nn.BatchNorm2d(wide))
 
 
 def _stage(

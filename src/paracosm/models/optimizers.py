@@ -13,12 +13,8 @@ from paracosm.expression import parse_expression, read_literal
 if TYPE_CHECKING:
     import torch
 
-_CLASSES = {
-    name.lower(): name
-    for name in (
-        *("SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "RMSprop"),
-    )
-}
+_NAMES = ("SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "RMSprop")
+_CLASSES = {name.lower(): name for name in _NAMES}
 
 OPTIMIZERS = (*_CLASSES, "none")
 """All names; "none" makes gradients that nobody uses, where a step is captured or profiled."""

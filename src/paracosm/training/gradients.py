@@ -44,10 +44,7 @@ class GradientSource:
         self._requests = 0
 
     def request(self, parameters: Tensor, batch: npt.NDArray[np.int64]) -> PendingGradient:
-        """Ask for the gradient of the training examples `batch`.
-
-        The flat vector `parameters` must not be changed in place afterwards.
-        """
+        """Ask for a gradient at parameters that nobody changes in place afterwards."""
         pending = PendingGradient(self, self._requests, parameters, batch)
         self._waiting[self._requests] = pending
         self._requests += 1
@@ -123,10 +120,7 @@ Computed = tuple[list[PendingGradient], list[Gradient]]
 
 
 class Policy:
-    """Decides what is computed when a gradient is needed, and how.
-
-    This one computes by one method what is needed, or all that wait (`together`).
-    """
+    """Computes by one method what is needed, or all that wait (`together`)."""
 
     def __init__(self, method: Method, text: str, together: bool = True) -> None:
         self._method = method

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -75,7 +75,7 @@ class CudaStreams:
         self._on_links: dict[str, list[_Transfer]] = {}  # by direction
         self._lanes: dict[object, list[Lane]] = {}
         self._turn: dict[object, int] = {}
-        self._links: dict[str, Any] = {}  # by direction
+        self._links: defaultdict[str, Any] = defaultdict(_stream)  # by direction
         self._pending: deque[_Pending] = deque()
         self._waits: deque[tuple[Any, Any]] = deque()
         self._lock = threading.RLock()  # backward passes run in other threads than the script
@@ -123,7 +123,6 @@ class CudaStreams:
         self._waits.append((begin, end))
 
     def collect(self, *, all_of_them: bool = False) -> None:
-        """Tell what is done by now; or wait for all and tell that."""
         if all_of_them:
             torch.cuda.synchronize(self.device)
         with self._lock:
@@ -161,7 +160,7 @@ class CudaStreams:
         ways = directions(cost.link)
         if cost.busy > 0:
             self._check_alone(lane, cost)
-            first, *others = [self._way(way) for way in ways] or [lane.timer]
+            first, *others = [self._links[way] for way in ways] or [lane.timer]
             for other in others:
                 first.wait_event(other.record_event(_event()))
             over, spin = self._spin(first, over, cost.busy)
@@ -186,12 +185,6 @@ class CudaStreams:
                     "sharing: fair, for collectives of several groups under way at one time on a "
                     "CUDA device, which take turns there (--sharing serial)"
                 )
-
-    def _way(self, name: str) -> Any:
-        way = self._links.get(name)
-        if way is None:
-            way = self._links[name] = _stream()
-        return way
 
     def _spin(self, stream: Any, after: Any, seconds: float) -> tuple[Any, tuple[Any, Any, float]]:
         stream.wait_event(after)

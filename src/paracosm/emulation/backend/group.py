@@ -17,10 +17,7 @@ BACKEND = "paracosm"  # name of the backend among those of torch.distributed
 
 
 def register(runtime: Runtime) -> None:
-    """Make the backend known to torch.distributed, for the groups of this process.
-
-    What the script asked for is taken from `runtime.asked_backend` whenever it makes a group.
-    """
+    """Make the backend known to torch.distributed, for the groups of this process."""
     runtime.start()
 
     def create(options: Any, _backend_options: Any) -> ProcessGroup:
@@ -41,10 +38,7 @@ class Options:
 
 
 class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names old and new
-    """A process group whose collectives take modelled time and move no messages.
-
-    It is its own backend, for every device.
-    """
+    """A process group whose collectives take modelled time; its own backend for every device."""
 
     supports_coalescing = True
     supports_splitting = True
@@ -128,7 +122,6 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         group_desc: str | None = None,
         device_types: Any = None,
     ) -> EmulatedGroup | None:
-        """Return a group of some members, by their ranks in this one; None without this rank."""
         member = self._member
         if member.rank not in ranks:
             return None

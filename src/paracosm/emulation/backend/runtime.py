@@ -53,8 +53,6 @@ class _UnderWay:
 
 
 class Runtime:
-    """Communication, clocks and records of a process whose collectives are emulated."""
-
     def __init__(
         self,
         setting: Setting,
@@ -199,7 +197,6 @@ class Runtime:
             self.recorder.append(Note(self.setting.rank, False, text))
 
     def refuse(self, what: str) -> NotImplementedError:
-        """Return the error for a collective that is not supported, and note that the run fails."""
         text = f"{what} at {call_site() or _NOWHERE}: not supported in backend mode"
         self.recorder.append(Note(self.setting.rank, True, text))
         return NotImplementedError(text)
@@ -247,8 +244,6 @@ def _is_small(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
 
 @dataclass
 class Member:
-    """The real rank as a member of one process group."""
-
     name: str
     rank: int
     members: tuple[int, ...]  # global ranks of all

@@ -135,9 +135,8 @@ class Filling:
         with self._lock:
             if not self._closed:
                 if self._thread is None:
-                    self._thread = threading.Thread(
-                        target=self._run, name="paracosm-fill", daemon=True
-                    )
+                    name = "paracosm-fill"
+                    self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                     self._thread.start()
                 self._jobs.put(fill)
                 return
@@ -170,8 +169,7 @@ _LAST = 20e-6
 class Sleeper:
     """Sleeps short of the instant, by what nine wake-ups of ten were late, and spins the rest.
 
-    How late the operating system wakes this thread is learnt from every sleep. A long sleep ends
-    with a nap: a core that was idle for long takes longer to wake.
+    A long sleep ends with a nap: a core that was idle for long takes longer to wake.
     """
 
     def __init__(self) -> None:

@@ -119,8 +119,7 @@ class Sent:
     """What was sent last, by shape and type: what this rank gets when it receives.
 
     A pipeline sends activations up and gradients down: what comes from a peer is like what went to
-    another one, and not like what went to itself. Floating-point numbers of which nothing went to
-    another are small noise.
+    another one. Floating-point numbers of which nothing went to another are small noise.
     """
 
     def __init__(self, seed: int) -> None:

@@ -21,8 +21,6 @@ _TIME_TO_WRITE = 5e-3  # seconds: a wait so long has room for a bundle of record
 
 @dataclass(frozen=True)
 class Waiting:
-    """How the works of a process wait."""
-
     sleeper: Sleeper
     completion: Completion  # completes futures
     before_long: Callable[[], None]  # called before a wait that has room for it
@@ -35,8 +33,7 @@ class WaitedWork(Work):
     def synchronize(self) -> None:
         self.wait()
 
-    def block_current_stream(self) -> None:
-        self.wait()
+    block_current_stream = synchronize
 
     def is_success(self) -> bool:
         return self.is_completed()

@@ -93,7 +93,6 @@ def watch_backward(waits: Waits) -> None:
 
 
 def _watcher(waits: Waits) -> Callable[[torch.Tensor], None]:
-    """Return the hook of the backward passes through the outputs of one forward pass."""
     seen: int | None = None  # the backward pass that was seen last
 
     def begin() -> None:
@@ -177,8 +176,6 @@ class Waits:
             self._record(begin, end)
 
     def watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that does the same and counts all of it as a wait."""
-
         @wraps(call)
         def waiting(*args: Any, **kwargs: Any) -> Any:
             self.begin()

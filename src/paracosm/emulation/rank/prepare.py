@@ -115,8 +115,7 @@ class Signals:
     """
 
     def __init__(self, records: Path) -> None:
-        """Take the file that the emulator records to; it listens beside it."""
-        self._address = f"{records}.signals"
+        self._address = f"{records}.signals"  # beside what the emulator records to
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
 

@@ -76,8 +76,6 @@ class Listener(Protocol):
 
 
 class Connection:
-    """Reads and writes gloo's messages on the socket of a pair."""
-
     def __init__(self, pair: Pair, loop: Loop, listener: Listener) -> None:
         self.pair = pair  # the connection's two ends
         self.sent = self.received = self.messages = 0  # bytes of data, and how many had some
@@ -110,10 +108,9 @@ class Connection:
         self.announced.setdefault(slot, deque()).append(length)
 
     def send(self, message: Outgoing, at_once: bool = False) -> None:
-        """Send data that the real rank is ready for.
+        """Send data: short messages together, when all that has come in has been looked at.
 
-        Short messages wait until all that has come in has been looked at, and go out together,
-        unless the real rank cannot go on before it has this one.
+        `at_once` where the real rank cannot go on before it has this one.
         """
         if not self.is_open:
             return
@@ -293,7 +290,6 @@ class Connection:
             self._loop.writable(self._socket.fileno(), full)
 
     def _parts(self) -> list[memoryview]:
-        """Return what may go now, in order: whole messages, or a large one's next piece."""
         parts: list[memoryview] = []
         size = 0
         for item in self._queue:
@@ -351,8 +347,6 @@ def _piece(item: Outgoing, at: int) -> list[memoryview]:
 
 @dataclass(frozen=True)
 class WireGroup:
-    """A process group of which a real rank is a member."""
-
     name: str  # its prefix in the store, "default_pg/0//cpu//0"
     size: int
     real: tuple[int, ...]  # the members that are real, by their rank in the group
@@ -407,7 +401,6 @@ class Loop:
         heapq.heappush(self._timers, (instant, next(self._count), call, arguments))
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call before the next wait, after all that is ready has had its turn."""
         self._soon.append(call)
 
     def stay_awake(self, seconds: float) -> None:
@@ -415,7 +408,6 @@ class Loop:
         self._awake = time.monotonic() + seconds
 
     def wake(self) -> None:
-        """Have the loop look around now; any thread may ask."""
         with contextlib.suppress(OSError):
             os.eventfd_write(self._woken, 1)
 

@@ -85,22 +85,20 @@ class Emulator:
                 is_open = any(operation.is_open(real) for real in operation.reals)
                 if not is_open and now - last > _LATE:
                     self._finish(state, operation)
-                elif is_open and operation.is_scheduled:
-                    continue
+                elif is_open and any(
+                    each.due or each.due_in for each in operation.channels.values()
+                ):
+                    continue  # an instant is known at which one of its messages goes on
                 elif is_open and operation.is_guess and now - last > _LATE:
                     self._cut_otherwise(state, operation)
                     operation.loosen()
                     self._advance(state, operation)
                 elif is_open and now - last > _STALL and not operation.told:
                     operation.told = True
-                    self._note(
-                        False,
-                        f"{self._named(state, operation)} makes no progress: "
-                        f"{_waits_for(operation)}",
-                    )
+                    waits = f"makes no progress: {_waits_for(operation)}"
+                    self._note(False, f"{self._named(state, operation)} {waits}")
 
     def account(self) -> None:
-        """Write what has been moved in all, if that is news."""
         cpu = time.process_time()
         for state in self._groups.values():
             for connection in state.connections:
@@ -127,7 +125,6 @@ class Emulator:
         self._posted(connection, slot, length, is_ours=True)
 
     def _posted(self, connection: Connection, slot: int, length: int, is_ours: bool) -> None:
-        """The real rank has posted a receive of data of ours, or a send."""
         now = time.monotonic()
         state = self._groups[connection.pair.group.name]
         if slot >> 56 == 0:
@@ -227,8 +224,8 @@ class Emulator:
         state.connections.discard(connection)
         self._count(state, connection)
         rank = state.members[pair.real]
+        peer = state.members[pair.emulated]
         if broken is not None:
-            peer = state.members[pair.emulated]
             self._fail(f"between rank {rank} and emulated rank {peer}: {broken}")
         for operation in list(state.operations.values()):
             if pair.real in operation.reals and operation.is_open(pair.real):
@@ -236,7 +233,6 @@ class Emulator:
                 self._loop.at(at, self._left_in, state, operation, pair.real)
         message = self._messages.close(connection)
         if message is not None and not self.failed:
-            peer = state.members[pair.emulated]
             self._fail(
                 f"rank {rank} closed the connection in the middle of a {message} with rank {peer}"
             )
@@ -261,7 +257,6 @@ class Emulator:
     def _part_of(
         self, state: GroupState, connection: Connection, slot: int, length: int, now: float
     ) -> tuple[Operation, Channel, RealSide]:
-        """Return a connection's part of an operation, which may begin with it."""
         operation = state.operations.get(slot)
         if operation is None:
             kind, tag = kind_of(slot), tag_of(slot)
@@ -280,16 +275,15 @@ class Emulator:
         side = operation.reals.get(real)
         if side is None:
             side = operation.reals[real] = RealSide(now, state.next_number(real), now)
-        if operation.is_ring and not operation.is_loose:
-            shows = operation.first(length)
-            if not shows and not self._is_doubt_told:
-                self._is_doubt_told = True
-                self._note(
-                    False,
-                    f"{self._named(state, operation)}: how gloo cut the vector into segments of "
-                    f"{length:,} bytes does not show, so parts of sums over the real ranks may be "
-                    "zeros: the plan of a backend run (--plan) says it",
-                )
+        doubtful = operation.is_ring and not operation.is_loose and not operation.first(length)
+        if doubtful and not self._is_doubt_told:
+            self._is_doubt_told = True
+            self._note(
+                False,
+                f"{self._named(state, operation)}: how gloo cut the vector into segments of "
+                f"{length:,} bytes does not show, so parts of sums over the real ranks may be "
+                "zeros: the plan of a backend run (--plan) says it",
+            )
         return operation, channel, side
 
     def _advance(self, state: GroupState, operation: Operation) -> None:
@@ -393,7 +387,6 @@ class Emulator:
         )
 
     def _listen(self, state: GroupState, operation: Operation) -> None:
-        """Look at an operation again when nothing has happened to it for a while."""
         operation.news += 1
         assert operation.learning is not None
         quiet = time.monotonic() + operation.learning.quiet
@@ -410,13 +403,10 @@ class Emulator:
     # --- ends ---
 
     def _end_if_over(self, state: GroupState, operation: Operation) -> None:
-        if any(
-            each.is_open or each.accepted > each.arrived for each in operation.channels.values()
-        ):
+        channels, reals = operation.channels.values(), operation.reals
+        if any(each.is_open or each.accepted > each.arrived for each in channels):
             return
-        if all(
-            real in operation.reals and operation.is_complete(real) for real in state.group.real
-        ):
+        if all(real in reals and operation.is_complete(real) for real in state.group.real):
             self._finish(state, operation)
 
     def _finish(self, state: GroupState, operation: Operation) -> None:

@@ -14,8 +14,6 @@ _MOST = 100_000  # remembered answers
 
 
 class Hops:
-    """The times of messages between members of a group."""
-
     def __init__(
         self, communication: Communication, members: Sequence[int], measured: MeasuredLink | None
     ) -> None:
@@ -80,13 +78,10 @@ def _quantile(values: deque[float], share: float) -> float:
 
 
 class Pace:
-    """Delays messages to and from real members so that they take a link's modelled time.
-
-    Without `sharing`, of what is under way at one time on a link, they take what they take.
-    """
+    """Delays messages to and from real members so that they take a link's modelled time."""
 
     def __init__(self, sharing: Sharing | None) -> None:
-        self.sharing = sharing
+        self.sharing = sharing  # of a link; None where messages take what they take
         self._ports: dict[int, Ports] = {}  # by global rank
 
     def ports(self, rank: int) -> Ports | None:

@@ -58,7 +58,6 @@ def emulate_peers(
     address: tuple[str, int],  # host and port of the job's store
     stop: threading.Event,  # ends the emulation in good order
 ) -> bool:
-    """Emulate all ranks but the real ones until these have gone."""
     communication = communication_of(config)
     payloads = load_payloads(config.plan, config.world)
     writer = RecordWriter(records)
@@ -144,7 +143,6 @@ def _around(
 
 @contextlib.contextmanager
 def _signals_of(records: Path) -> Iterator[socket.socket]:
-    """Open the socket on which the real rank tells when its waits and iterations end."""
     path = Path(f"{records}.signals")
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:

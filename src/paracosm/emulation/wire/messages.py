@@ -146,7 +146,6 @@ class GroupState:
         return number
 
     def there(self, pace: Pace, pair: Pair, is_ours: bool, length: int, ready: float) -> Span:
-        """Return when a message that is ready at an instant has come, as far as is known."""
         ports = pace.ports(self.members[pair.real])
         if ports is None:
             return Span(0, ready, ready)

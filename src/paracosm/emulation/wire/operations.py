@@ -37,8 +37,6 @@ _SHORT = 1 << 14  # bytes of a message that take no longer than a notice
 
 @dataclass(slots=True, eq=False)
 class Channel:
-    """What one connection has to do with one operation."""
-
     connection: Connection  # to the real member
     announced: int = 0  # messages of the real member's that it has announced
     accepted: int = 0  # that we are ready for
@@ -112,10 +110,6 @@ class Operation:
         return self.kind in ("all_reduce", "reduce")
 
     @property
-    def is_scheduled(self) -> bool:
-        return any(each.due or each.due_in for each in self.channels.values())
-
-    @property
     def segment(self) -> int:
         return 0 if self._key is None else self._key[1]
 
@@ -174,8 +168,8 @@ class Operation:
         if self.learning.is_certain:
             self.learning = None
             self.is_guess = True
-            self._layout = layout
-        if isinstance(self.schedule, Ring):
+            self._lay_out(layout)
+        elif isinstance(self.schedule, Ring):
             self.schedule.lag = layout.lag
 
     def _lay_out(self, layout: Layout) -> None:
@@ -242,9 +236,8 @@ class Operation:
     def _is_due(self, channel: Channel, layout: Layout, real: int) -> bool:
         """Return whether gloo has posted the next receive of an all-reduce.
 
-        Between two members this matters: who is told too early that the other one is ready sends
-        data, and its own notices wait behind that. They begin the second half when all messages of
-        the first are through.
+        Who is told too early that the other of two is ready sends data, and its own notices wait
+        behind that. Two begin the second half when all messages of the first are through.
         """
         messages = messages_of(layout, real)
         if channel.accepted >= len(messages.sends):
@@ -258,18 +251,13 @@ class Operation:
         return self.kind == "all_reduce" and self.world == 2 and self.segment <= _SHORT
 
     def is_urgent(self, channel: Channel) -> bool:
-        """Return whether a real member is to know at once that we are ready for its data.
-
-        Between two members: where ours waits for it, or where both are long and go side by side.
-        """
+        """Whether a real member is to know at once that we are ready for its data: one of two."""
+        # Where ours waits for it, or where both are long and go side by side.
         side_by_side = self.world == 2 and self.kind == "all_reduce" and not self._is_short
         return side_by_side or self.is_behind(channel)
 
     def is_last(self, index: int) -> bool:
-        """Return whether a real member waits for our message `index` with all that it has posted.
-
-        A rank of gloo posts two receives of a ring at a time.
-        """
+        """Whether a real member waits for our message `index` with all that it has posted: two."""
         return self.kind in ("all_reduce", "all_gather") and index % 2 == 1
 
     def is_behind(self, channel: Channel) -> bool:
@@ -283,10 +271,7 @@ class Operation:
         return self.kind == "all_gather" and self.world == 2 and channel.arrived <= channel.sent
 
     def length_ahead(self, channel: Channel) -> int:
-        """Return the bytes of the next message of a real member's, before it is announced.
-
-        The last segment may be shorter; gloo does not look at the length of RECV_READY.
-        """
+        """Return the likely bytes of a message before it is announced: gloo does not look at it."""
         likely = next(iter(channel.halves.values()), self.segment)
         return channel.halves.get(channel.accepted % 2, likely)
 
@@ -372,7 +357,9 @@ class Operation:
             # A rank that is not the root sends all segments but its own, then its own. The root
             # receives all but those of the rank after it, then those. With few elements it may not
             # show which is the case; then the other one moves less.
-            after = self._received_from(real, (real + 1) % self.world)
+            following = (real + 1) % self.world
+            mine = self._channels_of(real)
+            after = sum(one.given for one in mine if one.connection.pair.emulated == following)
             if side.peer >= 0:
                 return after if side.peer == real else side.sent
             return max(after, side.sent)
@@ -392,10 +379,6 @@ class Operation:
         if self.kind in ("gather", "scatter"):
             return side.longest * self.world
         return side.longest
-
-    def _received_from(self, real: int, emulated: int) -> int:
-        mine = self._channels_of(real)
-        return sum(each.given for each in mine if each.connection.pair.emulated == emulated)
 
 
 _SCHEDULES: dict[str, Callable[[Members], Direct]] = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 import struct
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 HEADER: Final = struct.Struct("<QQQQQQ")
 """Bytes of the whole message, opcode, slot, offset, length, offset at the receiver."""
@@ -28,26 +28,18 @@ KINDS: Final = (
 """gloo's operations by the prefix of their slots (gloo, types.h)."""
 
 _LONGEST = 1 << 40  # bytes of one message: no tensor has more
-_NAMES = {0: "SEND_BUFFER", DATA: "SEND_UNBOUND_BUFFER"} | {
-    SEND_READY: "NOTIFY_SEND_READY",
-    RECV_READY: "NOTIFY_RECV_READY",
-}
+_NAMES = ("SEND_BUFFER", "SEND_UNBOUND_BUFFER", "NOTIFY_SEND_READY", "NOTIFY_RECV_READY")
 
 
 class BrokenError(Exception):
     """What came on a connection is not what gloo sends; the text says what was expected."""
 
 
-class Header(NamedTuple):
-    opcode: int  # DATA, SEND_READY or RECV_READY
-    slot: int  # which operation it belongs to
-    length: int  # bytes of data, in this message or in the one announced
-
-
-def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> Header:
+def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> tuple[int, int, int]:
+    """Return opcode, slot of the operation, and bytes of data, in this message or announced."""
     size, opcode, slot, _, length, _ = HEADER.unpack_from(buffer, offset)
     if opcode not in (DATA, SEND_READY, RECV_READY):
-        name = _NAMES.get(opcode, "none of gloo's")
+        name = _NAMES[opcode] if opcode < len(_NAMES) else "none of gloo's"
         raise BrokenError(f"expected opcode 1, 2 or 3 of a gloo message, not {opcode} ({name})")
     if length > _LONGEST:
         signed = length - (1 << 64) if length >> 63 else length
@@ -57,7 +49,7 @@ def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> Header:
         raise BrokenError(f"expected a {_NAMES[opcode]} of {whole:,} bytes in all, not {size:,}")
     if slot >> 56 >= len(KINDS):
         raise BrokenError(f"expected an operation of kind 0 to {len(KINDS) - 1}, not {slot >> 56}")
-    return Header(opcode, slot, length)
+    return opcode, slot, length
 
 
 def kind_of(slot: int) -> str:
@@ -70,7 +62,6 @@ def tag_of(slot: int) -> int:
 
 
 def notice(opcode: int, slot: int, length: int) -> bytes:
-    """Return the message that announces data of a length: SEND_READY or RECV_READY."""
     return HEADER.pack(HEADER.size, opcode, slot, 0, length, 0)
 
 

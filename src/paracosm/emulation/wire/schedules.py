@@ -14,8 +14,6 @@ Split = Callable[[int, int, int], tuple[float, float]]
 
 @dataclass(frozen=True)
 class Members:
-    """Those who take part in one operation, by their ranks in the group."""
-
     size: int
     real: tuple[int, ...]  # which are real
     entry: Callable[[int], float]  # when an emulated member comes (seconds of the clock)
@@ -25,7 +23,6 @@ class Members:
         return member in self.real
 
     def hop(self, source: int, target: int, size: int) -> float:
-        """Return the seconds of a message between emulated members on an idle link."""
         latency, busy = self.split(source, target, size)
         return latency + busy
 
@@ -136,7 +133,6 @@ class Broadcast(Direct):
         return -1 if self._root is None else self._root
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether the two are neighbours in the tree of some root, and of this one."""
         apart = (target - source) % self._members.size
         if index > 0 or apart == 0 or apart & (apart - 1):
             return False
@@ -202,11 +198,9 @@ class Ring(Direct):
         return (target - source - self._step) % self._members.size == 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Learn that message `index` has come to the first emulated member of an arc."""
         self._fed[real].arrived[index] = now
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
-        """Return when the last emulated member of an arc has what it sends as `index`."""
         return self._arcs[real].ready(index, size, self.lag)
 
     def is_part(self, source: int, target: int, index: int) -> bool:
@@ -226,10 +220,6 @@ class Ring(Direct):
         if ago < arc.length:
             return arc.inside[arc.length - 1 - ago], index % self.lag
         return arc.source, index - arc.length * self.lag
-
-    def passed_at(self, peer: int, index: int, size: int) -> float | None:
-        """Return when the real member's message `index` has come to an emulated one of its arc."""
-        return self._around(peer).passed(peer, index, size)
 
     def source_of(self, peer: int) -> int:
         return self._around(peer).source
@@ -347,10 +337,10 @@ class RingReduce(Ring):
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
         if not self.is_part(peer, real, index):
             return super().send_at(peer, real, index, size)
-        before = self.source_of(peer)
-        if before not in self._last:
+        arc = self._around(peer)
+        if arc.source not in self._last:
             return self._members.entry(peer)
-        last, length = self._last[before]
+        last, length = self._last[arc.source]
         # The last message of the ring to `peer` was this one where it left the real member.
-        away = (before - peer) % self._members.size
-        return self.passed_at(peer, min(last, self.half - 1 - (away - 1) * self.lag), length)
+        away = (arc.source - peer) % self._members.size
+        return arc.passed(peer, min(last, self.half - 1 - (away - 1) * self.lag), length)

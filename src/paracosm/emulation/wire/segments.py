@@ -31,7 +31,6 @@ class Layout:
 
     @property
     def half(self) -> int:
-        """Messages of each half, with those of empty segments."""
         return (self.world - 1) * self.lag
 
 
@@ -55,10 +54,7 @@ def layout_of(world: int, size: int, element: int) -> tuple[Layout, int]:
 
 
 def layout_of_segments(world: int, size: int, length: int) -> Layout | None:
-    """Return how gloo cuts a vector of `size` bytes into segments of `length`.
-
-    None where it cannot come to segments of that length.
-    """
+    """Return how gloo cuts a vector of `size` bytes into segments of `length`, where it can."""
     for element in (1, 2, 4, 8):
         layout, found = layout_of(world, size, element)
         if found == length:
@@ -263,7 +259,6 @@ class Remembered:
         self._before: object = None
 
     def recall(self, length: int) -> tuple[tuple[object, int], Layout | None]:
-        """Return the key of the operation that begins, and its layout where it is known."""
         key = self._before, length
         return key, self._known.get(key)
 

@@ -28,8 +28,6 @@ ZEROS = Source()
 
 
 class Sources:
-    """Finds the data of messages, and keeps what that needs."""
-
     def __init__(self, payloads: Payloads) -> None:
         self._pool = BufferPool()
         self._payloads = payloads
@@ -55,7 +53,6 @@ class Sources:
     def of(
         self, group: WireGroup, operation: Operation, channel: Channel, index: int, length: int
     ) -> Source | None:
-        """Return the data of the next message to a real member; None while it has to come first."""
         schedule, pair = operation.schedule, channel.connection.pair
         sender, offset = pair.emulated, 0
         if isinstance(schedule, Ring) and not schedule.is_part(sender, pair.real, index):
@@ -138,8 +135,6 @@ _SPARE = 64 << 20  # bytes of buffers that wait to be used again: fresh ones cos
 
 
 class BufferPool:
-    """Buffers for data, up to a limit."""
-
     def __init__(self) -> None:
         self._left = _MOST
         self._spare: dict[int, list[Buffer]] = {}

@@ -192,8 +192,6 @@ class AgentError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What to write for the emulated agents."""
-
     items: tuple[tuple[str, bytes], ...]
     barrier: str  # key of the count of agents that have ended
     agents: int  # how many emulated ones there are, which end when they are asked
@@ -219,9 +217,8 @@ def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> An
     except (ValueError, KeyError, TypeError):
         raise AgentError(f"a role and a local_world_size expected, not {value[:80]!r}") from None
     if each < 1 or world % each:
-        raise AgentError(
-            f"torchrun has {each} ranks on each machine, which do not make {world} ranks"
-        )
+        text = f"torchrun has {each} ranks on each machine, which do not make {world} ranks"
+        raise AgentError(text)
     agents = range(world // each)
     ranks = {agent: range(agent * each, (agent + 1) * each) for agent in agents}
     are_real = {agent for agent in agents if not set(real).isdisjoint(ranks[agent])}
