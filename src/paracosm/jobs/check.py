@@ -31,11 +31,6 @@ def check_job(job: Job) -> None:
 
     Collectives of one communicator must have the same names on all its ranks, messages the same
     sizes at both ends.
-
-    Raises:
-        InputError: arrays that do not go together (see `check_arrays`); a rank has no communicator
-            in a role that its program uses; a communicator lacks a member's calls, or has those of
-            another rank; ranks call different things, with the first call that differs.
     """
     check_arrays(job)
     calls = [

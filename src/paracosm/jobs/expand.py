@@ -220,10 +220,6 @@ def picoseconds(program: Program, speed: float, names: tuple[str, ...]) -> npt.N
     """Return the n durations of a program on a rank of this relative speed, rounded.
 
     Only tasks of the rank alone (kind "task") depend on its speed.
-
-    Raises:
-        InputError: a duration is missing, negative or endless, or all of them last too long.
-
     """
     own = program.kind == KINDS.index("task")
     seconds = np.where(own, program.duration / speed, program.duration)

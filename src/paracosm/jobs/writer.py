@@ -125,18 +125,7 @@ class ProgramWriter(ColumnWriter):
         priority: int = 0,
         microbatch: int = -1,
     ) -> int:
-        """Take down one task and return its row; the arguments are those of `Program`.
-
-        Args:
-            lane: that it keeps busy; None for none.
-            duration: seconds.
-            after: rows that must have ended before.
-
-        Raises:
-            InputError: a kind or step that is unknown, a dependency on a row that is not there, a
-                role that is missing or has no effect.
-
-        """
+        """Take down one task and return its row; the arguments are those of `Program`."""
         row = len(self)
         before = sorted(set(after))
         if before and not 0 <= before[0] <= before[-1] < row:
@@ -169,11 +158,7 @@ class ProgramWriter(ColumnWriter):
 def write_communicators(
     groups: Iterable[Sequence[int]], network: Stations | None = None
 ) -> Communicators:
-    """Return communicators of these ranks, the first of which send over the network's connections.
-
-    The network has as many connections as there are groups, or less; None where nothing is shared.
-
-    """
+    """Return communicators of these ranks; the first ones send over the network's connections."""
     members = [tuple(group) for group in groups]
     counts = np.array([len(group) for group in members], dtype=np.int64)
     return Communicators(

@@ -97,11 +97,7 @@ def _check_gradients(plan: Plan) -> None:
 def check_changes(
     replica: Replica, cluster: Cluster, strategy: Strategy, changes: Sequence[Change]
 ) -> None:
-    """Refuse changes of collectives of which a job has none.
-
-    Raises:
-        InputError: for the first of them; as `build_job`.
-    """
+    """Refuse changes of collectives of which a job has none."""
     met: set[str] = set()
     if changes:
         build_job(replica, cluster, strategy, changes, met)
@@ -114,11 +110,7 @@ def check_changes(
 def _programs(
     plan: Plan, layout: Layout, books: Books, of_all: Costs
 ) -> tuple[list[Program], Ints]:
-    """Return the distinct programs, and which one each rank has.
-
-    Ranks of a stage differ only in what their communication costs.
-
-    """
+    """Return the distinct programs, and which one each rank has; stages differ in costs only."""
     roles = tuple(role for roles in layout.groups for role in roles)
     communicators = layout.communicators()
     table = layout.table(roles)

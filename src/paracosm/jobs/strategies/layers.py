@@ -46,18 +46,13 @@ FORWARD, BACKWARD, OPTIMIZER = (PHASES.index(p) for p in ("forward", "backward",
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """Layers in the order of the forward pass, and the parts of the step.
+    """Layers in the order of the forward pass, and the parts of the step."""
 
-    Attributes:
-        names: of the layers.
-        layer: of each of n nodes, an index into `names`; -1 for a node of the optimizer that works
-            on the parameters of all layers.
-        backward, optimizer: the first row of either; n where there is none.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the layers
+    # of each of n nodes, an index into `names`; -1 for a node of the optimizer that works on the
+    # parameters of all layers
     layer: Ints
-    backward: int
+    backward: int  # backward, optimizer: the first row of either; n where there is none
     optimizer: int
 
     @property
@@ -145,10 +140,7 @@ def _backward_layers(
     layer: Ints,
     last: int,
 ) -> None:
-    """Fill in the layers of the backward pass.
-
-    No node stands in a later layer than one that it needs the gradient from.
-    """
+    """Fill in the layers of the backward pass: none later than one whose gradient a node needs."""
     current = last
     for row in rows:
         current = of_place.get(places[row], current)

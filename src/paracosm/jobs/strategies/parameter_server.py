@@ -200,10 +200,7 @@ def _serve(writer: ProgramWriter, share: _Share, workers: list[int]) -> None:
 def _communicators(
     cluster: Cluster, roles: tuple[str, ...]
 ) -> tuple[Communicators, np.ndarray[tuple[int, int], np.dtype[np.int32]]]:
-    """Return pairs (worker, server) and (server, worker), and which one each rank has by role.
-
-    Each pair has its connection of the network. Servers are the ranks after the workers.
-    """
+    """Return pairs (worker, server) and (server, worker), and which one each rank has by role."""
     workers, servers = cluster.workers, cluster.servers
     network = Stations(cluster)
     pairs: list[tuple[int, int]] = []

@@ -93,11 +93,7 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
 
 
 def _chunk(stage: Stage) -> _Chunk:
-    """Return the blocks of a stage.
-
-    The gradients of one micro-batch stay where they are made, unless they are sharded.
-
-    """
+    """Return the blocks of a stage; whole gradients of one micro-batch stay where they are made."""
     strategy, forward = stage.plan.strategy, forward_block(stage)
     stay = strategy.microbatches == 1 and strategy.sharding in ("none", "optimizer")
     last = _backward(stage, forward, reduced_buckets(stage, last=True), stay)

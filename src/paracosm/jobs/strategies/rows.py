@@ -265,10 +265,7 @@ def _hold(rows: RowWriter, size: int, first: int, last: int) -> None:
 
 
 def _handed_on(plan: Plan, row: int, size: int) -> int:
-    """Return how many of the bytes that a node allocates later layers' forward passes look at.
-
-    A layer as one node may keep more than it writes for the next one.
-    """
+    """Return how many of the bytes that a node allocates later layers' forward passes look at."""
     if plan.until[row] <= plan.layers.layer[row]:
         return 0
     return min(size, int(plan.work.graph.bytes_written[row]) or size)
