@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.profiling.database import ProfileDatabase
 
-
 Progress = Callable[[int, int], None]
 """Called after every visit with how many ops are done, and how many there are."""
 

@@ -262,7 +262,6 @@ A position beyond its tensor is an error on a CPU, ends all work on a GPU, and i
 where an op does not look (`_unsafe_index`). What this table lacks gets the position 0.
 """
 
-
 FLUSH = 1.5  # of the last-level cache is streamed through it
 ROW = 1e-3  # seconds that a row of warm calls takes, at least
 

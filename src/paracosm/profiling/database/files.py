@@ -21,7 +21,6 @@ from paracosm.profiling.environment import Environment
 if TYPE_CHECKING:
     import pyarrow
 
-
 FORMATS = (".parquet", ".csv")
 
 _VERSION = 1

@@ -25,12 +25,8 @@ def choose_environments(environments: Sequence[Environment], asked: str) -> list
     description has a text in it, upper and lower case alike."""
     if asked.isdecimal() and 1 <= int(asked) <= len(environments):
         return [environments[int(asked) - 1]]
-    found = [
-        each
-        for each in environments
-        if asked.lower() in describe(each).lower() and not asked.isdecimal()
-    ]
-    if not found:
+    found = [each for each in environments if asked.lower() in describe(each).lower()]
+    if asked.isdecimal() or not found:
         there = "; ".join(
             f"{number}: {describe(each)}" for number, each in enumerate(environments, 1)
         )

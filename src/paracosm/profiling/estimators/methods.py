@@ -53,7 +53,6 @@ class Network:
     scale: float
 
     def predict(self, ops: Sequence[Description]) -> tuple[Floats, Floats]:
-        """Return the logarithms of durations (seconds) and the scale of the error: one for all."""
         x = self.layout.matrix(ops)
         for weights, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = np.maximum(x @ weights + bias, 0.0)
@@ -188,7 +187,6 @@ def _matern(left: Floats, right: Floats) -> Floats:
 
 
 Fit = Callable[[Sequence[Description], Floats, Roofline, int], Fitted]
-
 
 METHODS: Mapping[str, Fit] = {
     "roofline": lambda ops, log_time, roofline, seed: roofline,

@@ -263,7 +263,6 @@ _WRITTEN: Mapping[str, Callable[[float], Any]] = {
     "window": _size,
 }
 
-
 _PINGS = 50
 
 
@@ -404,6 +403,8 @@ def unevenness(carried: Sequence[Sequence[int]]) -> float:
     It is the root of the mean over intervals of the sample variance over connections of ln(bytes),
     so it does not depend on how many connections there are. A connection that got less than a
     segment counts as if it had got one; intervals in which the link stood still do not (`counted`).
+    Simulated transfers that share a port are served in proportion to log-normal weights, drawn anew
+    in each step of a worker: ln(bytes) varies as ln(weight) does.
     """
     deviations = _deviations(carried)[counted(carried)]
     return float(np.sqrt(deviations.var(axis=1, ddof=1).mean()))

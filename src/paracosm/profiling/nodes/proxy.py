@@ -270,7 +270,12 @@ class Frame:
 
 
 class FrameReader:
-    """Finds frames in bytes that come in pieces; of a frame it keeps 4 KiB at most."""
+    """Finds frames in bytes that come in pieces; of a frame it keeps 4 KiB at most.
+
+    RFC 9113, section 4.1: a frame has 9 bytes of head (24 bits of length, a kind, flags, 31 bits of
+    stream) and so many bytes of payload. The client's side begins with a preface (section 3.4), and
+    the first frame of each side is SETTINGS.
+    """
 
     def __init__(self, client: bool) -> None:
         self._preface = client

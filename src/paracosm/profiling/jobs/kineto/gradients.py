@@ -407,7 +407,13 @@ class WorkerSteps:
 
 
 def worker_steps(trace: KinetoTrace) -> WorkerSteps:
-    """Return the steps that the profiler marked, or the whole trace if it shows a single one."""
+    """Return the steps that the profiler marked, or the whole trace if it shows a single one.
+
+    On a host alone, a segment is an outermost op of the training loop's thread or of autograd's.
+    With a device, it is what one such op launched there, from the begin of the first kernel to the
+    end of the last; where streams overlap, the time counts for what began first. The optimizer's
+    range is a segment, whatever is in it; a reentrant checkpoint is none, but what it runs.
+    """
     window = window_of(trace)
     threads = tuple(sorted({window.thread, *backward_threads(trace)} - {-1}))
     outermost = {lane: _outermost(trace, lane) for lane in threads}

@@ -165,15 +165,13 @@ class Placement:
 def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
     """Return where a step's transfers go: an op that launched nothing itself, such as a view, hands
     its need on to the next segment; the device has a gradient when it has ended all before it."""
+    segments = list(enumerate(step.segments))
     needed = [
-        next((at for at, segment in enumerate(step.segments) if segment.returned > each.needed), 0)
+        next((at for at, segment in segments if segment.returned > each.needed), 0)
         for each in gradients
     ]
     made = [
-        max(
-            (at for at, segment in enumerate(step.segments) if segment.called < each.ready),
-            default=0,
-        )
+        max((at for at, segment in segments if segment.called < each.ready), default=0)
         for each in gradients
     ]
     return Placement(tuple(needed), tuple(made))

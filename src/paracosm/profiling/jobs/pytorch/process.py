@@ -165,8 +165,7 @@ def _step(
         ends.append(time.monotonic())
         updated.append(updates.submit(_update, parameters[i], gradients[i], rate))
     times = [(end, *each.result()) for end, each in zip(ends, updated, strict=True)]
-    for work in leaving:
-        assert work is not None
+    for work in filter(None, leaving):
         work.wait()
     dist.send(torch.tensor(times, dtype=torch.float64), worker, tag=ACKNOWLEDGE)
 

@@ -28,7 +28,7 @@ from paracosm.profiling.jobs.tensorflow.records import (
     records_of,
     traced_step,
 )
-from paracosm.profiling.jobs.tensorflow.structure import Columns, columns_of, structure_of
+from paracosm.profiling.jobs.tensorflow.structure import Columns, StructureFinder, columns_of
 from paracosm.profiling.processes import Processes, WorkerError, free_ports
 
 Floats = npt.NDArray[np.float64]
@@ -86,7 +86,7 @@ def profile_of_steps(
     names = {name for _, name, _ in usual}
     # The partitioned graph of a step that knows all nodes that ran; empty if none does.
     nodes = next((each.step.nodes for each in alike if names <= each.step.nodes.keys()), {})
-    structure = structure_of(reference, nodes)
+    structure = StructureFinder(reference, nodes).structure()
     columns = columns_of(structure, reference, every)
     ops = columns.ops()
     times = times_of(alike, columns)

@@ -55,11 +55,7 @@ class Structure:
     not_traced: int
 
 
-def structure_of(records: Records, nodes: Mapping[str, Node]) -> Structure:
-    return _Finder(records, nodes).structure()
-
-
-class _Finder:
+class StructureFinder:
     def __init__(self, records: Records, nodes: Mapping[str, Node]) -> None:
         self.records, self.nodes = records, nodes
         self.runs: dict[tuple[Device, str], list[Key]] = {}
