@@ -36,10 +36,7 @@ SYMBOLS: Mapping[str, Symbol] = {"lin": "cross", "cynthia": "triangle", "cynthia
 
 
 def scaling_charts(runs: Sequence[Run]) -> list[Chart | None]:
-    """Return the charts of jobs that were predicted for several numbers of workers, all together.
-
-    The numbers may be those of one run, or one run may have each of them.
-    """
+    """Return the charts of jobs predicted for several numbers of workers, in one run or many."""
     rows, x, several = _rows(runs, JobSummary)
     if not several:
         return []
