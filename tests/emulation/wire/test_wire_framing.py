@@ -49,12 +49,12 @@ def test_header_by_hand() -> None:
     # 48 bytes, opcode 2, slot 04 00000005 000000, offset 0, length 12, offset 0.
     raw = struct.pack("<6Q", 48, 2, 0x0400000005000000, 0, 12, 0)
     assert notice(SEND_READY, slot(ALL_REDUCE, 5), 12) == raw
-    found = read_header(raw, 0)
-    assert (found.opcode, found.length) == (SEND_READY, 12)
-    assert (kind_of(found.slot), tag_of(found.slot)) == ("all_reduce", 5)
+    opcode, found, length = read_header(raw, 0)
+    assert (opcode, length) == (SEND_READY, 12)
+    assert (kind_of(found), tag_of(found)) == ("all_reduce", 5)
     assert tag_of(77) == 77
     assert kind_of(77) == "send"
-    assert read_header(data_header(77, 3), 0).opcode == DATA
+    assert read_header(data_header(77, 3), 0)[0] == DATA
 
 
 @pytest.mark.parametrize(
