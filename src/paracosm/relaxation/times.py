@@ -101,8 +101,6 @@ class MeasuredTimes:
         return self.text
 
     def on(self, speeds: Sequence[float]) -> Times:
-        """Return the times on processors of these relative speeds, as `Times.on`."""
-
         return times_from_file(self.text, len(speeds)).on(speeds)
 
 
@@ -175,8 +173,7 @@ def _is_file(value: Any) -> bool:
         return True
     if not isinstance(value, str):
         return False
-    name = value.split("(", 1)[0].strip()
-    return name.endswith(".json")
+    return value.split("(", 1)[0].strip().endswith(".json")
 
 
 def _from_phases(value: Mapping[str, Any]) -> Times:
@@ -195,15 +192,7 @@ def _from_phases(value: Mapping[str, Any]) -> Times:
     return Times((phases,), joint, source=source)
 
 
-FITS = (
-    "joint",
-    "empirical",
-    "kernel_density",
-    "log_kernel_density",
-    "lognormal",
-    "gamma",
-    "best",
-)
+FITS = ("joint", "empirical", "kernel_density", "log_kernel_density", "lognormal", "gamma", "best")
 _OPTIONS = ("variant", "threads", "fit")
 CROWDED = 0.95  # share of a run on a core, below which threads waited for one another
 

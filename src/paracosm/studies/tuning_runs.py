@@ -103,13 +103,7 @@ class Outcomes:
 
 
 class Simulations:
-    """A configuration, to be run again and again.
-
-    Args:
-        config: what is run.
-        limit: times the fault-free time at which a run counts as not converging.
-        jobs: how many runs go on at a time, each in a process of its own.
-    """
+    """A configuration, run again and again, `jobs` at a time, up to `limit` fault-free times."""
 
     def __init__(self, config: RelaxConfig, limit: float = 20.0, jobs: int = 1) -> None:
         self.config = config.model_copy(update={"timeline": 0})
@@ -137,12 +131,7 @@ class Simulations:
     def outcomes(
         self, setting: Setting, seeds: Sequence[int], ran: Ran | None = None, whole: bool = True
     ) -> Outcomes:
-        """Run a setting under all seeds.
-
-        Args:
-            whole: if not, and none of the first half and one more converges, the others are not
-                run: the median is known.
-        """
+        """Run a setting under all seeds; unless `whole`, stop when the median will not converge."""
         fault_free = self.fault_free(seeds)
         ends = np.minimum(self.limit * fault_free, self._most_time())
         specs = [

@@ -179,11 +179,7 @@ def fit_kernel_density(
 
 
 def checked_durations(samples: Sequence[float] | NDArray[np.floating]) -> Array:
-    """Return the samples as an array of shape (n,), n > 0.
-
-    Raises:
-        InputError: there are none, or one is not a duration (with its position).
-    """
+    """Return the samples as an array of shape (n,), n > 0; refuse the first that is no duration."""
     try:
         values = np.asarray(samples, dtype=np.float64)
     except (TypeError, ValueError):

@@ -84,11 +84,7 @@ class Measurement:
     interrupted: bool = False
 
     def case(self, variant: str, threads: int) -> Case:
-        """Return what was measured of a variant with so many relaxation threads.
-
-        Raises:
-            InputError: that was not measured; the message says what was.
-        """
+        """Return what was measured of a variant with so many threads; refuse others by name."""
         for case in self.cases:
             if (case.variant, case.threads) == (variant, threads):
                 return case
@@ -97,7 +93,6 @@ class Measurement:
 
     def save(self, path: str | Path) -> None:
         """Write the measurement to one JSON file; see `docs/measuring-threads.md`."""
-
         save_measurement(self, path)
 
 
