@@ -39,8 +39,6 @@ from paracosm.relaxation.state import (
     true_norm,
 )
 
-__all__ = ["Progress", "simulate"]
-
 Progress = Callable[[float, int, NDArray[np.float64]], None]
 """Called some ten times a second: virtual time, relaxations, and the history's new rows, of shape
 (k, 4): virtual time, relaxations, norm of the residual, norm of the error."""

@@ -15,9 +15,6 @@ from paracosm.errors import InputError, unknown
 from paracosm.relaxation.threads.measurement import Case, Measurement, load_measurement, phases
 from paracosm.timing import Distribution, parse_distribution
 
-__all__ = ["CROWDED", "Times", "parse_times"]
-
-
 PHASES = ("copy", "compute", "update")
 
 TimeFunction = Callable[[int, int, float], float]
@@ -136,11 +133,7 @@ def parse_times(value: Any) -> Times | MeasuredTimes:
 
 
 def _read_spelling(value: Any) -> Any:
-    """Return what a flag's text spells: a list or a mapping, as a study file would write it.
-
-    "normal(10, 1); normal(20, 1)" is one distribution for each processor, "copy=2, compute=10,
-    update=1, joint=true" one for each phase. Anything else is returned as it is.
-    """
+    """Return the list ("a; b") or mapping ("copy=2, ...") that a text spells, or the value."""
     if not isinstance(value, str):
         return value
     if ";" in value:

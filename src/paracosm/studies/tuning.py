@@ -28,9 +28,6 @@ from paracosm.studies.tuning_runs import (
     spread,
 )
 
-__all__ = ["Trial", "Tuning", "count_runs", "tune"]
-
-
 _NEAR = 1.01
 _FIRST_ALPHA = 2.0
 _INTERVALS = {"young": young_interval, "daly": daly_interval}
@@ -223,8 +220,8 @@ def _study(
         for each in space
         if (value := known.get(each.name)) is not None and each.low <= value <= each.high
     }
+    whole = {each.name for each in space if each.is_whole}
     for point in ([{**points[0], **first}, *points] if first else points)[:trials]:
-        whole = {each.name for each in space if each.is_whole}
         study.enqueue_trial({key: int(at) if key in whole else at for key, at in point.items()})
     return study
 

@@ -21,9 +21,6 @@ from paracosm.studies.run_folder import describe_environment
 from paracosm.studies.tuning import Trial, Tuning
 from paracosm.studies.tuning_runs import Array, Parameter
 
-__all__ = ["claim_folder", "draw_landscape", "write_tuning"]
-
-
 _BEST, _INTERVALS = "#d55e00", {"young": "#cc79a7", "daly": "#009e73"}
 _LABELS: Mapping[str, str] = {
     "alpha": "alpha: growth of the residual put down to a fault",

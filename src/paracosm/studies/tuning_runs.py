@@ -23,20 +23,6 @@ from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
 from paracosm.relaxation.times import Times
 from paracosm.units import format_number, parse_duration, parse_number
 
-__all__ = [
-    "PARAMETERS",
-    "Outcomes",
-    "Parameter",
-    "Ran",
-    "Setting",
-    "Simulations",
-    "Spread",
-    "complete_checkpoint",
-    "parse_space",
-    "spread",
-]
-
-
 Array = NDArray[np.float64]
 Ran = Callable[[int], None]
 """Called now and then with the number of runs that are done, or that need not be run."""
@@ -88,12 +74,10 @@ class Outcomes:
 
     @cached_property
     def ratio(self) -> Spread:
-        """Median and quartiles of the ratios."""
         return spread(self.ratios)
 
     @cached_property
     def time(self) -> Spread:
-        """Median and quartiles of the times."""
         return spread(self.times)
 
     @property
@@ -291,12 +275,10 @@ class Parameter:
 
     @property
     def is_log(self) -> bool:
-        """Whether the search is on a logarithmic scale."""
         return PARAMETERS[self.name].log
 
     @property
     def is_whole(self) -> bool:
-        """Whether values are whole numbers."""
         return PARAMETERS[self.name].whole
 
     def at(self, share: float) -> float:

@@ -27,17 +27,6 @@ from paracosm.timing.families import (
 )
 from paracosm.units import format_duration
 
-__all__ = [
-    "MOST_KERNELS",
-    "Fit",
-    "best_fit",
-    "checked_durations",
-    "compare_fits",
-    "fit",
-    "fit_kernel_density",
-]
-
-
 _POSITIVE = ("lognormal", "gamma", "weibull", "log_kernel_density")
 _CONTINUOUS = ("uniform", "normal", "exponential", "kernel_density", *_POSITIVE)
 _STRANGERS = 0.01  # the share of samples that the score allows to come from somewhere else

@@ -124,11 +124,7 @@ _NOTHING = np.zeros(0)
 
 @compiled_whole
 def _within(values: Any, center: Any, limit: Any, counters: Any, witness: Any) -> Any:
-    """Say whether `values` are within `limit` of `center` (of 0, where it is empty).
-
-    In the maximum norm a single component says no, and goes on saying so for long: it is looked at
-    first, and another one is searched only when it is small.
-    """
+    """Say whether `values` are within `limit` of `center` (or 0), the last witness first."""
     size = values.size
     start = counters[witness]
     for step in range(size):
