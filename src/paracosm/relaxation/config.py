@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import (
     BeforeValidator,
@@ -88,12 +88,8 @@ def parse_detection(value: str | Detection) -> Detection:
         raise InputError(
             f'cannot read "{text}": write ideal, processor(time=20ms) or local(every=10)'
         )
-    if name != "local":
-        return Detection(
-            "ideal" if name == "ideal" else "processor" if name == "processor" else "local"
-        )
     if not given:
-        return Detection("local")
+        return Detection(cast(By, name))
     every = parse_number(given[0])
     if every < 1 or every != int(every):
         raise InputError(f"local: every is a whole number from 1, not {given[0]}")

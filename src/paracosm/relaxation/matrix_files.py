@@ -82,7 +82,6 @@ def _uniform(n: int, seed: int, stream: RelaxationStream) -> Array:
 
 
 def _from_file(path: str, what: str, n: int) -> Array:
-
     what = f"{what} {Path(path).name}"
     if not path.endswith(".npy"):
         found = read_matrix_market(path)

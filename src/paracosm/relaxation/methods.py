@@ -112,18 +112,8 @@ class Coordinate(Method):
             raise InputError(f"coordinate: count is a whole number from 1, not {self.count}")
 
 
-METHODS: dict[str, type[Method]] = {
-    method.name: method
-    for method in (
-        Jacobi,
-        GaussSeidel,
-        SOR,
-        BlockJacobi,
-        Richardson,
-        SecondOrderRichardson,
-        Coordinate,
-    )
-}
+_ALL = (Jacobi, GaussSeidel, SOR, BlockJacobi, Richardson, SecondOrderRichardson, Coordinate)
+METHODS: dict[str, type[Method]] = {method.name: method for method in _ALL}
 
 
 def parse_method(text: str | Method) -> Method:
@@ -137,7 +127,7 @@ def parse_method(text: str | Method) -> Method:
     names = [key for key in METHODS[name].positional if key in fields_]
     if len(positional) > len(names):
         raise InputError(f'method "{text}": {name} takes {", ".join(names)}, not more')
-    given = {**dict(zip(names, positional, strict=False))}
+    given = dict(zip(names, positional, strict=False))
     for key, value in named.items():
         if key not in names:
             raise unknown(f"parameter of {name}", key, names)

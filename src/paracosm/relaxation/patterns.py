@@ -125,13 +125,7 @@ class Patterns:
     def dealt(
         self, problem: Problem, processors: int, seed: int = 0
     ) -> tuple[tuple[float, Pattern], ...]:
-        """Return the patterns of a problem's rows, each with its first virtual second.
-
-        Args:
-            problem: whose rows are dealt.
-            processors: to how many.
-            seed: of METIS; the draws of "random" are made during the run.
-        """
+        """Return the patterns of a problem's rows, with their first seconds; METIS takes `seed`."""
         if self.choose is not None:
             return ((0.0, contiguous(problem.n, processors)),)
         dealt = []

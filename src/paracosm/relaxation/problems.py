@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,22 +19,16 @@ from paracosm.relaxation.grids import (
     laplacian,
     laplacian_9_point,
 )
-from paracosm.relaxation.matrix_files import checked_vector, first_iterate, right_hand_side
+from paracosm.relaxation.matrix_files import (
+    checked_vector,
+    first_iterate,
+    read_matrix_market,
+    right_hand_side,
+)
 from paracosm.units import parse_number
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-
-__all__ = [
-    "PROBLEMS",
-    "Problem",
-    "as_csr",
-    "check_diagonal",
-    "load_matrix",
-    "load_problem",
-    "problem_from",
-]
 
 
 _MOST_UNKNOWNS = 10**8
@@ -114,8 +108,6 @@ def load_matrix(
     Arguments are those of `load_problem`; "default" is "uniform". Unless the method
     `divides_by_diagonal`, zeros there are allowed.
     """
-    from paracosm.relaxation.matrix_files import read_matrix_market
-
     A = as_csr(read_matrix_market(path), str(path))
     if divides_by_diagonal:
         check_diagonal(A, str(path))
@@ -152,12 +144,8 @@ def problem_from(
     if solution is not None:
         known = checked_vector(solution, "solution", n)
     first = np.zeros(n) if x0 is None else checked_vector(x0, "first iterate", n)
-    problem = Problem(name, matrix, right, first, known)
-    return replace(
-        problem,
-        rhs="ones-solution" if b is None else "given",
-        start="zeros" if x0 is None else "given",
-    )
+    made = "ones-solution" if b is None else "given", "zeros" if x0 is None else "given"
+    return Problem(name, matrix, right, first, known, None, *made)
 
 
 def _parse(spec: str) -> tuple[str, _Family, tuple[int, ...], dict[str, Any]]:

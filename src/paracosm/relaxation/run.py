@@ -246,14 +246,8 @@ def _put_end(metrics: MetricSink, result: RelaxationResult, last: int, wall_time
     for mark in result.marks:
         metrics.metric(mark.time, wall_time, "observer", mark.what, mark.residual, mark.relaxations)
     for who, updates in enumerate(result.updates.tolist()):
-        metrics.metric(
-            result.virtual_time,
-            wall_time,
-            f"processor{who}",
-            "updates",
-            updates,
-            result.relaxations,
-        )
+        where = result.virtual_time, wall_time, f"processor{who}"
+        metrics.metric(*where, "updates", updates, result.relaxations)
 
 
 def is_on_disk(function: Any) -> bool:
@@ -263,11 +257,7 @@ def is_on_disk(function: Any) -> bool:
 
 
 def solve(spec: RunSpec, progress: Progress | None = None) -> RelaxationResult:
-    """Simulate `spec`.
-
-    A fault at a random time strikes before the iteration would have converged without it: to know
-    when that is, the same iteration runs without faults first (`RelaxationResult.fault_free_time`).
-    """
+    """Simulate `spec`; where faults strike at random before convergence, without them first."""
     from paracosm.relaxation.simulate import simulate
 
     check_spec(spec)

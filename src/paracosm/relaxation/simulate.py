@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
+from functools import partial
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -19,7 +20,6 @@ from paracosm.relaxation.kernel.halo import BYTES
 from paracosm.relaxation.kernel.loop import advance
 from paracosm.relaxation.kernel.observe import observe, sample
 from paracosm.relaxation.kernel.prepare import prepare
-from paracosm.relaxation.partition import Pattern
 from paracosm.relaxation.result import Mark, RelaxationResult, Spans, Staleness, Status, What
 from paracosm.relaxation.spec import RunSpec
 from paracosm.relaxation.state import (
@@ -38,8 +38,6 @@ from paracosm.relaxation.state import (
     set_largest,
     true_norm,
 )
-
-__all__ = ["Progress", "simulate"]
 
 Progress = Callable[[float, int, NDArray[np.float64]], None]
 """Called some ten times a second: virtual time, relaxations, and the history's new rows, of shape
@@ -84,7 +82,7 @@ def _prepared(spec: RunSpec) -> Run:
     sample(run.arrays)
     schedule_faults(run)
     for instant, pattern in spec.patterns[1:]:
-        run.at(instant, _pattern_change(run, pattern))
+        run.at(instant, partial(change_pattern, run, pattern))
     return run
 
 
@@ -100,13 +98,6 @@ def _check_range(residual: NDArray[np.float64]) -> None:
 
 
 _LEAST, _MOST = 1e-140, 1e140
-
-
-def _pattern_change(run: Run, pattern: Pattern) -> Callable[[], None]:
-    def act() -> None:
-        change_pattern(run, pattern)
-
-    return act
 
 
 def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
@@ -165,11 +156,7 @@ def _advance(run: Run, until: float, most: float) -> int:
 
 
 def _compiled_for(given: tuple[Any, ...]) -> Callable[..., Any]:
-    """Return the loop as compiled for such arguments: their types stay the same during a run.
-
-    To choose it anew, Numba looks at all of the arrays: a millisecond at every call, where a plain
-    Python function is called at every event.
-    """
+    """Return the loop for such arguments: dispatch by Numba takes a millisecond at every call."""
     import numba
 
     dispatcher: Any = advance

@@ -25,8 +25,6 @@ from paracosm.relaxation.partition import Pattern
 from paracosm.relaxation.problems import Problem, load_matrix, load_problem
 from paracosm.relaxation.times import Times
 
-__all__ = ["GROWTH", "RunSpec", "check_spec", "spec_of"]
-
 GROWTH = 1e10
 """Factor over the first residual at which an iteration counts as diverged."""
 

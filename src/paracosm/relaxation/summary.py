@@ -144,11 +144,7 @@ def _faults(spec: RunSpec, result: RelaxationResult) -> dict[str, Any]:
 
 
 def _first_of_each(rollbacks: list[float], window: float) -> list[float]:
-    """Return the rollbacks that follow no other one at once.
-
-    Results in flight survive a rollback; written over an older x they can let the residual grow,
-    and cause the next one: that is no alarm of its own.
-    """
+    """Return the rollbacks that follow no other: results in flight may cause the next one."""
     earlier = [-inf, *rollbacks]
     return [now for before, now in zip(earlier, rollbacks, strict=False) if now - before > window]
 

@@ -15,9 +15,6 @@ from paracosm.errors import InputError, unknown
 from paracosm.relaxation.threads.measurement import Case, Measurement, load_measurement, phases
 from paracosm.timing import Distribution, parse_distribution
 
-__all__ = ["CROWDED", "Times", "parse_times"]
-
-
 PHASES = ("copy", "compute", "update")
 
 TimeFunction = Callable[[int, int, float], float]
@@ -101,8 +98,6 @@ class MeasuredTimes:
         return self.text
 
     def on(self, speeds: Sequence[float]) -> Times:
-        """Return the times on processors of these relative speeds, as `Times.on`."""
-
         return times_from_file(self.text, len(speeds)).on(speeds)
 
 
@@ -138,11 +133,7 @@ def parse_times(value: Any) -> Times | MeasuredTimes:
 
 
 def _read_spelling(value: Any) -> Any:
-    """Return what a flag's text spells: a list or a mapping, as a study file would write it.
-
-    "normal(10, 1); normal(20, 1)" is one distribution for each processor, "copy=2, compute=10,
-    update=1, joint=true" one for each phase. Anything else is returned as it is.
-    """
+    """Return the list ("a; b") or mapping ("copy=2, ...") that a text spells, or the value."""
     if not isinstance(value, str):
         return value
     if ";" in value:
@@ -175,8 +166,7 @@ def _is_file(value: Any) -> bool:
         return True
     if not isinstance(value, str):
         return False
-    name = value.split("(", 1)[0].strip()
-    return name.endswith(".json")
+    return value.split("(", 1)[0].strip().endswith(".json")
 
 
 def _from_phases(value: Mapping[str, Any]) -> Times:
@@ -195,15 +185,7 @@ def _from_phases(value: Mapping[str, Any]) -> Times:
     return Times((phases,), joint, source=source)
 
 
-FITS = (
-    "joint",
-    "empirical",
-    "kernel_density",
-    "log_kernel_density",
-    "lognormal",
-    "gamma",
-    "best",
-)
+FITS = ("joint", "empirical", "kernel_density", "log_kernel_density", "lognormal", "gamma", "best")
 _OPTIONS = ("variant", "threads", "fit")
 CROWDED = 0.95  # share of a run on a core, below which threads waited for one another
 

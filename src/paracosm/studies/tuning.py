@@ -28,9 +28,6 @@ from paracosm.studies.tuning_runs import (
     spread,
 )
 
-__all__ = ["Trial", "Tuning", "count_runs", "tune"]
-
-
 _NEAR = 1.01
 _FIRST_ALPHA = 2.0
 _INTERVALS = {"young": young_interval, "daly": daly_interval}
@@ -188,9 +185,7 @@ def _between_faults(config: RelaxConfig, fault_free: float) -> float | None:
     """Return seconds between faults; those that strike once do so once a run."""
     faults = config.fault
     mean = mean_time_between_faults(faults)
-    if mean is not None or not faults:
-        return mean
-    return fault_free / len(faults)
+    return mean if mean is not None or not faults else fault_free / len(faults)
 
 
 def _suggestions(policy: CheckpointPolicy | None, between: float | None) -> dict[str, float]:
@@ -225,14 +220,10 @@ def _study(
         for each in space
         if (value := known.get(each.name)) is not None and each.low <= value <= each.high
     }
+    whole = {each.name for each in space if each.is_whole}
     for point in ([{**points[0], **first}, *points] if first else points)[:trials]:
-        study.enqueue_trial({name: _as_asked(space, name, value) for name, value in point.items()})
+        study.enqueue_trial({key: int(at) if key in whole else at for key, at in point.items()})
     return study
-
-
-def _as_asked(space: Sequence[Parameter], name: str, value: float) -> float:
-    whole = any(each.name == name and each.is_whole for each in space)
-    return int(value) if whole else value
 
 
 def _distributions(optuna: Any, space: Sequence[Parameter]) -> dict[str, Any]:

@@ -21,9 +21,6 @@ from paracosm.studies.run_folder import describe_environment
 from paracosm.studies.tuning import Trial, Tuning
 from paracosm.studies.tuning_runs import Array, Parameter
 
-__all__ = ["claim_folder", "draw_landscape", "write_tuning"]
-
-
 _BEST, _INTERVALS = "#d55e00", {"young": "#cc79a7", "daly": "#009e73"}
 _LABELS: Mapping[str, str] = {
     "alpha": "alpha: growth of the residual put down to a fault",
@@ -38,11 +35,7 @@ _LEAST = 0.1  # per cent: what is closer to the best than that is as good
 
 
 def draw_landscape(tuning: Tuning, file: Path) -> None:
-    """Draw the trials: over the first two parameters as a map, over each one with its spread.
-
-    The map interpolates linearly between trials. Crosses are trials most of whose runs did not
-    converge.
-    """
+    """Draw the trials: a map of the first two parameters, linear between trials, and each alone."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -61,17 +54,14 @@ def draw_landscape(tuning: Tuning, file: Path) -> None:
         f"{len(tuning.trials)} trials of {len(tuning.seeds)} seeds; best: {best} ({ratio:.3f} "
         "times the time without faults)"
     )
-    shown = [pair for axis in figure.axes for pair in zip(*_legend_of(axis), strict=True)]
-    legend = dict(shown)
+    legend: dict[str, Any] = {}
+    for axis in figure.axes:
+        handles, labels = axis.get_legend_handles_labels()
+        legend.update(zip(labels, handles, strict=True))
     figure.legend(
         legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend), fontsize=9
     )
     figure.savefig(file, format="png", dpi=120)
-
-
-def _legend_of(axis: Any) -> tuple[list[str], list[Any]]:
-    handles, labels = axis.get_legend_handles_labels()
-    return labels, handles
 
 
 def _map(figure: Any, axis: Any, tuning: Tuning) -> None:

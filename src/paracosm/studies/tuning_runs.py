@@ -23,20 +23,6 @@ from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
 from paracosm.relaxation.times import Times
 from paracosm.units import format_number, parse_duration, parse_number
 
-__all__ = [
-    "PARAMETERS",
-    "Outcomes",
-    "Parameter",
-    "Ran",
-    "Setting",
-    "Simulations",
-    "Spread",
-    "complete_checkpoint",
-    "parse_space",
-    "spread",
-]
-
-
 Array = NDArray[np.float64]
 Ran = Callable[[int], None]
 """Called now and then with the number of runs that are done, or that need not be run."""
@@ -88,12 +74,10 @@ class Outcomes:
 
     @cached_property
     def ratio(self) -> Spread:
-        """Median and quartiles of the ratios."""
         return spread(self.ratios)
 
     @cached_property
     def time(self) -> Spread:
-        """Median and quartiles of the times."""
         return spread(self.times)
 
     @property
@@ -103,13 +87,7 @@ class Outcomes:
 
 
 class Simulations:
-    """A configuration, to be run again and again.
-
-    Args:
-        config: what is run.
-        limit: times the fault-free time at which a run counts as not converging.
-        jobs: how many runs go on at a time, each in a process of its own.
-    """
+    """A configuration, run again and again, `jobs` at a time, up to `limit` fault-free times."""
 
     def __init__(self, config: RelaxConfig, limit: float = 20.0, jobs: int = 1) -> None:
         self.config = config.model_copy(update={"timeline": 0})
@@ -137,12 +115,7 @@ class Simulations:
     def outcomes(
         self, setting: Setting, seeds: Sequence[int], ran: Ran | None = None, whole: bool = True
     ) -> Outcomes:
-        """Run a setting under all seeds.
-
-        Args:
-            whole: if not, and none of the first half and one more converges, the others are not
-                run: the median is known.
-        """
+        """Run a setting under all seeds; unless `whole`, stop when the median will not converge."""
         fault_free = self.fault_free(seeds)
         ends = np.minimum(self.limit * fault_free, self._most_time())
         specs = [
@@ -302,12 +275,10 @@ class Parameter:
 
     @property
     def is_log(self) -> bool:
-        """Whether the search is on a logarithmic scale."""
         return PARAMETERS[self.name].log
 
     @property
     def is_whole(self) -> bool:
-        """Whether values are whole numbers."""
         return PARAMETERS[self.name].whole
 
     def at(self, share: float) -> float:

@@ -119,11 +119,7 @@ def exposure_between(begin: Floats, end: Floats, communication: Floats, waits: F
 
 
 def exposed_of_each(communication: Floats, waits: Floats) -> Floats:
-    """Return the exposed seconds of each operation, shape (n,); the rest of it is hidden.
-
-    Args:
-        communication, waits: as `exposure_between` takes them.
-    """
+    """Return the exposed seconds of each operation, shape (n,); the rest of it is hidden."""
     begin, end = communication.T
     return np.clip(_covered_between(begin, end, waits), 0.0, end - begin)
 

@@ -263,12 +263,7 @@ class Timeline:
 
 
 class _Rows:
-    """Rows of some strings and some numbers, appended one by one or many at once.
-
-    Args:
-        texts: number of columns of strings, which come first.
-        numbers: type of each column of numbers.
-    """
+    """Rows of strings, then numbers of types `numbers`, appended one by one or many at once."""
 
     def __init__(self, texts: int, numbers: Sequence[type]) -> None:
         self.pending: list[Any] = []

@@ -20,9 +20,6 @@ from numpy.typing import NDArray
 from paracosm.errors import InputError
 from paracosm.units import format_duration, format_number, parse_duration, parse_number
 
-__all__ = ["Scaled", "Slowdown"]
-
-
 Array = NDArray[np.float64]
 
 # A sampler starts small, since tens of thousands may exist, and grows while it is used.

@@ -177,11 +177,7 @@ class Weibull(_Family):
 
 
 def truncated_normal(uniform: Array, mu: float | Array, sd: float) -> Array:
-    """Return draws of a normal (`mu` >= 0, `sd`), given that it is at least 0, by inversion.
-
-    The upper tail is inverted, `mu - sd * Phi^-1((1 - u) * Phi(mu / sd))`, because that is where
-    the digits are needed.
-    """
+    """Return draws of a normal (`mu` >= 0, `sd`) above 0, by its upper tail: digits are there."""
     from scipy.special import ndtr, ndtri
 
     if sd == 0:

@@ -27,17 +27,6 @@ from paracosm.timing.families import (
 )
 from paracosm.units import format_duration
 
-__all__ = [
-    "MOST_KERNELS",
-    "Fit",
-    "best_fit",
-    "checked_durations",
-    "compare_fits",
-    "fit",
-    "fit_kernel_density",
-]
-
-
 _POSITIVE = ("lognormal", "gamma", "weibull", "log_kernel_density")
 _CONTINUOUS = ("uniform", "normal", "exponential", "kernel_density", *_POSITIVE)
 _STRANGERS = 0.01  # the share of samples that the score allows to come from somewhere else
@@ -179,11 +168,7 @@ def fit_kernel_density(
 
 
 def checked_durations(samples: Sequence[float] | NDArray[np.floating]) -> Array:
-    """Return the samples as an array of shape (n,), n > 0.
-
-    Raises:
-        InputError: there are none, or one is not a duration (with its position).
-    """
+    """Return the samples as an array of shape (n,), n > 0; refuse the first that is no duration."""
     try:
         values = np.asarray(samples, dtype=np.float64)
     except (TypeError, ValueError):

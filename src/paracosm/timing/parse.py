@@ -21,9 +21,6 @@ from paracosm.errors import InputError, unknown
 from paracosm.timing.distribution import DISTRIBUTION, DURATION, Distribution, Scaled, Slowdown
 from paracosm.timing.families import FAMILIES, Constant, SampleDistribution
 
-__all__ = ["load_durations", "load_recording", "parse_distribution", "save_recording"]
-
-
 _CLASSES: dict[str, type[Distribution]] = FAMILIES | {"scaled": Scaled, "slowdown": Slowdown}
 _TOKEN = re.compile(r'\s*(?:"(?P<quoted>[^"]*)"|(?P<mark>[(),=])|(?P<word>[^"(),=\s][^"(),=]*))')
 

@@ -178,12 +178,10 @@ class Iterate(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """Who updates next: a tournament tree over the processors' next instants.
+    """Who updates next: a tournament tree; of two at the same instant the lower number wins.
 
-    `winner[1]` is the processor that comes first, at `key[1]`; of two who come at the same instant
-    the one of lower number wins. To give a processor its next instant costs O(log p), and reads one
-    rival a level, which lies beside. The leaves `key[P:]` (P a power of two) are the processors'
-    own instants, infinite for those that never come.
+    `winner[1]` comes first, at `key[1]`. The leaves `key[P:]` (P a power of two) are the instants
+    of the processors themselves, infinite for those that never come.
     """
 
     key: Floats  # the instant of the winner below each node, shape (2 P,)

@@ -32,13 +32,7 @@ MOST_INSTANTS = 2_000_000
 
 @compiled_whole
 def advance(s: Any, until: Any, most: Any) -> Any:
-    """Play instants until something is to be decided; return why (`arrays.py`).
-
-    Args:
-        s: everything (`arrays.State`), changed in place.
-        until: play nothing after this time of the processors' clock and its shift.
-        most: come back after this many relaxations, counted from the start of the run.
-    """
+    """Play instants up to `until` (clock and shift) and `most` relaxations; return why it ended."""
     rules, clock, flight, halos = s.rules, s.clock, s.flight, s.halos
     counters, gauges = s.counters, s.gauges
     key, winner = clock.key, clock.winner

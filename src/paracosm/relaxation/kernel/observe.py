@@ -124,11 +124,7 @@ _NOTHING = np.zeros(0)
 
 @compiled_whole
 def _within(values: Any, center: Any, limit: Any, counters: Any, witness: Any) -> Any:
-    """Say whether `values` are within `limit` of `center` (of 0, where it is empty).
-
-    In the maximum norm a single component says no, and goes on saying so for long: it is looked at
-    first, and another one is searched only when it is small.
-    """
+    """Say whether `values` are within `limit` of `center` (or 0), the last witness first."""
     size = values.size
     start = counters[witness]
     for step in range(size):
@@ -216,10 +212,7 @@ def save(s: Any, instant: Any, until: Any) -> None:
 
 @compiled_whole
 def watch(s: Any) -> None:
-    """Let those who are about to read compare the residual of their own rows with the last time.
-
-    Where it grew by more than alpha, and every processor watches (`component`), roll back first.
-    """
+    """Compare residuals of the rows of those who read with the last time; roll back if one grew."""
     rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
     tally, counters = s.tally, s.counters
     alarm = False
@@ -252,11 +245,7 @@ def _own_square(blocks: Any, iterate: Any, flight: Any, who: Any) -> Any:
 
 @compiled_whole
 def _roll_back(s: Any) -> None:
-    """Return to the checkpoint: everything, or the blocks whose own residual grew too much.
-
-    If no block's did, everything. Results in flight survive: their processors write them when they
-    are complete.
-    """
+    """Restore everything, or the blocks whose residual grew too much; results in flight survive."""
     rules, matrix, blocks, iterate = s.rules, s.matrix, s.blocks, s.iterate
     flight, tally, checkpoint, gauges = s.flight, s.tally, s.checkpoint, s.gauges
     some = False

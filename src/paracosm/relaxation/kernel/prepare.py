@@ -73,8 +73,10 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> State:
     if spec.cluster is not None:
         jitter = -1 if spec.config.latency_jitter is None else len(draws.kind) - 1
         halos, ports = halo_links(spec, jitter)
+    # On the processors' clock, what the network's picoseconds can count.
+    last_instant = inf if ports is None else (LAST_INSTANT * 1e-12 - 1.0) * spec.ticks
     return State(
-        rules=_rules(spec, functions, momentum, inf if ports is None else _last_instant(spec)),
+        rules=_rules(spec, functions, momentum, last_instant),
         matrix=_matrix(spec),
         rows_of_a=_rows(spec, functions),
         blocks=blocks,
@@ -117,11 +119,6 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> State:
 def blocks_of(pattern: Pattern) -> Blocks:
     """Return the blocks of a pattern as the loop reads them."""
     return Blocks(pattern.pointer.astype(np.int64), pattern.rows.astype(np.int64))
-
-
-def _last_instant(spec: RunSpec) -> float:
-    """Return the last instant of the processors' clock that the network's picoseconds can count."""
-    return (LAST_INSTANT * 1e-12 - 1.0) * spec.ticks
 
 
 def _rules(spec: RunSpec, functions: UserFunctions, momentum: float, last_instant: float) -> Rules:
@@ -267,9 +264,8 @@ def _draws(spec: RunSpec) -> tuple[Draws, NDArray[np.int64]]:
     elif times.updates:
         rows[:processors] = np.arange(phases)
     if spec.config.detect.by == "processor":
-        watcher = _watcher(spec)
         rows[processors] = len(distributions) + np.arange(phases)
-        distributions += watcher
+        distributions += _watcher(spec)
     if spec.cluster is not None and spec.config.latency_jitter is not None:
         distributions.append(spec.config.latency_jitter)
     table = tabulate(distributions)

@@ -57,18 +57,9 @@ def relax_rows(
 ) -> int:
     """Relax the rows from `first` to `last` until told to stop; return the iterations made.
 
-    Args:
-        pointer, columns, values, diagonal, b: the system, A in CSR.
-        x: the shared iterate.
-        control: the shared flags.
-        threads: how many begin together.
-        locked: whether to hold the lock while x is copied and updated.
-        timed: whether to read the clock.
-        most: iterations after which the thread stops the run.
-        stamps: start, copied, computed, updated of each iteration as far as it has rows, in
-            nanoseconds, shape (capacity, 4).
-        sums: seconds and squared seconds of copy, compute, update and the whole, shape (2, 4),
-            over all iterations.
+    The system is A in CSR. `stamps`, shape (capacity, 4), takes the nanoseconds of start, copied,
+    computed, updated; `sums`, shape (2, 4), seconds and squared seconds of the phases and the
+    whole. `most` iterations of one thread stop the run; `threads` begin together.
     """
     mine = np.empty(x.size)
     fresh = np.empty(last - first)
@@ -121,12 +112,8 @@ def watch_residual(
 ) -> int:
     """Compute ||b - Ax|| until it is at most `threshold`; return how often it was computed.
 
-    Args:
-        lingering: how many checks to make after the detecting one, before all are told to stop.
-        stamps: start, copied, checked of each check, shape (capacity, 3).
-        norms: the residual norm that each check found, shape (capacity,).
-        detecting: set to the index of the check that detected convergence, shape (1,).
-        (The others are those of `relax_rows`.)
+    After the detecting check, whose index goes to `detecting[0]`, it makes `lingering` more.
+    `stamps` takes start, copied, checked, shape (capacity, 3); `norms` what each check found.
     """
     mine = np.empty(x.size)
     checks = 0
@@ -224,21 +211,11 @@ def relax_band(
 ) -> int:
     """Relax a band of rows until told to stop; return the iterations made.
 
-    Args:
-        thread: the band's number, from the top.
-        band: the two matrices with a frame of zeros, shape (2, rows + 2, columns + 2); iteration k
-            reads `band[k % 2]` and writes the other one.
-        b: right-hand side of the band, shape (rows, columns).
-        coefficients: of the point itself, the ones above, below, left and right of it.
-        edges: the newest first and last row of every band, shape (threads, 2, columns).
-        locks: one for each of these rows, a cache line apart.
-        threshold: residual norm at which the first thread stops the run.
-        every: iterations from one local residual to the next.
-        total: the global residual, squared, shape (1,).
-        parts: the local residuals, squared, a cache line apart.
-        measured: how often each thread has computed its own, a cache line apart; and at the end how
-            often one alone was above the threshold.
-        (The others are those of `relax_rows`.)
+    Iteration k reads `band[k % 2]`, a matrix with a frame of zeros, and writes the other one.
+    `coefficients` are of the point itself, those above, below, left and right of it; `edges`,
+    shape (threads, 2, columns), the newest first and last rows. `locks`, `parts` (local residuals,
+    squared) and `measured` (how often each was computed, and one alone was too large) stand a
+    cache line apart. Every `every` iterations the local residual goes into `total`.
     """
     rows, columns = b.shape
     centre, above, below, left, right = coefficients

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 
 from paracosm.errors import InputError
 
-__all__ = ["Phases", "Recording"]
-
-
 Array = NDArray[np.float64]
+Stamps = NDArray[np.int64]
 _LEAST = 1e-9  # seconds, of a phase from which the clock's own time is taken
 
 
@@ -84,11 +82,7 @@ class Measurement:
     interrupted: bool = False
 
     def case(self, variant: str, threads: int) -> Case:
-        """Return what was measured of a variant with so many relaxation threads.
-
-        Raises:
-            InputError: that was not measured; the message says what was.
-        """
+        """Return what was measured of a variant with so many threads; refuse others by name."""
         for case in self.cases:
             if (case.variant, case.threads) == (variant, threads):
                 return case
@@ -97,7 +91,6 @@ class Measurement:
 
     def save(self, path: str | Path) -> None:
         """Write the measurement to one JSON file; see `docs/measuring-threads.md`."""
-
         save_measurement(self, path)
 
 
@@ -119,18 +112,15 @@ class Phases:
 
     @property
     def copy(self) -> Array:
-        """The copy times of all relaxation threads, shape (samples,)."""
-        return np.concatenate([rows[:, 0] for rows in self.workers])
+        return self.pooled[:, 0]
 
     @property
     def compute(self) -> Array:
-        """The compute times of all relaxation threads, shape (samples,)."""
-        return np.concatenate([rows[:, 1] for rows in self.workers])
+        return self.pooled[:, 1]
 
     @property
     def update(self) -> Array:
-        """The update times of all relaxation threads, shape (samples,)."""
-        return np.concatenate([rows[:, 2] for rows in self.workers])
+        return self.pooled[:, 2]
 
     def on_core(self) -> Phases:
         """Return the iterations less than `LOST` above the median: those that kept their core."""
@@ -152,10 +142,8 @@ def phases(
     def seconds(samples: NDArray[np.int64]) -> Array:
         return np.asarray(np.maximum(1e-9 * samples - off, _LEAST))
 
-    return Phases(
-        tuple(seconds(worker.samples) for worker in case.workers),
-        np.empty((0, 2)) if case.residual is None else seconds(case.residual.samples),
-    )
+    residual = np.empty((0, 2)) if case.residual is None else seconds(case.residual.samples)
+    return Phases(tuple(seconds(worker.samples) for worker in case.workers), residual)
 
 
 _FORMAT, _VERSION = "paracosm measured threads", 1
@@ -275,8 +263,9 @@ def _recording_out(recording: Recording) -> dict[str, Any]:
     return {
         "pointer": recording.pointer.tolist(),
         "iterations": list(recording.iterations),
-        "workers": [_packed(_differences(stamps)) for stamps in recording.workers],
-        "checks": _packed(_differences(recording.checks)),
+        # Stamps never fall: steps from one to the next are small.
+        "workers": [_packed(np.diff(each.ravel(), prepend=0)) for each in recording.workers],
+        "checks": _packed(np.diff(recording.checks.ravel(), prepend=0)),
         "norms": _packed(recording.norms),
         "detecting": recording.detecting,
     }
@@ -285,21 +274,12 @@ def _recording_out(recording: Recording) -> dict[str, Any]:
 def _recording_in(recording: Mapping[str, Any]) -> Recording:
     return Recording(
         np.array(recording["pointer"], np.int64),
-        tuple(_stamps(_unpacked(text, np.int64), 4) for text in recording["workers"]),
+        tuple(np.cumsum(_unpacked(each, np.int64)).reshape(-1, 4) for each in recording["workers"]),
         tuple(recording["iterations"]),
-        _stamps(_unpacked(recording["checks"], np.int64), 3),
+        np.cumsum(_unpacked(recording["checks"], np.int64)).reshape(-1, 3),
         _unpacked(recording["norms"], np.float64),
         int(recording["detecting"]),
     )
-
-
-def _differences(stamps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return stamps, which never fall, as steps from one to the next, and the first one."""
-    return np.diff(stamps.ravel(), prepend=0)
-
-
-def _stamps(steps: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-    return np.cumsum(steps).reshape(-1, width)
 
 
 def _packed(values: NDArray[Any]) -> str:
@@ -310,9 +290,6 @@ def _packed(values: NDArray[Any]) -> str:
 def _unpacked(text: str, kind: type[Any]) -> NDArray[Any]:
     data = zlib.decompress(base64.b64decode(text))
     return np.frombuffer(data, np.dtype(kind).newbyteorder("<")).astype(kind)
-
-
-Stamps = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,10 +345,8 @@ def find_interruptions(recordings: Sequence[Recording], cores: int) -> Interrupt
 
 
 def foreign_load(share: float, threads: int, cores: int) -> float:
-    """Return how many foreign threads leave each of `threads` the `share` of a core.
-
-    Threads that share `cores` fairly get min(1, cores / (threads + load)) of one each.
-    """
+    """Return how many foreign threads leave each of `threads` a `share` of a core."""
+    # Sharing `cores` fairly, each thread gets min(1, cores / (threads + load)) of one.
     if share >= 1:
         return 0.0
     return max(0.0, cores / share - threads)

@@ -21,8 +21,6 @@ from paracosm.relaxation.threads.measurement import Recording
 if TYPE_CHECKING:
     from paracosm.relaxation.problems import Problem
 
-__all__ = ["VARIANTS", "Limits", "Run", "ThreadTotals", "block_pointer", "run_threads"]
-
 VARIANTS = ("race", "safe", "stencil")
 CHECK_EVERY = 10  # iterations between local residuals of the stencil variant
 _POLL = 0.02  # seconds between two looks at whether the threads are done

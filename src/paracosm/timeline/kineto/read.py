@@ -176,11 +176,8 @@ class _Columns:
         if found is None:
             small = str(word).lower()
             known = CATEGORY_OF.get(small)
-            if known is not None:
-                found = CATEGORIES.index(known)
-            else:
-                found = -1 if word is None or small in _PASSED_OVER else _OTHER
-            self._kinds[word] = found
+            otherwise = -1 if word is None or small in _PASSED_OVER else _OTHER
+            found = self._kinds[word] = otherwise if known is None else CATEGORIES.index(known)
         return found
 
     def _lane_of(self, device: Any, process: Any, number: Any) -> int:

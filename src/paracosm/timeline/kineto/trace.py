@@ -266,7 +266,7 @@ def _main_thread(trace: KinetoTrace) -> int:
 
 
 def backward_threads(trace: KinetoTrace) -> set[int]:
-    """Return the threads on which autograd runs backward passes, where they are not the loop's.
+    """Return the threads of autograd's backward passes, where they are not the loop's.
 
     The loop's thread is that of the steps; without any, one whose first op is no backward pass's.
     """
