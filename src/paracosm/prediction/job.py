@@ -235,15 +235,7 @@ def _says(text: str, key: str) -> bool:
 
 Ints = npt.NDArray[np.int64]
 
-PARTS = (
-    "compute",
-    "copies",
-    "exposed_communication",
-    "waiting",
-    "bubble",
-    "launch",
-    "idle",
-)
+PARTS = ("compute", "copies", "exposed_communication", "waiting", "bubble", "launch", "idle")
 """Names of the parts. Waiting for a message, or for the end, is the bubble of a pipeline, and
 elsewhere waiting for others; idle is what has none of the reasons."""
 

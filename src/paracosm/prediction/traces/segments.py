@@ -55,16 +55,8 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
     queue = np.argsort(spans.launched, kind="stable")
     # What was launched before the window and is not done is first in the driver's queue.
     place = {call: at for at, call in reversed(list(enumerate(spans.call[queue].tolist())))}
-    host = Host(
-        trace,
-        steps,
-        device,
-        launches,
-        place,
-        queue.tolist(),
-        {},
-        Synchronisations(trace, spans, device.of),
-    )
+    waits = Synchronisations(trace, spans, device.of)
+    host = Host(trace, steps, device, launches, place, queue.tolist(), {}, waits)
     busy = {
         number: busy_of(trace, number, window)
         for number, lane in enumerate(trace.lanes)
@@ -77,9 +69,8 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
         main = number == window.thread
         end = window.end if main and window.steps else float(times[:, 1].max(initial=window.begin))
         holes = _holes(window, overs, number)
-        threads[number] = thread_segments(
-            host, number, window.begin, end, holes, cuts if main else ()
-        )
+        own_cuts = cuts if main else []
+        threads[number] = thread_segments(host, number, window.begin, end, holes, own_cuts)
     _hand_over(window, overs, threads)
     _number(window, spans, device, threads)
     segments = [*device.segments, *(segment for each in threads.values() for segment in each)]
