@@ -15,7 +15,7 @@ from paracosm.errors import InputError
 from paracosm.graphs import Graph, Node, build_graph
 from paracosm.graphs.capture import CaptureOptions
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.jobs.prediction import JobPrediction, predict_job
+from paracosm.prediction.job import JobPrediction, predict_job
 from paracosm.prediction.run import run_prediction
 from paracosm.studies import RunFolder
 

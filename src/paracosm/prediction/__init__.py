@@ -2,7 +2,7 @@
 
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.durations import SOURCES, constant, find_durations
-from paracosm.prediction.jobs.prediction import JobPrediction, predict_job
+from paracosm.prediction.job import JobPrediction, predict_job
 from paracosm.prediction.predict import Contribution, Prediction, predict
 from paracosm.prediction.replica import choose_environment
 from paracosm.prediction.run import run_prediction

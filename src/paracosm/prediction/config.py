@@ -17,7 +17,7 @@ from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.graphs.capture.options import DTYPES, parse_shape
 from paracosm.models import OPTIMIZERS, canonical
-from paracosm.prediction.jobs.rank_times import check_ranks, parse_ranks
+from paracosm.prediction.job import check_ranks, parse_ranks
 from paracosm.prediction.parameter_servers.config import (
     THROUGHPUT,
     Settings,
@@ -30,9 +30,6 @@ from paracosm.quantities import Bandwidth, Duration
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.jobs.strategies import Strategy
-
-
-__all__ = ["CAPTURE", "PredictConfig"]
 
 
 SUBJECTS = ("model", "graph", "op_latencies", "profile")
@@ -325,7 +322,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def jobs(self) -> list[tuple[int, Strategy]]:
-        from paracosm.prediction.jobs.prediction import strategies_by_workers
+        from paracosm.prediction.job import strategies_by_workers
 
         workers, held = self.workers, None
         if self.cluster_in_file is not None:

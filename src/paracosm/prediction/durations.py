@@ -105,11 +105,14 @@ def find_durations(
         warm = database.timings(environment, cache="warm")
     probe, common = _probed(timings)
     timings, warm = at_one_speed(timings, probe), at_one_speed(warm, probe)
+    # In a row, short ops take as long as the host takes to issue them; one with cold data is issued
+    # while the device is busy, and says nothing of that. A view moves no memory.
+    launch = min((each.duration for each in warm if each.op.bytes_written > 0), default=None)
     return Found(
         durations=_estimates(graph, timings, estimator, seed),
         profiled=profiled,
         refused=refused,
-        launch=_launch(warm),
+        launch=launch,
         probe=probe,
         common=common,
         baselines=_baselines(graph, timings, warm),
@@ -119,11 +122,7 @@ def find_durations(
 def _estimates(
     graph: Graph, timings: Sequence[OpTiming], estimator: str | None, seed: int
 ) -> list[Estimate | None]:
-    """Return what is known of each op; None where there is nothing to go by, or it is not needed.
-
-    An op of the host that nobody timed, nor any of its type, is not estimated: it moves nothing.
-    Nor is one that works on nobody knows what.
-    """
+    """Estimate what can be; not ops of the host of a type that nobody timed: they move nothing."""
     from paracosm.profiling.estimators.roofline import pool
 
     types = {timing.op.name for timing in timings}
@@ -180,15 +179,6 @@ def _profile(
     return len(ops) - len(refused), refused
 
 
-def _launch(warm: Sequence[OpTiming]) -> float | None:
-    """Return the shortest time of an op that moves memory, which a view does not.
-
-    In a row, short ops take as long as the host takes to issue them; one with cold data is issued
-    while the device is busy, and says nothing of that.
-    """
-    return min((each.duration for each in warm if each.op.bytes_written > 0), default=None)
-
-
 def _probed(timings: Sequence[OpTiming]) -> tuple[float, float]:
     probes = [timing.probe for timing in timings if timing.probe > 0]
     if not probes:
@@ -235,13 +225,9 @@ def roofline_time(graph: Graph, timings: Iterable[OpTiming]) -> float | None:
     A node takes max(flops / F, bytes / B) (Williams, Waterman, Patterson: Roofline, 2009), with F
     and B the highest rates of any op in `timings`.
     """
-    best_flops = best_bytes = 0.0
-    for timing in timings:
-        seconds = timing.duration
-        if seconds > 0:
-            moved = timing.op.bytes_read + timing.op.bytes_written
-            best_flops = max(best_flops, timing.op.flops / seconds)
-            best_bytes = max(best_bytes, moved / seconds)
+    ops = [(each.op, each.duration) for each in timings if each.duration > 0]
+    best_flops = max((op.flops / time for op, time in ops), default=0)
+    best_bytes = max(((op.bytes_read + op.bytes_written) / time for op, time in ops), default=0)
     if best_flops == 0 or best_bytes == 0:
         return None
     times = np.maximum(

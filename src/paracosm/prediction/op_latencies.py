@@ -124,11 +124,7 @@ def mean_error(errors: Iterable[float]) -> float:
 
 
 def read_folder(path: Path) -> Folder:
-    """Predict every model in a folder of one GPU, or in the folders of several GPUs below it.
-
-    Raises:
-        InputError: it is no folder, or nothing in it can be used; with the first file's reason.
-    """
+    """Predict every model in a folder of one GPU, or in the folders of several GPUs below it."""
     if not path.is_dir():
         raise InputError(f"{path}: no such folder")
     comparisons: list[Comparison] = []

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -71,32 +71,33 @@ def predict(
         InputError: an op has no duration; named, with the command that profiles it.
     """
     duration, low, high, source = _of_nodes(graph, durations, launch, free_communication)
-    untimed = _untimed(graph, source)
+    untimed = [graph.ops[code].name for code in np.unique(graph.op[source == NONE]).tolist()]
 
     def makespan(times: Floats) -> float:
         return replay(graph, times, asynchronous=asynchronous, launch=launch).makespan
 
     schedule = replay(graph, duration, asynchronous=asynchronous, launch=launch)
     time = schedule.makespan
-    ops = by_op(graph, duration)
-    lanes = busy_lanes(graph, schedule)
+    ops = _summed([op.name for op in graph.ops], graph.op, duration)
+    places = [".".join(name.split(".")[:DEPTH]) or ELSEWHERE for name in graph.names]
+    lanes = _busy_lanes(graph, schedule)
     return Prediction(
         graph=graph,
         duration=duration,
         source=source,
         schedule=schedule,
         iteration_time=time,
-        interval=iteration_interval(duration, low, high, _parts(graph, source), common, makespan),
+        interval=_interval(duration, low, high, _parts(graph, source), common, makespan),
         examples=_examples(graph),
-        by_phase=by_phase(graph, duration),
+        by_phase=_by_phase(graph, duration),
         by_op=ops,
-        by_place=by_place(graph, duration),
+        by_place=_summed(places, graph.name, duration),
         lanes=lanes,
-        coverage=coverage(source, duration),
+        coverage=_coverage(source, duration),
         memory=memory_curve(graph),
         baselines={**(baselines or {}), "sum of durations": float(duration.sum())},
-        largest=tuple(largest(graph, duration, source)),
-        untimed=untimed,
+        largest=_largest(graph, duration, source),
+        untimed=tuple(dict.fromkeys(untimed)),
         bottleneck=bottleneck(time, lanes, ops, asynchronous),
     )
 
@@ -116,11 +117,10 @@ def _of_nodes(
     for part in (value, low, high):
         part[known] = graph.duration[known]
     source[known] = RECORDED
-    of_host = graph.resource == RESOURCES.index("host")
-    missing = np.isnan(value)
+    of_host = (graph.resource == RESOURCES.index("host")) & np.isnan(value)
     for part in (low, high, value):
-        part[of_host & missing] = launch
-    source[of_host & missing] = NONE
+        part[of_host] = launch
+    source[of_host] = NONE
     if free_communication:
         communicates = graph.resource == RESOURCES.index("communication")
         for part in (low, high, value):
@@ -143,11 +143,11 @@ def _refuse(graph: Graph, missing: npt.NDArray[np.bool_]) -> None:
     others = f" and {len(names) - 1} more op types" if len(names) > 1 else ""
     raise InputError(
         f"no timing of {names[0]}{others}, and no flops or bytes to estimate one from: "
-        f"{profiling_command(graph)}"
+        f"{_profiling_command(graph)}"
     )
 
 
-def profiling_command(graph: Graph) -> str:
+def _profiling_command(graph: Graph) -> str:
     model, batch = graph.provenance.get("model"), graph.provenance.get("batch")
     if model is None:
         return "profile it with paracosm profile ops, or give the graph durations"
@@ -158,23 +158,13 @@ def profiling_command(graph: Graph) -> str:
     for option in CAPTURED:
         usual = getattr(CaptureOptions, option)
         if (asked := graph.provenance.get(option, usual)) != usual:
-            flags.append(_flag(option, asked))
+            no = "no-" if asked is False else ""
+            flags.append(f"--{no}{option}" + ("" if isinstance(asked, bool) else f" {asked}"))
     return f"paracosm profile ops {' '.join(flags)} --db DATABASE profiles it"
 
 
 CAPTURED = ("classes", "dtype", "optimizer", "foreach", "dropout", "train", "device")
 """Options of a capture that the command names where they are not the usual ones."""
-
-
-def _flag(option: str, asked: Any) -> str:
-    if isinstance(asked, bool):
-        return f"--{option}" if asked else f"--no-{option}"
-    return f"--{option} {asked}"
-
-
-def _untimed(graph: Graph, source: Codes) -> tuple[str, ...]:
-    codes = np.unique(graph.op[source == NONE]).tolist()
-    return tuple(dict.fromkeys(graph.ops[code].name for code in codes))
 
 
 def _parts(graph: Graph, source: Codes) -> Codes:
@@ -189,7 +179,7 @@ def _examples(graph: Graph) -> int | None:
     return examples if isinstance(examples, int) and examples > 0 else None
 
 
-def iteration_interval(
+def _interval(
     duration: Floats,
     low: Floats,
     high: Floats,
@@ -197,11 +187,7 @@ def iteration_interval(
     common: float,
     makespan: Callable[[Floats], float],
 ) -> tuple[float, float]:
-    """Return the seconds between which the iteration is thought to take.
-
-    Nodes of one number in `part` err together; all share the relative error `common`. `makespan`
-    replays durations.
-    """
+    """Nodes of one number in `part` err together; all share the relative error `common`."""
     base = makespan(duration)
     ends = []
     for end, factor in ((low, 1 - common), (high, 1 + common)):
@@ -243,7 +229,7 @@ class Prediction:
     coverage: Mapping[str, float]  # share of the nodes' time by those of `SOURCES` that occur
     memory: npt.NDArray[np.int64]  # n bytes that are held while each node runs
     baselines: Mapping[str, float]  # seconds: "roofline", "sum of warm timings", "sum of durations"
-    largest: tuple[Contribution, ...]  # the distinct ops that take longest, at most ten
+    largest: tuple[Contribution, ...]  # the distinct ops that take longest
     untimed: tuple[str, ...]  # names of ops of the host that nobody timed; they count as a launch
     bottleneck: str  # one sentence
 
@@ -262,29 +248,18 @@ class Prediction:
         return int(self.memory.max()) if len(self.memory) else None
 
 
-ELSEWHERE = "elsewhere"
-"""The place of nodes that belong to no module: the loss, the optimizer."""
-
+ELSEWHERE = "elsewhere"  # place of nodes that belong to no module: the loss, the optimizer
+LARGEST = 10  # distinct ops that are listed
 DEPTH = 2  # parts of a place's name that count: "layer1.0" of "layer1.0.conv1"
 
 
-def by_phase(graph: Graph, duration: Floats) -> dict[str, float]:
+def _by_phase(graph: Graph, duration: Floats) -> dict[str, float]:
     sums = np.bincount(graph.phase, duration, minlength=len(PHASES))
     seen = np.unique(graph.phase)
     return {phase: float(sums[code]) for code, phase in enumerate(PHASES) if code in seen}
 
 
-def by_op(graph: Graph, duration: Floats) -> dict[str, float]:
-    names = [op.name for op in graph.ops]
-    return _summed(names, graph.op, duration)
-
-
-def by_place(graph: Graph, duration: Floats) -> dict[str, float]:
-    places = [".".join(name.split(".")[:DEPTH]) or ELSEWHERE for name in graph.names]
-    return _summed(places, graph.name, duration)
-
-
-def busy_lanes(graph: Graph, schedule: Schedule) -> dict[str, float]:
+def _busy_lanes(graph: Graph, schedule: Schedule) -> dict[str, float]:
     """The host is busy while it issues, too."""
     span = schedule.end - schedule.begin
     lanes = {"host": float((schedule.issued - schedule.issue).sum())}
@@ -295,19 +270,19 @@ def busy_lanes(graph: Graph, schedule: Schedule) -> dict[str, float]:
     return lanes
 
 
-def coverage(source: Codes, duration: Floats) -> dict[str, float]:
+def _coverage(source: Codes, duration: Floats) -> dict[str, float]:
     total = float(duration.sum())
     sums = np.bincount(source, duration, minlength=len(SOURCES))
     shares = {name: float(sums[code]) / total for code, name in enumerate(SOURCES) if total > 0}
     return {name: share for name, share in shares.items() if share > 0}
 
 
-def largest(graph: Graph, duration: Floats, source: Codes, most: int = 10) -> list[Contribution]:
+def _largest(graph: Graph, duration: Floats, source: Codes) -> tuple[Contribution, ...]:
     sums = np.bincount(graph.op, duration, minlength=len(graph.ops))
     counts, total = graph.count(), float(duration.sum())
     order = sorted(range(len(graph.ops)), key=lambda code: (-sums[code], code))
     first = {int(code): row for row, code in reversed(list(enumerate(graph.op.tolist())))}
-    return [
+    return tuple(
         Contribution(
             op=graph.ops[code].name,
             shapes=", ".join(shapes_of(graph.ops[code].arguments)),
@@ -316,9 +291,9 @@ def largest(graph: Graph, duration: Floats, source: Codes, most: int = 10) -> li
             share=float(sums[code]) / total,
             source=SOURCES[source[first[code]]],
         )
-        for code in order[:most]
+        for code in order[:LARGEST]
         if sums[code] > 0
-    ]
+    )
 
 
 def _summed(names: Sequence[str], codes: Codes, duration: Floats) -> dict[str, float]:

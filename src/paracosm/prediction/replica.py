@@ -87,8 +87,7 @@ def find_replica(
 ) -> TimedReplica:
     """Return the replica that a configuration asks for, as one of `tensor` ranks that split layers.
 
-    `device` says whose timings are meant where the configuration does not. While new ops are
-    profiled `progress` is called with how many are done.
+    `device` says whose timings are meant where the configuration does not.
     """
     say = announce or (lambda sentence: None)
     if config.is_timed:
@@ -253,28 +252,26 @@ def choose_environment(
     wanted: str | None,
     where: str,
 ) -> Environment:
-    """Return the environment whose timings are to be used.
+    """Return the one of the environments that are held at `where` whose timings are to be used.
 
-    Args:
-        held: what the database holds, with the number of timings of each.
-        here: this machine's environment; None where nobody knows.
-        wanted: parts of a description, separated by commas, that must all be found in it, whatever
-            their case: "H100", "epyc, threads 2". None for this machine's.
-        where: the database, for messages.
-
-    Raises:
-        InputError: it holds no timings, none that fits, or several; it says what there is.
+    `here` is this machine's, where it is known. `wanted` are parts of a description, separated by
+    commas, that must all be found in it, whatever their case: "H100", "epyc, threads 2"; None is
+    this machine's. Messages say what there is.
     """
     if not held:
         raise InputError(f"{where}: holds no timings of ops: paracosm profile ops adds some")
     environments = [environment for environment, _ in held]
     if wanted is None:
-        alike = [] if here is None else [e for e in environments if _is_alike(e, here)]
-        if alike:
-            return here if here in alike else alike[0]
+        if here in environments:
+            return here
+        for each in environments:
+            # This machine's, however memory was handed out.
+            if here is not None and replace(each, allocator=here.allocator) == here:
+                return each
+        first = environments[0].hardware.split(",")[0].split(" (")[0]
         raise InputError(
             f"{where}: holds no timings of this machine, but of {_listed(environments, here)}: "
-            f'--hardware "{_short(environments[0])}" predicts for that one'
+            f'--hardware "{first}" predicts for that one'
         )
     parts = [part.strip().lower() for part in wanted.split(",") if part.strip()]
     fitting = [each for each in environments if all(part in _text(each) for part in parts)]
@@ -292,11 +289,6 @@ def choose_environment(
     return fitting[0]
 
 
-def _is_alike(environment: Environment, here: Environment) -> bool:
-    """Whether it is this machine's, however memory was handed out."""
-    return replace(environment, allocator=here.allocator) == here
-
-
 def _text(environment: Environment) -> str:
     return f"{environment.device}, {environment}".lower()
 
@@ -310,7 +302,3 @@ def _told(environment: Environment, here: Environment | None) -> str:
     if here is not None and here.hardware == environment.hardware:
         return f"{environment.hardware} ({', '.join(differences) or 'this machine'})"
     return str(environment)
-
-
-def _short(environment: Environment) -> str:
-    return environment.hardware.split(",")[0].split(" (")[0]

@@ -14,8 +14,13 @@ from paracosm.errors import InputError
 from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.durations import find_durations
-from paracosm.prediction.jobs.prediction import JobPrediction, ideal_throughput, predict_job
-from paracosm.prediction.jobs.rank_times import job_timeline, shown_ranks
+from paracosm.prediction.job import (
+    JobPrediction,
+    ideal_throughput,
+    job_timeline,
+    predict_job,
+    shown_ranks,
+)
 from paracosm.prediction.op_latencies import summarise_folder
 from paracosm.prediction.parameter_servers.coarse_models import phases_of
 from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
@@ -39,9 +44,6 @@ from paracosm.profiling.environment import Environment
 from paracosm.results import JobSummary, Summary, ThroughputSummary
 from paracosm.timeline import Timeline
 from paracosm.units import format_duration
-
-__all__ = ["PredictionRun", "run_prediction"]
-
 
 Case = TypeVar("Case")
 Found = TypeVar("Found")

@@ -12,7 +12,7 @@ import numpy as np
 from paracosm.cluster.description import describe_cluster
 from paracosm.graphs import PHASES
 from paracosm.prediction.durations import SOURCES
-from paracosm.prediction.jobs.prediction import AlikeRanks, JobPrediction
+from paracosm.prediction.job import AlikeRanks, JobPrediction
 from paracosm.prediction.predict import LAUNCHING, NOTHING, WAITS, Prediction, longest_op
 from paracosm.profiling.samples import IterationTiming
 from paracosm.results import Interval, IterationSummary, JobSummary, ThroughputRow
@@ -135,10 +135,8 @@ def summarise_jobs(
     measured: float | None,
     status: str,
 ) -> JobSummary:
-    """Summarise predictions of one job, the last of them at its centre.
-
-    `alone` is the captured graph on one device without communication, that of one of `split` ranks;
-    `measured` are seconds of an iteration of one replica, where it was measured.
+    """`alone` is the captured graph on one device without communication, as one of `split` ranks;
+    `measured` are seconds of an iteration of one replica.
     """
     rows, last = [_row(job, alone) for job in jobs], jobs[-1]
     return JobSummary(
@@ -214,8 +212,7 @@ def _alike(alike: AlikeRanks) -> dict[str, Any]:
 
 def job_bottleneck(job: JobPrediction, ops: Mapping[str, float]) -> str:
     """Say what decides the iteration's time, and whether the job fits into memory at all."""
-    sentences = [_time(job, ops), *misfits(job)[:1]]
-    return " ".join(sentences)
+    return " ".join([_time(job, ops), *misfits(job)[:1]])
 
 
 def misfits(job: JobPrediction) -> list[str]:
@@ -223,11 +220,10 @@ def misfits(job: JobPrediction) -> list[str]:
     found = []
     labels = job.schedule.job.labels
     for alike in job.alike:
-        names = [labels[rank] for rank in alike.ranks]
         known = [
-            (memory, name)
-            for name in names
-            if (memory := job.cluster.node(name).memory) is not None
+            (memory, labels[rank])
+            for rank in alike.ranks
+            if (memory := job.cluster.node(labels[rank]).memory) is not None
         ]
         if not known or alike.peak_memory is None:
             continue
@@ -247,11 +243,13 @@ def _time(job: JobPrediction, ops: Mapping[str, float]) -> str:
     lost = {part: time for part, time in parts.items() if part not in ("compute", "idle")}
     worst, share = largest_share(lost, whole)
     if share <= WAITS:
-        computing = f"{parts['compute'] / whole:.0%} of the iteration"
-        return f"Computing: {computing}; {longest_op(ops)}."
+        return f"Computing: {parts['compute'] / whole:.0%} of the iteration; {longest_op(ops)}."
     if worst == "bubble":
         return f"Pipeline bubble: workers are idle {share:.0%} of the iteration; {_bubble(job)}."
-    sentence = _SENTENCES[worst].format(share=share, whom=_whom(job))
+    whom = "the servers" if job.strategy.servers else "each other"
+    if not job.strategy.servers and sum(each.is_worker for each in job.alike) > 1:
+        whom = _slowest(job).label
+    sentence = _SENTENCES[worst].format(share=share, whom=whom)
     by_servers = worst in ("exposed_communication", "waiting") and job.strategy.servers
     return f"{sentence} {_servers(job)}" if by_servers else sentence
 
@@ -287,13 +285,6 @@ def _servers(job: JobPrediction) -> str:
     )
     share = busiest.parts[part] / job.iteration_time
     return f"{busiest.label} does {does[part]} for {share:.0%} of it."
-
-
-def _whom(job: JobPrediction) -> str:
-    if job.strategy.servers:
-        return "the servers"
-    workers = [each for each in job.alike if each.is_worker]
-    return _slowest(job).label if len(workers) > 1 else "each other"
 
 
 _SENTENCES = {

@@ -11,8 +11,12 @@ from paracosm.cluster import Link, star, switch
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
 from paracosm.jobs.strategies import Replica, parse_strategy
-from paracosm.prediction.jobs.prediction import ideal_throughput, predict_job, strategies_by_workers
-from paracosm.prediction.jobs.rank_times import rank_breakdown
+from paracosm.prediction.job import (
+    ideal_throughput,
+    predict_job,
+    rank_breakdown,
+    strategies_by_workers,
+)
 from paracosm.prediction.summary import job_bottleneck
 
 MS = 1e-3

@@ -9,7 +9,7 @@ import pytest
 from hand_made_jobs import MS, data_parallel, two_stages
 
 from paracosm.errors import InputError
-from paracosm.prediction.jobs.rank_times import MOST, job_timeline, parse_ranks, shown_ranks
+from paracosm.prediction.job import MOST, job_timeline, parse_ranks, shown_ranks
 from paracosm.simulation import replay_job
 from paracosm.timeline.perfetto import write_trace
 

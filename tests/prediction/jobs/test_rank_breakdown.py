@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.jobs import Codebook, ProgramWriter, write_communicators, write_job
-from paracosm.prediction.jobs.rank_times import PARTS, rank_breakdown
+from paracosm.prediction.job import PARTS, rank_breakdown
 from paracosm.simulation import JobSchedule, replay_job
 
 

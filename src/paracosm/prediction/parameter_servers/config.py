@@ -311,11 +311,7 @@ class Ports:
 
 
 def ports_of(cluster: Cluster) -> Ports:
-    """Return the ports of a star or a switch with servers on nodes of their own.
-
-    Raises:
-        InputError: any other cluster, or links without a finite bandwidth.
-    """
+    """Of a star or a switch with servers on nodes of their own, and links of finite bandwidth."""
     topology = cluster.topology
     if not isinstance(topology, Star | Switch):
         raise InputError(
@@ -340,9 +336,7 @@ def ports_of(cluster: Cluster) -> Ports:
     )
 
 
-MOST = 1_000_000
-"""Changes of the background traffic in one simulation."""
-
+MOST = 1_000_000  # changes of the background traffic in one simulation
 EXAMPLE = 'write "2 flows", or "2 flows, 3s on, 10s off"'
 
 

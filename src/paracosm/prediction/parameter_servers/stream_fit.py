@@ -20,8 +20,6 @@ from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.nodes.calibration import NodeCalibration, found_by
 
-__all__ = ["StreamFit", "calibration_of", "fit_streams"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -217,10 +215,7 @@ def downlink_streams(profile: JobProfile) -> Streams:
 
 
 def stream_ends(streams: Streams, model: StreamModel) -> Floats:
-    """Return when each stream ends, parsed: seconds from its step's begin.
-
-    With several servers, those that send at a time share the worker's port equally.
-    """
+    """Seconds from the steps' begins; servers that send at a time share the worker's port."""
     last = np.empty(len(streams.size))
     servers = int(streams.server.max()) + 1
     of_streams = (streams.first, streams.server, streams.size, streams.begin, servers)

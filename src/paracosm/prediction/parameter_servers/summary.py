@@ -64,11 +64,7 @@ def summarise_throughput(
         if saturated is None
         else Saturation(workers=saturated.workers, because=str(saturated.bottleneck)),
         bottleneck=_sentence(points, rows, saturated),
-        job_profile={
-            "steps": profile.steps,
-            "ops": profile.ops,
-            "dropped": dict(profile.dropped),
-        },
+        job_profile={"steps": profile.steps, "ops": profile.ops, "dropped": dict(profile.dropped)},
         imagined=_imagined(settings),
         cluster=cluster,
     )

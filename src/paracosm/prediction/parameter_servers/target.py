@@ -19,8 +19,7 @@ from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import System, Workload
 from paracosm.timeline import Labels, Timeline
 
-LEADING = 50
-"""Steps of each worker that belong to the start (Li et al. 2020, section 4.1)."""
+LEADING = 50  # steps of each worker that belong to the start (Li et al. 2020, section 4.1)
 
 FEWEST, MOST, OPS = 1000, 4000, 10_000_000
 """Steps of each worker that are simulated if nobody says how many: Li et al. (2020, section 4.1)
@@ -45,11 +44,7 @@ class TargetJob:
     def system(
         self, ports: Ports, start: Floats | None = None, until: float | None = None
     ) -> System:
-        """Return the system of all workers that have ports; without `start` they begin at once.
-
-        Background traffic is needed for `until` seconds: without it, for as long as the simulated
-        steps, or all profiled ones, may take.
-        """
+        """Background traffic is made for `until` seconds: by default, all that steps may take."""
         settings = self.settings
         system = System(
             ways=ports.ways,
@@ -96,10 +91,7 @@ class TargetJob:
         return min(max(affordable, enough), MOST)
 
     def drawn(self, workers: int, steps: int, seed: int | Sequence[int]) -> Ints:
-        """Return which profiled step each simulated one is, (workers, steps).
-
-        The first steps of the first workers are the same whatever the number of either.
-        """
+        """The first steps of the first workers, (workers, steps), depend on no number of either."""
         streams = [generator(seed, ServerStream.STEPS, worker) for worker in range(workers)]
         return np.stack([each.integers(self.workload.steps, size=steps) for each in streams])
 
@@ -126,10 +118,9 @@ class TargetJob:
         return np.asarray(longest + on[1].max() * turns)
 
     def most_steps(self, ports: Ports, seconds: float) -> int:
-        """Return a number of steps that no worker can exceed in so many seconds.
+        """Bound how many steps any worker does in so many seconds.
 
-        Each step takes a worker's own resources, one after the other, for as long as the quickest
-        profiled step does.
+        Each takes a worker's own resources for as long as the quickest profiled step does.
         """
         workload = self.workload
         computing = workload.seconds[:, workload.resource == WORKER].sum(axis=1)
@@ -142,10 +133,7 @@ class TargetJob:
 
 
 def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
-    """Return a profiled job on a target cluster.
-
-    Other servers than the profile's share its parameters anew. `seed` is that of a random order.
-    """
+    """Other servers than the profile's share its parameters anew; `seed` is of a random order."""
     servers = len(settings.ports.server)
     if servers != profile.servers:
         profile = shared_by(profile, servers)

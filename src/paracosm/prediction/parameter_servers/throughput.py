@@ -92,19 +92,15 @@ def single_worker_rates(job: TargetJob, seed: int) -> Floats:
     return found[number.ravel()]
 
 
-SHARE = 4
-"""Steps that are simulated to see what a faster resource brings: one of so many."""
-
-
-NOTHING = 0.01
-"""Relative gain of throughput that is no more than noise."""
+SHARE = 4  # one of so many steps is simulated to see what a faster resource brings
+NOTHING = 0.01  # relative gain of throughput that is no more than noise
 
 
 def sensitivity(job: TargetJob, workers: int, seed: int) -> dict[str, float]:
     """Return by how much throughput would grow if a resource were twice as fast, by its name.
 
-    All of the cluster's: the links of a direction at servers and workers, all workers, all servers.
-    Relative to the throughput, all simulated with the same steps drawn.
+    A resource is all of the cluster's: the links of a direction, all workers, all servers. The same
+    steps are drawn for each.
     """
     steps = max(job.steps(workers) // SHARE, 1)
 
@@ -119,11 +115,7 @@ def sensitivity(job: TargetJob, workers: int, seed: int) -> dict[str, float]:
 
 
 def limiting(gains: Mapping[str, float], busy: Mapping[str, float]) -> str:
-    """Return the resource that would bring most; of several, the first of `RESOURCES`.
-
-    Where none would bring more than simulations differ by, as where both directions are full, it is
-    the busiest one.
-    """
+    """Return what would bring most, the first of `RESOURCES`; where nothing would, the busiest."""
     most = gains if max(gains.values()) > NOTHING else busy
     return max(gains, key=lambda resource: most[resource])
 
@@ -139,16 +131,14 @@ def _twice_as_fast(resource: int, workload: Workload, system: System) -> tuple[W
     return replace(workload, seconds=seconds), system
 
 
-LITTLE = 0.1
-"""Of what one worker brings alone: less for each further worker is little."""
+LITTLE = 0.1  # of what one worker brings alone: less for each further worker is little
 
 
 def saturates_at(throughput: Mapping[int, float], alone: float) -> int | None:
     """Return the first number of workers from which on more of them bring little, if any.
 
-    The workers from that number up to the largest one bring less than `LITTLE` of a worker alone
-    each, in the mean, and so do those up to every number between. `throughput` is steps/s by number
-    of workers, `alone` that of one worker that has the servers to itself.
+    They bring less than `LITTLE` of a worker alone each, in the mean, up to every larger number.
+    `throughput` is steps/s by number of workers, `alone` that of one worker.
     """
     numbers = sorted(throughput)
     for place, number in enumerate(numbers[:-1]):
@@ -165,9 +155,8 @@ def _utilisation(job: TargetJob, rates: Floats) -> dict[str, Floats]:
     """Return the shares of time for which resources are busy, by name from `RESOURCES`.
 
     A direction of a server's port: bytes over what it could carry; the workers: the mean over
-    their computing; a server: updates over the cores that they may use, in [0, 1] but for the noise
-    of drawing steps. Background traffic does not count. Arrays, (servers,); of the workers (1,).
-    `rates` are steps/s of the first workers.
+    their computing, (1,); a server: updates over the cores that they may use, in [0, 1] but for the
+    noise of drawing steps. Background traffic does not count. `rates` are of the first workers.
     """
     workload, ports = job.workload, job.settings.ports.first(len(rates))
     total, seconds = float(rates.sum()), workload.seconds.mean(axis=0)
@@ -269,8 +258,7 @@ def _rates(
     )
 
 
-DROPPED = 2
-"""First steps of each worker that a measurement after a start leaves out."""
+DROPPED = 2  # first steps of each worker that a measurement after a start leaves out
 
 
 def steady_period(step_end: Floats) -> tuple[float, float]:
@@ -327,10 +315,7 @@ def rates_of_windows(ended: Floats, begin: float, until: float, windows: int) ->
 
 
 def rate_after_start(ended: Floats, until: float) -> float:
-    """Return the steps/s of all workers together from their start to a time.
-
-    A worker's rate is as in `rates_of_windows`, without its first `DROPPED` steps.
-    """
+    """As `rates_of_windows`, from the start to a time, without `DROPPED` steps of each worker."""
     total = 0.0
     for row in ended:
         ends = row[row <= until][DROPPED:]

@@ -140,9 +140,8 @@ class Synchronisations:
     def waited(self, row: int, end: float) -> list[Segment]:
         """Return what the call in a row waits for: the last span of one stream, or of every one.
 
-        The profiler may have recorded which (`cuda_sync`). Otherwise it is, of the last spans that
-        were launched to each stream, the one that ended last before the call did; for an event,
-        only if that was during the call.
+        The profiler may have recorded which (`cuda_sync`). Otherwise it is, of the last launched to
+        each stream, the last to end before the call did; for an event, only if during the call.
         """
         trace = self._trace
         match = _CALL.match(trace.text(row))

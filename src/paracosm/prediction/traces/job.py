@@ -66,11 +66,10 @@ def job_of_traces(
     }
     start = min(windows[rank].begin + offset[rank] for rank in ranked)
     written = write_programs(
-        [
-            TracedSegments(trace, windows[rank], segments[rank], offset[rank] - start)
+        {
+            rank: TracedSegments(trace, windows[rank], segments[rank], offset[rank] - start)
             for rank, trace in ranked.items()
-        ],
-        list(ranked),
+        },
         groups,
     )
     return TracedJob(*written, numbers, alone, moved)
@@ -159,20 +158,19 @@ def groups_of(
     """
     found: dict[tuple[str, tuple[int, ...]], dict[int, list[Segment]]] = {}
     for rank in sorted(segments):
-        for segment in sorted(
-            (segment for segment in segments[rank] if segment.call is not None),
-            key=lambda p: p.begin,
-        ):
-            assert segment.call is not None
+        for segment in sorted(segments[rank], key=lambda each: each.begin):
+            if segment.call is None:
+                continue
             ranks = _ranks(segment.call, tuple(sorted(segments)), world, paths[rank])
             if len(ranks) > 1:
                 key = (segment.call.group, ranks)
                 found.setdefault(key, {}).setdefault(rank, []).append(segment)
-    groups = []
-    for (name, ranks), calls in sorted(found.items()):
-        group = Group(name, ranks, tuple(tuple(calls.get(rank, ())) for rank in ranks))
+    groups = [
+        Group(name, ranks, tuple(tuple(calls.get(rank, ())) for rank in ranks))
+        for (name, ranks), calls in sorted(found.items())
+    ]
+    for group in groups:
         _check(group, paths)
-        groups.append(group)
     return groups
 
 
@@ -275,13 +273,18 @@ class _Meeting:
 
 
 def write_programs(
-    ranks: Sequence[TracedSegments], numbers: Sequence[int], groups: Sequence[Group]
+    ranks: Mapping[int, TracedSegments], groups: Sequence[Group]
 ) -> tuple[Job, tuple[TracedRank, ...]]:
-    place = {rank: number for number, rank in enumerate(numbers)}
-    roles = _roles(groups, place)
+    place = {rank: number for number, rank in enumerate(ranks)}
+    of_role: list[dict[str, int]] = [{} for _ in ranks]
     met: dict[int, _Meeting] = {}
-    for group, role in zip(groups, roles, strict=True):
-        offsets = [ranks[place[rank]].offset for rank in group.ranks]
+    for number, group in enumerate(groups):
+        role = f"group {group.name}" if group.name else "all"
+        if any(role in of_role[place[rank]] for rank in group.ranks):
+            role = f"{role} ({number})"  # a rank has two of the name
+        for rank in group.ranks:
+            of_role[place[rank]][role] = number
+        offsets = [ranks[rank].offset for rank in group.ranks]
         for meeting in zip(*group.calls, strict=True):
             # The rank that came last did not wait: the collective took as long as it took there.
             transfer = min(segment.end - segment.begin for segment in meeting)
@@ -289,44 +292,25 @@ def write_programs(
             met |= {id(segment): _Meeting(role, transfer, began) for segment in meeting}
     books = Codebook(), Codebook(), Codebook()
     writers, traced = [], []
-    for number, rank in zip(numbers, ranks, strict=True):
+    for rank, did in ranks.items():
         writer = ProgramWriter(*books)
-        rows = _written(writer, rank, met)
+        rows = _written(writer, did, met)
         writers.append(writer)
-        traced.append(_traced(number, rank, rows, met))
-    of_role: list[dict[str, int]] = [{} for _ in ranks]
-    for number, (group, role) in enumerate(zip(groups, roles, strict=True)):
-        for member in group.ranks:
-            of_role[place[member]][role] = number
+        traced.append(_traced(rank, did, rows, met))
     job = write_job(
         writers,
         list(range(len(ranks))),
         write_communicators([[place[rank] for rank in group.ranks] for group in groups]),
         of_role,
-        labels=[f"rank {rank}" for rank in numbers],
-        provenance={"traces": [str(rank.trace.path) for rank in ranks]},
+        labels=[f"rank {rank}" for rank in ranks],
+        provenance={"traces": [str(did.trace.path) for did in ranks.values()]},
     )
     return job, tuple(traced)
-
-
-def _roles(groups: Sequence[Group], place: Mapping[int, int]) -> list[str]:
-    """The name of each group, with its number where a rank has two of the name."""
-    taken: list[set[str]] = [set() for _ in place]
-    roles = []
-    for number, group in enumerate(groups):
-        role = f"group {group.name}" if group.name else "all"
-        if any(role in taken[place[rank]] for rank in group.ranks):
-            role = f"{role} ({number})"
-        for rank in group.ranks:
-            taken[place[rank]].add(role)
-        roles.append(role)
-    return roles
 
 
 def _written(
     writer: ProgramWriter, rank: TracedSegments, met: Mapping[int, _Meeting]
 ) -> list[Segment]:
-    rows = list(rank.segments.segments)
     late = rank.window.begin + rank.offset
     start: list[Segment] = []
     if late > 0:
@@ -334,7 +318,8 @@ def _written(
         lane = rank.trace.lanes[thread].name if thread >= 0 else "start"
         begin = rank.window.begin
         start = [Segment(begin - late, begin, lane, "begins later", "start")]
-    for segment in [*start, *rows]:
+    rows = [*start, *rank.segments.segments]
+    for segment in rows:
         before = start if segment not in start else []
         meeting = met.get(id(segment))
         segment.row = writer.add(
@@ -345,11 +330,9 @@ def _written(
             step=segment.step,
             kind="task" if meeting is None else "collective",
             role=None if meeting is None else meeting.role,
-            size=max(segment.call.size, 0)
-            if meeting is not None and segment.call is not None
-            else 0,
+            size=max(segment.call.size, 0) if meeting and segment.call else 0,
         )
-    return [*start, *rows]
+    return rows
 
 
 def _traced(

@@ -20,8 +20,6 @@ from paracosm.prediction.traces.outcome import replayed
 from paracosm.prediction.traces.segments import QUEUE
 from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
 
-__all__ = ["next_step_time"]
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 

@@ -46,22 +46,16 @@ class Outcome:
 
 
 def traced_times(traced: TracedJob) -> Times:
-    return Times(
-        tuple(rank.arrive for rank in traced.ranks),
-        tuple(rank.begin for rank in traced.ranks),
-        tuple(rank.end for rank in traced.ranks),
-    )
+    times = ((rank.arrive, rank.begin, rank.end) for rank in traced.ranks)
+    return Times(*zip(*times, strict=True))
 
 
 def replayed(job: Job) -> Times:
     """Ranks are played one by one, none is folded."""
     schedule = replay_job(job, fold=False)
     rows = [schedule.tasks_of(rank) for rank in range(job.ranks)]
-    return Times(
-        tuple(schedule.arrive[each] for each in rows),
-        tuple(schedule.begin[each] for each in rows),
-        tuple(schedule.end[each] for each in rows),
-    )
+    times = schedule.arrive, schedule.begin, schedule.end
+    return Times(*(tuple(kind[each] for each in rows) for kind in times))
 
 
 def outcome_of(traced: TracedJob, times: Times) -> Outcome:

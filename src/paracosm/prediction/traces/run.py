@@ -94,13 +94,10 @@ def replay_traces(
     if not measured.iteration_time:
         raise InputError(f"{paths[0]}: what was traced takes no time at all")
     # All jobs are made before one is played: what cannot be applied is refused at once.
-    sets: list[tuple[str, list[Change]]] = [
-        ("unchanged", []),
-        *((each.text, [each]) for each in asked),
-    ]
+    jobs = [("unchanged", changed(traced, []))]
+    jobs += [(each.text, changed(traced, [each])) for each in asked]
     if len(asked) > 1:
-        sets.append(("; ".join(what_ifs), asked))
-    jobs = [(text, changed(traced, each)) for text, each in sets]
+        jobs.append(("; ".join(what_ifs), changed(traced, asked)))
     unchanged, *scenarios = (_played(traced, job, text) for text, job in jobs)
     return Replays(
         traced=traced,

@@ -55,16 +55,8 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
     queue = np.argsort(spans.launched, kind="stable")
     # What was launched before the window and is not done is first in the driver's queue.
     place = {call: at for at, call in reversed(list(enumerate(spans.call[queue].tolist())))}
-    host = Host(
-        trace,
-        steps,
-        device,
-        launches,
-        place,
-        queue.tolist(),
-        {},
-        Synchronisations(trace, spans, device.of),
-    )
+    waits = Synchronisations(trace, spans, device.of)
+    host = Host(trace, steps, device, launches, place, queue.tolist(), {}, waits)
     busy = {
         number: busy_of(trace, number, window)
         for number, lane in enumerate(trace.lanes)
@@ -77,16 +69,16 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
         main = number == window.thread
         end = window.end if main and window.steps else float(times[:, 1].max(initial=window.begin))
         holes = _holes(window, overs, number)
-        threads[number] = thread_segments(
-            host, number, window.begin, end, holes, cuts if main else ()
-        )
+        own_cuts = cuts if main else []
+        threads[number] = thread_segments(host, number, window.begin, end, holes, own_cuts)
     _hand_over(window, overs, threads)
     _number(window, spans, device, threads)
     segments = [*device.segments, *(segment for each in threads.values() for segment in each)]
     main_segments = threads.get(window.thread, [])
+    first_from = _Edges(main_segments).first_from
     return Segments(
         segments=in_order(segments),
-        marks=_first_at(main_segments, cuts),
+        marks=[found for cut in cuts if (found := first_from(cut - 1e-12)) is not None],
         last=main_segments[-1] if window.steps and main_segments else None,
         launched=[
             (launch, device.of[number])
@@ -125,10 +117,7 @@ def _holes(window: Window, overs: list[HandOver], thread: int) -> list[tuple[flo
 
 
 def _hand_over(window: Window, overs: list[HandOver], threads: ByThread) -> None:
-    """Let a backward pass begin after the loop's thread has started it, and the loop go on after.
-
-    A thread's segments end, or begin, at the hand-over, because its hole does.
-    """
+    """Let a backward pass begin after the loop's thread has started it, and the loop go on then."""
     own = _Edges(threads.get(window.thread, []))
     others = {thread: _Edges(segments) for thread, segments in threads.items()}
     for over in overs:
@@ -157,11 +146,6 @@ class _Edges:
     def first_from(self, time: float) -> Segment | None:
         at = int(np.searchsorted(self._begin, time, side="left"))
         return self._segments[at] if at < len(self._segments) else None
-
-
-def _first_at(segments: list[Segment], times: list[float]) -> list[Segment]:
-    edges = _Edges(segments)
-    return [segment for time in times if (segment := edges.first_from(time - 1e-12)) is not None]
 
 
 def in_order(segments: Sequence[Segment]) -> list[Segment]:
@@ -347,8 +331,7 @@ def busy_of(trace: KinetoTrace, thread: int, window: Window) -> Floats:
     begin, end = trace.begin[rows], np.maximum.accumulate(trace.end[rows])
     fresh = np.flatnonzero(np.concatenate(([True], begin[1:] > end[:-1])))
     last = np.concatenate((fresh[1:], [len(rows)])) - 1
-    busy: Floats = np.stack((begin[fresh], end[last]), axis=1)
-    return busy.clip(window.begin, window.end)
+    return np.stack((begin[fresh], end[last]), axis=1).clip(window.begin, window.end)
 
 
 def hand_overs(

@@ -51,14 +51,8 @@ class TracedJob:
 
 
 WORK = (
-    "host",
-    "data loading",
-    "launch latency",
-    "gap",
-    "compute",
-    "copy",
-    "communication",
-    "start",
+    *("host", "data loading", "launch latency", "gap"),
+    *("compute", "copy", "communication", "start"),
 )
 """What a segment is good for: work of a thread; waiting for data; the time from a call to what it
 launches; the time between two spans of a stream; kernels; copies and memsets; collectives; the time

@@ -1,0 +1,405 @@
+"""One iteration of a job on a cluster: built, replayed, and looked at rank by rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.cluster import Cluster, switch
+from paracosm.cluster.changes import Change
+from paracosm.cluster.link import Link
+from paracosm.errors import InputError
+from paracosm.jobs import KINDS
+from paracosm.jobs.strategies import Replica, Strategy, build_job, parse_strategy
+from paracosm.simulation import JobSchedule, replay_job
+from paracosm.simulation.job_schedule import memory_over_time
+from paracosm.timeline import Labels, Timeline, breakdown
+from paracosm.units import format_size
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AlikeRanks:
+    """Ranks that spend their time alike, and hold as much, but for what a table does not show."""
+
+    ranks: tuple[int, ...]
+    label: str  # the name of the first
+    parts: Mapping[str, float]  # seconds of an iteration by `PARTS`; they add up to the iteration
+    peak_memory: int | None  # the most bytes that any of them holds; None where nobody knows
+    is_worker: bool  # or a parameter server
+
+
+@dataclass(frozen=True, eq=False)
+class JobPrediction:
+    """One iteration of a job."""
+
+    workers: int  # their number
+    strategy: Strategy
+    cluster: Cluster
+    schedule: JobSchedule  # when everything runs; of several iterations where they overlap
+    iteration_time: float  # seconds
+    interval: tuple[float, float]  # seconds between which it is thought to lie
+    examples: int | None  # of one iteration; None where the graph does not say
+    ideal: float | None  # examples/s of as many workers that never wait and communicate for nothing
+    alike: tuple[AlikeRanks, ...]  # all ranks, those that spend their time alike together
+
+    @property
+    def throughput(self) -> float | None:
+        """Examples/s; None where the graph does not say how many an iteration has."""
+        if self.examples is None or self.iteration_time == 0:
+            return None
+        return self.examples / self.iteration_time
+
+    @property
+    def efficiency(self) -> float | None:
+        return self.throughput / self.ideal if self.throughput and self.ideal else None
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds of an iteration by `PARTS`, in the mean over the workers."""
+        workers = [each for each in self.alike if each.is_worker]
+        return {
+            part: sum(len(each.ranks) * each.parts[part] for each in workers) / self.workers
+            for part in PARTS
+        }
+
+    @property
+    def peak_memory(self) -> int | None:
+        known = [each.peak_memory for each in self.alike if each.peak_memory is not None]
+        return max(known, default=None)
+
+
+def predict_job(
+    replica: Replica,
+    cluster: Cluster,
+    strategy: Strategy,
+    *,
+    relative: tuple[float, float] = (1.0, 1.0),
+    duration_cv: float = 0.0,
+    seed: int = 0,
+    ideal: float | None = None,
+    changes: Sequence[Change] = (),
+) -> JobPrediction:
+    """Predict one iteration of a job in which all workers of a cluster take part.
+
+    Args:
+        replica: what one replica runs, with durations at speed 1.
+        relative: the ends of the interval of all the replica's durations, over the durations.
+        duration_cv: coefficient of variation of each task of a rank's own.
+        seed: of what is drawn.
+        ideal: examples/s of one worker of speed 1 that never waits; see `ideal_throughput`.
+        changes: of collectives and messages between workers.
+
+    Raises:
+        InputError: the strategy does not fit the graph or the cluster; a change that has no effect.
+    """
+    job = build_job(replica, cluster, strategy, changes)
+    schedule = replay_job(job, duration_cv=duration_cv, seed=seed)
+    iterations = strategy.iterations
+    ends = []
+    for factor in relative:
+        moved = replace(replica, duration=replica.duration * factor)
+        moved_job = build_job(moved, cluster, strategy, changes)
+        ends.append(replay_job(moved_job, duration_cv=duration_cv, seed=seed).makespan / iterations)
+    time = schedule.makespan / iterations
+    speeds = sum(cluster.node(worker).speed for worker in cluster.workers)
+    return JobPrediction(
+        workers=len(cluster.workers),
+        strategy=strategy,
+        cluster=cluster,
+        schedule=schedule,
+        iteration_time=time,
+        interval=(min(ends[0], time), max(ends[1], time)),
+        examples=None if job.examples is None else job.examples // iterations,
+        ideal=None if ideal is None else ideal * speeds,
+        alike=_alike(schedule, len(cluster.workers), strategy.pipeline > 1, iterations),
+    )
+
+
+def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
+    """Return the examples/s of one worker of speed 1 that never waits for others.
+
+    It works on one replica's share of an iteration, with the micro-batches of the strategy.
+    Workers that split layers between them do so over links that cost nothing.
+    """
+    alone = replace(
+        one_replica(strategy),
+        pipeline=1,
+        schedule="1f1b",
+        chunks=1,
+        cut=(),
+        servers=0,
+        asynchronous=False,
+        iterations=1,
+    )
+    job = build_job(replica, switch(strategy.tensor, 0, Link()), alone)
+    time = replay_job(job).makespan
+    return None if job.examples is None or time == 0 else job.examples / time / strategy.tensor
+
+
+def _alike(
+    schedule: JobSchedule, workers: int, pipelined: bool, iterations: int
+) -> tuple[AlikeRanks, ...]:
+    """Return the classes of ranks, those of about equal numbers as one, in the order of ranks.
+
+    Equal to a ten-thousandth of the iteration, and to four digits of the memory: servers that
+    divide bytes between them hold one more or less.
+    """
+    groups: dict[tuple[object, ...], list[AlikeRanks]] = {}
+    programs = schedule.job.programs
+    knows_memory = any(each.resident or each.allocated.any() for each in programs)
+    for number, first in enumerate(schedule.representative.tolist()):
+        ranks = tuple(np.flatnonzero(schedule.class_of == number).tolist())
+        parts = rank_breakdown(schedule, first, pipelined=pipelined)
+        peak = int(memory_over_time(schedule, first)[1].max()) if knows_memory else None
+        held = None if peak is None else format_size(peak)
+        about = (f"{time / (schedule.makespan or 1.0):.4f}" for time in parts.values())
+        seconds = {part: time / iterations for part, time in parts.items()}
+        one = AlikeRanks(ranks, schedule.job.labels[min(ranks)], seconds, peak, first < workers)
+        groups.setdefault((one.is_worker, held, *about), []).append(one)
+    found = [
+        replace(
+            group[0],
+            ranks=tuple(sorted(rank for each in group for rank in each.ranks)),
+            label=min(group, key=lambda each: each.ranks[0]).label,
+            peak_memory=max(
+                (p for each in group if (p := each.peak_memory) is not None), default=None
+            ),
+        )
+        for group in groups.values()
+    ]
+    return tuple(sorted(found, key=lambda each: each.ranks[0]))
+
+
+ITERATIONS = 8  # where servers do not keep workers together, and the text says nothing
+
+BETWEEN_REPLICAS = ("sharding", "bucket", "first_bucket", "all_reduce", "prefetch")
+"""What has no effect where there is one replica only."""
+
+
+def strategies_by_workers(
+    text: str,
+    workers: Sequence[int] | None,
+    servers: int | None = None,
+    held: int | None = None,
+) -> list[tuple[int, Strategy]]:
+    """Return numbers of workers, each with the strategy that a text means for it.
+
+    In a sweep from one replica on, that replica has nobody to share with: what concerns sharing is
+    left out for it. `held` is how many servers the cluster has, where nobody says how many.
+    """
+    if workers is None:
+        strategy = _read(text, None, servers, held)
+        return [(strategy.ranks, strategy)]
+    largest = _read(text, workers[-1], servers, held)
+    alone = largest.tensor * largest.pipeline
+    found = []
+    for number in workers:
+        if number == alone and largest.data > 1 and not _says(text, "dp"):
+            found.append((number, one_replica(largest)))
+        else:
+            found.append((number, _read(text, number, servers, held)))
+    return found
+
+
+def one_replica(strategy: Strategy) -> Strategy:
+    usual = {each.name: each.default for each in fields(Strategy)}
+    left_out: dict[str, Any] = {name: usual[name] for name in BETWEEN_REPLICAS}
+    return replace(strategy, data=1, **left_out)
+
+
+def _read(text: str, workers: int | None, servers: int | None, held: int | None) -> Strategy:
+    strategy = parse_strategy(text, workers)
+    if strategy.servers and servers is None and held and not _says(text, "servers"):
+        servers = held
+    if servers is not None:
+        if not strategy.servers:
+            raise InputError(f'servers: no effect here, leave out: strategy "{text}" has none')
+        if _says(text, "servers"):
+            raise InputError("servers: the strategy says it already: leave out one of them")
+        strategy = replace(strategy, servers=servers)
+    if strategy.asynchronous and not _says(text, "iterations"):
+        strategy = replace(strategy, iterations=ITERATIONS)
+    return strategy
+
+
+def _says(text: str, key: str) -> bool:
+    return re.search(rf"(^|,)\s*{key}\s*=", text) is not None
+
+
+Ints = npt.NDArray[np.int64]
+
+PARTS = ("compute", "copies", "exposed_communication", "waiting", "bubble", "launch", "idle")
+"""Names of the parts. Waiting for a message, or for the end, is the bubble of a pipeline, and
+elsewhere waiting for others; idle is what has none of the reasons."""
+
+PICOSECONDS = 1e12  # a second
+TASK, COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in KINDS)
+NETWORK = ("communication", "tensor", "send", "receive")
+
+
+def rank_breakdown(schedule: JobSchedule, rank: int, *, pipelined: bool) -> dict[str, float]:
+    """Return the seconds of each of `PARTS`; in whole picoseconds they add up to the makespan.
+
+    What counts is why the rank does not compute: while it computes, communication costs nothing.
+    Where several reasons hold at once, the first in this order has the instant: it computes; it
+    copies; data that it needs is on the way; the others have not come to a collective; a message
+    that it needs has not been sent, or the others are not done; what it sends is on the way; its
+    host issues ops. In a pipeline ranks are its stages.
+    """
+    job, tasks = schedule.job, schedule.tasks_of(rank)
+    program = job.programs[job.program[rank]]
+    arrive, begin, end = (
+        _picoseconds(times[tasks]) for times in (schedule.arrive, schedule.begin, schedule.end)
+    )
+    makespan = int(_picoseconds(schedule.makespan))
+    lanes = np.array([*job.lanes, ""])[program.lane]
+    own = program.kind == TASK
+    network, host, copies = own & np.isin(lanes, NETWORK), lanes == "host", lanes == "memory"
+    compute = own & (program.lane >= 0) & ~(network | host | copies)
+    meets, sends = network | (program.kind == COLLECTIVE), program.kind == SEND
+    receives = program.kind == RECEIVE
+    sent = np.clip(_picoseconds(_departures(schedule, rank)[receives]), arrive[receives], None)
+    sent = np.minimum(sent, end[receives])
+    for_others = "bubble" if pipelined else "waiting"
+    found = breakdown(
+        [
+            ("compute", begin[compute], end[compute]),
+            ("copies", begin[own & copies], end[own & copies]),
+            ("exposed_communication", begin[meets], end[meets]),
+            ("exposed_communication", sent, end[receives]),
+            ("waiting", arrive[meets], begin[meets]),
+            (for_others, arrive[receives], sent),
+            ("exposed_communication", begin[sends], end[sends]),
+            ("launch", begin[own & host], end[own & host]),
+            (for_others, np.array([end.max(initial=0)]), np.array([makespan])),
+        ],
+        *(0, makespan),
+        rest="idle",
+    )
+    return {part: found.get(part, 0) / PICOSECONDS for part in PARTS}
+
+
+def _picoseconds(seconds: Floats | float) -> Ints:
+    return np.rint(np.asarray(seconds) * PICOSECONDS).astype(np.int64)
+
+
+def job_timeline(schedule: JobSchedule, ranks: Sequence[int]) -> Timeline:
+    """Return the spans of these ranks by lane, and the memory of each as a counter.
+
+    A collective is two spans: waiting for the others, then the operation; so is a receive: waiting
+    for the message to be sent, then the message. Messages are on "send" and "receive", whatever
+    their lanes; those between two of the ranks are flows. Tasks that take no time are left out, and
+    so are those without a lane that are no messages.
+    """
+    job, timeline = schedule.job, Timeline()
+    lanes = [*job.lanes, "send", "receive"]
+    names = [*job.names, *(f"wait: {name}" for name in job.names)]
+    flows = _flows(schedule, ranks)
+    for rank in ranks:
+        tasks, program = schedule.tasks_of(rank), job.programs[job.program[rank]]
+        arrive, begin, end = (
+            each[tasks] for each in (schedule.arrive, schedule.begin, schedule.end)
+        )
+        sent = np.clip(np.nan_to_num(_departures(schedule, rank)), arrive, end)
+        begin = np.where(program.kind == RECEIVE, sent, begin)
+        lane = np.select(
+            [program.kind == SEND, program.kind == RECEIVE],
+            [len(job.lanes), len(job.lanes) + 1],
+            program.lane,
+        )
+        # Of each task the waiting, then the work.
+        timeline.extend(
+            job.labels[rank],
+            Labels(lane[:, None], lanes),
+            Labels(np.add.outer(program.name, [len(job.names), 0]), names),
+            np.column_stack([arrive, begin]),
+            np.column_stack([begin, end]),
+            np.column_stack([np.full_like(flows[rank], -1), flows[rank]]),
+            where=np.column_stack(
+                [(begin > arrive) & (program.lane >= 0), (end > begin) & (lane >= 0)]
+            ),
+        )
+        times, held = memory_over_time(schedule, rank)
+        if held.any():
+            timeline.extend_counters(job.labels[rank], "memory", times, held)
+    return timeline
+
+
+def _flows(schedule: JobSchedule, ranks: Sequence[int]) -> dict[int, Ints]:
+    """Return for each rank the numbers of the messages that its tasks send or receive, or -1."""
+    flows = {rank: np.full(len(schedule.arrive[schedule.tasks_of(rank)]), -1) for rank in ranks}
+    count = 0
+    for rank in ranks:
+        for receives, sender, sends in _messages(schedule, rank):
+            if sender in flows:
+                known = len(receives)
+                flows[rank][receives] = flows[sender][sends] = np.arange(count, count + known)
+                count += known
+    return flows
+
+
+def _departures(schedule: JobSchedule, rank: int) -> Floats:
+    """Return, for each task of a rank that receives, when its send began; NaN for the others."""
+    job = schedule.job
+    found = np.full(len(job.programs[job.program[rank]]), np.nan)
+    for receives, sender, sends in _messages(schedule, rank):
+        found[receives] = schedule.begin[schedule.tasks_of(sender)][sends]
+    return found
+
+
+def _messages(schedule: JobSchedule, rank: int) -> Iterator[tuple[Ints, int, Ints]]:
+    """For each role: rows of receives, their sender, rows of its sends; the k-th gets the k-th."""
+    job = schedule.job
+    program = job.programs[job.program[rank]]
+    receives = np.flatnonzero(program.kind == RECEIVE)
+    for role in np.unique(program.role[receives]).tolist():
+        number = int(job.communicator[rank, role])
+        sender = int(job.communicators.members[job.communicators.offsets[number]])
+        other = job.programs[job.program[sender]]
+        roles = np.flatnonzero(job.communicator[sender] == number)
+        sends = np.flatnonzero((other.kind == SEND) & np.isin(other.role, roles))
+        yield receives[program.role[receives] == role], sender, sends
+
+
+MOST = 16  # ranks shown where nobody chooses: a trace viewer holds some million spans
+
+
+def parse_ranks(text: str) -> tuple[range, ...] | None:
+    """Read "0,8..15" as ranges; None for "all"."""
+    if text.strip() == "all":
+        return None
+    ranks: list[range] = []
+    for piece in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:\s*\.\.\s*(\d+))?", piece.strip())
+        if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
+            raise InputError(f'cannot read "{piece.strip()}" as ranks: write 0,8..15, or all')
+        ranks.append(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(ranks)
+
+
+def check_ranks(text: str, count: int) -> None:
+    """Raise InputError if the text names a rank that a job of `count` has not."""
+    for ranks in parse_ranks(text) or ():
+        if ranks.stop > count:
+            raise InputError(f"timeline_ranks: no rank {ranks.stop - 1}: they are 0 to {count - 1}")
+
+
+def shown_ranks(schedule: JobSchedule, wanted: str | None) -> tuple[int, ...]:
+    """Return those that are wanted, or one of each class: at most `MOST`, evenly spread."""
+    count = schedule.job.ranks
+    if wanted is None:
+        found = sorted(schedule.representative.tolist())
+        step = max((len(found) - 1) / (MOST - 1), 1.0)
+        return tuple(found[round(place * step)] for place in range(min(len(found), MOST)))
+    check_ranks(wanted, count)
+    ranks = parse_ranks(wanted)
+    if ranks is None:
+        return tuple(range(count))
+    return tuple(dict.fromkeys(rank for each in ranks for rank in each))
