@@ -89,7 +89,6 @@ class ColumnWriter:
         self._released[row] = self._released.get(row, 0) + size
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns by the names that `Program` has for them."""
         columns = list(zip(*self._rows, strict=True)) or [()] * len(COLUMN_TYPES)
         arrays: dict[str, npt.NDArray[Any]] = {
             column: np.array(values, dtype=dtype)

@@ -21,7 +21,6 @@ outside those layers (embedding, head, loss) every rank does whole. Nothing over
 
 Heads of an attention stay whole. Where t does not divide them, all that is at the place of the
 attention takes what it takes on the ranks that have most of them: 2/12, of 12 heads on 8 ranks.
-
 """
 
 from __future__ import annotations

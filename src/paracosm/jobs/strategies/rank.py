@@ -63,9 +63,6 @@ class _Chunk:
     backward: Block
     last: Block
 
-    def __len__(self) -> int:
-        return len(self.forward) + len(self.backward)
-
 
 def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
     """Return what a rank of a stage does in an iteration."""
@@ -73,7 +70,8 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
     numbers = [stage + chunk * strategy.pipeline for chunk in range(strategy.chunks)]
     stages = [Stage(plan, plan.parts[n], costs, books) for n in numbers]
     chunks = [_chunk(each) for each in stages]
-    check_length("microbatches", strategy.microbatches, sum(map(len, chunks)))
+    tasks = sum(len(each.forward) + len(each.backward) for each in chunks)
+    check_length("microbatches", strategy.microbatches, tasks)
     program = ProgramOfBlocks()
     begun: dict[tuple[int, int], int] = {}
     trains = len(plan.layers.backward_rows) > 0
@@ -173,10 +171,6 @@ def order_of(
     the length: as many micro-batches as there are stages go through one chunk, then through the
     next one. The bubble is 1/v of the above, for v times the messages.
 
-    Args:
-        schedule: one of `SCHEDULES`.
-        stage: of the rank, of so many `stages`.
-        microbatches: forward and backward passes of each of the rank's `chunks`.
     """
     if schedule == "interleaved":
         return _interleaved(stage, stages, microbatches, chunks)

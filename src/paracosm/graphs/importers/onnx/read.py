@@ -120,12 +120,10 @@ def _parameters(model: Model) -> dict[str, None]:
 
 
 def _resident(model: Model, parameters: Mapping[str, None]) -> dict[str, int]:
-    held = {name: bytes_of(tensor) for name, tensor in model.weights.items()}
-    return {
-        "parameters": sum(size for name, size in held.items() if name in parameters),
-        "buffers": sum(size for name, size in held.items() if name not in parameters),
-        "inputs": sum(bytes_of(model.tensors.get(value)) for value in model.inputs),
-    }
+    held = {"parameters": 0, "buffers": 0}
+    for name, tensor in model.weights.items():
+        held["parameters" if name in parameters else "buffers"] += bytes_of(tensor)
+    return held | {"inputs": sum(bytes_of(model.tensors.get(value)) for value in model.inputs)}
 
 
 def _provenance(
