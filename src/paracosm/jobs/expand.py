@@ -223,7 +223,6 @@ def picoseconds(program: Program, speed: float, names: tuple[str, ...]) -> npt.N
 
     Raises:
         InputError: a duration is missing, negative or endless, or all of them last too long.
-
     """
     own = program.kind == KINDS.index("task")
     seconds = np.where(own, program.duration / speed, program.duration)

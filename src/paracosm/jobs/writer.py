@@ -134,7 +134,6 @@ class ProgramWriter(ColumnWriter):
         Raises:
             InputError: a kind or step that is unknown, a dependency on a row that is not there, a
                 role that is missing or has no effect.
-
         """
         row = len(self)
         before = sorted(set(after))
@@ -171,7 +170,6 @@ def write_communicators(
     """Return communicators of these ranks, the first of which send over the network's connections.
 
     The network has as many connections as there are groups, or less; None where nothing is shared.
-
     """
     members = [tuple(group) for group in groups]
     counts = np.array([len(group) for group in members], dtype=np.int64)
@@ -276,7 +274,6 @@ class Block:
     Row i depends on row `after[k]` behind the anchor `anchors[anchor[k]]`, k from `offsets[i]` to
     `offsets[i + 1]`; `HERE` is the first anchor. `marks` are the rows that later blocks can have as
     anchors, by name.
-
     """
 
     name: Codes

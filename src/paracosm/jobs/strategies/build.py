@@ -117,7 +117,6 @@ def _programs(
     """Return the distinct programs, and which one each rank has.
 
     Ranks of a stage differ only in what their communication costs.
-
     """
     roles = tuple(role for roles in layout.groups for role in roles)
     communicators = layout.communicators()
@@ -153,7 +152,6 @@ class Layout:
 
     `groups` leads from a role to the ranks of each group, one row for each; messages have a role
     at either end, and pairs (sender, receiver).
-
     """
 
     stage: Ints

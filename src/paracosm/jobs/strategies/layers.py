@@ -183,7 +183,6 @@ def buckets_of(rows: Sequence[int], sizes: Ints, first: float, usual: float) -> 
     Gradients fill a bucket in the order in which they appear; the one that fills it up closes it
     (Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB
     2020, sections 3.2 and 4.2). `first` and `usual` bytes close the first one and the others.
-
     """
     buckets: list[Bucket] = []
     filled: list[int] = []

@@ -40,7 +40,6 @@ class Work:
         collective: what a node of kind communication does; none of it where the strategy has one
             tensor-parallel rank.
         sums: collectives after a node, which the next ones wait for.
-
     """
 
     graph: Graph

@@ -11,7 +11,6 @@ computes. Products have one node for each gradient, as kernel libraries do:
     Y = X W        dX = dY W^T        dW = X^T dY        db = column sums of dY
 
 Gradients that meet are added. The gradient of a parameter outlives the pass.
-
 """
 
 from __future__ import annotations
@@ -211,7 +210,6 @@ class Rule:
     It reads "x" for the inputs, "y" for the first output, both, or nothing; passes are
     floating-point operations for each element of the largest tensor, slots the inputs that can have
     a gradient (None: all).
-
     """
 
     reads: str = ""

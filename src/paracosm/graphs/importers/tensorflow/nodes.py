@@ -37,7 +37,6 @@ class TfNode:
     """A node, as in the file; names in functions follow the name of their call.
 
     Inputs are values "node:0", "node:1", ...; `control` has names of nodes that must end before.
-
     """
 
     name: str
@@ -238,7 +237,6 @@ class Known:
 
     `constants` are whole numbers that shapes are made of, `free` placeholders with unknown sizes;
     `first_open` says whether the graph leaves the first size of a value open.
-
     """
 
     tensors: dict[str, TensorArgument] = field(default_factory=dict)
