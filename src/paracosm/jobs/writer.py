@@ -198,13 +198,11 @@ def write_job(
     Args:
         writers: one for each program; they share their codebooks.
         program: of each of R ranks, which program.
-        communicators: all groups.
         communicator: R mappings from role to communicator; roles that no program has are left out.
         speed: R relative speeds; 1 for all where it is not given.
         policies: by lane, where it is not "in order".
         resident: bytes of each program.
         labels: R names; "rank 0", ... where they are not given.
-        examples, provenance: as in `Job`.
 
     Raises:
         InputError: no writers, or writers that do not share their codebooks; mappings that are not

@@ -113,15 +113,8 @@ def _collectives(graph: Graph, tensor: int | None) -> dict[int, Sum]:
 
 def _collective_of(name: str) -> str:
     plain = name.lower().replace("_", "")
-    for word, collective in (
-        ("allgather", "all_gather"),
-        ("reducescatter", "reduce_scatter"),
-        ("alltoall", "all_to_all"),
-        ("broadcast", "broadcast"),
-    ):
-        if word in plain:
-            return collective
-    return "all_reduce"
+    kinds = ("all_gather", "reduce_scatter", "all_to_all", "broadcast")
+    return next((kind for kind in kinds if kind.replace("_", "") in plain), "all_reduce")
 
 
 @dataclass(frozen=True, eq=False)
