@@ -34,6 +34,6 @@ def autoload() -> None:
 
 
 def _finish(setting: Setting, records: Path, out: Path | None, exit_code: int) -> None:
-    from paracosm.cli.emulate_inside import finish
+    from paracosm.cli.emulate import finish
 
     finish(setting, records, out, exit_code)

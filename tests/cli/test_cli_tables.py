@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paracosm.cli.display import grid, printer
+from paracosm.cli.display import aligned, printer
 
 Capture = pytest.CaptureFixture[str]
 
@@ -25,7 +25,7 @@ def test_elsewhere_than_on_a_terminal_a_row_is_one_line_without_spaces_at_its_en
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    printer()(grid(ROWS))
+    printer()(aligned(ROWS))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines] == [
         ["op", "nodes", "bytes"],
@@ -40,7 +40,7 @@ def test_a_narrow_terminal_folds_names_and_keeps_numbers(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     on_a_terminal(monkeypatch, width)
-    printer()(grid(ROWS))
+    printer()(aligned(ROWS))
     printed = capsys.readouterr().out
     assert "…" not in printed
     for number in ("1,234,567", "85.98 GB", "1.463 TB"):
@@ -55,7 +55,7 @@ def test_what_is_printed_is_not_read_as_markup(
     on_a_terminal(monkeypatch, 80)
     say = printer()
     say("a [bold] b :smile:")
-    say(grid([("", ""), ("[red]path", ":smile:")]))
+    say(aligned([("", ""), ("[red]path", ":smile:")]))
     assert capsys.readouterr().out.splitlines() == [
         "a [bold] b :smile:",
         "[red]path  :smile:",

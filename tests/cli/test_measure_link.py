@@ -36,7 +36,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[LinkSettings]:
                     keep(done.timings[-1])
         return done
 
-    monkeypatch.setattr("paracosm.profiling.links.measure.measure_links", measure)
+    monkeypatch.setattr("paracosm.cli.measure_link.measure_links", measure)
     return asked
 
 
@@ -128,7 +128,7 @@ def test_what_failed_is_said_and_the_exit_code_is_1(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     failed = Links(failed={"all_reduce, gloo 2 processes": "worker 1 of 2 was ended by SIGKILL"})
-    monkeypatch.setattr("paracosm.profiling.links.measure.measure_links", lambda *_, **__: failed)
+    monkeypatch.setattr("paracosm.cli.measure_link.measure_links", lambda *_, **__: failed)
     assert main(["measure", "link"]) == 1
     printed = capsys.readouterr().out
     assert "failed: all_reduce, gloo 2 processes: worker 1 of 2 was ended by SIGKILL" in printed
@@ -138,7 +138,7 @@ def test_where_nothing_can_be_measured_the_exit_code_is_1(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     nothing = Links(left_out={"host to device, pinned memory": "needs 1 CUDA device, here are 0"})
-    monkeypatch.setattr("paracosm.profiling.links.measure.measure_links", lambda *_, **__: nothing)
+    monkeypatch.setattr("paracosm.cli.measure_link.measure_links", lambda *_, **__: nothing)
     assert main(["measure", "link", "--kinds", "host-to-device"]) == 1
     assert capsys.readouterr().out == (
         "nothing was measured\n\n"
@@ -159,7 +159,7 @@ def test_what_was_measured_is_printed_even_if_no_cluster_file_can_be_made_of_it(
 ) -> None:
     time = spread_of([1e-3])
     copy = Links([LinkTiming("host copy", "uni-direct", 1000, 1, HERE, time)], interrupted=True)
-    monkeypatch.setattr("paracosm.profiling.links.measure.measure_links", lambda *_, **__: copy)
+    monkeypatch.setattr("paracosm.cli.measure_link.measure_links", lambda *_, **__: copy)
     path = tmp_path / "node.yaml"
     assert main(["measure", "link", "--cluster-file", str(path)]) == 2
     printed = capsys.readouterr()

@@ -70,7 +70,7 @@ def test_a_file_that_is_no_database_is_refused_before_the_capture(
 ) -> None:
     db = tmp_path / "x.db"
     db.write_text("mine")
-    monkeypatch.setattr("paracosm.graphs.capture.capture", None)
+    monkeypatch.setattr("paracosm.cli.profile_ops.capture", None)
     assert main(["profile", "ops", *QUICK, "--db", str(db)]) == 2
     assert "is not a profile database" in capsys.readouterr().err
     assert db.read_text() == "mine"

@@ -52,7 +52,7 @@ def test_help_shows_defaults_in_brackets(capsys: Capture) -> None:
 def test_a_verb_of_two_words_is_found_and_named_in_the_help_of_the_first(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setitem(VERBS, "report trace", "paracosm.cli.trace")  # type: ignore[misc]
+    monkeypatch.setitem(VERBS, "report trace", "paracosm.cli.report")  # type: ignore[misc]
     assert main(["report", "--help"]) == 0
     assert "paracosm report trace: Write a run's timeline" in capsys.readouterr().out
     assert main(["report", "trace", "nowhere"]) == 2

@@ -11,7 +11,7 @@ import pytest
 from synthetic_emulation import DELAYS, job, make_emulation
 from written_page import figures_of, page_of, text_of
 
-from paracosm.cli.show import show_summary
+from paracosm.cli.run_verb import show_summary
 from paracosm.emulation.records import Collective, Group, Iteration, Note
 from paracosm.report import write_images
 from paracosm.studies.run_folder import RunFolder

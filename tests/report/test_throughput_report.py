@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import pytest
 from written_page import figures_of, page_of, text_of
 
-from paracosm.cli.show import show_summary
+from paracosm.cli.run_verb import show_summary
 from paracosm.report import write_images
 from paracosm.results import read_summary
 from paracosm.studies.run_folder import RunFolder

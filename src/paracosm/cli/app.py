@@ -1,4 +1,4 @@
-"""The program `paracosm`: its verbs, and how an error looks to its user.
+"""The program `paracosm`: its options, and how an error looks to its user.
 
 Exit codes: 0 done; 1 a run failed, diverged, ran out of memory or was interrupted; 2 bad input.
 """
@@ -15,8 +15,6 @@ import paracosm
 from paracosm.cli.verbs import SETTINGS, Program
 from paracosm.errors import InputError, MissingExtraError
 from paracosm.profiling.allocator import restart_pinned
-
-__all__ = ["app", "main"]
 
 TIMED = (["profile"], ["predict"], ["measure"])  # what times, and what predicts from timings
 

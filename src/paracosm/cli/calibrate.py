@@ -2,61 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli import calibration_file
-from paracosm.cli.calibration_file import Out, Update, host_and_port
-from paracosm.cli.capture_flags import duration, named
-from paracosm.cli.display import grid, printer, progress_bar
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.display import aligned, printer, progress_bar, show_result
+from paracosm.cli.options import ForceFile, Json, Quiet, duration, named
 from paracosm.errors import InputError, unknown
-from paracosm.units import format_duration, format_size, parse_bandwidth
-
-if TYPE_CHECKING:
-    from paracosm.profiling.nodes.calibration import NodeCalibration
-    from paracosm.profiling.nodes.goodput import BandwidthSettings, Shares, ShareSettings
-    from paracosm.profiling.nodes.parsing import Parsing
-
-
-__all__ = ["calibrate"]
+from paracosm.profiling.nodes.calibration import (
+    QUANTITIES,
+    BandwidthSettings,
+    NodeCalibration,
+    Shares,
+    ShareSettings,
+    calibration_of_goodput,
+    calibration_of_parsing,
+    calibration_of_shares,
+    calibration_of_window,
+    correlation,
+    counted,
+    load_calibration,
+    measure_goodput,
+    measure_shares,
+    save_calibration,
+    unevenness,
+)
+from paracosm.profiling.nodes.parsing import (
+    PARSING_SIZES,
+    Parsing,
+    measure_parsing,
+    measure_transfers,
+)
+from paracosm.profiling.nodes.proxy import Proxy, StreamWatch
+from paracosm.profiling.processes import WorkerError
+from paracosm.studies.run_folder import describe_environment
+from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
 
 _PARSING = ("numpy", "torch", "tensorflow", "none")
+Out = Annotated[Path | None, typer.Option(help="calibration file to write (YAML)")]
+Update = Annotated[
+    bool, typer.Option("--update", help="keep what the file knows and this does not find out")
+]
 
 
 def calibrate(
     profile: Annotated[
-        Path | None,
-        typer.Argument(
-            help="job profile to estimate from, instead of measuring", show_default=False
-        ),
+        Path | None, typer.Argument(help="job profile to estimate from, instead of measuring")
     ] = None,
     out: Out = None,
     peer: Annotated[
         str | None,
         typer.Option(
             help="HOST:PORT of another host that runs paracosm calibrate serve; without it two "
-            "processes here talk over loopback",
-            show_default=False,
+            "processes here talk over loopback"
         ),
     ] = None,
     parsing: Annotated[
         str | None,
         typer.Option(
             help="who makes tensors of received bytes: numpy, torch, tensorflow (which shows its "
-            "flow-control window, too), or none (numpy)",
-            show_default=False,
+            "flow-control window, too), or none (numpy)"
         ),
     ] = None,
     bandwidth: Annotated[
         str | None,
         typer.Option(
-            help="payload of the link that the profile was made on, such as 200Mbit/s (estimated)",
-            show_default=False,
+            help="payload of the link that the profile was made on, such as 200Mbit/s (estimated)"
         ),
     ] = None,
     seconds: Annotated[str, typer.Option(help="of sending in a round")] = "3s",
@@ -70,7 +87,7 @@ def calibrate(
     intervals: Annotated[int, typer.Option(min=1, help="of them, each way")] = 10,
     timeout: Annotated[str, typer.Option(help="after which a silent peer is given up")] = "10s",
     update: Update = False,
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -78,34 +95,32 @@ def calibrate(
 
     Example: paracosm calibrate --peer 10.0.0.2:5201 --out node.yaml
     """
-    from paracosm.profiling.nodes.goodput import BandwidthSettings, ShareSettings
-    from paracosm.profiling.processes import WorkerError
-
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
-    known = calibration_file.check(out, update, force)
+    known = _known(out, update, force)
     settings = BandwidthSettings(duration("--seconds", seconds), rounds)
     each = duration("--interval", interval)
     sharing = None if connections == 1 else ShareSettings(connections, each, intervals)
     wait = duration("--timeout", timeout)
-    try:
-        if profile is not None:
-            for flag, value in (("--peer", peer), ("--parsing", parsing)):
-                if value is not None:
-                    raise InputError(
-                        f"{flag}: a profile is estimated from, and nothing measured; --out with "
-                        "--update puts several together"
-                    )
-            found, details = _estimated(profile, bandwidth)
-        else:
-            if bandwidth is not None:
-                raise InputError("--bandwidth is that of a profile's link: give a profile as well")
-            found, details = _measured(
-                peer, parsing or "numpy", settings, sharing, wait, json or quiet
-            )
-    except WorkerError as error:
-        raise typer.Abort(str(error)) from None
-    calibration_file.finish(found.over(known), out, details, _show, json, quiet)
+    if profile is not None:
+        for flag, value in (("--peer", peer), ("--parsing", parsing)):
+            if value is not None:
+                raise InputError(
+                    f"{flag}: a profile is estimated from, and nothing measured; --out with "
+                    "--update puts several together"
+                )
+        found, details = _estimated(profile, bandwidth)
+    elif bandwidth is not None:
+        raise InputError("--bandwidth is that of a profile's link: give a profile as well")
+    elif (parser := parsing or "numpy") not in _PARSING:
+        raise unknown("parser", parser, _PARSING)
+    else:
+        try:
+            found, details = _measured_link(peer, settings, sharing, wait, json or quiet)
+            if parser != "none":
+                more, parsed = _measured_parsing(parser, json or quiet)
+                found, details = more.over(found), details | parsed
+        except WorkerError as error:
+            raise typer.Abort(str(error)) from None
+    _finish(found.over(known), out, details, _show_details, json, quiet)
     return 0
 
 
@@ -123,23 +138,6 @@ def _estimated(path: Path, bandwidth: str | None) -> tuple[NodeCalibration, dict
     return calibration_of(fit, str(path.name)), {"streams": details}
 
 
-def _measured(
-    peer: str | None,
-    parsing: str,
-    settings: BandwidthSettings,
-    sharing: ShareSettings | None,
-    timeout: float,
-    hidden: bool,
-) -> tuple[NodeCalibration, dict[str, Any]]:
-    if parsing not in _PARSING:
-        raise unknown("parser", parsing, _PARSING)
-    found, details = _measured_link(peer, settings, sharing, timeout, hidden)
-    if parsing == "none":
-        return found, details
-    more, parsed = _tensorflow(hidden) if parsing == "tensorflow" else _parsed(parsing, hidden)
-    return more.over(found), details | parsed
-
-
 def _measured_link(
     peer: str | None,
     settings: BandwidthSettings,
@@ -148,14 +146,12 @@ def _measured_link(
     hidden: bool,
 ) -> tuple[NodeCalibration, dict[str, Any]]:
     """Measure bandwidth and its sharing with HOST:PORT, or another process of this machine."""
-    from paracosm.profiling.nodes.calibration import calibration_of_goodput, calibration_of_shares
-    from paracosm.profiling.nodes.goodput import measure_goodput, measure_shares
-    from paracosm.profiling.nodes.peer import connected, connected_here
+    from paracosm.profiling.nodes.exchange import connected, connected_here
 
     reached = (
         connected_here(timeout)
         if peer is None
-        else connected(*host_and_port("--peer", peer, "10.0.0.2:5201"), timeout)
+        else connected(*_host_and_port("--peer", peer, "10.0.0.2:5201"), timeout)
     )
     before, ways = 3 * settings.rounds, 0 if sharing is None else 2
     with progress_bar(before + ways, hidden=hidden, unit="rounds") as shown, reached as other:
@@ -180,8 +176,6 @@ def _measured_link(
 
 
 def _share_details(shares: Shares) -> dict[str, Any]:
-    from paracosm.profiling.nodes.goodput import correlation, counted, unevenness
-
     ways = {"out": shares.sent, "in": shares.received}
     return {
         "interval": shares.interval,
@@ -200,10 +194,9 @@ def _share_details(shares: Shares) -> dict[str, Any]:
     }
 
 
-def _parsed(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
-    from paracosm.profiling.nodes.calibration import calibration_of_parsing
-    from paracosm.profiling.nodes.parsing import PARSING_SIZES, measure_parsing
-
+def _measured_parsing(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
+    if parser == "tensorflow":
+        return _tensorflow(hidden)
     with progress_bar(len(PARSING_SIZES), hidden=hidden, unit="sizes") as shown:
         found = measure_parsing(parser, progress=lambda done: shown(done, None))
     by = {"numpy": "NumPy, a copy", "torch": "PyTorch, frombuffer and clone"}[parser]
@@ -211,9 +204,6 @@ def _parsed(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]
 
 
 def _tensorflow(hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
-    from paracosm.profiling.nodes.calibration import calibration_of_parsing, calibration_of_window
-    from paracosm.profiling.nodes.parsing import measure_transfers
-
     with progress_bar(None, hidden=hidden, unit="fetches") as shown:
         seen = measure_transfers(progress=lambda done: shown(done, None))
     by = f"TensorFlow {seen.version} on loopback"
@@ -232,7 +222,7 @@ def _parsing_details(found: Parsing) -> dict[str, Any]:
     return {"seconds": found.seconds, "error": found.error, "worst": found.worst}
 
 
-def _show(details: Mapping[str, Any]) -> None:
+def _show_details(details: Mapping[str, Any]) -> None:
     for name, value in details.items():
         if name in _SHOWN:
             printer()()
@@ -246,7 +236,7 @@ def _show_shares(details: Mapping[str, Any]) -> None:
         written = "" if follows is None else f"{follows:.2f}"
         counts, nothing = (str(details[name][way]) for name in ("counted", "nothing"))
         rows.append([way, counts, f"{uneven:.3f}", written, nothing])
-    printer()(grid(rows))
+    printer()(aligned(rows))
     printer()(
         f"Correlation is that of a connection's shares in consecutive intervals of "
         f"{format_duration(details['interval'])}: 1 keeps its share, 0 draws it anew each time."
@@ -256,7 +246,7 @@ def _show_shares(details: Mapping[str, Any]) -> None:
 def _show_parsing(details: Mapping[str, Any]) -> None:
     rows = [[">size", ">parsing"]]
     rows += [[format_size(size), format_duration(t)] for size, t in details["seconds"].items()]
-    printer()(grid(rows))
+    printer()(aligned(rows))
     printer()(
         f"The line misses these times by {details['error']:.0%} in the mean, "
         f"{details['worst']:.0%} at most."
@@ -265,7 +255,7 @@ def _show_parsing(details: Mapping[str, Any]) -> None:
 
 def _show_windows(details: Mapping[str, Any]) -> None:
     printer()(
-        f"{calibration_file.windows_in_words(details['announced'])} {details['interrupted']} of "
+        f"{_windows(details['announced'])} {details['interrupted']} of "
         f"{details['streams']} streams were interrupted."
     )
 
@@ -276,7 +266,7 @@ def _show_streams(details: Mapping[str, Any]) -> None:
         each = details[name]
         values = (each[key] for key in ("average", "median", "percentile_95", "maximum"))
         rows.append([title, *(f"{value:.2%}" for value in values)])
-    printer()(grid(rows))
+    printer()(aligned(rows))
     printer()(
         f"{details['errors']['streams']} streams; a window of {format_size(details['largest'])}, "
         "the largest stream, or more cannot be told from none."
@@ -289,3 +279,194 @@ _SHOWN: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
     "windows": _show_windows,
     "streams": _show_streams,
 }
+
+
+def proxy(
+    to: Annotated[str, typer.Option(help="HOST:PORT of the server")],
+    listen: Annotated[int, typer.Option(min=0, max=65535, help="port; 0: any")] = 0,
+    host: Annotated[str, typer.Option(help="name or address to listen on")] = "127.0.0.1",
+    seconds: Annotated[str | None, typer.Option(help="after which it ends (Ctrl-C)")] = None,
+    out: Out = None,
+    update: Update = False,
+    force: ForceFile = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Hand on a worker's gRPC connections to its server, and read their flow-control windows.
+
+    Example: paracosm calibrate proxy --listen 2222 --to 10.0.0.2:2222 --out node.yaml
+    """
+    known = _known(out, update, force)
+    limit = None if seconds is None else duration("--seconds", seconds)
+    target = _host_and_port("--to", to, "10.0.0.2:2222")
+    with Proxy(target, StreamWatch, host=host, port=listen) as handing:
+        if not (json or quiet):
+            end = "Ctrl-C ends it" if limit is None else f"for {format_duration(limit)}"
+            typer.echo(f"handing on {host}:{handing.address[1]} to {to}: {end}")
+        _wait(limit)
+    seen = _seen(handing.watches, handing.failures)
+    found = calibration_of_window(seen["window"], f"announced last between here and {to}")
+    _finish(found.over(known), out, seen, _show_proxy, json, quiet)
+    return 0
+
+
+def _wait(limit: float | None) -> None:
+    """Wait for so long, or for Ctrl-C."""
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait(limit)
+
+
+def _seen(watches: list[Any], failures: list[str]) -> dict[str, Any]:
+    """Return the windows and streams of all connections."""
+    windows = sorted(each for watch in watches for each in watch.windows)
+    streams = [stream for watch in watches for stream in watch.ended]
+    if not windows:
+        why = failures[0] if failures else "no connection said how large its windows are"
+        raise InputError(f"no flow-control window was seen: {why}")
+    interrupted = [stream for stream in streams if len(stream.turns) > 1]
+    return {
+        "window": windows[-1][1],
+        "connections": len(watches),
+        "announced": [{"seconds": when - windows[0][0], "bytes": size} for when, size in windows],
+        "streams": len(streams),
+        "largest": max((stream.size for stream in streams), default=0),
+        "interrupted": len(interrupted),
+        "stopped_at_their_window": sum(stream.stopped for stream in interrupted),
+        "failures": failures,
+    }
+
+
+def _show_proxy(seen: Mapping[str, Any]) -> None:
+    say = printer()
+    say(_windows(seen["announced"]))
+    say(
+        f"{seen['streams']} streams, the largest of {format_size(seen['largest'])}; "
+        f"{seen['interrupted']} were interrupted, {seen['stopped_at_their_window']} of them at "
+        "their window."
+    )
+    for failure in seen["failures"]:
+        say(f"failed: {failure}", style="red")
+
+
+def serve(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="to listen on; 0: any")] = 5201,
+    host: Annotated[
+        str, typer.Option(help="name or address to listen on; 0.0.0.0: all of this machine")
+    ] = "127.0.0.1",
+    timeout: Annotated[str, typer.Option(help="after which a silent client is given up")] = "10s",
+    quiet: Quiet = False,
+) -> int:
+    """Wait for one paracosm calibrate --peer, and send and receive as it asks.
+
+    Example: paracosm calibrate serve --host 0.0.0.0 --port 5201
+    """
+    from paracosm.profiling.nodes.exchange import listen, serve_one
+
+    wait = duration("--timeout", timeout)
+    listener = listen(host, port)
+    if not quiet:
+        at = listener.getsockname()[1]
+        typer.echo(f"listening on {host}:{at}: paracosm calibrate --peer HOST:{at}")
+    came = (lambda peer: None) if quiet else (lambda peer: typer.echo(f"client {peer}"))
+    done = serve_one(listener, wait, came)
+    if not quiet:
+        typer.echo(f"{done} rounds")
+    return 0
+
+
+def _known(path: Path | None, update: bool, force: bool) -> NodeCalibration:
+    """Return what is known already, after a look whether the file may and can be written."""
+
+    if path is None:
+        if update or force:
+            flag = "--update" if update else "--force"
+            raise InputError(f"{flag} is about the file that --out names: give it as well")
+        return NodeCalibration()
+    if update and force:
+        raise InputError("--update keeps what the file knows and --force does not: give one")
+    if path.exists() and not (update or force):
+        raise InputError(f"{path} exists: --force replaces it, --update adds to it")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"{path}: cannot be written: is its folder there, and yours to write to?")
+    return load_calibration(path) if update and path.exists() else NodeCalibration()
+
+
+def _finish(
+    whole: NodeCalibration,
+    out: Path | None,
+    details: Mapping[str, Any],
+    show_details: Callable[[Mapping[str, Any]], None],
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Write a calibration to `out`, if given, and print it with the details of its measurement."""
+    if out is not None:
+        whole = replace(whole, environment={**whole.environment, **_environment()})
+        save_calibration(whole, out)
+
+    def show() -> None:
+        _show_quantities(whole)
+        show_details(details)
+        if out is not None:
+            printer()(str(out))
+
+    show_result(_as_json(whole) | {"details": details}, json, quiet, show)
+
+
+def _environment() -> dict[str, str]:
+    here = describe_environment()
+    versions: Any = here["versions"]
+    known = {name: here[name] for name in ("platform", "processor", "cores")} | versions
+    return {name: str(value) for name, value in known.items()}
+
+
+def _windows(announced: Sequence[Mapping[str, Any]]) -> str:
+    """Return "Windows announced for streams: 64 KiB after 0 s."."""
+    written = ", ".join(
+        f"{format_size(each['bytes'])} after {format_duration(each['seconds'])}"
+        for each in announced
+    )
+    return f"Windows announced for streams: {written}."
+
+
+def _show_quantities(calibration: NodeCalibration) -> None:
+    rows = [["quantity", ">value", ">spread", "how"]]
+    for name in QUANTITIES:
+        value = getattr(calibration, name)
+        if value is None:
+            continue
+        found = calibration.found.get(name)
+        spread = "" if found is None or found.spread is None else f"{found.spread:.1%}"
+        how = "" if found is None else f"{found.how}: {found.by}"
+        rows.append([name.replace("_", " "), _UNITS[name](value), spread, how])
+    if len(rows) > 1:
+        printer()(aligned(rows))
+
+
+def _as_json(calibration: NodeCalibration) -> dict[str, Any]:
+    """Return quantities (SI units; null: unknown, and an infinite window is "inf") and sources."""
+    known = {name: getattr(calibration, name) for name in QUANTITIES}
+    return {
+        **{name: "inf" if value == float("inf") else value for name, value in known.items()},
+        "found": {name: asdict(found) for name, found in calibration.found.items()},
+    }
+
+
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "bandwidth_out": format_bandwidth,
+    "bandwidth_in": format_bandwidth,
+    "duplex": lambda value: f"{value:.2f}",
+    "round_trip": format_duration,
+    "uneven": lambda value: f"{value:.3f}",
+    "burst": format_size,
+    "alpha": lambda value: f"{format_duration(value)}/B",
+    "beta": format_duration,
+    "window": format_size,
+}
+
+
+def _host_and_port(flag: str, text: str, example: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise InputError(f'{flag}: write HOST:PORT, such as {example}, not "{text}"')
+    return host.strip("[]"), int(port)

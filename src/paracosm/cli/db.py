@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
@@ -11,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.display import grid, printer
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.display import aligned, printer, show_result
+from paracosm.cli.options import ForceFile, Json, Quiet
 from paracosm.errors import InputError
 from paracosm.profiling.database import (
     Added,
@@ -27,10 +26,7 @@ from paracosm.profiling.database import export as export_file
 from paracosm.profiling.database import merge as merge_files
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, OpTiming
-from paracosm.results import to_json
 from paracosm.units import format_bandwidth, format_duration, format_size
-
-__all__ = ["export", "merge", "show"]
 
 
 def show(
@@ -40,8 +36,7 @@ def show(
         typer.Option(help="list the timings of this op: convolution, aten.add, aten.add.Tensor"),
     ] = None,
     environment: Annotated[
-        str | None,
-        typer.Option(help="only this one: its number here, or part of its description"),
+        str | None, typer.Option(help="only this one: its number here, or part of its description")
     ] = None,
     json: Json = False,
 ) -> int:
@@ -56,10 +51,7 @@ def show(
             _show_op(opened, op, {everyone.index(each) + 1: each for each in chosen}, json)
             return 0
         contents = opened.contents(chosen)
-    if json:
-        sys.stdout.write(to_json(contents))
-    else:
-        _show_contents(contents)
+    show_result(contents, json, False, lambda: _show_contents(contents))
     return 0
 
 
@@ -73,15 +65,16 @@ def _show_contents(contents: Mapping[str, Any]) -> None:
         say("")
         for line in _environment(environment):
             say(line)
-    for title, table in (
-        ("op types", _ops(contents["ops"])),
-        ("models", [["model", ">op timings"], *([m, f"{n:,}"] for m, n in models)]),
-        ("iterations", _iterations(contents["iterations"])),
-        ("links", _links(contents["links"])),
+    for title, header, rows in (
+        ("op types", _OPS, map(_op_row, contents["ops"])),
+        ("models", ["model", ">op timings"], ([m, f"{n:,}"] for m, n in models)),
+        ("iterations", _ITERATIONS, map(_iteration_row, contents["iterations"])),
+        ("links", _LINKS, map(_link_row, contents["links"])),
     ):
+        table = [header, *rows]
         if len(table) > 1:
             say(f"\n{title}")
-            say(grid(table))
+            say(aligned(table))
 
 
 def _environment(found: Mapping[str, Any]) -> list[str]:
@@ -105,46 +98,28 @@ def _environment(found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _ops(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+_OPS = ["op", ">arguments", ">timings"]
+_ITERATIONS = [">environment", "model", ">median", ">p10", ">p90", ">samples", "measured"]
+_LINKS = [">environment", "kind", "scenario", ">ranks", ">sizes", "", ">highest bandwidth"]
+
+
+def _op_row(row: Mapping[str, Any]) -> list[str]:
+    return [row["name"], f"{row['arguments']:,}", f"{row['timings']:,}"]
+
+
+def _iteration_row(row: Mapping[str, Any]) -> list[str]:
+    times = [format_duration(row[quantile]) for quantile in ("median", "p10", "p90")]
+    measured = _date(row["last_measured_at"] or "")
+    return [str(row["environment"]), row["model"], *times, f"{row['count']:,}", measured]
+
+
+def _link_row(row: Mapping[str, Any]) -> list[str]:
+    highest = row["highest_bandwidth"]
     return [
-        ["op", ">arguments", ">timings"],
-        *([row["name"], f"{row['arguments']:,}", f"{row['timings']:,}"] for row in rows),
-    ]
-
-
-def _iterations(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    header = [">environment", "model", ">median", ">p10", ">p90", ">samples", "measured"]
-    return [
-        header,
-        *(
-            [
-                str(row["environment"]),
-                row["model"],
-                *(format_duration(row[quantile]) for quantile in ("median", "p10", "p90")),
-                f"{row['count']:,}",
-                _date(row["last_measured_at"] or ""),
-            ]
-            for row in rows
-        ),
-    ]
-
-
-def _links(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    header = [">environment", "kind", "scenario", ">ranks", ">sizes", "", ">highest bandwidth"]
-    return [
-        header,
-        *(
-            [
-                str(row["environment"]),
-                row["kind"],
-                row["scenario"],
-                str(row["ranks"]),
-                format_size(row["smallest"]),
-                f"to {format_size(row['largest'])}",
-                format_bandwidth(row["highest_bandwidth"]) if row["highest_bandwidth"] else "",
-            ]
-            for row in rows
-        ),
+        *(str(row[key]) for key in ("environment", "kind", "scenario", "ranks")),
+        format_size(row["smallest"]),
+        f"to {format_size(row['largest'])}",
+        format_bandwidth(highest) if highest else "",
     ]
 
 
@@ -171,11 +146,9 @@ def _show_op(
         for number, cache, timings in sets
         for timing in pool(each for each in timings if each.op.name in wanted).values()
     ]
-    if json:
-        rows = [_timing_row(number, timing) for number, _, timing in found]
-        sys.stdout.write(to_json({"file": database.path, "op": asked, "timings": rows}))
-    else:
-        _show_timings(found)
+    rows = [_timing_row(number, timing) for number, _, timing in found]
+    summary = {"file": database.path, "op": asked, "timings": rows}
+    show_result(summary, json, False, lambda: _show_timings(found))
 
 
 def _unknown(asked: str, names: Sequence[str], database: ProfileDatabase) -> InputError:
@@ -210,10 +183,12 @@ def _show_timings(found: Sequence[tuple[int, str, OpTiming]]) -> None:
     for position, (name, entries) in enumerate(sorted(lines.items())):
         say(f"\n{name}" if position else name)
         table = [[">#", *_HEADER, ">GFLOP/s", "arguments"]]
-        for (arguments, number), timings in sorted(entries.items(), key=_longest_first):
+        longest = {key: max(t.time.median for t in each.values()) for key, each in entries.items()}
+        for key in sorted(entries, key=lambda key: (-longest[key], key)):
+            (arguments, number), timings = key, entries[key]
             cells = [cell for cache in CACHES for cell in _cells(timings.get(cache))]
             table.append([str(number), *cells, _rate(timings), short_arguments(arguments)])
-        say(grid(table))
+        say(aligned(table))
 
 
 _HEADER = [title for cache in CACHES for title in (f">{cache}", ">error", ">samples")]
@@ -234,13 +209,6 @@ def _rate(timings: Mapping[str, OpTiming]) -> str:
     return f"{timing.op.flops / timing.time.median / 1e9:,.3g}"
 
 
-def _longest_first(
-    entry: tuple[tuple[str, int], Mapping[str, OpTiming]],
-) -> tuple[float, tuple[str, int]]:
-    key, timings = entry
-    return -max(timing.time.median for timing in timings.values()), key
-
-
 def merge(
     sources: Annotated[
         list[Path], typer.Argument(help="profile databases, or Parquet files from db export")
@@ -259,8 +227,6 @@ def merge(
     """
     if (out is None) == (into is None):
         raise InputError("give either --out for a new database or --into for one to add to")
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     if into is not None:
         if force:
             raise InputError("--force replaces the file of --out: --into adds and replaces nothing")
@@ -268,13 +234,22 @@ def merge(
     else:
         assert out is not None
         counts = _anew(out, sources, force)
-    target = out or into
-    if json:
-        sys.stdout.write(to_json({"file": target, "environments": _plain_counts(counts)}))
-    elif not quiet:
-        say = printer()
-        say(grid(_counts_table(counts)))
-        say(f"{target}")
+    summary = {
+        "file": out or into,
+        "environments": [
+            {**asdict(environment), "added": added.new, "already_there": added.known}
+            for environment, added in counts.items()
+        ],
+    }
+
+    def show_counts() -> None:
+        say, rows = printer(), [["environment", ">added", ">already there"]]
+        for environment, added in counts.items():
+            rows.append([describe(environment), f"{added.new:,}", f"{added.known:,}"])
+        say(aligned(rows))
+        say(str(out or into))
+
+    show_result(summary, json, quiet, show_counts)
     return 0
 
 
@@ -290,23 +265,6 @@ def _anew(out: Path, sources: list[Path], force: bool) -> dict[Environment, Adde
         return merge_files(unfinished, sources)
 
 
-def _plain_counts(counts: Mapping[Environment, Added]) -> list[dict[str, object]]:
-    return [
-        {**asdict(environment), "added": added.new, "already_there": added.known}
-        for environment, added in counts.items()
-    ]
-
-
-def _counts_table(counts: Mapping[Environment, Added]) -> list[list[str]]:
-    return [
-        ["environment", ">added", ">already there"],
-        *(
-            [describe(environment), f"{added.new:,}", f"{added.known:,}"]
-            for environment, added in counts.items()
-        ),
-    ]
-
-
 def export(
     database: Annotated[Path, typer.Argument(help="a profile database")],
     out: Annotated[
@@ -316,7 +274,7 @@ def export(
         str | None,
         typer.Option(help="only this one: its number in db show, or part of its description"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -324,8 +282,6 @@ def export(
 
     Example: paracosm db export profiles.db --out profiles.parquet
     """
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     path = out or database.with_suffix(".parquet")
     if path.exists() and not force:
         raise InputError(f'"{path}" exists: --force replaces it')
@@ -335,10 +291,12 @@ def export(
         everyone = [each for each, _ in opened.environments()]
         chosen = None if environment is None else choose_environments(everyone, environment)
         written = export_file(opened, path, chosen)
-    if json:
-        counts = {name: len(getattr(written, name)) for name in ("ops", "links", "iterations")}
-        size = path.stat().st_size
-        sys.stdout.write(to_json({"file": path, "timings": counts, "size": size}))
-    elif not quiet:
-        typer.echo(f"{path}: {len(written):,} timings, {format_size(path.stat().st_size)}")
+    counts = {name: len(getattr(written, name)) for name in ("ops", "links", "iterations")}
+    size = path.stat().st_size
+    show_result(
+        {"file": path, "timings": counts, "size": size},
+        json,
+        quiet,
+        lambda: typer.echo(f"{path}: {len(written):,} timings, {format_size(size)}"),
+    )
     return 0

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -20,10 +21,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from paracosm.results import to_json
 from paracosm.units import format_duration
-
-__all__ = ["grid", "printer", "progress_bar"]
-
 
 _WIDEST = 10_000  # of a line that goes to a file or another program: it is not to be folded
 _LONG = 24  # letters: longer texts may be folded, numbers are shorter and may not
@@ -52,7 +51,7 @@ def printer() -> Callable[..., None]:
     return say
 
 
-def grid(rows: Sequence[Sequence[str]]) -> Table:
+def aligned(rows: Sequence[Sequence[str]]) -> Table:
     """Return a table; the first row has the headers, with ">" before those of numbers.
 
     Without headers, where all are empty, the row of headers is left out.
@@ -74,6 +73,14 @@ def grid(rows: Sequence[Sequence[str]]) -> Table:
     for row in rows[1:]:
         table.add_row(*row)
     return table
+
+
+def show_result(summary: Any, json: bool, quiet: bool, show: Callable[[], None]) -> None:
+    """Print a summary as JSON, or let `show` print it, or neither."""
+    if json:
+        sys.stdout.write(to_json(summary))
+    elif not quiet:
+        show()
 
 
 def _least(table: Table) -> int:

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, with_fields_of
-from paracosm.cli.run_verb import run_verb
+from paracosm.cli.options import (
+    Force,
+    Json,
+    Out,
+    Quiet,
+    Seed,
+    check_folder,
+    with_fields_of,
+    with_run_flags,
+)
+from paracosm.cli.run_verb import run_verb, show_summary, write_report_of
 from paracosm.cli.verbs import Verb
-from paracosm.emulation.config import EmulateConfig
-
-__all__ = ["COMMAND", "emulate"]
+from paracosm.emulation.config import EmulateConfig, Setting
+from paracosm.emulation.records import Record, RecordReader
+from paracosm.emulation.result import EmulationResult, Metrics, result_of
+from paracosm.errors import InputError
+from paracosm.studies import Point, RunFolder
+from paracosm.validation import validated
 
 _STUDIES = (".yaml", ".yml")
 
@@ -28,32 +47,21 @@ class _Emulate(Verb):
         return super().parse_args(ctx, args)
 
 
-COMMAND = _Emulate
-
-Script = Annotated[
-    Path,
-    typer.Argument(
-        help="the training script, module:NAME as python -m takes it, or a study file (.yaml), "
-        "which flags take the place of"
-    ),
-]
-Arguments = Annotated[
-    list[str] | None,
-    typer.Argument(help="of the script: everything behind it", show_default=False),
-]
+COMMANDS = {"emulate": _Emulate}
 
 
-@with_fields_of(EmulateConfig, positional=("script", "arguments"))
+@with_run_flags(EmulateConfig, positional=("script", "arguments"))
 def emulate(
-    script: Script,
-    arguments: Arguments = None,
-    *,
-    seed: Seed = None,
-    out: Out = None,
-    force: Force = False,
-    jobs: Jobs = 1,
-    json: Json = False,
-    quiet: Quiet = False,
+    script: Annotated[
+        Path,
+        typer.Argument(
+            help="the training script, module:NAME as python -m takes it, or a study file (.yaml), "
+            "which flags take the place of"
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="of the script: everything behind it")
+    ] = None,
     **fields: Any,
 ) -> int:
     """Run an unmodified training script as one rank of a world whose other ranks are emulated.
@@ -66,7 +74,144 @@ def emulate(
         given["script"] = str(script)
     if arguments:
         given["arguments"] = arguments
-    if json or quiet:
-        given.setdefault("output", "stderr" if json else "none")
+    if fields["json"] or fields["quiet"]:
+        given.setdefault("output", "stderr" if fields["json"] else "none")
     study = script if is_study else None
-    return run_verb("emulate", study, given, seed, out, force, jobs, json, quiet)
+    return run_verb("emulate", study, given)
+
+
+_PORT = 29500  # what PyTorch's own examples use
+_OF_A_SCRIPT = (
+    *("script", "arguments", "mode", "algorithm", "comm_workers", "local_world_size"),
+    *("delays", "beside", "output", "port"),
+)
+
+
+@with_fields_of(EmulateConfig, positional=_OF_A_SCRIPT)
+def serve(
+    *,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="of the rendezvous")] = _PORT,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="of the rendezvous: where rank 0 is; if that is emulated, the address to listen "
+            "on, 0.0.0.0 for all of this machine"
+        ),
+    ] = "127.0.0.1",
+    seed: Seed = None,
+    out: Out = None,
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    **fields: Any,
+) -> int:
+    """Emulate all ranks but the real ones, which you start yourself, until these have gone.
+
+    Example: paracosm emulate serve --world-size 4 --port 29500
+    """
+    check_folder(out, force)
+    given = {name: value for name, value in fields.items() if value not in (None, [])}
+    config = validated(EmulateConfig, given | {"port": port, "mode": "wire"}, "command line")
+    if len(config.rank) == config.world:
+        raise InputError(f"rank: all {config.world:,} ranks are real: nothing is left to emulate")
+    if not (json or quiet):
+        for line in _how_to_start(config, host):
+            typer.echo(line)
+    if out is None:
+        result = _emulate(config, host, seed or 0)[0]
+    else:
+        asked = config.model_dump(
+            mode="json", exclude=config.without_effect(), exclude_defaults=True
+        ) | {"mode": "wire"}
+        with RunFolder.create(out, {"emulate": asked, "seed": seed or 0}, force) as folder:
+            result, records = _emulate(config, host, seed or 0)
+            _fill(folder, out, result, records)
+        write_report_of([out])
+    if not quiet:
+        show_summary(result.summary, out, json)
+    return 1 if result.summary.status == "failed" else 0
+
+
+def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
+    """Say what is awaited, and how to start it by hand and with torchrun."""
+    import socket
+
+    address = socket.gethostname() if host in ("0.0.0.0", "::") else host
+    for rank in config.rank:
+        yield f"rank {rank} of {config.world:,} is real: start it, with the script that it runs, as"
+        yield (
+            f"  RANK={rank} WORLD_SIZE={config.world} MASTER_ADDR={address} "
+            f"MASTER_PORT={config.port} python train.py"
+        )
+        yield (
+            f"  torchrun --nnodes={config.world} --node-rank={rank} --nproc-per-node=1 "
+            f"--master-addr={address} --master-port={config.port} train.py"
+        )
+    yield "the others are emulated until it has gone; Ctrl-C ends this at once"
+
+
+def _emulate(config: EmulateConfig, host: str, seed: int) -> tuple[EmulationResult, list[Record]]:
+    """Emulate until the real ranks have gone, and return what came of it and its records."""
+    from paracosm.emulation.wire.main import emulate_peers
+
+    assert config.port is not None
+    stop = threading.Event()
+    with tempfile.TemporaryDirectory(prefix="paracosm-serve-") as folder:
+        path = Path(folder) / "emulator.records"
+        with _stopped_by_signals(stop):
+            done = emulate_peers(config, seed, path, host, (host, config.port), stop)
+        records = RecordReader(path).more()
+    stopped = stop.is_set()
+    result = result_of(config, records, None if stopped else 0, 0 if done else 1, stopped and done)
+    # Of scripts that somebody else started.
+    summary = replace(result.summary, exit_code=None)
+    if summary.iteration_time is None:
+        why = "the script runs in a process that is not observed"
+        summary = replace(summary, no_iteration_time=why)
+    return replace(result, summary=summary), records
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end the emulation in good order."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {sign: signal.signal(sign, lambda number, frame: stop.set()) for sign in signals}
+    try:
+        yield
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+
+
+def _fill(
+    folder: RunFolder, path: Path, result: EmulationResult, records: Sequence[Record]
+) -> None:
+    metrics = Metrics(folder)
+    metrics.hear(records)
+    metrics.exposure(records)
+    for name, save in result.files.items():
+        save(path / name)
+    folder.finish(result.summary, result.timeline)
+
+
+def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | None) -> None:
+    """Print the summary on standard error, and write a run folder if one is asked for.
+
+    Args:
+        setting: of the rank.
+        records: the file that it wrote, complete.
+        out: the run folder to make.
+        exit_code: of the script; None where nobody knows.
+
+    Raises:
+        InputError: the run folder cannot be made.
+    """
+    heard = RecordReader(records).more()
+    result = result_of(setting.config, heard, exit_code)
+    if out is not None:
+        point = Point("emulate", "", setting.seed, setting.config, {})
+        with RunFolder.create(out, point.as_study()) as folder:
+            _fill(folder, out, result, heard)
+        write_report_of([out])
+    with contextlib.redirect_stdout(sys.stderr):
+        show_summary(result.summary, out, json=False)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.display import grid, printer
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.display import aligned, printer, show_result
+from paracosm.cli.options import ForceFile, Json, Quiet, check_output
 from paracosm.errors import InputError
-from paracosm.results import to_json
+from paracosm.graphs import Graph, load_graph, save_graph
+from paracosm.graphs.chakra import write_chakra
+from paracosm.graphs.graph import shapes_of
+from paracosm.graphs.importers import import_graph
+from paracosm.graphs.summary import summarize
+from paracosm.timeline.kineto import OpSpan, op_times, read_kineto
 from paracosm.units import format_duration, format_size
-
-if TYPE_CHECKING:
-    from paracosm.graphs import Graph
-    from paracosm.timeline.kineto import OpSpan
-
-
-Force = Annotated[bool, typer.Option("--force", help="replace the file")]
 
 
 def show(
@@ -31,27 +29,21 @@ def show(
 
     Example: paracosm graph show gpt.graph --ops 5
     """
-    from paracosm.graphs import load_graph
-    from paracosm.graphs.summary import summarize
-
     summary = summarize(load_graph(graph), largest=ops)
-    if json:
-        typer.echo(to_json(summary), nl=False)
-    else:
-        _show(summary, ops)
+    show_result(summary, json, False, lambda: _show(summary, ops))
     return 0
 
 
 def _show(summary: Mapping[str, Any], ops: int) -> None:
     say = printer()
-    say(grid([("", ""), *_facts(summary).items()]))
+    say(aligned([("", ""), *_facts(summary).items()]))
     sums = (
         (word, *_work(summary[kind][word]))
         for kind in ("phases", "resources")
         for word in summary[kind]
     )
     say()
-    say(grid([("phase, resource", *_WORK), *sums]))
+    say(aligned([("phase, resource", *_WORK), *sums]))
     names = list(summary["ops"].items())
     if not ops or not names:
         return
@@ -60,12 +52,12 @@ def _show(summary: Mapping[str, Any], ops: int) -> None:
         for name, entry in names[:ops]
     )
     say()
-    say(grid([("op", ">nodes", ">distinct", *_WORK[1:]), *by_name]))
+    say(aligned([("op", ">nodes", ">distinct", *_WORK[1:]), *by_name]))
     if len(names) > ops:
         say(f"and {len(names) - ops:,} more op names (--ops N shows N)")
     largest = ((_call(entry), *_work(entry)) for entry in summary["largest_ops"])
     say()
-    say(grid([("largest ops, each call", *_WORK), *largest]))
+    say(aligned([("largest ops, each call", *_WORK), *largest]))
 
 
 _WORK = (">nodes", ">flops", ">bytes")
@@ -113,8 +105,6 @@ def _work(entry: Mapping[str, int]) -> tuple[str, str, str]:
 
 def _call(entry: Mapping[str, Any]) -> str:
     """Return an op with the shapes of its tensors: "aten.mm.default(64x512 512x10)"."""
-    from paracosm.graphs.graph import shapes_of
-
     if not entry["arguments"]:
         return str(entry["name"])
     shapes = shapes_of(entry["arguments"])
@@ -127,7 +117,6 @@ _TENSORS = 4
 
 
 def _flops(flops: int) -> str:
-    """Return "4.12 Gflop"."""
     for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if flops >= 10**power:
             return f"{flops / 10**power:,.3g} {prefix}flop"
@@ -137,7 +126,7 @@ def _flops(flops: int) -> str:
 def export(
     graph: Annotated[Path, typer.Argument(help="a graph file")],
     out: Annotated[Path, typer.Option(help="Chakra trace to write: .et (protobuf) or .json")],
-    force: Force = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -145,16 +134,11 @@ def export(
 
     Example: paracosm graph export gpt.graph --out gpt.et
     """
-    from paracosm.graphs import load_graph
-    from paracosm.graphs.chakra import write_chakra
-
-    check_output(json, quiet, out, force)
+    check_output(out, force)
     found = load_graph(graph)
     write_chakra(found, out)
-    if json:
-        typer.echo(to_json({"file": out, "nodes": len(found)}), nl=False)
-    elif not quiet:
-        typer.echo(f"{out}: {len(found):,} nodes")
+    said = f"{out}: {len(found):,} nodes"
+    show_result({"file": out, "nodes": len(found)}, json, quiet, lambda: typer.echo(said))
     return 0
 
 
@@ -202,7 +186,7 @@ def import_(
     data_only: Annotated[
         bool, typer.Option("--data-only", help="leave out control dependencies (Chakra)")
     ] = False,
-    force: Force = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -210,11 +194,7 @@ def import_(
 
     Example: paracosm graph import model.onnx --train --size batch=8 --out model.graph
     """
-    from paracosm.graphs import save_graph
-    from paracosm.graphs.importers import import_graph
-    from paracosm.graphs.summary import summarize
-
-    check_output(json, quiet, out, force)
+    check_output(out, force)
     graph = import_graph(
         file,
         format_,
@@ -228,21 +208,9 @@ def import_(
         data_only=data_only,
     )
     save_graph(graph, out)
-    if json:
-        typer.echo(to_json({"file": out, **summarize(graph)}), nl=False)
-    elif not quiet:
-        typer.echo(f"{out}: {', '.join(_said(graph))}")
+    said = f"{out}: {', '.join(_said(graph))}"
+    show_result({"file": out, **summarize(graph)}, json, quiet, lambda: typer.echo(said))
     return 0
-
-
-def check_output(json: bool, quiet: bool, out: Path | None, force: bool) -> None:
-    """Refuse flags that exclude each other, and a file that nobody asked to replace."""
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
-    if force and out is None:
-        raise InputError("--force replaces a file: give --out as well")
-    if out is not None and out.exists() and not force:
-        raise InputError(f"{out} exists: --force replaces it")
 
 
 def _sizes(given: list[str]) -> dict[str, int]:
@@ -256,8 +224,6 @@ def _sizes(given: list[str]) -> dict[str, int]:
 
 
 def _times(path: Path) -> list[OpSpan]:
-    from paracosm.timeline.kineto import op_times, read_kineto
-
     times = list(op_times(read_kineto(path)))
     if not times:
         raise InputError(f"{path}: the trace has no ops of the host: activities=[CPU] records them")

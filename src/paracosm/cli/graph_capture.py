@@ -1,4 +1,4 @@
-"""`paracosm graph capture`: the graph of a model's training step, without running it."""
+"""`paracosm graph capture`, and the flags of every verb that captures a model."""
 
 from __future__ import annotations
 
@@ -11,38 +11,62 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from paracosm.cli.capture_flags import (
-    BATCH,
-    Batch,
-    Classes,
-    Device,
-    Dropout,
-    Dtype,
-    Foreach,
-    Optimizer,
-    Shape,
-    Train,
-    sizes,
-)
-from paracosm.cli.display import grid, printer
-from paracosm.cli.graph import Force, check_output
-from paracosm.cli.options import Json, Quiet
-from paracosm.results import to_json
+from paracosm.cli.display import aligned, printer, show_result
+from paracosm.cli.options import ForceFile, Json, Quiet, check_output, flag, named, with_flags
+from paracosm.graphs import save_graph
+from paracosm.graphs.capture import capture as capture_step
+from paracosm.graphs.capture.options import CaptureOptions, parse_shape
+from paracosm.graphs.summary import summarize
+from paracosm.prediction.config import PredictConfig
 from paracosm.units import format_duration, format_size
 
+DATABASE: Path = PredictConfig.model_fields["db"].default
 
+
+def _flag(name: str, switch: bool = False) -> Any:
+    """Return a flag worded as that of `paracosm predict`."""
+    names = [f"--{name}/--no-{name}"] if switch else []
+    return typer.Option(*names, help=PredictConfig.model_fields[name].description)
+
+
+_CAPTURE: Mapping[str, Any] = {
+    "batch": int,
+    "shape": str | None,
+    "classes": int | None,
+    "dtype": str,
+    "optimizer": str,
+    "foreach": bool,
+    "dropout": bool,
+    "train": bool,
+}
+with_capture_flags = with_flags(
+    [
+        flag(name, kind, _flag(name, kind is bool), PredictConfig.model_fields[name].default)
+        for name, kind in _CAPTURE.items()
+    ]
+)
+"""Lets a command's `**captured` be the flags that `options_of` takes."""
+
+Shape = Annotated[str | None, _flag("shape")]
+Classes = Annotated[int | None, _flag("classes")]
+Device = Annotated[str, typer.Option(help="cpu, or cuda where PyTorch has it")]
+
+
+def sizes(text: str | None) -> tuple[int, ...] | None:
+    """Read --shape, "3x32x32"."""
+    return None if text is None else named("--shape", parse_shape, text)
+
+
+def options_of(model: str, shape: str | None, **options: Any) -> CaptureOptions:
+    return CaptureOptions(model=model, shape=sizes(shape), **options)
+
+
+@with_capture_flags
 def capture(
     model: Annotated[
         str, typer.Argument(help="built-in model, or package.module:factory of your own")
     ],
-    batch: Batch = BATCH,
-    shape: Shape = None,
-    classes: Classes = None,
-    dtype: Dtype = "float32",
-    optimizer: Optimizer = "sgd",
-    foreach: Foreach = False,
-    dropout: Dropout = False,
-    train: Train = True,
+    *,
     ranks: Annotated[int, typer.Option(help="of the job; the graph is that of rank 0")] = 1,
     parallel: Annotated[
         str, typer.Option(help="how ranks share the model: none, fsdp2, tensor, fsdp2+tensor")
@@ -52,9 +76,10 @@ def capture(
     ] = 1,
     device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="graph file to write")] = None,
-    force: Force = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
+    **captured: Any,
 ) -> int:
     """Capture a model's training step, op by op, without computing or allocating anything.
 
@@ -63,26 +88,9 @@ def capture(
 
     Example: paracosm graph capture gpt-small --batch 8 --out gpt.graph
     """
-    from paracosm.graphs import save_graph
-    from paracosm.graphs.capture import CaptureOptions
-    from paracosm.graphs.capture import capture as capture_step
-    from paracosm.graphs.summary import summarize
-
-    check_output(json, quiet, out, force)
-    options = CaptureOptions(
-        model=model,
-        batch=batch,
-        shape=sizes(shape),
-        classes=classes,
-        dtype=dtype,
-        optimizer=optimizer,
-        foreach=foreach,
-        dropout=dropout,
-        train=train,
-        ranks=ranks,
-        parallel=parallel,
-        tensor_ranks=tensor_ranks,
-        device=device,
+    check_output(out, force)
+    options = options_of(
+        model, ranks=ranks, parallel=parallel, tensor_ranks=tensor_ranks, device=device, **captured
     )
     began = time.perf_counter()
     with _working(f"capturing {options}", hidden=json or quiet):
@@ -90,10 +98,7 @@ def capture(
     summary = {**summarize(graph), "wall_time": time.perf_counter() - began}
     if out is not None:
         save_graph(graph, out)
-    if json:
-        typer.echo(to_json(summary), nl=False)
-    elif not quiet:
-        _show(str(options), summary, out)
+    show_result(summary, json, quiet, lambda: _show_capture(str(options), summary, out))
     return 0
 
 
@@ -103,7 +108,7 @@ def _working(what: str, hidden: bool) -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext() if hidden or not console.is_terminal else console.status(what)
 
 
-def _show(what: str, summary: Mapping[str, Any], out: Path | None) -> None:
+def _show_capture(what: str, summary: Mapping[str, Any], out: Path | None) -> None:
     say = printer()
     held = {kind: format_size(size) for kind, size in summary["resident"].items() if size}
     facts = {
@@ -116,7 +121,7 @@ def _show(what: str, summary: Mapping[str, Any], out: Path | None) -> None:
         "captured in": format_duration(summary["wall_time"]),
     }
     say(what)
-    say(grid([("", ""), *facts.items()]))
+    say(aligned([("", ""), *facts.items()]))
     if out is not None:
         say(str(out))
 

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.capture_flags import duration, named
-from paracosm.cli.display import printer, progress_bar
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.display import printer, progress_bar, show_result
+from paracosm.cli.options import (
+    Json,
+    Quiet,
+    check_output,
+    check_writable,
+    duration,
+    listed,
+    make_folder,
+    named,
+    numbers,
+)
 from paracosm.errors import InputError, unknown
-from paracosm.results import to_json
+from paracosm.profiling.database import ProfileDatabase
+from paracosm.profiling.links.measure import (
+    KINDS,
+    USUAL,
+    Links,
+    LinkSettings,
+    Row,
+    measure_links,
+    rows,
+    write_table,
+)
 from paracosm.units import format_bandwidth, format_duration, parse_size
-
-if TYPE_CHECKING:
-    from paracosm.profiling.links.measure import Links, LinkSettings
-    from paracosm.profiling.links.table import Row
-
-__all__ = ["link"]
 
 # Kinds that a cluster's link can be told from, the best first.
 _LINKS = ("send_recv", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "shared memory")
@@ -34,14 +47,10 @@ def link(
         typer.Option(
             help="what to measure, from host-copy, shared-memory, host-to-device, device-to-host, "
             "device-to-device, send-recv, all-reduce, all-gather, reduce-scatter, broadcast "
-            "(all but the last three)",
-            show_default=False,
+            "(all but the last three)"
         ),
     ] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(help="of messages (1KiB,4KiB,... to 64MiB)", show_default=False),
-    ] = None,
+    sizes: Annotated[str | None, typer.Option(help="of messages (1KiB,4KiB,... to 64MiB)")] = None,
     ranks: Annotated[str, typer.Option(help="processes that collectives run between")] = "2,4",
     seconds: Annotated[str, typer.Option(help="at most for each size of each kind")] = "0.5s",
     precision: Annotated[
@@ -63,27 +72,26 @@ def link(
 
     Example: paracosm measure link --kinds host-copy,send-recv --sizes 1KiB,1MiB
     """
-    from paracosm.profiling.links.measure import USUAL, LinkSettings
-    from paracosm.profiling.links.table import rows
-
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
     settings = LinkSettings(
         kinds=USUAL if kinds is None else _kinds(kinds),
         sizes=LinkSettings().sizes if sizes is None else _sizes(sizes),
-        ranks=_ranks(ranks),
+        ranks=sorted({*numbers("--ranks", ranks, "2,4")}),
         seconds=duration("--seconds", seconds),
         precision=precision,
         timeout=duration("--timeout", timeout),
     )
     _check_cluster_file(cluster_file, settings, force)
-    with progress_bar(None, hidden=json or quiet, unit="sizes") as shown:
-        measured = _measure(db, settings, lambda done, _: shown(done, None))
+    with (
+        nullcontext() if db is None else ProfileDatabase.open(db, create=True) as database,
+        progress_bar(None, hidden=json or quiet, unit="sizes") as shown,
+    ):
+        measured = measure_links(
+            settings,
+            keep=lambda timing: database and database.add_links([timing]),
+            progress=lambda done, _: shown(done, None),
+        )
     table = rows(measured.timings)
-    if json:
-        typer.echo(to_json(_summary(measured, table)), nl=False)
-    elif not quiet:
-        _show(measured, table, db)
+    show_result(_summary(measured, table), json, quiet, lambda: _show(measured, table, db))
     if cluster_file is not None:  # last: what was measured is printed even if this fails
         _write_cluster_file(cluster_file, table, workers, servers)
         if not (json or quiet):
@@ -91,24 +99,9 @@ def link(
     return 0 if _status(measured) == "done" else 1
 
 
-def _measure(
-    db: Path | None, settings: LinkSettings, progress: Callable[[int, int], None]
-) -> Links:
-    """Measure, and keep every timing as soon as it is there."""
-    from paracosm.profiling.database import ProfileDatabase
-    from paracosm.profiling.links.measure import measure_links
-
-    if db is None:
-        return measure_links(settings, progress=progress)
-    with ProfileDatabase.open(db, create=True) as database:
-        return measure_links(settings, keep=lambda t: database.add_links([t]), progress=progress)
-
-
 def _kinds(text: str) -> list[str]:
-    from paracosm.profiling.links.measure import KINDS
-
     known = {_hyphened(kind): kind for kind in KINDS}
-    asked = [_hyphened(name.strip()) for name in text.split(",") if name.strip()]
+    asked = [_hyphened(name) for name in listed(text)]
     for name in asked:
         if name not in known:
             raise unknown("kind of transfer", name, known)
@@ -120,18 +113,10 @@ def _hyphened(kind: str) -> str:
 
 
 def _sizes(text: str) -> list[int]:
-    parts = (size.strip() for size in text.split(",") if size.strip())
-    found = sorted({int(named("--sizes", parse_size, part)) for part in parts})
+    found = sorted({int(named("--sizes", parse_size, part)) for part in listed(text)})
     if found and found[0] < 1:
         raise InputError("--sizes: a message has at least one byte")
     return found
-
-
-def _ranks(text: str) -> list[int]:
-    try:
-        return sorted({int(number) for number in text.split(",")})
-    except ValueError:
-        raise InputError(f'--ranks: write numbers such as 2,4, not "{text}"') from None
 
 
 def _check_cluster_file(path: Path | None, settings: LinkSettings, force: bool) -> None:
@@ -140,42 +125,29 @@ def _check_cluster_file(path: Path | None, settings: LinkSettings, force: bool) 
         if force:
             raise InputError("--force replaces the cluster file: give --cluster-file as well")
         return
-    if path.exists() and not force:
-        raise InputError(f"{path} exists: --force replaces it")
+    check_output(path, force)
     if not set(settings.kinds) & set(_LINKS):
         raise InputError("--cluster-file needs a link between processes: add send-recv to --kinds")
     if len(settings.sizes) < 2:
         raise InputError("--cluster-file: a latency and a bandwidth need two --sizes or more")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise InputError(f"{path}: cannot be written: see the permissions of its folder")
-
-
-def _best(table: Sequence[Row]) -> Row | None:
-    """Return the row that tells most about a link between two processes."""
-    usable = [r for r in table if r.kind in _LINKS and r.link is not None and r.directions == 1]
-    return min(usable, key=lambda row: (_LINKS.index(row.kind), -row.ranks), default=None)
+    make_folder(path.parent)
+    check_writable(path)
 
 
 def _write_cluster_file(path: Path, table: Sequence[Row], workers: int, servers: int) -> None:
     import yaml
 
-    row = _best(table)
+    usable = [r for r in table if r.kind in _LINKS and r.link is not None and r.directions == 1]
+    row = min(usable, key=lambda row: (_LINKS.index(row.kind), -row.ranks), default=None)
     if row is None or row.link is None:
         raise InputError(f"{path}: not written, because no link between processes was measured")
+    latency = format_duration(row.link.latency)
+    bandwidth = format_bandwidth(row.link.bandwidth)
     content = {
         "topology": "switch",
         "workers": workers,
         **({"servers": servers} if servers else {}),
-        "links": {
-            "default": {
-                "latency": format_duration(row.link.latency),
-                "bandwidth": format_bandwidth(row.link.bandwidth),
-            }
-        },
+        "links": {"default": {"latency": latency, "bandwidth": bandwidth}},
     }
     head = (
         f"# Measured: {row.kind}, {row.scenario}; the line misses its times by "
@@ -216,8 +188,6 @@ def _status(measured: Links) -> str:
 
 
 def _show(measured: Links, table: Sequence[Row], db: Path | None) -> None:
-    from paracosm.profiling.links.table import write_table
-
     say = printer()
     say(write_table(table))
     reasons: dict[str, list[str]] = {}

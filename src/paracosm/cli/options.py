@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 from pydantic import BaseModel
@@ -13,8 +15,10 @@ from pydantic.fields import FieldInfo
 from rich.markup import escape
 
 from paracosm.cluster.changes import Change
+from paracosm.errors import InputError
+from paracosm.units import parse_duration
 
-__all__ = ["Force", "Jobs", "Json", "Out", "Quiet", "Seed", "StudyFile", "with_fields_of"]
+Value = TypeVar("Value")
 
 StudyFile = Annotated[
     Path | None, typer.Argument(help="a study file; flags take the place of what it says")
@@ -27,10 +31,23 @@ Force = Annotated[bool, typer.Option("--force", help="replace the run in the fol
 Jobs = Annotated[
     int, typer.Option(min=1, help="runs of a study with a grid to carry out at a time")
 ]
+ForceFile = Annotated[bool, typer.Option("--force", help="replace the file")]
 Json = Annotated[bool, typer.Option("--json", help="print the summary as JSON, and nothing else")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="print nothing but errors")]
 
 Command = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class RunFlags:
+    """The flags of every verb that runs studies."""
+
+    seed: Seed = None
+    out: Out = None
+    force: Force = False
+    jobs: Jobs = 1
+    json: Json = False
+    quiet: Quiet = False
 
 
 def with_fields_of(
@@ -46,21 +63,35 @@ def with_fields_of(
         model: the fields' own.
         positional: fields that the command takes in another way.
     """
+    return with_flags(_flags_of(model, positional))
+
+
+def with_run_flags(
+    model: type[BaseModel], positional: Collection[str] = ()
+) -> Callable[[Command], Command]:
+    """Let a command's `**arguments` be the fields of `model`, and those of `RunFlags`."""
+    own = inspect.signature(RunFlags, eval_str=True).parameters.values()
+    run = [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in own]
+    return with_flags([*_flags_of(model, positional), *run])
+
+
+def _flags_of(model: type[BaseModel], positional: Collection[str]) -> list[inspect.Parameter]:
+    synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
+    return [
+        _flag(name, field, [word for word, meant in synonyms.items() if meant == name])
+        for name, field in model.model_fields.items()
+        if name not in positional
+    ]
+
+
+def with_flags(flags: Sequence[inspect.Parameter]) -> Callable[[Command], Command]:
+    """Let a command's `**arguments` be `flags`; its own keyword-only parameters follow them."""
 
     def decorate(command: Command) -> Command:
-        own = [
-            parameter
-            for parameter in inspect.signature(command, eval_str=True).parameters.values()
-            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
-        synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
-        flags = [
-            _flag(name, field, [word for word, meant in synonyms.items() if meant == name])
-            for name, field in model.model_fields.items()
-            if name not in positional
-        ]
-        first = [p for p in own if p.kind is not inspect.Parameter.KEYWORD_ONLY]
-        keyword = [p for p in own if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        kinds = inspect.Parameter
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        first = [p for p in own if p.kind is kinds.POSITIONAL_OR_KEYWORD]
+        keyword = [p for p in own if p.kind is kinds.KEYWORD_ONLY]
         parameters = [*first, *flags, *keyword]
         # Typer reads the signature and the annotations, not the code.
         vars(command)["__signature__"] = inspect.Signature(parameters)
@@ -71,33 +102,74 @@ def with_fields_of(
 
 
 def _flag(name: str, field: FieldInfo, synonyms: Sequence[str]) -> inspect.Parameter:
-    switch = field.annotation is bool or bool in get_args(field.annotation)
-    kind: Any = bool if switch else list[str] if _holds_texts(field) else str
+    kinds = (field.annotation, *get_args(field.annotation))
+    switch, several = bool in kinds, field.annotation in (tuple[str, ...], tuple[Change, ...])
+    number = "N" if int in kinds else "NUMBER" if float in kinds else "TEXT"
     default = field.get_default(call_default_factory=True)
-    shown = "" if switch or default in (None, ()) else f" [{_written(default)}]"
+    written = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+    shown = "" if switch or default in (None, ()) else f" [{written}]"
+    words = [word.replace("_", "-") for word in (name, *synonyms)]
     option = typer.Option(
-        f"--{name.replace('_', '-')}" + (f"/--no-{name.replace('_', '-')}" if switch else ""),
-        *(f"--{word.replace('_', '-')}" for word in synonyms),
+        f"--{words[0]}" + (f"/--no-{words[0]}" if switch else ""),
+        *(f"--{word}" for word in words[1:]),
         help=escape(f"{field.description}{shown}"),  # the terminal's help reads [sgd] as markup
         show_default=False,
-        metavar=None if switch else _metavar(field),
+        metavar=None if switch else number,
     )
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[kind | None, option],
-    )
+    kind: Any = bool if switch else list[str] if several else str
+    return flag(name, kind | None, option)
 
 
-def _holds_texts(field: FieldInfo) -> bool:
-    return field.annotation in (tuple[str, ...], tuple[Change, ...])
+def flag(name: str, kind: Any, option: Any, default: Any = None) -> inspect.Parameter:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=Annotated[kind, option])
 
 
-def _written(default: Any) -> str:
-    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+def duration(flag: str, text: str) -> float:
+    """Return the seconds that a flag says."""
+    return named(flag, parse_duration, text)
 
 
-def _metavar(field: FieldInfo) -> str:
-    kinds = (field.annotation, *get_args(field.annotation))
-    return "N" if int in kinds else "NUMBER" if float in kinds else "TEXT"
+def named(flag: str, parse: Callable[[str], Value], text: str) -> Value:
+    """Return what `parse` makes of a flag's text; an error names the flag."""
+    try:
+        return parse(text)
+    except InputError as error:
+        raise InputError(f"{flag}: {error}") from None
+
+
+def listed(text: str) -> list[str]:
+    """Read "a, b"."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def numbers(flag: str, text: str, example: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise InputError(f'{flag}: write numbers such as {example}, not "{text}"') from None
+
+
+def check_output(out: Path | None, force: bool) -> None:
+    """Refuse to replace a file that nobody asked to replace, before anything is made."""
+    if force and out is None:
+        raise InputError("--force replaces a file: give --out as well")
+    if out is not None and out.exists() and not force:
+        raise InputError(f"{out} exists: --force replaces it")
+
+
+def check_folder(out: Path | None, force: bool, what: str = "run") -> None:
+    if force and out is None:
+        raise InputError(f"--force replaces the {what} in a folder: give --out as well")
+
+
+def check_writable(path: Path) -> None:
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"{path}: cannot be written: see the permissions of its folder")
+
+
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be made: {error.strerror}") from None

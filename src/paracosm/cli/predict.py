@@ -7,13 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, with_fields_of
+from paracosm.cli.options import with_run_flags
 from paracosm.cli.run_verb import run_verb
 from paracosm.errors import InputError
 from paracosm.prediction.config import PredictConfig
-
-__all__ = ["predict"]
-
 
 StudyOrProfile = Annotated[
     Path | None,
@@ -23,16 +20,9 @@ StudyOrProfile = Annotated[
 ]
 
 
-@with_fields_of(PredictConfig)
+@with_run_flags(PredictConfig)
 def predict(
     study: StudyOrProfile = None,
-    *,
-    seed: Seed = None,
-    out: Out = None,
-    force: Force = False,
-    jobs: Jobs = 1,
-    json: Json = False,
-    quiet: Quiet = False,
     **arguments: Any,
 ) -> int:
     """Predict iteration time, throughput and memory, on one device or on a whole cluster.
@@ -45,7 +35,7 @@ def predict(
         if arguments.get("profile") is not None:
             raise InputError(f"{study}: a job profile, and --profile names another: give one")
         study, arguments["profile"] = None, str(study)
-    return run_verb("predict", study, arguments, seed, out, force, jobs, json, quiet)
+    return run_verb("predict", study, arguments)
 
 
 def _is_profile(path: Path) -> bool:

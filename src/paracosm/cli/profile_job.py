@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from paracosm.cli.capture_flags import Classes, Shape, duration, named, sizes
-from paracosm.cli.display import grid, printer, progress_bar
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.display import aligned, printer, progress_bar, show_result
+from paracosm.cli.graph_capture import Classes, Shape, options_of, sizes
+from paracosm.cli.options import (
+    ForceFile,
+    Json,
+    Quiet,
+    check_output,
+    check_writable,
+    duration,
+    named,
+)
 from paracosm.errors import InputError, unknown
-from paracosm.results import to_json
+from paracosm.graphs.file import contents
+from paracosm.profiling.jobs import JobProfile
+from paracosm.profiling.jobs.file import save_job_profile
+from paracosm.profiling.jobs.job_profile import summarize_profile
+from paracosm.profiling.jobs.kineto import job_profile_of_trace, parameters_of_model
+from paracosm.timeline.kineto import is_kineto
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
 
-if TYPE_CHECKING:
-    from paracosm.profiling.jobs import JobProfile
-
-
-__all__ = ["import_", "job"]
-
-
 FRAMEWORKS = ("tensorflow", "pytorch")
-_TENSORFLOW = ("arguments", "bandwidth", "warmup")
-_PYTORCH = ("shape", "classes", "rate", "forward", "backward", "threads", "seed")
 
 
 def job(
@@ -43,8 +46,7 @@ def job(
         list[str] | None,
         typer.Argument(
             help="of the script, behind --; {job}, {task}, {servers}, {workers} stand for its task "
-            "and the addresses of all, which are in TF_CONFIG as well",
-            show_default=False,
+            "and the addresses of all, which are in TF_CONFIG as well"
         ),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="that are profiled")] = 100,
@@ -77,7 +79,7 @@ def job(
     timeout: Annotated[
         str, typer.Option(help="without a step, after which the job is given up")
     ] = "5min",
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -87,76 +89,41 @@ def job(
     """
     if framework not in FRAMEWORKS:
         raise unknown("framework", framework, FRAMEWORKS)
-    _check_out(out, force, json, quiet)
-    given = {
-        "arguments": arguments or None,
-        "bandwidth": bandwidth,
-        "warmup": warmup,
-        "shape": shape,
-        "classes": classes,
-        "rate": rate,
-        "threads": threads,
-        "seed": seed,
-        "forward": forward,
-        "backward": backward,
-    }
-    for name in _PYTORCH if framework == "tensorflow" else _TENSORFLOW:
-        if given[name] is not None:
-            flag = "what stands behind --" if name == "arguments" else f"--{name}"
-            raise InputError(f"{flag} has no effect with --framework {framework}")
+    _check_out(out, force)
+    of_tensorflow = {"arguments": arguments or None, "bandwidth": bandwidth, "warmup": warmup}
+    of_pytorch: dict[str, object] = {"shape": shape, "classes": classes, "rate": rate}
+    of_pytorch |= {"forward": forward, "backward": backward, "threads": threads, "seed": seed}
+    for name, value in (of_pytorch if framework == "tensorflow" else of_tensorflow).items():
+        flag = "what stands behind --" if name == "arguments" else f"--{name}"
+        _refuse({flag: value}, f"has no effect with --framework {framework}")
     seconds = duration("--timeout", timeout)
     with progress_bar(steps, hidden=json or quiet, unit="steps") as shown:
-        profiled = _tensorflow if framework == "tensorflow" else _pytorch
-        profile = profiled(
-            what, given, steps, servers, batch, seconds, lambda done, _: shown(done, None)
-        )
+
+        def count(done: int, total: int) -> None:
+            shown(done, None)
+
+        if framework == "tensorflow":
+            from paracosm.profiling.jobs.tensorflow import ScriptSettings, profile_script
+
+            link = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
+            first = ScriptSettings().warmup if warmup is None else warmup
+            settings = ScriptSettings(servers, first, seconds)
+            profile = profile_script(Path(what), arguments or [], steps, settings, count)
+            profile = replace(profile, batch=batch, bandwidth=link)
+        else:
+            from paracosm.profiling.jobs.pytorch import JobOptions, profile_module
+
+            chosen: dict[str, Any] = {"classes": classes, "rate": rate, "batch": batch}
+            chosen |= {"threads": threads, "seed": seed}
+            if forward is not None or backward is not None:
+                waits = (("--forward", forward), ("--backward", backward))
+                chosen["waiting"] = tuple(duration(flag, text or "0s") for flag, text in waits)
+            chosen = {name: value for name, value in chosen.items() if value is not None}
+            options = JobOptions(
+                what, shape=sizes(shape), servers=servers, timeout=seconds, **chosen
+            )
+            profile = profile_module(options, steps, count)
     return _keep(profile, out, json, quiet)
-
-
-def _tensorflow(
-    script: str,
-    given: dict[str, Any],
-    steps: int,
-    servers: int,
-    batch: int | None,
-    timeout: float,
-    progress: Callable[[int, int], None],
-) -> JobProfile:
-    from paracosm.profiling.jobs.tensorflow import ScriptSettings, profile_script
-
-    link = given["bandwidth"]
-    link = None if link is None else named("--bandwidth", parse_bandwidth, link)
-    warmup = ScriptSettings().warmup if given["warmup"] is None else given["warmup"]
-    settings = ScriptSettings(servers, warmup, timeout)
-    profile = profile_script(Path(script), given["arguments"] or [], steps, settings, progress)
-    return replace(profile, batch=batch, bandwidth=link)
-
-
-def _pytorch(
-    model: str,
-    given: dict[str, Any],
-    steps: int,
-    servers: int,
-    batch: int | None,
-    timeout: float,
-    progress: Callable[[int, int], None],
-) -> JobProfile:
-    from paracosm.profiling.jobs.pytorch import JobOptions, profile_module
-
-    chosen = {name: given[name] for name in ("classes", "rate", "threads", "seed")}
-    chosen["batch"] = batch
-    if given["forward"] is not None or given["backward"] is not None:
-        chosen["waiting"] = tuple(
-            duration(f"--{name}", given[name] or "0s") for name in ("forward", "backward")
-        )
-    options = JobOptions(
-        model,
-        shape=sizes(given["shape"]),
-        servers=servers,
-        timeout=timeout,
-        **{name: value for name, value in chosen.items() if value is not None},
-    )
-    return profile_module(options, steps, progress)
 
 
 def import_(
@@ -187,7 +154,7 @@ def import_(
     ] = None,
     shape: Shape = None,
     classes: Classes = None,
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -195,7 +162,7 @@ def import_(
 
     Example: paracosm profile import timeline-*.json --batch 64 --out job.profile
     """
-    _check_out(out, force, json, quiet)
+    _check_out(out, force)
     link = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
     if link is not None and not link > 0:
         raise InputError(f"--bandwidth {bandwidth}: a link has more")
@@ -206,12 +173,17 @@ def import_(
             raise InputError(
                 f"{traces[0]}: a profiler's trace has all its steps: give it without {other}"
             )
-        profile = _of_trace(files[0], batch, servers or 1, model, shape, classes)
+        parameters = (
+            () if model is None else parameters_of_model(options_of(model, shape, classes=classes))
+        )
+        if model is None:
+            _refuse({"--shape": shape, "--classes": classes}, "is the --model's: give that as well")
+        profile = job_profile_of_trace(
+            files[0], parameters=parameters, batch=batch, servers=servers or 1
+        )
     else:
         asked = {"--servers": servers, "--model": model, "--shape": shape, "--classes": classes}
-        for flag, value in asked.items():
-            if value is not None:
-                raise InputError(f"{flag} has no effect on steps of TensorFlow: they show it")
+        _refuse(asked, "has no effect on steps of TensorFlow: they show it")
         from paracosm.profiling.jobs.tensorflow import read_steps
 
         with progress_bar(len(files), hidden=json or quiet, unit="steps") as shown:
@@ -225,9 +197,6 @@ def import_(
 
 def _is_profilers(path: Path) -> bool:
     """Whether a file is a trace of PyTorch's profiler; timelines of TensorFlow look much alike."""
-    from paracosm.graphs.file import contents
-    from paracosm.timeline.kineto import is_kineto
-
     return is_kineto(path) and b' Compute"' not in contents(path, _HEAD)
 
 
@@ -235,54 +204,26 @@ _HEAD = 1 << 16
 """Bytes in which a timeline names its devices, "/job:worker/replica:0/task:0/... Compute"."""
 
 
-def _of_trace(
-    path: Path,
-    batch: int | None,
-    servers: int,
-    model: str | None,
-    shape: str | None,
-    classes: int | None,
-) -> JobProfile:
-    from paracosm.profiling.jobs.kineto import job_profile_of_trace
-
-    if model is None:
-        for flag, value in (("--shape", shape), ("--classes", classes)):
-            if value is not None:
-                raise InputError(f"{flag} is the --model's: give that as well")
-        return job_profile_of_trace(path, batch=batch, servers=servers)
-    from paracosm.graphs.capture import CaptureOptions
-    from paracosm.profiling.jobs.kineto import parameters_of_model
-
-    options = CaptureOptions(model=model, shape=sizes(shape), classes=classes)
-    parameters = parameters_of_model(options)
-    return job_profile_of_trace(path, parameters=parameters, batch=batch, servers=servers)
+def _refuse(given: Mapping[str, object], why: str) -> None:
+    for flag, value in given.items():
+        if value is not None:
+            raise InputError(f"{flag} {why}")
 
 
-def _check_out(out: Path, force: bool, json: bool, quiet: bool) -> None:
-    """Refuse, before anything is made, what could not be written or printed afterwards."""
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
-    if out.exists() and not force:
-        raise InputError(f"{out} exists: --force replaces it")
+def _check_out(out: Path, force: bool) -> None:
+    check_output(out, force)
     if not out.parent.is_dir():
         raise InputError(f"{out}: there is no folder {out.parent}")
-    if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise InputError(f"{out}: cannot be written: see the permissions of its folder")
+    check_writable(out)
 
 
 def _keep(profile: JobProfile, out: Path, json: bool, quiet: bool) -> int:
     """Write a profile, say what is in it, and return the exit code."""
-    from paracosm.profiling.jobs.file import save_job_profile
-    from paracosm.profiling.jobs.summary import summarize_profile
-
     save_job_profile(profile, out)
-    summary = {"file": out, **summarize_profile(profile)}
     interrupted = profile.provenance.get("ended") == "interrupted"
-    if json:
-        status = "interrupted" if interrupted else "done"
-        typer.echo(to_json({"status": status, **summary}), nl=False)
-    elif not quiet:
-        _show(summary, interrupted)
+    status = "interrupted" if interrupted else "done"
+    summary = {"status": status, "file": out, **summarize_profile(profile)}
+    show_result(summary, json, quiet, lambda: _show(summary, interrupted))
     return 1 if interrupted else 0
 
 
@@ -298,7 +239,7 @@ def _show(summary: dict[str, Any], interrupted: bool) -> None:
         size = {"downlink": "bytes_down", "uplink": "bytes_up"}.get(name)
         carried = "" if size is None else format_size(summary[size])
         rows.append((name, f"{count:,}", carried, "" if share is None else f"{share:.0%}"))
-    say(grid([("", ">ops", ">size", ">busy"), *rows]))
+    say(aligned([("", ">ops", ">size", ">busy"), *rows]))
     if summary["bandwidth"] is not None:
         say(f"link: {format_bandwidth(summary['bandwidth'])}")
     for reason, count in summary["dropped"].items():

@@ -2,64 +2,53 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from paracosm.cli.capture_flags import (
-    BATCH,
-    DATABASE,
-    Batch,
-    Budget,
-    Classes,
-    Database,
-    Device,
-    Dropout,
-    Dtype,
-    Foreach,
-    Optimizer,
-    Precision,
-    Shape,
-    Threads,
-    Train,
-    duration,
-    sizes,
-)
-from paracosm.cli.display import grid, printer, progress_bar
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.display import aligned, printer, progress_bar, show_result
+from paracosm.cli.graph_capture import DATABASE, Device, options_of, with_capture_flags
+from paracosm.cli.options import Json, Quiet, duration, listed, named
 from paracosm.errors import InputError, unknown
+from paracosm.graphs.capture import capture
 from paracosm.graphs.graph import PHASES, Graph
+from paracosm.profiling.database import ProfileDatabase
+from paracosm.profiling.designs.design import Design, Limits
+from paracosm.profiling.designs.design import design as make_design
+from paracosm.profiling.designs.families import Family, families_named
 from paracosm.profiling.environment import Environment
+from paracosm.profiling.profiler import (
+    ModelProfile,
+    Profile,
+    Settings,
+    ops_to_profile,
+    profile,
+    profile_model,
+)
 from paracosm.profiling.samples import CACHES
-from paracosm.results import to_json
-from paracosm.units import format_duration
+from paracosm.units import format_duration, parse_number, parse_size
 
-if TYPE_CHECKING:
-    from paracosm.profiling.profiler import ModelProfile
-
-__all__ = ["in_short", "ops", "say_the_end"]
+Database = Annotated[Path, typer.Option(help="profile database to add to; made if it is not there")]
+Threads = Annotated[int, typer.Option(min=1, help="threads of one op, on the CPU")]
+Precision = Annotated[float, typer.Option(help="relative standard error at which an op is done")]
+Budget = Annotated[str, typer.Option(help="time for it all, such as 2min")]
 
 SHOWN = 10  # op types, refused ops
 
 
+@with_capture_flags
 def ops(
     model: Annotated[
         str, typer.Option(help="built-in model, or package.module:factory of your own")
     ],
     db: Database = DATABASE,
-    batch: Batch = BATCH,
-    shape: Shape = None,
-    classes: Classes = None,
-    dtype: Dtype = "float32",
-    optimizer: Optimizer = "sgd",
-    foreach: Foreach = False,
-    dropout: Dropout = False,
-    train: Train = True,
+    *,
     device: Device = "cpu",
     threads: Threads = 1,
     cache: Annotated[
@@ -74,37 +63,15 @@ def ops(
     seed: Annotated[int, typer.Option(min=0, help="order of ops, values in tensors")] = 0,
     json: Json = False,
     quiet: Quiet = False,
+    **captured: Any,
 ) -> int:
     """Time every op of a model's training step: forward, backward, optimizer.
 
     Example: paracosm profile ops --model resnet18 --shape 3x32x32 --budget 20s
     """
-    from paracosm.graphs.capture import CaptureOptions, capture
-    from paracosm.profiling.database import ProfileDatabase
-    from paracosm.profiling.profiler import Settings, ops_to_profile, profile_model
-
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
-    settings = Settings(
-        device=device,
-        threads=threads,
-        caches=_caches(cache),
-        precision=precision,
-        budget=duration("--budget", budget),
-        seed=seed,
-    )
-    options = CaptureOptions(
-        model=model,
-        batch=batch,
-        shape=sizes(shape),
-        classes=classes,
-        dtype=dtype,
-        optimizer=optimizer,
-        foreach=foreach,
-        dropout=dropout,
-        train=train,
-        device=device,
-    )
+    caches, seconds = _caches(cache), duration("--budget", budget)
+    settings = Settings(device, threads, caches, precision, seconds, seed=seed)
+    options = options_of(model, device=device, **captured)
     if db.exists():  # refused before the capture; made after it, when there is something to keep
         ProfileDatabase.open(db).close()
     graph = capture(options)
@@ -114,33 +81,25 @@ def ops(
         progress_bar(total, hidden=json or quiet, unit="ops") as shown,
     ):
         done = profile_model(
-            options,
-            settings,
-            database,
-            iterations,
-            progress=lambda finished, _total: shown(finished, None),
-            graph=graph,
+            options, settings, database, iterations, lambda done, _: shown(done, None), graph
         )
     if done.profile.interrupted and not done.profile.timings:
         raise typer.Abort("interrupted before anything was timed")
-    summary = _summary(done)
-    if json:
-        typer.echo(to_json(summary), nl=False)
-    elif not quiet:
-        _show(done, summary, db)
+    summary = _model_summary(done)
+    show_result(summary, json, quiet, lambda: _show_model(done, summary, db))
     return 1 if done.profile.interrupted else 0
 
 
 def _caches(text: str) -> tuple[str, ...]:
     """Read --cache, "cold,warm"."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    names = tuple(listed(text))
     for name in names or ("",):
         if name not in CACHES:
             raise unknown("cache", name, CACHES)
     return names
 
 
-def _summary(done: ModelProfile) -> dict[str, Any]:
+def _model_summary(done: ModelProfile) -> dict[str, Any]:
     """Return what was measured, and what the ops add up to."""
     measured, graph = done.profile, done.graph
     caches = sorted({t.cache for t in measured.timings}) or ["cold"]
@@ -197,7 +156,7 @@ def _by_op(graph: Graph, durations: np.ndarray) -> dict[str, dict[str, float]]:
     return dict(sorted(found.items(), key=lambda item: -item[1]["time"]))
 
 
-def _show(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> None:
+def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> None:
     say = printer()
     say(in_short(done.profile.environment))
     say(f"{summary['nodes']:,} nodes, {summary['distinct_ops']:,} distinct ops, {_sharp(summary)}")
@@ -212,7 +171,7 @@ def _show(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> None:
     for name, entry in islice(summary["by_op"].items(), SHOWN):
         time, share = entry["time"], entry["time"] / whole
         rows.append((name, f"{entry['nodes']:,}", format_duration(time), f"{share:.1%}"))
-    say(grid(rows))
+    say(aligned(rows))
     say_the_end(summary, db)
 
 
@@ -262,3 +221,100 @@ def _sums(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"sum of {cache} ops: {format_duration(time)}{error}{untimed}"
     phases = ", ".join(f"{name} {format_duration(t)}" for name, t in summary["by_phase"].items())
     yield f"by phase: {phases}"
+
+
+def grid(
+    ops: Annotated[str, typer.Option(help="families of ops, such as convolution,addmm; or all")],
+    db: Database = DATABASE,
+    design: Annotated[
+        str,
+        typer.Option(
+            help="model-like: values that models have; random; paper: one argument at a time"
+        ),
+    ] = "model-like",
+    values: Annotated[
+        int, typer.Option(help="of each argument in the paper's grid; the others are as large")
+    ] = 16,
+    batch: Annotated[int | None, typer.Option(help="the only batch size (many)")] = None,
+    dtype: Annotated[str, typer.Option(help="of floating-point tensors")] = "float32",
+    limit: Annotated[str, typer.Option(help="memory that one op may read and write")] = "512MB",
+    flops: Annotated[str, typer.Option(help="floating-point operations of one op")] = "2e10",
+    device: Device = "cpu",
+    threads: Threads = 1,
+    precision: Precision = 0.01,
+    budget: Budget = "2min",
+    seed: Annotated[int, typer.Option(min=0, help="what is drawn, order of ops")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Time families of ops at the shapes of a sampling design.
+
+    Example: paracosm profile grid --ops addmm,relu --values 4 --budget 10s
+    """
+    families = _families_asked(ops, batch)
+    limits = Limits(named("--limit", parse_size, limit), named("--flops", parse_number, flops))
+    seconds = duration("--budget", budget)
+    settings = Settings(device, threads, precision=precision, budget=seconds, seed=seed)
+    hidden = json or quiet
+    if db.exists():  # refused before anything is drawn
+        ProfileDatabase.open(db).close()
+    with progress_bar(len(families), hidden, unit="families") as shown:
+        made = make_design(
+            design, families, values, seed, limits, dtype, lambda done, _: shown(done, None)
+        )
+    if not made.ops:
+        raise InputError("no point of the design is within --limit and --flops: raise them")
+    with (
+        ProfileDatabase.open(db, create=True) as database,
+        progress_bar(len(made.ops), hidden, unit="ops") as shown,
+    ):
+        source = f"grid {design}"
+        measured = profile(
+            made.ops, settings, source, database.add, lambda done, _: shown(done, None)
+        )
+    if measured.interrupted and not measured.timings:
+        raise typer.Abort("interrupted before anything was timed")
+    summary = _grid_summary(made, measured)
+    show_result(summary, json, quiet, lambda: _show_grid(summary, measured, db))
+    return 1 if measured.interrupted else 0
+
+
+def _families_asked(text: str, batch: int | None) -> list[Family]:
+    families = families_named(listed(text))
+    if batch is None:
+        return families
+    if not any(part.name == "batch" for family in families for part in family.arguments):
+        raise InputError(f"--batch has no effect: {text} has no batch")
+    return [family.fixed({"batch": batch}) for family in families]
+
+
+def _grid_summary(made: Design, measured: Profile) -> dict[str, Any]:
+    counts = Counter(family for family, _ in made.points)
+    family_of = {op: family for op, (family, _) in zip(made.ops, made.points, strict=True)}
+    timed = Counter(family_of[op] for op in {timing.op for timing in measured.timings})
+    return {
+        "status": "interrupted" if measured.interrupted else "done",
+        "environment": asdict(measured.environment),
+        "design": made.name,
+        "ops": len(made.ops),
+        "timings": len(measured.timings),
+        "stable": measured.stable,
+        "families": {
+            name: {"ops": count, "timed": timed[name], "left_out": made.left_out.get(name, 0)}
+            for name, count in counts.items()
+        },
+        "refused": {f"{op.name} {op.arguments}": why for op, why in measured.refused.items()},
+    }
+
+
+def _show_grid(summary: Mapping[str, Any], measured: Profile, db: Path) -> None:
+    say = printer()
+    say(in_short(measured.environment))
+    say(
+        f"design {summary['design']}: {summary['ops']:,} ops, {summary['timings']:,} timings, "
+        f"{measured.stable:.0%} with a standard error under 1 %"
+    )
+    for name, counts in summary["families"].items():
+        beyond = f", {counts['left_out']} beyond the limits" if counts["left_out"] else ""
+        say(f"  {name}: {counts['timed']} of {counts['ops']}{beyond}")
+    say_the_end(summary, db)

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from paracosm.cli.options import Force, Jobs, Json, Out, Quiet, Seed, StudyFile, with_fields_of
+import numpy as np
+import typer
+from rich.table import Table
+
+from paracosm.cli.display import aligned, printer, progress_bar, show_result
+from paracosm.cli.options import (
+    Force,
+    ForceFile,
+    Json,
+    Quiet,
+    Seed,
+    StudyFile,
+    check_folder,
+    check_output,
+    listed,
+    make_folder,
+    numbers,
+    with_fields_of,
+    with_run_flags,
+)
 from paracosm.cli.run_verb import run_verb
+from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
+from paracosm.results import to_builtin
+from paracosm.studies import Study, load_study
+from paracosm.units import format_duration
+from paracosm.validation import validated
 
-__all__ = ["relax"]
+if TYPE_CHECKING:
+    from paracosm.relaxation.threads import Measurement
+    from paracosm.studies.tuning import Tuning
+    from paracosm.studies.tuning_runs import Outcomes, Parameter, Spread
 
 
-@with_fields_of(RelaxConfig)
+@with_run_flags(RelaxConfig)
 def relax(
     study: StudyFile = None,
-    *,
-    seed: Seed = None,
-    out: Out = None,
-    force: Force = False,
-    jobs: Jobs = 1,
-    json: Json = False,
-    quiet: Quiet = False,
     **arguments: Any,
 ) -> int:
     """Solve on imagined processors: iterates and residuals are real, time is simulated.
@@ -28,4 +51,312 @@ def relax(
     Example: paracosm relax --problem laplace2d:20 --method jacobi --processors 20
     --time "normal(10, 3)" --tolerance 1e-6 --out runs/jacobi20
     """
-    return run_verb("relax", study, arguments, seed, out, force, jobs, json, quiet)
+    return run_verb("relax", study, arguments)
+
+
+_NAMES = {
+    "best": "best",
+    "no checkpoints": "without checkpoints",
+    "young": "Young's interval",
+    "daly": "Daly's interval",
+}
+
+
+@with_fields_of(RelaxConfig)
+def tune(
+    study: StudyFile = None,
+    *,
+    space: Annotated[
+        str | None,
+        typer.Option(
+            "--tune",
+            help="what to vary: alpha, omega (of the checkpoint policy), relaxation (the method's "
+            'factor), processors, blocks: "alpha=1.05..20, omega=1..500"',
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="runs of each trial")] = 20,
+    trials: Annotated[int, typer.Option(min=1, help="points of the search")] = 60,
+    limit: Annotated[
+        float,
+        typer.Option(help="times the fault-free time at which a run counts as not converging"),
+    ] = 20.0,
+    seed: Seed = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder for tuning.json, trials.csv and landscape.png")
+    ] = None,
+    force: Force = False,
+    jobs: Annotated[int, typer.Option(min=1, help="runs to carry out at a time")] = 1,
+    json: Json = False,
+    quiet: Quiet = False,
+    **arguments: Any,
+) -> int:
+    """Find alpha and omega, and more, that minimise the time to tolerance under faults.
+
+    Example: paracosm relax tune --problem laplace2d:10 --processors 10 --time "normal(10, 1)"
+    --fault "uniform(-100, 100) every 1000s" --checkpoint "cost=1s"
+    --tune "alpha=1.05..20, omega=1..500" --trials 30 --out runs/tune
+    """
+    from paracosm.studies.tuning import count_runs
+    from paracosm.studies.tuning import tune as search
+    from paracosm.studies.tuning_figure import claim_folder, write_tuning
+    from paracosm.studies.tuning_runs import parse_space
+
+    check_folder(out, force, "tuning")
+    if space is None:
+        raise InputError('--tune: say what to vary: --tune "alpha=1.05..20, omega=1..500"')
+    varied = parse_space(space)
+    config, first = _asked(study, arguments, seed, varied)
+    total = count_runs(config, varied, seeds, trials)
+    if out is not None:
+        claim_folder(out, force)
+    with progress_bar(total, hidden=json or quiet, unit="runs") as shown:
+        done = itertools.count(1)
+
+        def ran(count: int) -> None:
+            for _ in range(count):
+                shown(next(done), None)
+
+        try:
+            tuning = search(
+                config, varied, seeds=seeds, trials=trials, seed=first, limit=limit, jobs=jobs,
+                ran=ran,
+            )  # fmt: skip
+        except BaseException:
+            if out is not None and not any(out.iterdir()):
+                out.rmdir()
+            raise
+    if out is not None:
+        write_tuning(tuning, out, to_builtin(config.model_dump(exclude_unset=True)))
+    show_result(tuning.summary(), json, quiet, lambda: _show_tuning(tuning, out))
+    return 0 if tuning.status == "done" else 1
+
+
+def _asked(
+    file: Path | None, arguments: Mapping[str, Any], seed: int | None, space: tuple[Parameter, ...]
+) -> tuple[RelaxConfig, int]:
+    """Return what a study file and flags ask for, and the first seed."""
+    from paracosm.studies.tuning_runs import complete_checkpoint
+
+    where = "command line" if file is None else str(file)
+    study = Study.model_validate({"relax": {}}) if file is None else load_study(file)
+    if study.kind != "relax" or study.is_sweep:
+        what = "with a grid" if study.kind == "relax" else f"of {study.kind}"
+        raise InputError(f"{where}: a study {what}: tune one of relax, without a grid")
+    given = {key: value for key, value in arguments.items() if value is not None}
+    study = study.with_arguments(seed, given)
+    asked = dict(study.arguments)
+    policy = asked.pop("checkpoint", None)
+    if isinstance(policy, Mapping):
+        policy = ", ".join(f"{key}={value}" for key, value in policy.items())
+    if (complete := complete_checkpoint(policy, space)) is not None:
+        asked["checkpoint"] = complete
+    return validated(RelaxConfig, asked, where), study.seed
+
+
+def _show_tuning(tuning: Tuning, out: Path | None) -> None:
+    say = printer()
+    best, found = tuning.best, tuning.best.measured
+    if tuning.status == "interrupted":
+        say("Interrupted: the best so far, not validated.")
+    rows = [("", "best", "within 1 % of it")]
+    for name, value in best.values.items():
+        low, high = (_written(name, bound) for bound in tuning.near_best[name])
+        rows.append((name, _written(name, value), f"{low} to {high}" if low != high else ""))
+    say(aligned(rows))
+    if best.setting.checkpoint is not None:
+        say(f'--checkpoint "{best.setting.checkpoint}"')
+    say(
+        f"\n{len(tuning.trials)} trials with seeds {_range(tuning.seeds)}: without faults "
+        f"{_times(tuning.fault_free)}, the best {_ratio(found.ratio.median)} times as long "
+        f"({_quartiles(found)}){_failing(found)}."
+    )
+    if tuning.validation:
+        say(f"Fresh seeds, {_range(tuning.fresh_seeds)}:\n")
+        say(_validation(tuning))
+    for sentence in tuning.remarks():
+        say(sentence)
+    if tuning.status == "failed":
+        say("No trial's median run converged: widen the ranges.", style="red")
+    if out is not None:
+        say(f"landscape: {out / 'landscape.png'}")
+
+
+def _validation(tuning: Tuning) -> Table:
+    policy = tuning.best.setting.checkpoint
+    rows = [["", ">omega", ">time / without faults", ">quartiles", ">time", ">not converged"]]
+    for name, found in tuning.validation.items():
+        omega = tuning.suggestions.get(name)
+        if name == "best" and policy is not None:
+            omega = policy.omega
+        outcome = [
+            _ratio(found.ratio.median),
+            _quartiles(found),
+            format_duration(found.time.median),
+        ]
+        written = "" if omega is None else format_duration(omega)
+        rows.append([_NAMES[name], written, *outcome, f"{found.failures:.0%}"])
+    return aligned(rows if policy is not None else [[name, *row] for name, _, *row in rows])
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _quartiles(found: Outcomes) -> str:
+    return f"{_ratio(found.ratio.lower)} to {_ratio(found.ratio.upper)}"
+
+
+def _range(seeds: range) -> str:
+    return f"{seeds.start} to {seeds.stop - 1}" if len(seeds) > 1 else str(seeds.start)
+
+
+def _failing(found: Outcomes) -> str:
+    return f", {found.failures:.0%} not converged" if found.failures else ""
+
+
+def _written(name: str, value: float) -> str:
+    return format_duration(value) if name == "omega" else f"{value:g}"
+
+
+def _times(found: Spread) -> str:
+    median, lower, upper = map(format_duration, (found.median, found.lower, found.upper))
+    return f"{median} ({lower} to {upper})"
+
+
+def measure(
+    problem: Annotated[
+        str | None, typer.Option(help="grid problem to solve, such as laplace2d:100")
+    ] = None,
+    matrix: Annotated[Path | None, typer.Option(help="Matrix Market file to solve instead")] = None,
+    variant: Annotated[
+        str, typer.Option(help="race (no locks), safe (locks), stencil (boundary rows locked)")
+    ] = "race,safe",
+    threads: Annotated[
+        str, typer.Option(help="relaxation threads; race and safe use one more for the residual")
+    ] = "1,2,4",
+    tolerance: Annotated[float, typer.Option(help="residual 2-norm to reach")] = 1e-6,
+    relative: Annotated[
+        bool, typer.Option("--relative", help="tolerance relative to the first residual")
+    ] = False,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="runs of each case with timers, and as many without")
+    ] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="right-hand side, order of runs")] = 0,
+    longest: Annotated[float, typer.Option(help="seconds after which a run is stopped")] = 600.0,
+    keep_recordings: Annotated[
+        bool, typer.Option("--keep-recordings", help="keep one whole run of each case, to replay")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="file to write, which --time reads")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="folder for histograms with fitted densities")
+    ] = None,
+    force: ForceFile = False,
+    json: Annotated[bool, typer.Option("--json", help="print the summary as JSON")] = False,
+    quiet: Quiet = False,
+) -> int:
+    """Measure real parallel runs here: time of every phase of every iteration of every thread.
+
+    Example: paracosm relax measure --problem laplace2d:20 --threads 1,2 --out measured.json
+    """
+    from paracosm.relaxation.problems import load_matrix, load_problem
+    from paracosm.relaxation.threads import Limits, draw_figures
+    from paracosm.relaxation.threads import measure as measure_threads
+
+    check_output(out, force)
+    for folder in (out and out.parent, figures):
+        if folder is not None:
+            make_folder(folder)
+    if not longest > 0:
+        raise InputError(f"--longest: give seconds above 0, not {longest}")
+    variants, counts = listed(variant), numbers("--threads", threads, "1,2,4")
+    if problem is not None and matrix is None:
+        system = load_problem(problem, seed=seed)
+    elif matrix is not None and problem is None:
+        system = load_matrix(matrix, seed=seed)
+    else:
+        raise InputError("give either --problem laplace2d:100 or --matrix FILE")
+    total = 2 * repeats * len(variants) * len(counts)
+    with progress_bar(total, hidden=json or quiet, unit="runs") as shown:
+        measurement = measure_threads(
+            system,
+            variants,
+            counts,
+            tolerance=tolerance,
+            relative=relative,
+            repeats=repeats,
+            seed=seed,
+            keep_recordings=keep_recordings,
+            limits=Limits(seconds=longest),
+            progress=lambda done, _total, _next: shown(done, None),
+        )
+    if out is not None:
+        measurement.save(out)
+    drawn = draw_figures(measurement, figures) if figures is not None else []
+    summary = _measurement_summary(measurement)
+    show_result(summary, json, quiet, lambda: _show_measurement(measurement, out, drawn))
+    stopped = any(run.status != "converged" for case in measurement.cases for run in case.runs)
+    return 1 if stopped or measurement.interrupted else 0
+
+
+def _measurement_summary(measurement: Measurement) -> dict[str, Any]:
+    """Return what was measured without the samples."""
+    return {
+        "problem": dict(measurement.problem),
+        "tolerance": measurement.tolerance,
+        "threshold": measurement.threshold,
+        "clock_overhead": measurement.clock_overhead,
+        "environment": dict(measurement.environment),
+        "cases": [
+            {
+                "variant": case.variant,
+                "threads": case.threads,
+                "runs": [dict(vars(run)) for run in case.runs],
+                "phases": [
+                    dict(zip(("copy", "compute", "update", "whole"), worker.mean, strict=True))
+                    for worker in case.workers
+                ],
+                "core_share": case.interruptions.share,
+                "foreign_load": case.interruptions.load,
+            }
+            for case in measurement.cases
+        ],
+    }
+
+
+def _show_measurement(measurement: Measurement, out: Path | None, drawn: list[Path]) -> None:
+    from paracosm.relaxation.threads import render_table1, render_table3, table1, table3
+    from paracosm.relaxation.times import CROWDED
+
+    say = printer()
+    cores = measurement.environment["cores"]
+    clock = format_duration(measurement.clock_overhead)
+    name, threshold = measurement.problem["name"], measurement.threshold
+    on = "1 core" if cores == 1 else f"{cores} cores"
+    say(f"{name} to a residual of {threshold:.3g} on {on}; a look at the clock: {clock}\n")
+    say(f"{'':9}{'threads':>8}{'with timers':>13}{'without':>12}{'iterations':>12}{'on core':>9}")
+    for case in measurement.cases:
+        made = [sum(run.iterations) / case.threads for run in case.runs]
+        say(
+            f"{case.variant:9}{case.threads:>8}"
+            f"{format_duration(float(np.median(case.times(True)))):>13}"
+            f"{format_duration(float(np.median(case.times(False)))):>12}"
+            f"{np.median(made):>12,.0f}{case.interruptions.share:>9.0%}"
+        )
+    if solver := table1(measurement):
+        say(f"\n{render_table1(solver)}")
+    if stencil := table3(measurement):
+        say(f"\n{render_table3(stencil)}")
+    if any(case.interruptions.share < CROWDED for case in measurement.cases):
+        say(
+            "\nThreads lost their cores: durations drawn independently of each other are then "
+            "wrong; use fewer threads, a replay, or the run-queue model."
+        )
+    if measurement.interrupted:
+        say("\nInterrupted: this is what was measured until then.")
+    for path in (out, *drawn):
+        if path is not None:
+            say(str(path))
+    for case in measurement.cases:
+        for run in case.runs:
+            if run.status != "converged":
+                say(f"{case.variant}, {case.threads} threads: {run.status} at {run.residual:.3g}")

@@ -7,12 +7,9 @@ from typing import Annotated
 
 import typer
 
-from paracosm.cli.display import grid, printer
-from paracosm.cli.options import Json, Quiet
-from paracosm.errors import InputError
-from paracosm.results import ReplaySummary, to_json
-
-__all__ = ["replay"]
+from paracosm.cli.display import aligned, printer, show_result
+from paracosm.cli.options import Force, Json, Quiet, check_folder
+from paracosm.results import ReplaySummary
 
 
 def replay(
@@ -23,13 +20,10 @@ def replay(
         list[str] | None,
         typer.Option(
             help='what is different, as often as wanted: "links: bandwidth 2x", "worker 3: compute '
-            '1.5x faster", "data loading: none", "kernel *gemm*: 2x slower"',
-            show_default=False,
+            '1.5x faster", "data loading: none", "kernel *gemm*: 2x slower"'
         ),
     ] = None,
-    steps: Annotated[
-        str | None, typer.Option(help="of the profiler, such as 5..9 [all]", show_default=False)
-    ] = None,
+    steps: Annotated[str | None, typer.Option(help="of the profiler, such as 5..9 [all]")] = None,
     alone: Annotated[
         bool,
         typer.Option(
@@ -37,7 +31,7 @@ def replay(
         ),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="run folder to write")] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace the run in the folder")] = False,
+    force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -47,18 +41,12 @@ def replay(
     """
     from paracosm import api
 
-    if json and quiet:
-        raise InputError("--json prints and --quiet does not: give one of them")
-    if force and out is None:
-        raise InputError("--force replaces the run in a folder: give --out as well")
+    check_folder(out, force)
     changes = what_if or []
     summary = api.replay(
         traces, what_if=changes, steps=steps, alone=alone, out=out, force=force
     ).summary
-    if json:
-        typer.echo(to_json(summary), nl=False)
-    elif not quiet:
-        _show(summary, out)
+    show_result(summary, json, quiet, lambda: _show(summary, out))
     return 0
 
 
@@ -73,8 +61,8 @@ def _show(summary: ReplaySummary, out: Path | None) -> None:
         say("one rank alone: its collectives are as long as they were, with their waiting")
     for part in VIEW.tables(summary):
         say()
-        say(grid([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
+        say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
     say()
-    say(grid([("", ""), *VIEW.remarks(summary).items()]))
+    say(aligned([("", ""), *VIEW.remarks(summary).items()]))
     if out is not None:
         say(f"report: {out / 'report.html'}")

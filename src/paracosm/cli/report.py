@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from paracosm.cli.options import Quiet
 from paracosm.errors import InputError
 from paracosm.studies import RunFolder, read_sweep
-
-__all__ = ["report"]
+from paracosm.timeline import write_trace
 
 
 class ImageFormat(StrEnum):
@@ -29,7 +29,7 @@ def report(
     images: Annotated[
         ImageFormat | None, typer.Option(help="write each figure besides, as png or svg")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="print nothing but errors")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Write one self-contained HTML page about runs, overlaid where there are several.
 
@@ -61,3 +61,33 @@ def _expand(path: Path) -> list[Path]:
     if not points:
         raise InputError(f"{path}: no run of this sweep is finished yet")
     return [path / row["point"] for row in points]
+
+
+def trace(
+    run: Annotated[Path, typer.Argument(help="a run folder")],
+    out: Annotated[
+        Path | None, typer.Option(help="file to write, .json or .json.gz [RUN/trace.json.gz]")
+    ] = None,
+    quiet: Quiet = False,
+) -> int:
+    """Write a run's timeline as a trace: open it at ui.perfetto.dev or in chrome://tracing.
+
+    Example: paracosm trace runs/asgd16
+    """
+    folder = RunFolder.open(run)
+    timeline = folder.timeline()
+    if timeline is None and folder.kind == "predict":
+        raise InputError(f"{run}: no timeline: the run is not finished, or of op latencies")
+    if timeline is None:
+        raise InputError(
+            f"{run}: no timeline was recorded: the run is not finished, or too long; "
+            "--timeline records every span of any run"
+        )
+    path = out or run / "trace.json.gz"
+    try:
+        write_trace(timeline, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    if not quiet:
+        typer.echo(path)
+    return 0

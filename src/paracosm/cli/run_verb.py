@@ -2,74 +2,67 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from paracosm.cli.display import progress_bar
-from paracosm.cli.show import show_summary, show_sweep
+from paracosm.cli.display import aligned, printer, progress_bar
+from paracosm.cli.options import RunFlags, check_folder
 from paracosm.errors import InputError
-from paracosm.results import Summary
+from paracosm.report.kinds import view_of
+from paracosm.report.view import SUCCESSES, Figure, View, trouble
+from paracosm.results import Summary, to_json
 from paracosm.studies import (
     KINDS,
     Hooks,
     Point,
     RunFolder,
     Study,
+    SweepRow,
     load_study,
     run_point,
     run_sweep,
 )
 
-__all__ = ["run_verb"]
 
-
-def run_verb(
-    kind: str,
-    study: Path | None,
-    arguments: Mapping[str, Any],
-    seed: int | None,
-    out: Path | None,
-    force: bool,
-    jobs: int,
-    json: bool,
-    quiet: bool,
-    log: bool = False,
-) -> int:
+def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: bool = False) -> int:
     """Run what a study file and flags ask for, show it, and return the exit code.
 
     Args:
         kind: the verb.
         study: the study file, if one is given.
-        arguments: the flags made from the kind's model; None where one is not given.
-        seed, out, force, jobs, json, quiet, log: as the flags of these names say.
+        arguments: `RunFlags`, and the flags of the kind's model; None where one is not given.
+        log: whether every event is to be printed.
 
     Raises:
         InputError: if it cannot run, or some flag would have no effect.
     """
     given = {key: value for key, value in arguments.items() if value is not None}
+    flags = RunFlags(**{each.name: given.pop(each.name, each.default) for each in fields(RunFlags)})
     where = str(study) if study is not None else "command line"
-    wanted = _study(kind, study).with_arguments(seed, given)
+    wanted = _study(kind, study).with_arguments(flags.seed, given)
     points = wanted.points(where)
+    alone = not wanted.is_sweep
+    check_folder(flags.out, flags.force)
     for conflict, message in (
-        (log and json, "--log and --json both print to standard output: give one of them"),
-        (json and quiet, "--json prints and --quiet does not: give one of them"),
-        (force and out is None, "--force replaces the run in a folder: give --out as well"),
-        (log and wanted.is_sweep, "--log is for one run, and the study has a grid: leave it out"),
-        (jobs > 1 and not wanted.is_sweep, "--jobs is for a study with a grid: leave it out"),
+        (log and flags.json, "--log and --json both print to standard output: give one of them"),
+        (log and not alone, "--log is for one run, and the study has a grid: leave it out"),
+        (alone and flags.jobs > 1, "--jobs is for a study with a grid: leave it out"),
     ):
         if conflict:
             raise InputError(message)
-    if wanted.is_sweep:
-        if out is None:
-            what = " and ".join(wanted.counts)
-            what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
-            raise InputError(f"{where}: {what} needs a folder to write: give --out")
-        return _sweep(wanted, points, out, jobs, force, json, quiet)
-    return _one(points[0], out, force, json, quiet, log)
+    if alone:
+        return _one(points[0], flags, log)
+    if flags.out is None:
+        what = " and ".join(wanted.counts)
+        what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
+        raise InputError(f"{where}: {what} needs a folder to write: give --out")
+    return _sweep(wanted, points, flags.out, flags)
 
 
 def _study(kind: str, file: Path | None) -> Study:
@@ -85,59 +78,130 @@ def _study(kind: str, file: Path | None) -> Study:
     return study
 
 
-def _one(point: Point, out: Path | None, force: bool, json: bool, quiet: bool, log: bool) -> int:
-    kind = KINDS[point.kind]
-    hidden = quiet or json or log or kind.prints(point.config)
+def _one(point: Point, flags: RunFlags, log: bool) -> int:
+    kind, out = KINDS[point.kind], flags.out
+    hidden = flags.quiet or flags.json or log or kind.prints(point.config)
     said: list[str] = []
 
     def announce(sentence: str) -> None:
         said.append(sentence)
-        if not (quiet or json):
+        if not (flags.quiet or flags.json):
             typer.echo(sentence)
 
     with progress_bar(kind.total(point.config), hidden, kind.unit(point.config)) as progress:
-        summary = run_point(point, out, force, Hooks(progress, announce, log)).summary
+        summary = run_point(point, out, flags.force, Hooks(progress, announce, log)).summary
     if out is not None:
-        _write_report([RunFolder.open(out)], out / "report.html")
-    if not quiet:
-        show_summary(summary, out, json, said)
+        write_report_of([out])
+    if not flags.quiet:
+        show_summary(summary, out, flags.json, said)
     return _exit_code(point.kind, [summary])
 
 
-def _sweep(
-    study: Study, points: list[Point], out: Path, jobs: int, force: bool, json: bool, quiet: bool
-) -> int:
-    with _points_done(len(points), hidden=quiet or json) as finished:
+def _sweep(study: Study, points: list[Point], out: Path, flags: RunFlags) -> int:
+    done = itertools.count(1)
+    with progress_bar(len(points), flags.quiet or flags.json, unit="runs") as progress:
         try:
-            rows = run_sweep(study, points, out, jobs, force, finished)
+            rows = run_sweep(
+                study, points, out, flags.jobs, flags.force, lambda _: progress(next(done), None)
+            )
         except KeyboardInterrupt:
-            again = "the same command" + (", without --force," if force else "")
+            again = "the same command" + (", without --force," if flags.force else "")
             raise typer.Abort(f"interrupted: {again} goes on where it stopped") from None
-    _write_report([RunFolder.open(out / point.name) for point in points], out / "report.html")
-    if not quiet:
-        show_sweep(rows, out, json)
+    write_report_of([out / point.name for point in points], out)
+    if not flags.quiet:
+        show_sweep(rows, out, flags.json)
     return _exit_code(study.kind, [row.summary for row in rows])
 
 
-@contextlib.contextmanager
-def _points_done(total: int, hidden: bool) -> Iterator[Callable[[Point], None]]:
-    with progress_bar(total, hidden, unit="runs") as progress:
-        done = 0
-
-        def finished(point: Point) -> None:
-            nonlocal done
-            done += 1
-            progress(done, None)
-
-        yield finished
-
-
-def _write_report(runs: list[RunFolder], path: Path) -> None:
+def write_report_of(runs: list[Path], folder: Path | None = None) -> None:
+    """Write the page about run folders, into `folder` or the only one."""
     from paracosm.report import write_report
 
-    write_report(runs, path)
+    write_report([RunFolder.open(run) for run in runs], (folder or runs[0]) / "report.html")
 
 
 def _exit_code(kind: str, summaries: list[Summary]) -> int:
     success = KINDS[kind].success
     return 0 if all(summary.status == success for summary in summaries) else 1
+
+
+def show_summary(
+    summary: Summary, out: Path | None, json: bool, said: Collection[str] = ()
+) -> None:
+    """Print a run's key figures, and where the rest is; or the whole summary as JSON.
+
+    Remarks that were `said` before the run are not repeated.
+    """
+    if json:
+        sys.stdout.write(to_json(summary))
+        return
+    say, view = printer(), view_of(summary)
+    facts = [("status", summary.status)]
+    for label, write in view.figures.items():
+        if (text := write(summary)) is not None:
+            facts.append((_small(label), text))
+    for what, how in (view.remarks(summary) | view.origins(summary)).items():
+        if how not in said:
+            facts.append((what, str(how)))
+    say(aligned([("", ""), *facts]))
+    for part in view.tables(summary):
+        say()
+        # The title stands over the first column.
+        say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
+    if (why := trouble(view, summary)) is not None:
+        say(why, style="red")
+    if out is not None:
+        say(f"report: {out / 'report.html'}")
+
+
+def show_sweep(rows: Sequence[SweepRow], out: Path, json: bool) -> None:
+    """Print a line for each run of a sweep, or all summaries as JSON."""
+    if json:
+        sys.stdout.write(to_json([row.to_dict() for row in rows]))
+        return
+    say, view = printer(), view_of(rows[0].summary)
+    columns = [*_varied(rows), *_figures(view, rows)]
+    headers = [f">{header}" for header, _ in columns]
+    say(aligned([headers, *([cell(row) for _, cell in columns] for row in rows)]))
+    for row in rows:
+        if (why := trouble(view, row.summary)) is not None:
+            say(f"{row.point}: {why}", style="red")
+    say(f"report: {out / 'report.html'}")
+
+
+Column = tuple[str, Callable[[SweepRow], str]]
+
+
+def _small(label: str) -> str:
+    return label[0].lower() + label[1:]
+
+
+def _varied(rows: Sequence[SweepRow]) -> list[Column]:
+    """Return a column for each argument that the sweep varies.
+
+    Where values are too long for a table (a cluster, say), the names of the points stand for them.
+    """
+    if any(isinstance(value, Mapping | list) for row in rows for value in row.varied.values()):
+        return [("point", lambda row: row.point)]
+
+    def column(key: str) -> Column:
+        return key.replace("_", " "), lambda row: str(row.varied.get(key, ""))
+
+    return [column(key) for key in dict.fromkeys(key for row in rows for key in row.varied)]
+
+
+def _figures(view: View, rows: Sequence[SweepRow]) -> list[Column]:
+    """Return a column for each key figure, but for those that go without saying."""
+
+    def column(label: str, write: Figure) -> Column:
+        return _small(label), lambda row: write(row.summary) or ""
+
+    varied = {key.replace("_", " ") for row in rows for key in row.varied}
+    columns: list[Column] = []
+    if any(row.summary.status not in SUCCESSES for row in rows):
+        columns.append(("status", lambda row: row.summary.status))
+    for label, write in view.figures.items():
+        known = any(write(row.summary) is not None for row in rows)
+        if known and label != "Wall time" and _small(label) not in varied:
+            columns.append(column(label, write))
+    return columns

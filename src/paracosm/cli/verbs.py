@@ -7,7 +7,7 @@ read from the modules' sources.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from keyword import iskeyword
@@ -17,15 +17,15 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["VERBS", "Program", "Verb", "parameters_of"]
+from paracosm.errors import InputError
 
 VERBS: Mapping[str, str] = {
     "train": "paracosm.cli.train",
     "relax": "paracosm.cli.relax",
-    "relax measure": "paracosm.cli.relax_measure",
-    "relax tune": "paracosm.cli.relax_tune",
+    "relax measure": "paracosm.cli.relax",
+    "relax tune": "paracosm.cli.relax",
     "profile ops": "paracosm.cli.profile_ops",
-    "profile grid": "paracosm.cli.profile_grid",
+    "profile grid": "paracosm.cli.profile_ops",
     "profile job": "paracosm.cli.profile_job",
     "profile import": "paracosm.cli.profile_job",
     "predict": "paracosm.cli.predict",
@@ -39,17 +39,17 @@ VERBS: Mapping[str, str] = {
     "db export": "paracosm.cli.db",
     "measure link": "paracosm.cli.measure_link",
     "calibrate": "paracosm.cli.calibrate",
-    "calibrate serve": "paracosm.cli.calibrate_proxy",
-    "calibrate proxy": "paracosm.cli.calibrate_proxy",
+    "calibrate serve": "paracosm.cli.calibrate",
+    "calibrate proxy": "paracosm.cli.calibrate",
     "emulate": "paracosm.cli.emulate",
-    "emulate serve": "paracosm.cli.emulate_serve",
+    "emulate serve": "paracosm.cli.emulate",
     "report": "paracosm.cli.report",
-    "trace": "paracosm.cli.trace",
+    "trace": "paracosm.cli.report",
 }
 """Verb -> module; the function has the name of the verb's last word (`import_` for import)."""
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
-"""Of every verb; a module may have a `COMMAND` of its own, a `Verb`."""
+"""Of every verb; a module may have `COMMANDS` of its own, a `Verb` by verb."""
 
 
 class Verb(TyperCommand):
@@ -65,13 +65,18 @@ class Verb(TyperCommand):
             self.epilog = "\n\n".join(["Verbs of its own, each with a --help:", *below])
         super().format_help(ctx, formatter)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb, unless two of its flags exclude each other."""
+        if ctx.params.get("json") and ctx.params.get("quiet"):
+            raise InputError("--json prints and --quiet does not: give one of them")
+        return super().invoke(ctx)
+
 
 def _command(verb: str) -> Any:
-    """Import a verb and return its command."""
     module = import_module(VERBS[verb])
     function = getattr(module, _function(verb))
     app = typer.Typer(add_completion=False, context_settings=SETTINGS)
-    app.command(verb, cls=getattr(module, "COMMAND", Verb))(function)
+    app.command(verb, cls=getattr(module, "COMMANDS", {}).get(verb, Verb))(function)
     return typer.main.get_command(app)
 
 
@@ -98,46 +103,25 @@ def _listed(verb: str) -> TyperCommand:
     return TyperCommand(verb, help=ast.get_docstring(function))
 
 
-class _Commands(MutableMapping[str, Any]):
-    """The commands by verb, each made when it is looked up."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, verb: str) -> Any:
-        if verb not in self._made:
-            if verb not in VERBS:
-                raise KeyError(verb)
-            self._made[verb] = _command(verb)
-        return self._made[verb]
-
-    def __setitem__(self, verb: str, command: Any) -> None:
-        self._made[verb] = command
-
-    def __delitem__(self, verb: str) -> None:
-        del self._made[verb]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(VERBS)
-
-    def __len__(self) -> int:
-        return len(VERBS)
-
-
 class Program(TyperGroup):
     """The group of all verbs."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Commands()
+        verbs: Any = dict.fromkeys(VERBS)  # each command is made when it is looked up
+        self.commands = verbs
+        self._lists = False
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of a verb, or one that is good for a list of verbs."""
+        if cmd_name not in VERBS:
+            return None
+        return _listed(cmd_name) if self._lists else _command(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the list of all verbs."""
-        whole, self.commands = self.commands, {verb: _listed(verb) for verb in VERBS}
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self.commands = whole
+        self._lists = True
+        super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the verb that the arguments begin with, one of two words before one of one."""

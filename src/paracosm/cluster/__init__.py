@@ -1,4 +1,4 @@
-"""The imagined hardware: nodes, links, topologies, and what messages and collectives cost."""
+"""The simulated hardware: nodes, links, topologies, and what messages and collectives cost."""
 
 from paracosm.cluster.cluster import (
     Cluster,

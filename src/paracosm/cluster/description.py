@@ -75,11 +75,7 @@ def load_cluster(path: str | Path) -> Cluster:
 
 
 def cluster_from_mapping(mapping: Mapping[str, Any]) -> Cluster:
-    """Return the cluster that `mapping`, the content of a cluster file, describes.
-
-    Raises:
-        InputError: as `load_cluster`.
-    """
+    """Return the cluster that `mapping`, the content of a cluster file, describes."""
     from paracosm.cluster.file import read
 
     return read(mapping, "cluster")

@@ -48,7 +48,6 @@ class ClusterCommunication:
         return self._groups.of(members).cost(kind, size, rank, peer)
 
     def message(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return what a message costs on the link of `rank`, one of its ends."""
         cluster = self.cluster
         link = cluster.link(cluster.workers[source], cluster.workers[target])
         busy, after = link.occupancy(size), link.propagation(size)
@@ -119,7 +118,6 @@ class _Group:
 
 
 def _port(cluster: Cluster, *ranks: int) -> str:
-    """Return which link of a rank carries what passes between these."""
     if not isinstance(cluster.topology, Hierarchical):
         return "nic"
     crosses = any(_crosses(cluster.topology, ranks[0], rank) for rank in ranks)
@@ -132,7 +130,6 @@ def _is_shared(cluster: Cluster, bandwidth: float) -> bool:
 
 
 def _capacity(cluster: Cluster, rank: int, port: str) -> float:
-    """Return the bandwidth of a rank's port: that of the fastest of its links there."""
     topology, name = cluster.topology, cluster.workers[rank]
     is_outer = isinstance(topology, Hierarchical) and port == "outer"
     common = topology.outer if isinstance(topology, Hierarchical) and is_outer else topology.link
@@ -146,7 +143,6 @@ def _capacity(cluster: Cluster, rank: int, port: str) -> float:
 
 
 def _crosses(topology: Topology, a: int, b: int) -> bool:
-    """Whether a message between two workers leaves its machine."""
     if not isinstance(topology, Hierarchical):
         return False
     return a // topology.group_size != b // topology.group_size

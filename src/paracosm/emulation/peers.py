@@ -26,7 +26,6 @@ _MOST_AT_A_TIME = 64  # collectives in flight
 
 
 def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
-    """Return when the emulated ranks of a job come, as the real rank `rank` sees it."""
     world = config.world
     jitter: DrawnJitter | MeasuredJitter | None = None
     if config.compute_jitter == "measured":
@@ -133,7 +132,6 @@ class Peers:
         self._draw_late()
 
     def resumed(self, now: float) -> None:
-        """A wait of the real rank has ended."""
         self._together = now
         self._stretch += 1
         if self._has_stragglers:
@@ -141,7 +139,6 @@ class Peers:
             self._met[:] = False
 
     def iteration_ended(self, now: float) -> None:
-        """An iteration of the real rank has ended."""
         self._iteration += 1
         if self._jitter is not None:
             self._jitter.iteration_ended()
@@ -150,7 +147,6 @@ class Peers:
             self._draw_late()
 
     def last_entry(self, members: Sequence[int], asked: float) -> float:
-        """Return when the last emulated one of `members` comes to a collective."""
         if self._skew is None and self._jitter is None and not self._has_stragglers:
             return asked
         ranks = self._emulated.of(members)
@@ -274,12 +270,10 @@ class RankRng:
     source: tuple[int, ...]  # what the numbers are for: two sources share none
 
     def uniform(self, occasion: int, ranks: int) -> Array:
-        """Return numbers in (0, 1) for ranks 0 to `ranks` - 1."""
         philox = np.random.Philox(counter=[0, occasion, 0, 0], key=self._key)
         return inside(np.random.Generator(philox).random(ranks))
 
     def of(self, distribution: Distribution, occasion: int, ranks: Ints) -> Array:
-        """Return a draw of `distribution` for each of the `ranks`."""
         return distribution.from_uniform(self.uniform(occasion, int(ranks.max()) + 1)[ranks])
 
     @cached_property

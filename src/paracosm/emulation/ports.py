@@ -33,8 +33,6 @@ class Span:
 
 @dataclass(slots=True, eq=False)
 class _Task:
-    """One collective or message."""
-
     number: int  # in the order of asking
     pool: Hashable
     asked: float  # as in `Ports.ask`
@@ -48,8 +46,6 @@ class _Task:
 
 @dataclass(slots=True)
 class _State:
-    """All that is under way at an instant, `now`."""
-
     sharing: Sharing
     now: float = -inf
     free: dict[Hashable, list[int]] = field(default_factory=dict)  # idle comm workers, by pool
@@ -136,7 +132,6 @@ class _State:
         self._next(task.pool)
 
     def _start(self) -> None:
-        """Put on links what may begin."""
         held = {way for task in self.moving for way in task.stations}
         still = []
         for task in self.waiting:

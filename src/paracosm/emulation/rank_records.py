@@ -18,8 +18,6 @@ One = TypeVar("One", bound=Record)
 
 @dataclass(frozen=True)
 class RankRecords:
-    """What one real rank did."""
-
     rank: int
     collectives: tuple[Collective, ...]  # in the order in which it asked for them
     waits: Floats  # when each began and ended, shape (m, 2), seconds
@@ -48,7 +46,6 @@ class RankRecords:
 
 
 def by_rank(records: Sequence[Record], ranks: Iterable[int] = ()) -> list[RankRecords]:
-    """Return the records of each rank that has any, and of the `ranks`, by number."""
     found = {each.rank for each in records if not isinstance(each, Note | Exchange)}
     return [_of_rank(rank, records) for rank in sorted(found | set(ranks))]
 
@@ -78,8 +75,6 @@ def _pairs(pairs: Sequence[tuple[float, float]]) -> Floats:
 
 @dataclass(frozen=True)
 class Iterations:
-    """Iterations, k of them."""
-
     number: NDArray[np.int64]  # of each, shape (k,)
     begin: Floats  # when, shape (k,), seconds
     end: Floats

@@ -18,13 +18,9 @@ from paracosm.results import EmulationSummary
 from paracosm.timeline import Timeline
 from paracosm.timeline.analysis import exposed_of_each, exposure_between
 
-__all__ = ["EmulationResult", "Metrics", "Sink", "result_of"]
-
 
 @dataclass(frozen=True)
 class EmulationResult:
-    """What an emulated job came to."""
-
     summary: EmulationSummary  # the key numbers, as `summary.json` names them
     timeline: Timeline | None  # of the real ranks; None where several runs were made
     # Further files of the run folder, with what writes them
@@ -38,7 +34,6 @@ def result_of(
     emulator: int | None = None,
     interrupted: bool = False,
 ) -> EmulationResult:
-    """Return what the records of a job say; `emulator` is the exit code of that, if any."""
     summary = summarise(config, records, exit_code)
     if emulator:
         summary = replace(summary, status="failed")

@@ -35,9 +35,6 @@ def run_emulation(
     """Run the script as the real ranks of the job, and return what came of it.
 
     With changes the script is run once without them first: its summary is `unchanged`.
-
-    Raises:
-        InputError: PyTorch is missing; the port is in use.
     """
     heard = Metrics(metrics, progress)
     before: EmulationResult | None = None
@@ -114,7 +111,6 @@ def _run_once(config: EmulateConfig, seed: int, heard: Metrics) -> tuple[Emulati
 
 
 def _expectation(config: EmulateConfig) -> str:
-    """Say in a sentence what is real and what is assumed."""
     ranks = ", ".join(map(str, config.rank))
     real = f"rank {ranks} of {config.world:,} is real"
     if len(config.rank) > 1:
@@ -142,8 +138,6 @@ _PYTHON = (sys.executable, "-P", "-m")  # modules in the current folder are not 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended."""
-
     exit_code: int  # of the first rank that failed, else 0; -N where signal N killed it
     emulator: int | None  # exit code of the emulator; None in backend mode
     interrupted: bool
@@ -256,11 +250,8 @@ def _ended_by_signals() -> Iterator[None]:
 def _watch(job: _Job, heard: Callable[[list[Record]], None]) -> int:
     """Hear records until every rank has ended, or one has failed and the others do not.
 
-    Ranks whose emulator has failed mostly get an error of gloo's; those that wait for connections
-    would wait for half an hour.
-
-    Returns:
-        The exit code of the rank that failed first; 0 where none has.
+    Return the exit code of the rank that failed first, or 0. Ranks whose emulator has failed mostly
+    get an error of gloo's; those that wait for connections would wait for half an hour.
     """
     failed = 0
     until: float | None = None
@@ -295,7 +286,6 @@ def _interrupt(job: _Job) -> None:
 
 
 def _end_emulator(job: _Job) -> int | None:
-    """Let the emulator write what it has, and return its exit code."""
     if job.emulator is None:
         return None
     # Another Ctrl-C shortens the wait, and costs nothing of what was recorded.

@@ -14,15 +14,10 @@ if TYPE_CHECKING:
     import torch
 
 _CLASSES = {
-    "sgd": "SGD",
-    "adam": "Adam",
-    "adamw": "AdamW",
-    "nadam": "NAdam",
-    "radam": "RAdam",
-    "adamax": "Adamax",
-    "adagrad": "Adagrad",
-    "adadelta": "Adadelta",
-    "rmsprop": "RMSprop",
+    name.lower(): name
+    for name in (
+        *("SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "RMSprop"),
+    )
 }
 
 OPTIMIZERS = (*_CLASSES, "none")
@@ -48,11 +43,7 @@ class Optimizer:
     def make(
         self, parameters: Iterable[torch.Tensor], lr: float, foreach: bool | None = None
     ) -> torch.optim.Optimizer:
-        """Return PyTorch's optimizer of some parameters, with a state of its own.
-
-        Raises:
-            InputError: it does not take one of the options, or not that value.
-        """
+        """Return PyTorch's optimizer; InputError for an option or a value that it does not take."""
         import torch
 
         kind = getattr(torch.optim, _CLASSES[self.name])

@@ -137,7 +137,7 @@ def _estimates(
     An op of the host that nobody timed, nor any of its type, is not estimated: it moves nothing.
     Nor is one that works on nobody knows what.
     """
-    from paracosm.profiling.estimators.timed import pool
+    from paracosm.profiling.estimators.roofline import pool
 
     types = {timing.op.name for timing in timings}
     needed, of_host = set(_needed(graph)), _host_only(graph)
@@ -145,7 +145,7 @@ def _estimates(
     found: dict[Op, Estimate] = {}
     if timed := [timing for timing in timings if _key(timing.op) in by_key]:
         exact, _ = pool(timed)
-        found = {by_key[key]: exact.estimate(row) for key, row in exact.rows().items()}
+        found = {by_key[key]: exact.estimate(row) for key, row in exact.rows.items()}
     rest = [
         op
         for op in needed
@@ -183,7 +183,7 @@ def _profile(
     if not ops:
         return 0, {}
     from paracosm.profiling import Settings
-    from paracosm.profiling.pinned_process import profile_into
+    from paracosm.profiling.profiler import profile_into
 
     settings = Settings(
         device=environment.device,

@@ -150,7 +150,7 @@ def _this_machine(config: PredictConfig, hardware: str | None) -> Environment | 
     It is that of the commands: how malloc happens to work in the caller's process says nothing
     about timings that are looked up.
     """
-    from paracosm.profiling.this_machine import environment_here
+    from paracosm.profiling.environment import environment_here
 
     try:
         return environment_here(config.device, config.threads, allocator=command_allocator())

@@ -80,9 +80,9 @@ def make_gradients(
     layout: ParameterLayout,
     data: DataSet,
     mode: Mode,
-    workers_hint: int,
-    seed: int = 0,
-    batch: int = 32,
+    workers_hint: int,  # how many gradients may wait at a time
+    seed: int = 0,  # of random numbers that the model draws; each request has its own stream
+    batch: int = 32,  # examples of a minibatch
 ) -> GradientSource:
     """Return the source of the gradients of a model on a data set's training examples.
 
@@ -90,19 +90,9 @@ def make_gradients(
     last gradient, and its buffers (running statistics) follow the gradients in the order in which
     these are computed, as on a parameter server that holds moving averages.
 
-    Args:
-        model: module and loss.
-        layout: of the module's parameters in the flat vector.
-        data: the training examples are used.
-        mode: "off" computes each gradient alone, when it is needed; "vmap" and "processes" all
-            that wait together; "auto" measures, and does what is fastest. As that depends on the
-            machine, two runs agree to the bit only where the mode is named.
-        workers_hint: how many gradients may wait at a time.
-        seed: of random numbers that the model draws; each request has a stream of its own.
-        batch: examples of a minibatch.
-
-    Raises:
-        InputError: the model does not fit the data, or the mode.
+    Mode "off" computes each gradient alone, when it is needed; "vmap" and "processes" all that wait
+    together; "auto" measures, and does what is fastest. As that depends on the machine, two runs
+    agree to the bit only where the mode is named.
     """
     if mode not in get_args(Mode):
         raise unknown("look-ahead mode", mode, get_args(Mode))
@@ -152,7 +142,6 @@ class Policy:
         """Take note that a gradient was computed and not used."""
 
     def describe(self) -> str:
-        """Say how gradients were computed, and why so."""
         return self._text
 
     def close(self) -> None:
@@ -241,7 +230,9 @@ class Automatic(Policy):
         for candidate in candidates:
             if not candidate.known(size):
                 return candidate.compute(list(waiting.values()))
-        limit = _MARGIN * self._one.cost[1] * self._useful()
+        ahead = self._vmap.gradients + (self._processes.gradients if self._processes else 0)
+        used = 1.0 - self._wasted / ahead if ahead > self._wasted else 1.0
+        limit = _MARGIN * self._one.cost[1] * used
         best = min(candidates, key=lambda candidate: candidate.cost[size], default=None)
         if best is None or best.cost[size] > limit:
             return self._one.compute([needed])
@@ -279,11 +270,6 @@ class Automatic(Policy):
         if number == _TRIAL and self._vmap.known(size) and costs_more:
             self._obstacle = "it is no faster here"
         return computed
-
-    def _useful(self) -> float:
-        """Return the share of gradients computed ahead that were used."""
-        ahead = self._vmap.gradients + (self._processes.gradients if self._processes else 0)
-        return 1.0 - self._wasted / ahead if ahead > self._wasted else 1.0
 
     def _pool_started(self) -> bool:
         """Whether there is a pool; start one when the cost of gradients is worth it."""

@@ -39,15 +39,12 @@ class Collectives:
         raise self._runtime.refuse("all_reduce of a sparse tensor")
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Work:
-        """Reduce tensors in place at the root; elsewhere they stay as they are."""
-        return self._reduced(
-            "reduce", _listed(tensors), _op(opts if op is None else op), _root(opts)
-        )
+        op = _op(opts if op is None else op)
+        return self._reduced("reduce", _listed(tensors), op, _root(opts))
 
     def reduce_scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
-        """Reduce lists of a tensor for each rank, and keep one's own."""
         lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
         inputs = [tensor for each in lists for tensor in each]
         own = [each[self._member.rank] for each in lists]
@@ -56,7 +53,6 @@ class Collectives:
     def reduce_scatter_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
-        """Reduce tensors, as one, and keep one's own part of each."""
         own = [
             values.part(source, self._member.rank, output.numel())
             for output, source in zip(outputs, inputs, strict=True)
@@ -77,21 +73,18 @@ class Collectives:
     def allgather(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
-        """Fill lists of a tensor for each rank."""
         lists = output_tensors if isinstance(input_tensors, list) else [output_tensors]
         return self._gathered("all_gather", lists, _listed(input_tensors))
 
     def allgather_coalesced(
         self, output_lists: list[Tensors], input_list: Tensors, opts: Any = None
     ) -> Work:
-        """Fill lists, one for each rank, of the tensors of that rank."""
         lists = [list(of_all) for of_all in zip(*output_lists, strict=True)]
         return self._gathered("all_gather", lists, input_list)
 
     def all_gather_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
-        """Fill tensors, as one, with the parts of all ranks."""
         ranks = len(self._member.members)
 
         def fill() -> None:
@@ -109,7 +102,6 @@ class Collectives:
     def gather(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
-        """Fill lists of a tensor for each rank at the root."""
         lists = output_tensors if isinstance(input_tensors, list) else [output_tensors]
         root = _root(opts)
         at_root = lists if root == self._member.rank else []
@@ -186,7 +178,6 @@ class Collectives:
         return self._ask("barrier", [], [], None)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """Meet all ranks, none of which is ever missing."""
         self._ask("barrier", [], [], None).wait()
 
     def _start_coalescing(self, device: torch.device) -> None:

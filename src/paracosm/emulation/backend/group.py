@@ -25,13 +25,8 @@ def register(runtime: Runtime) -> None:
 
     def create(options: Any, _backend_options: Any) -> ProcessGroup:
         members = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
-        member = runtime.join(
-            options.group_id,
-            options.group_rank,
-            members,
-            runtime.asked_backend,
-            options.timeout.total_seconds(),
-        )
+        asked, timeout = runtime.asked_backend, options.timeout.total_seconds()
+        member = runtime.join(options.group_id, options.group_rank, members, asked, timeout)
         return EmulatedGroup(runtime, member, options.store)
 
     dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", "cuda"])
@@ -119,7 +114,6 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         return False
 
     def eager_connect_single_device(self, device: torch.device | None) -> None:
-        """Remember the device that the script has bound the group to."""
         self.bound_device_id = device
 
     def perform_nocolor_split(self, device: torch.device | None) -> None:

@@ -58,7 +58,6 @@ def install(runtime: Runtime) -> None:
 
 
 def _replace(name: str, by: Any) -> None:
-    """Replace a name of torch.distributed wherever PyTorch itself has imported it to."""
     from torch.distributed import device_mesh
 
     setattr(c10d, name, by)
@@ -135,7 +134,6 @@ def _split_group(
     group_desc: str | None = None,
     backend: str | None = None,
 ) -> Any:
-    """Do what `torch.distributed.split_group` does, with a group that is made rather than split."""
     if not split_ranks:
         raise ValueError("split_ranks cannot be None or empty")
     parent = dist.get_process_group_ranks(parent_pg or dist.group.WORLD)

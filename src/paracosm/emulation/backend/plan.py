@@ -49,8 +49,6 @@ class PlannedGroup:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a plan holds."""
-
     world: int  # ranks of the job
     rank: int  # whose plan it is
     groups: dict[str, PlannedGroup]  # by name, in the order in which they were first used
@@ -58,7 +56,6 @@ class Plan:
 
 
 def load_plan(path: Path) -> Plan:
-    """Read a plan."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

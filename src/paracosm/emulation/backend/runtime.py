@@ -44,8 +44,6 @@ _TOO_LONG, _TOO_LONG_SHARE = 1e-3, 0.1  # of the time that the model gives a col
 
 @dataclass(eq=False)
 class _UnderWay:
-    """What is recorded when it has ended."""
-
     span: Span
     record: Callable[[float], None]  # records it, given when it was done
     filled: float | None = None  # when its outputs were; None while they are not
@@ -92,7 +90,6 @@ class Runtime:
         self.waiting.completion.start()
 
     def close(self) -> None:
-        """End the threads and have all records on the disk."""
         if os.getpid() != self._process:  # a fork has no threads
             return
         for streams in self._streams.values():
@@ -105,7 +102,6 @@ class Runtime:
     def join(
         self, name: str, rank: int, members: Sequence[int], asked: str, timeout: float
     ) -> Member:
-        """Make this process a member of a new group, as `Member` has it."""
         self.start()
         if not self._warned:
             self._warned.add("")
@@ -130,7 +126,6 @@ class Runtime:
         outputs: Sequence[Tensor] = (),  # what it gets
         fill: Callable[[], None] | None = None,  # writes the outputs
     ) -> Work:
-        """Begin a collective, and return its handle."""
         asked = time.monotonic()
         other = member.members[peer] if peer >= 0 else -1
         if self.on_collective is not None:
@@ -160,9 +155,7 @@ class Runtime:
             late = entered - asked
             return self._streams_of(first.device).run(
                 *(pool, count, late, cost, inputs, outputs, fill),
-                lambda times, worker: record(
-                    times.asked, times.asked + late, times.begun, times.done, worker
-                ),
+                lambda worker, asked, begun, done: record(asked, asked + late, begun, done, worker),
             )
         self.record_ended(asked)
         with self._lock:

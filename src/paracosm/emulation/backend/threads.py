@@ -74,7 +74,6 @@ class Completion:
         call()
 
     def close(self) -> None:
-        """End the thread; what is due later is dropped."""
         with self._lock:
             self._closed = True
             if not self._awake:
@@ -133,7 +132,6 @@ class Filling:
         self._closed = False
 
     def put(self, fill: Callable[[], None]) -> None:
-        """Call a function soon; at once where the thread has ended, as the process does."""
         with self._lock:
             if not self._closed:
                 if self._thread is None:
@@ -147,7 +145,6 @@ class Filling:
             fill()
 
     def close(self) -> None:
-        """End the thread when it has done what it has."""
         with self._lock:
             self._closed = True
             self._jobs.put(None)

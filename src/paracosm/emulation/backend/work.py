@@ -69,7 +69,6 @@ class EmulatedWork(WaitedWork):
         self._is_aborted = self._is_due = self._is_set = False
 
     def fill_later(self, fill: Callable[[], None]) -> Callable[[], None]:
-        """Return the call that fills the outputs, and have everybody wait for it."""
         self._filling = filling = threading.Event()
 
         def filled() -> None:
@@ -84,7 +83,6 @@ class EmulatedWork(WaitedWork):
         return filled
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Block until the collective is done."""
         begin = time.monotonic()
         if begin < self._deadline or self._is_filling():
             if self._deadline - begin > _TIME_TO_WRITE:
@@ -101,7 +99,6 @@ class EmulatedWork(WaitedWork):
         return True
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """Return the future that is completed, with the list of outputs, when this is done."""
         with self._lock:
             if self._future is not None:
                 return self._future
@@ -125,12 +122,10 @@ class EmulatedWork(WaitedWork):
         return self._outputs
 
     def abort(self) -> None:
-        """Be done now."""
         self._is_aborted = True
         self._come_due()
 
     def source_rank(self) -> int:
-        """Return the sender's rank in the group, of a message from anybody."""
         return self._source
 
     _source_rank = source_rank
@@ -143,7 +138,6 @@ class EmulatedWork(WaitedWork):
         return 0.0 if self._is_aborted else self._span.done
 
     def _sleep(self) -> None:
-        """Sleep until the deadline, wherever it moves meanwhile."""
         self._span.on_earlier = self._be_earlier
         while True:
             with self._lock:
@@ -153,7 +147,6 @@ class EmulatedWork(WaitedWork):
             self._waiting.sleeper.until(deadline, sooner.wait)
 
     def _be_earlier(self) -> None:
-        """Have everybody look at the deadline again."""
         with self._lock:
             if self._sooner is not None:
                 self._sooner.set()

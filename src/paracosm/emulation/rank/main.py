@@ -40,8 +40,6 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Script:
-    """A script that is ready to run."""
-
     code: types.CodeType
     path: str | None  # `sys.path[0]` while it runs; None where the interpreter puts none there
     argument: str  # `sys.argv[0]`

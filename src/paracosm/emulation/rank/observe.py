@@ -115,7 +115,6 @@ def _queue(callback: Callable[[], None]) -> None:
 
 
 def _tensors(output: Any) -> Iterator[torch.Tensor]:
-    """Find the tensors in what a module returns, as deep as DDP itself looks."""
     if isinstance(output, torch.Tensor):
         yield output
     elif isinstance(output, (list, tuple)):
@@ -164,19 +163,16 @@ class Waits:
         self._open = _Open()
 
     def begin(self) -> None:
-        """Say that this thread begins to wait."""
         if self._open.depth == 0:
             self._open.begin = time.monotonic()
         self._open.depth += 1
 
     def end(self) -> None:
-        """Say that it has waited."""
         self._open.depth -= 1
         if self._open.depth == 0:
             self._record(self._open.begin, time.monotonic())
 
     def add(self, begin: float, end: float) -> None:
-        """Say that this thread has waited, in seconds of `time.monotonic`."""
         if self._open.depth == 0:
             self._record(begin, end)
 

@@ -62,8 +62,6 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Non
 
 
 class _End:
-    """What is done as the process ends, but not as its children do."""
-
     def __init__(self, setting: Setting, recorder: RecordWriter) -> None:
         self.write_plan: Callable[[], None] | None = None
         self.record_ended: Callable[[float], None] = lambda now: None

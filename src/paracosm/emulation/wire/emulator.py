@@ -58,7 +58,6 @@ class Emulator:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there were connections, and none is left."""
         return bool(self._groups) and not self.connections
 
     def add(self, pair: Pair) -> None:
@@ -114,7 +113,6 @@ class Emulator:
             self._record(Exchange(real, sent, received, messages, cpu))
 
     def finish_all(self) -> None:
-        """Write the records of all operations as they stand."""
         for state in self._groups.values():
             for operation in list(state.operations.values()):
                 self._finish(state, operation)
@@ -244,7 +242,6 @@ class Emulator:
             )
 
     def _left_in(self, state: GroupState, operation: Operation, real: int) -> None:
-        """Fail if a real member that has gone left an operation open."""
         known = operation.slot in state.operations
         if known and not self.failed and operation.is_open(real):
             self._fail(
@@ -296,7 +293,6 @@ class Emulator:
         return operation, channel, side
 
     def _advance(self, state: GroupState, operation: Operation) -> None:
-        """Do what can be done by now on all connections."""
         if operation.slot not in state.operations:
             return
         now = time.monotonic()
@@ -305,7 +301,6 @@ class Emulator:
                 self._serve(state, operation, channel, now)
 
     def _serve(self, state: GroupState, operation: Operation, channel: Channel, now: float) -> None:
-        """Accept and send all that can be done on a connection by now."""
         accepted = channel.accepted
         while self._accept(state, operation, channel, now):
             pass
@@ -317,7 +312,6 @@ class Emulator:
     def _accept(
         self, state: GroupState, operation: Operation, channel: Channel, now: float
     ) -> bool:
-        """Tell the real rank that we are ready for its next message; return whether we are."""
         pair = channel.connection.pair
         announced = channel.accepted < channel.announced
         if not announced and (self._pace.sharing or not self._sends_more(operation, channel)):
@@ -355,7 +349,6 @@ class Emulator:
     def _answer(
         self, state: GroupState, operation: Operation, channel: Channel, now: float
     ) -> bool:
-        """Send the next message that the real rank waits for; return whether it may go."""
         if not channel.wanted:
             return False
         pair = channel.connection.pair
@@ -444,7 +437,6 @@ class Emulator:
             self._peers.resumed(time.monotonic())
 
     def _count(self, state: GroupState, connection: Connection) -> None:
-        """Add what a connection moved, once."""
         moved = self._moved.setdefault(state.members[connection.pair.real], [0, 0, 0])
         moved[0] += connection.sent
         moved[1] += connection.received

@@ -24,8 +24,6 @@ from paracosm.emulation.wire.payloads import load_payloads
 from paracosm.emulation.wire.rendezvous import Rendezvous
 from paracosm.errors import InputError
 
-__all__ = ["emulate_peers", "main"]
-
 _TIMEOUT = 30.0  # seconds for a handshake
 _LOOK = 0.05  # seconds between looks for operations that stand still or whose end does not show
 _ACCOUNT = 1.0  # seconds between records of what has been moved

@@ -59,14 +59,11 @@ class Channel:
 
     @property
     def is_open(self) -> bool:
-        """Whether something is announced or asked for that has not been moved."""
         return self.arrived < self.announced or self.gone < self.asked
 
 
 @dataclass(slots=True, eq=False)
 class RealSide:
-    """A real member's part of an operation."""
-
     asked: float  # when its first message came
     number: int  # counts the collectives of this member in the group
     last: float = 0.0  # when something was last announced or moved
@@ -81,8 +78,6 @@ class RealSide:
 
 
 class Operation:
-    """A collective that is under way."""
-
     def __init__(
         self,
         kind: str,
@@ -118,12 +113,10 @@ class Operation:
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether an instant is known at which one of its messages goes on."""
         return any(each.due or each.due_in for each in self.channels.values())
 
     @property
     def segment(self) -> int:
-        """Bytes of a ring's first message."""
         return 0 if self._key is None else self._key[1]
 
     @property
@@ -159,7 +152,6 @@ class Operation:
         return not self.is_loose
 
     def settle(self) -> None:
-        """Learn that all real members wait, while learning."""
         assert self.learning is not None
         if len(self.reals) < len(self.members.real):
             return  # some have not come yet
@@ -207,14 +199,12 @@ class Operation:
         )
 
     def _present(self, real: int) -> Messages | None:
-        """Return a member's messages where not every segment has one."""
         layout = self.layout
         if not self.is_ring or layout is None or layout.is_full:
             return None
         return messages_of(layout, real)
 
     def sent_as(self, real: int, number: int) -> int:
-        """Return the algorithm's index of a real member's message number `number`."""
         present = self._present(real)
         if present is None or number >= len(present.sends):
             return number
@@ -228,7 +218,6 @@ class Operation:
         return present.sends.index(index) if index in present.sends else len(present.sends)
 
     def received_as(self, real: int, number: int) -> int:
-        """Return the algorithm's index of the message that a real member receives as `number`."""
         present = self._present(real)
         if present is None or number >= len(present.receives):
             return number
@@ -302,7 +291,6 @@ class Operation:
         return channel.halves.get(channel.accepted % 2, likely)
 
     def see_root(self, channel: Channel) -> None:
-        """Learn from a connection's messages which member is the root."""
         if self.kind in ("all_reduce", "all_gather"):
             return
         pair = channel.connection.pair
@@ -321,7 +309,6 @@ class Operation:
                 side.peer = real
 
     def expected(self, real: int) -> tuple[int, int] | None:
-        """Return how many sends to and receives from emulated members there are, if known."""
         size = self.world
         others = size - len(self.members.real)
 
@@ -344,7 +331,6 @@ class Operation:
         return None
 
     def is_open(self, real: int) -> bool:
-        """Return whether a real member still waits for the operation, as far as it shows."""
         if any(channel.is_open for channel in self._channels_of(real)):
             return True
         expected = self.expected(real)
@@ -354,7 +340,6 @@ class Operation:
         return arrived < expected[0] or gone < expected[1]
 
     def is_complete(self, real: int) -> bool:
-        """Return whether it is known that all messages of a real member have been moved."""
         is_open = any(channel.is_open for channel in self._channels_of(real))
         return self._moved(real) == self.expected(real) and not is_open
 
@@ -362,7 +347,6 @@ class Operation:
         return [each for each in self.channels.values() if each.connection.pair.real == real]
 
     def _moved(self, real: int) -> tuple[int, int]:
-        """Return how many messages from and to a real member are through."""
         mine = self._channels_of(real)
         return sum(channel.arrived for channel in mine), sum(channel.gone for channel in mine)
 
@@ -445,5 +429,4 @@ class Entries:
 
     @property
     def last(self) -> float:
-        """The latest of those that were asked for."""
         return max(self._known.values(), default=self._asked)

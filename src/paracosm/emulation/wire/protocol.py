@@ -39,15 +39,12 @@ class BrokenError(Exception):
 
 
 class Header(NamedTuple):
-    """A message's header."""
-
     opcode: int  # DATA, SEND_READY or RECV_READY
     slot: int  # which operation it belongs to
     length: int  # bytes of data, in this message or in the one announced
 
 
 def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> Header:
-    """Read a header."""
     size, opcode, slot, _, length, _ = HEADER.unpack_from(buffer, offset)
     if opcode not in (DATA, SEND_READY, RECV_READY):
         name = _NAMES.get(opcode, "none of gloo's")
@@ -91,14 +88,11 @@ class AddressError(Exception):
 
 @dataclass(frozen=True)
 class GlooAddress:
-    """Where a real rank listens."""
-
     family: int  # AF_INET or AF_INET6
     host: str  # IP address
     port: int
-    connections: tuple[
-        int, ...
-    ]  # what each rank's connection begins with; empty where that is its rank
+    # What each rank's connection begins with; empty where that is its rank
+    connections: tuple[int, ...]
 
 
 def read_address(value: bytes) -> GlooAddress:
@@ -120,9 +114,9 @@ def read_address(value: bytes) -> GlooAddress:
     rest = len(value) - at - size
     if rest < 0 or rest % 8:
         raise AddressError(f"numbers of 8 bytes expected after the address, not {rest} bytes")
-    family, port = (
-        struct.unpack_from("<H", value, at)[0],
-        struct.unpack_from(">H", value, at + 2)[0],
+    (family,), (port,) = (
+        struct.unpack_from("<H", value, at),
+        struct.unpack_from(">H", value, at + 2),
     )
     if family == socket.AF_INET:
         host = socket.inet_ntop(socket.AF_INET, value[at + 4 : at + 8])
@@ -143,16 +137,8 @@ def emulated_address(family: int, connections: int) -> bytes:
     """
     name = b"emulated"
     storage = struct.pack("<H", family).ljust(_STORAGE, b"\xff")
-    return b"".join(
-        (
-            struct.pack("<Q", len(name)),
-            name,
-            struct.pack("<Q", _STORAGE + 8),
-            storage,
-            struct.pack("<q", -1),
-            bytes(8 * connections),
-        )
-    )
+    sizes = struct.pack("<Q", len(name)) + name + struct.pack("<Q", _STORAGE + 8)
+    return sizes + storage + struct.pack("<q", -1) + bytes(8 * connections)
 
 
 def _u64(value: bytes, at: int, what: str, most: int | None) -> int:

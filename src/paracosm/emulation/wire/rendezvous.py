@@ -81,7 +81,6 @@ class Rendezvous:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching, and let the store go if it is served here."""
         self._closed.set()
         client = self._client
         if client is not None:
@@ -248,13 +247,11 @@ class Membership:
 
     @property
     def size(self) -> int | None:
-        """How many members there are; None where nobody knows."""
         if self.members:
             return len(self.members)
         return max((len(each.connections) for each in self.addresses.values()), default=0) or None
 
     def is_settled(self, now: float) -> bool:
-        """Return whether it is known which members are real, and one of them has come."""
         if not self.addresses:
             return False
         return bool(self.members) or len(self.addresses) == len(self.real) or now > self.deadline
@@ -274,7 +271,6 @@ class Membership:
         return [*self.values, *(sorted(self.served) if guessed else ())]
 
     def learn(self, rank: int, value: bytes) -> bool:
-        """Take up what is written for a member; return whether that is news."""
         if rank in self.served:
             if value != self.written:
                 raise AddressError(
@@ -323,7 +319,6 @@ class StartUp:
             client.add(_WORKERS, world - len(real))
 
     def look(self, added: Sequence[str]) -> None:
-        """Answer what is in new keys."""
         roles = [key for key in added if is_role_key(key)]
         if roles:
             self._answer_agents(roles[0])

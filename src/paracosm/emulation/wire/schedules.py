@@ -42,7 +42,6 @@ class Direct:
         self._members = members
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether the algorithm has such a message at all."""
         return source != target and index == 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
@@ -58,8 +57,6 @@ class Direct:
 
 
 class Loose(Direct):
-    """An operation whose algorithm cannot be followed: everything is answered at once."""
-
     def allows(self, source: int, target: int, index: int) -> bool:
         return True
 
@@ -213,11 +210,9 @@ class Ring(Direct):
         return self._arcs[real].ready(index, size, self.lag)
 
     def is_part(self, source: int, target: int, index: int) -> bool:
-        """Return whether a message does not belong to the ring; see `RingReduce`."""
         return False
 
     def comes_back(self, real: int, index: int) -> bool:
-        """Return whether a real member's message is passed on to a real member (or itself)."""
         messages = self._rounds * (self._members.size - 1) * self.lag
         return index + self._fed[real].length * self.lag < messages
 
@@ -237,7 +232,6 @@ class Ring(Direct):
         return self._around(peer).passed(peer, index, size)
 
     def source_of(self, peer: int) -> int:
-        """Return the last real member before an emulated one."""
         return self._around(peer).source
 
     def _around(self, peer: int) -> _Arc:
@@ -265,7 +259,6 @@ class _Arc:
         self._times: tuple[int, NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def ready(self, index: int, size: int, lag: int) -> float | None:
-        """Return when the last member may send message `index`; asked in order."""
         known = self._ready.get(index)
         if known is not None:
             return known
@@ -282,7 +275,6 @@ class _Arc:
         return self._ready[index]
 
     def passed(self, member: int, index: int, size: int) -> float | None:
-        """Return when a message of the real one's had come to a member."""
         at = self.arrived.get(index)
         if at is None:
             return None
@@ -339,7 +331,6 @@ class RingReduce(Ring):
 
     @property
     def half(self) -> int:
-        """Messages of the ring, before those to the root."""
         return (self._members.size - 1) * self.lag
 
     def allows(self, source: int, target: int, index: int) -> bool:

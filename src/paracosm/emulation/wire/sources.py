@@ -35,7 +35,6 @@ class Sources:
         self._payloads = payloads
 
     def keep(self, operation: Operation, channel: Channel, length: int) -> Buffer | None:
-        """Return where to keep data that begins to come; None to throw it away."""
         pair = channel.connection.pair
         if operation.kind == "all_to_all":
             channel.mirror = self._pool.take(length)
@@ -125,7 +124,6 @@ def _of_length(buffer: Buffer | None, length: int) -> Source | None:
 
 
 def _part(operation: Operation, real: int, emulated: int, length: int) -> Source:
-    """Return the chunk that a member sends to the root of a reduce: the root's own data."""
     layout = operation.layout
     if layout is None:
         return ZEROS
@@ -148,7 +146,6 @@ class BufferPool:
         self._spared = 0
 
     def take(self, length: int) -> Buffer | None:
-        """Return a buffer; None where there is no more room."""
         if length > self._left:
             return None
         self._left -= length
