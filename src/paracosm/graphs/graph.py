@@ -80,10 +80,8 @@ class Graph:
         names: the distinct names of places in the model ("layer1.0.conv1"); "" for none.
         groups: the distinct groups of ranks that communicate.
         id: n ids, ascending.
-        op: n indices into `ops`.
-        name: n indices into `names`.
-        phase: n indices into `PHASES`.
-        resource: n indices into `RESOURCES`.
+        op, name: n indices into `ops` and `names`.
+        phase, resource: n indices into `PHASES` and `RESOURCES`.
         group: n indices into `groups`; -1 for nodes that do not communicate.
         duration: n seconds; NaN where it is not known.
         offsets, dependencies: CSR: rows `dependencies[offsets[i]:offsets[i + 1]]`, ascending, must

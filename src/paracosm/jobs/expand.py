@@ -186,17 +186,15 @@ def _awaited(kind: Codes, communicator: Ints) -> Ints:
     sends = np.flatnonzero((kind == SEND) & (communicator >= 0))
     receives = np.flatnonzero((kind == RECEIVE) & (communicator >= 0))
     if len(sends) and len(receives):
-        sent = _keys(communicator[sends], len(kind))
+        sent, wanted = (
+            communicator[rows] * len(kind) + _ordinals(communicator[rows])
+            for rows in (sends, receives)
+        )
         order = np.argsort(sent)
-        wanted = _keys(communicator[receives], len(kind))
         place = np.minimum(np.searchsorted(sent[order], wanted), len(sends) - 1)
         found = sends[order[place]]
         awaited[receives] = np.where(sent[order[place]] == wanted, found, -1)
     return awaited
-
-
-def _keys(communicator: Ints, tasks: int) -> Ints:
-    return communicator * tasks + _ordinals(communicator)
 
 
 def _ordinals(group: Ints) -> Ints:
@@ -220,6 +218,9 @@ def picoseconds(program: Program, speed: float, names: tuple[str, ...]) -> npt.N
     """Return the n durations of a program on a rank of this relative speed, rounded.
 
     Only tasks of the rank alone (kind "task") depend on its speed.
+
+    Raises:
+        InputError: a duration is missing, negative or endless, or all of them last too long.
     """
     own = program.kind == KINDS.index("task")
     seconds = np.where(own, program.duration / speed, program.duration)

@@ -35,9 +35,7 @@ class Program:
     meets the k-th of the others, and the k-th receive gets the k-th send.
 
     Attributes:
-        name: n indices into `Job.names`.
-        step: n indices into `STEPS`.
-        kind: n indices into `KINDS`.
+        name, step, kind: n indices into `Job.names`, `STEPS` and `KINDS`.
         lane: n indices into `Job.lanes`; -1 for a task that keeps nothing busy.
         duration: n seconds. Those of kind "task" are divided by the speed of the rank.
         offsets, dependencies: CSR: rows `dependencies[offsets[i]:offsets[i + 1]]`, all before i.
@@ -45,8 +43,7 @@ class Program:
         size: n bytes that are communicated; 0 for kind "task".
         priority: n numbers, the smallest first, for lanes that go by priority.
         microbatch: n numbers; -1 for tasks that belong to none.
-        allocated: n bytes that are held from the begin of a task on.
-        released: n bytes that are no longer held from its end on.
+        allocated, released: n bytes that are held from the begin, or not from the end of a task.
         resident: bytes that are held throughout.
     """
 

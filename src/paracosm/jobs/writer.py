@@ -89,7 +89,6 @@ class ColumnWriter:
         self._released[row] = self._released.get(row, 0) + size
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns by the names that `Program` has for them."""
         columns = list(zip(*self._rows, strict=True)) or [()] * len(COLUMN_TYPES)
         arrays: dict[str, npt.NDArray[Any]] = {
             column: np.array(values, dtype=dtype)
@@ -125,7 +124,17 @@ class ProgramWriter(ColumnWriter):
         priority: int = 0,
         microbatch: int = -1,
     ) -> int:
-        """Take down one task and return its row; the arguments are those of `Program`."""
+        """Take down one task and return its row; the arguments are those of `Program`.
+
+        Args:
+            lane: that it keeps busy; None for none.
+            duration: seconds.
+            after: rows that must have ended before.
+
+        Raises:
+            InputError: a kind or step that is unknown, a dependency on a row that is not there, a
+                role that is missing or has no effect.
+        """
         row = len(self)
         before = sorted(set(after))
         if before and not 0 <= before[0] <= before[-1] < row:
@@ -158,7 +167,10 @@ class ProgramWriter(ColumnWriter):
 def write_communicators(
     groups: Iterable[Sequence[int]], network: Stations | None = None
 ) -> Communicators:
-    """Return communicators of these ranks; the first ones send over the network's connections."""
+    """Return communicators of these ranks, the first of which send over the network's connections.
+
+    The network has as many connections as there are groups, or less; None where nothing is shared.
+    """
     members = [tuple(group) for group in groups]
     counts = np.array([len(group) for group in members], dtype=np.int64)
     return Communicators(
@@ -186,13 +198,11 @@ def write_job(
     Args:
         writers: one for each program; they share their codebooks.
         program: of each of R ranks, which program.
-        communicators: all groups.
         communicator: R mappings from role to communicator; roles that no program has are left out.
         speed: R relative speeds; 1 for all where it is not given.
         policies: by lane, where it is not "in order".
         resident: bytes of each program.
         labels: R names; "rank 0", ... where they are not given.
-        examples, provenance: as in `Job`.
 
     Raises:
         InputError: no writers, or writers that do not share their codebooks; mappings that are not
@@ -262,7 +272,6 @@ class Block:
     Row i depends on row `after[k]` behind the anchor `anchors[anchor[k]]`, k from `offsets[i]` to
     `offsets[i + 1]`; `HERE` is the first anchor. `marks` are the rows that later blocks can have as
     anchors, by name.
-
     """
 
     name: Codes

@@ -68,6 +68,8 @@ def effects_of(
     if str(func.overloadpacket) == "aten.lift_fresh":  # it was made beside the dispatcher
         return Effects([], [], list(_tensors(outputs)))
     changed = _CHANGED.get(str(func.overloadpacket), frozenset())
+    # The schemas of c10d's collectives say nothing of their first argument.
+    first_changes = func.namespace == "c10d" and str(func.overloadpacket) not in _C10D_READS_ONLY
     # Only the metadata changes of a tensor that is transposed in place.
     metadata_only = torch.Tag.inplace_view in func.tags
     for at, place in enumerate(func._schema.arguments):
@@ -76,7 +78,7 @@ def effects_of(
         inputs += tensors
         alias = place.alias_info
         written = alias is not None and alias.is_write and not metadata_only
-        if written or place.name in changed or (at == 0 and _first_is_changed(func)):
+        if written or place.name in changed or (at == 0 and first_changes):
             mutated += tensors
     return Effects(inputs, mutated, list(_tensors(outputs)))
 
@@ -108,11 +110,6 @@ def resource_of(func: torch._ops.OpOverload, effects: Effects, device: str) -> s
     if len(devices) > 1 and packet in ("aten._to_copy", "aten.copy_"):
         return "memory"
     return "compute" if device in devices or not devices else "host"
-
-
-def _first_is_changed(func: torch._ops.OpOverload) -> bool:
-    """Whether it is a collective of c10d, whose schemas say nothing of their first argument."""
-    return func.namespace == "c10d" and str(func.overloadpacket) not in _C10D_READS_ONLY
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

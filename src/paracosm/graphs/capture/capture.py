@@ -37,7 +37,6 @@ def training_step(
 
     Raises:
         InputError: the model cannot be made, or is shared between ranks.
-
     """
     torch = require("torch", "torch", "capturing a model")
     from paracosm.graphs.capture.step import make_step

@@ -303,7 +303,6 @@ class _Entry:
     several where fake storages stand for one real one. `life` is None for memory that was there
     before the step. `owner` is the module whose parameter or state it is, else the one that made
     it; `readers` are the nodes that have read it since the last `writer`, `used` the last of all.
-
     """
 
     guards: list[StorageWeakRef]
@@ -320,7 +319,6 @@ class Ledger:
     """Books of all storages that are met in a step.
 
     `resident` are the bytes of those that were there before, by what they are.
-
     """
 
     def __init__(self) -> None:

@@ -30,7 +30,6 @@ class TrainingStep:
     """Forward, backward and optimizer of a workload; or its forward pass alone.
 
     In evaluation mode the step is a forward pass without gradients, and has no optimizer.
-
     """
 
     def __init__(self, workload: Workload, optimizer: Optimizer | None) -> None:
@@ -98,7 +97,6 @@ def load_workload(options: CaptureOptions) -> Workload:
 
     Parameters have the dtype of the options by being made while it is PyTorch's default: fake ones
     cannot be converted in place.
-
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, options.dtype))

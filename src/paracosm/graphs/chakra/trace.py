@@ -58,7 +58,6 @@ class TraceNode:
 
     The type is an index into `NODE_TYPES` or more, None where the file has none; start and duration
     are microseconds, 0 where they are not known.
-
     """
 
     id: int

@@ -64,7 +64,6 @@ def graph_of_calls(
 
     A value is allocated by the call that makes it, and freed after the last one that uses it or a
     form of it; those in `kept` outlive the graph.
-
     """
     makers = _makers(calls, where)
     waits = [

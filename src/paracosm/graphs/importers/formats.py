@@ -34,7 +34,6 @@ class Format:
 
     `reader` is "module:function", imported when a file is read; it takes the path, the `options`
     that have an effect, and what is `always` given.
-
     """
 
     title: str

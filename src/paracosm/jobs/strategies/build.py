@@ -110,7 +110,10 @@ def check_changes(
 def _programs(
     plan: Plan, layout: Layout, books: Books, of_all: Costs
 ) -> tuple[list[Program], Ints]:
-    """Return the distinct programs, and which one each rank has; stages differ in costs only."""
+    """Return the distinct programs, and which one each rank has.
+
+    Ranks of a stage differ only in what their communication costs.
+    """
     roles = tuple(role for roles in layout.groups for role in roles)
     communicators = layout.communicators()
     table = layout.table(roles)
@@ -145,7 +148,6 @@ class Layout:
 
     `groups` leads from a role to the ranks of each group, one row for each; messages have a role
     at either end, and pairs (sender, receiver).
-
     """
 
     stage: Ints

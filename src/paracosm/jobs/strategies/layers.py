@@ -21,7 +21,6 @@ outside those layers (embedding, head, loss) every rank does whole. Nothing over
 
 Heads of an attention stay whole. Where t does not divide them, all that is at the place of the
 attention takes what it takes on the ranks that have most of them: 2/12, of 12 heads on 8 ranks.
-
 """
 
 from __future__ import annotations
@@ -176,7 +175,6 @@ def buckets_of(rows: Sequence[int], sizes: Ints, first: float, usual: float) -> 
     Gradients fill a bucket in the order in which they appear; the one that fills it up closes it
     (Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB
     2020, sections 3.2 and 4.2). `first` and `usual` bytes close the first one and the others.
-
     """
     buckets: list[Bucket] = []
     filled: list[int] = []

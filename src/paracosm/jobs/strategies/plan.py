@@ -26,7 +26,6 @@ class Plan:
 
     Chunk c of rank p of a pipeline is `parts[c * pipeline + p]`. `gradients` are the bytes that
     each node makes, `resident` those that a replica holds throughout, by what they are.
-
     """
 
     strategy: Strategy
@@ -115,7 +114,6 @@ class Part:
 
     Activations of `received` bytes come from the stage before, `sent` bytes go to the next one, and
     gradients of the same sizes back. `share` is that of the parameters, by the bytes of gradients.
-
     """
 
     number: int
@@ -166,7 +164,6 @@ def stages_of(
 
     Without a cut the longest stage is as short as can be, and then each one, from the last on, has
     as few layers as then can be.
-
     """
     if count > len(layers.names):
         raise InputError(

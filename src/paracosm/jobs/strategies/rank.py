@@ -9,7 +9,6 @@ A pass waits for what it receives, and sends when its last task is done. With re
 al. 2016) the forward pass keeps only what one layer hands to the next; before its backward pass
 each layer is computed again, so that one layer's activations are there at a time. The optimizer
 waits for all reductions; ZeRO 1 and 2 then gather what the other ranks have updated.
-
 """
 
 from __future__ import annotations
@@ -63,9 +62,6 @@ class _Chunk:
     backward: Block
     last: Block
 
-    def __len__(self) -> int:
-        return len(self.forward) + len(self.backward)
-
 
 def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
     """Return what a rank of a stage does in an iteration."""
@@ -73,7 +69,8 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
     numbers = [stage + chunk * strategy.pipeline for chunk in range(strategy.chunks)]
     stages = [Stage(plan, plan.parts[n], costs, books) for n in numbers]
     chunks = [_chunk(each) for each in stages]
-    check_length("microbatches", strategy.microbatches, sum(map(len, chunks)))
+    tasks = sum(len(each.forward) + len(each.backward) for each in chunks)
+    check_length("microbatches", strategy.microbatches, tasks)
     program = ProgramOfBlocks()
     begun: dict[tuple[int, int], int] = {}
     trains = len(plan.layers.backward_rows) > 0
@@ -93,7 +90,10 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
 
 
 def _chunk(stage: Stage) -> _Chunk:
-    """Return the blocks of a stage; whole gradients of one micro-batch stay where they are made."""
+    """Return the blocks of a stage.
+
+    The gradients of one micro-batch stay where they are made, unless they are sharded.
+    """
     strategy, forward = stage.plan.strategy, forward_block(stage)
     stay = strategy.microbatches == 1 and strategy.sharding in ("none", "optimizer")
     last = _backward(stage, forward, reduced_buckets(stage, last=True), stay)
@@ -168,11 +168,6 @@ def order_of(
     Interleaved (figure 4, below) gives each rank several chunks of the model, v stages of 1/v of
     the length: as many micro-batches as there are stages go through one chunk, then through the
     next one. The bubble is 1/v of the above, for v times the messages.
-
-    Args:
-        schedule: one of `SCHEDULES`.
-        stage: of the rank, of so many `stages`.
-        microbatches: forward and backward passes of each of the rank's `chunks`.
     """
     if schedule == "interleaved":
         return _interleaved(stage, stages, microbatches, chunks)
@@ -301,7 +296,6 @@ def backward_block(
 
     `follow` makes what reduces or pushes the gradients. They `stay` where this pass allocates
     them, or go when they have been followed up.
-
     """
     plan, part, writer = stage.plan, stage.part, stage.books.writer()
     came = {} if stage.is_last else receive(stage, writer, "gradients", part.sent)

@@ -14,7 +14,7 @@ only until they have been added up, reduced or scattered.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -37,7 +37,6 @@ class RowWriter:
 
     `earlier` and `elsewhere` say what is there when nodes of earlier blocks, and of other stages,
     are done.
-
     """
 
     def __init__(
@@ -180,16 +179,21 @@ Held = list[tuple[int, int]]
 """(bytes, last row of the graph that uses them) of what a forward pass leaves behind."""
 
 
+def _storages(
+    plan: Plan, makers: Sequence[int], users: Sequence[int] = ()
+) -> Iterator[tuple[int, int, int]]:
+    """Yield bytes, first and last node of what nodes allocate, or use that was there before."""
+    first, last = plan.work.graph.storages.first, plan.work.graph.storages.last
+    chosen = np.isin(first, makers) | ((first < 0) & np.isin(last, users))
+    columns = (each[chosen].tolist() for each in (plan.work.storage_size, first, last))
+    yield from zip(*columns, strict=True)
+
+
 def hold_activations(plan: Plan, part: Part, rows: RowWriter, forgotten: Mapping[int, int]) -> Held:
     """Take down what a forward pass allocates, and return what is still there when it is over."""
-    storages, writer = plan.work.graph.storages, rows.writer
-    backward = frozenset(part.backward)
-    here = np.isin(storages.first, part.forward)
-    fed = (storages.first < 0) & np.isin(storages.last, [*part.forward, *part.backward])
+    writer, backward = rows.writer, frozenset(part.backward)
     left: Held = []
-    for number in np.flatnonzero(here | fed).tolist():
-        size = int(plan.work.storage_size[number])
-        first, last = int(storages.first[number]), int(storages.last[number])
+    for size, first, last in _storages(plan, part.forward, [*part.forward, *part.backward]):
         taken = rows.taken(first) if first >= 0 else 0
         writer.allocate(size, taken)
         if last in rows.row_of:
@@ -208,11 +212,8 @@ def hold_activations(plan: Plan, part: Part, rows: RowWriter, forgotten: Mapping
 
 def hold_again(plan: Plan, part: Part, rows: RowWriter, layers: frozenset[int]) -> None:
     """Take down what the layers that are computed again in a backward pass allocate."""
-    storages = plan.work.graph.storages
-    for number in np.flatnonzero(np.isin(storages.first, part.forward)).tolist():
-        first, last = int(storages.first[number]), int(storages.last[number])
+    for size, first, last in _storages(plan, part.forward):
         if plan.layers.layer[first] in layers:
-            size = int(plan.work.storage_size[number])
             _hold(rows, size - _handed_on(plan, first, size), first, last)
 
 
@@ -231,10 +232,7 @@ def hold_gradients(
     plan: Plan, part: Part, rows: RowWriter, freed: Mapping[int, int] | None
 ) -> None:
     """Take down what a backward pass allocates."""
-    storages = plan.work.graph.storages
-    for number in np.flatnonzero(np.isin(storages.first, part.backward)).tolist():
-        size = int(plan.work.storage_size[number])
-        first, last = int(storages.first[number]), int(storages.last[number])
+    for size, first, last in _storages(plan, part.backward):
         if last < len(plan.work.graph):
             _hold(rows, size, first, last)
             continue
@@ -246,10 +244,8 @@ def hold_gradients(
 
 def hold_updates(plan: Plan, rows: RowWriter, share: Mapping[int, float]) -> None:
     """Take down what an optimizer step allocates, of every node the share that a rank does."""
-    storages = plan.work.graph.storages
-    for number in np.flatnonzero(np.isin(storages.first, list(share))).tolist():
-        first, last = int(storages.first[number]), int(storages.last[number])
-        size = round(int(plan.work.storage_size[number]) * share[first])
+    for whole, first, last in _storages(plan, list(share)):
+        size = round(whole * share[first])
         if last < len(plan.work.graph):
             _hold(rows, size, first, last)
         else:

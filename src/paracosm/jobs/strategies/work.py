@@ -29,7 +29,18 @@ class Sum:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """The nodes of a graph as tasks of one rank."""
+    """The nodes of a graph as tasks of one rank.
+
+    Attributes:
+        duration: n seconds.
+        waits: whether the host waits for what the node depends on.
+        host: the lane of the host, which on a synchronous device is that of the device.
+        launch: seconds of the host for each node that it only issues.
+        storage_size: bytes of every storage of the graph.
+        collective: what a node of kind communication does; none of it where the strategy has one
+            tensor-parallel rank.
+        sums: collectives after a node, which the next ones wait for.
+    """
 
     graph: Graph
     duration: list[float]  # n seconds
@@ -105,15 +116,8 @@ def _collectives(graph: Graph, tensor: int | None) -> dict[int, Sum]:
 
 def _collective_of(name: str) -> str:
     plain = name.lower().replace("_", "")
-    for word, collective in (
-        ("allgather", "all_gather"),
-        ("reducescatter", "reduce_scatter"),
-        ("alltoall", "all_to_all"),
-        ("broadcast", "broadcast"),
-    ):
-        if word in plain:
-            return collective
-    return "all_reduce"
+    kinds = ("all_gather", "reduce_scatter", "all_to_all", "broadcast")
+    return next((kind for kind in kinds if kind.replace("_", "") in plain), "all_reduce")
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,6 @@ class Model:
 
     `tensors` are those whose shape the file gives, `constants` those that are known and few, `free`
     those with sizes by name or none, with these sizes.
-
     """
 
     nodes: tuple[OnnxNode, ...]
@@ -59,7 +58,6 @@ def read_model(data: bytes, where: str, sizes: Mapping[str, int]) -> Model:
     """Return the model of an ONNX file.
 
     `sizes` gives those that the file has by name; "batch" stands for a first one without.
-
     """
     found = decode(data, "ModelProto", ONNX, where)
     graph = found["graph"]

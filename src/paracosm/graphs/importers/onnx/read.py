@@ -11,7 +11,6 @@ computes. Products have one node for each gradient, as kernel libraries do:
     Y = X W        dX = dY W^T        dW = X^T dY        db = column sums of dY
 
 Gradients that meet are added. The gradient of a parameter outlives the pass.
-
 """
 
 from __future__ import annotations
@@ -120,12 +119,10 @@ def _parameters(model: Model) -> dict[str, None]:
 
 
 def _resident(model: Model, parameters: Mapping[str, None]) -> dict[str, int]:
-    held = {name: bytes_of(tensor) for name, tensor in model.weights.items()}
-    return {
-        "parameters": sum(size for name, size in held.items() if name in parameters),
-        "buffers": sum(size for name, size in held.items() if name not in parameters),
-        "inputs": sum(bytes_of(model.tensors.get(value)) for value in model.inputs),
-    }
+    held = {"parameters": 0, "buffers": 0}
+    for name, tensor in model.weights.items():
+        held["parameters" if name in parameters else "buffers"] += bytes_of(tensor)
+    return held | {"inputs": sum(bytes_of(model.tensors.get(value)) for value in model.inputs)}
 
 
 def _provenance(
@@ -213,7 +210,6 @@ class Rule:
     It reads "x" for the inputs, "y" for the first output, both, or nothing; passes are
     floating-point operations for each element of the largest tensor, slots the inputs that can have
     a gradient (None: all).
-
     """
 
     reads: str = ""

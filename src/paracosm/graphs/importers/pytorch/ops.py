@@ -9,7 +9,6 @@ A tensor is [tensor id, storage id, offset, elements, bytes of an element, devic
 PyTorch's ops call each other: linear calls addmm, which calls kernels of its own. What counts is
 the outermost op with a kernel of its own, the one that a TorchDispatchMode sees; ops that only call
 others (CompositeImplicitAutograd) are looked into.
-
 """
 
 from __future__ import annotations
@@ -64,7 +63,6 @@ class Unit:
     """An op that counts: its phase, and the modules that it stands in, where they were recorded.
 
     It may hand a gradient to its parameter (`accumulates`).
-
     """
 
     call: ObservedCall
@@ -182,20 +180,6 @@ _ALIVE = -1
 
 
 @dataclass
-class Booked:
-    """What follows from the storages.
-
-    For each unit ids of those that must end before, and (bytes, id of the last user or -1) of what
-    it allocates; `resident` are the bytes that were there before.
-
-    """
-
-    waits: list[tuple[int, ...]]
-    allocates: list[tuple[tuple[int, int], ...]]
-    resident: dict[str, int]
-
-
-@dataclass
 class _Life:
     size: int
     maker: int  # row of the unit; -1 for what was there before
@@ -219,8 +203,13 @@ def is_view(unit: Unit) -> bool:
     return all(use.storage in given for use in unit.call.made)
 
 
-def book(units: Sequence[Unit]) -> Booked:
+def book(
+    units: Sequence[Unit],
+) -> tuple[list[tuple[int, ...]], list[tuple[tuple[int, int], ...]], dict[str, int]]:
     """Return dependencies and memory of units, which stand in the order of issue.
+
+    For each unit ids of those that it waits for, and (bytes, id of the last user or -1) of what it
+    allocates; and the bytes that were there before, by what they are.
 
     An op waits for the last writer of all that it touches, and for the readers since of what it
     writes. A storage is known by its address; where an op puts out what it was not given, the
@@ -255,7 +244,15 @@ def book(units: Sequence[Unit]) -> Booked:
         for number in given - changed:
             held[number].readers.append(row)
         waits.append(tuple(units[each].call.id for each in sorted(before - {-1, row})))
-    return Booked(waits, _allocations(units, lives), _resident(lives))
+    resident = {"parameters": 0, "inputs": 0}
+    allocated: list[list[tuple[int, int]]] = [[] for _ in units]
+    for life in lives:
+        if life.maker < 0:  # what the optimizer changes, and the others
+            resident["parameters" if life.updated else "inputs"] += life.size
+        elif life.size:
+            last = _ALIVE if life.kept else units[life.last].call.id
+            allocated[life.maker].append((life.size, last))
+    return waits, [tuple(each) for each in allocated], resident
 
 
 def _written(unit: Unit) -> list[tuple[int, int]]:
@@ -268,25 +265,6 @@ def _written(unit: Unit) -> list[tuple[int, int]]:
     if not written and _MUTATED.search(unit.call.schema):
         written = {use.storage: use.size for use in unit.call.read[:1]}
     return list(written.items())
-
-
-def _allocations(
-    units: Sequence[Unit], lives: Sequence[_Life]
-) -> list[tuple[tuple[int, int], ...]]:
-    allocated: list[list[tuple[int, int]]] = [[] for _ in units]
-    for life in lives:
-        if life.maker >= 0 and life.size:
-            last = _ALIVE if life.kept else units[life.last].call.id
-            allocated[life.maker].append((life.size, last))
-    return [tuple(each) for each in allocated]
-
-
-def _resident(lives: Sequence[_Life]) -> dict[str, int]:
-    there = [life for life in lives if life.maker < 0]
-    return {
-        "parameters": sum(life.size for life in there if life.updated),
-        "inputs": sum(life.size for life in there if not life.updated),
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +282,6 @@ class ObservedCall:
     `parent` is the call that it stands in, `record` the id by which the profiler knows it or -1,
     `sequence` the number that a forward op and its gradient share or -1; `read` and `made` are the
     tensors in `inputs` and `outputs`.
-
     """
 
     id: int

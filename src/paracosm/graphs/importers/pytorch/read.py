@@ -55,12 +55,12 @@ def read_execution_trace(
     trace = parse_trace(contents(path), where)
     units, chosen = units_of(trace, step, where)
     groups = groups_of(trace)
-    booked = book(units)
+    waits_of, allocated, resident = book(units)
     timed = joined(trace.calls, times, where) if times else {}
     with_device = any(time.on_device for time in timed.values())
     nodes = [
         _node(unit, waits, allocates, groups, timed.get(unit.call.id), with_device)
-        for unit, waits, allocates in zip(units, booked.waits, booked.allocates, strict=True)
+        for unit, waits, allocates in zip(units, waits_of, allocated, strict=True)
     ]
     missing = sum(node.resource == "communication" and not node.group for node in nodes)
     provenance = {
@@ -73,7 +73,7 @@ def read_execution_trace(
         "collectives_without_group": missing,
         "without_duration": sum(math.isnan(node.duration) for node in nodes) if times else None,
     }
-    return build_graph(nodes, booked.resident, provenance, where)
+    return build_graph(nodes, resident, provenance, where)
 
 
 def _node(

@@ -92,10 +92,8 @@ def _in_order(nodes: Sequence[TfNode], where: str) -> tuple[list[TfNode], int]:
             closing = {name for name in names if nodes[row[name]].op.endswith("NextIteration")}
             loops += bool(closing)
             inputs = [v for v in node.inputs if v.rpartition(":")[0] not in closing]
-            node, names = (
-                replace(node, inputs=tuple(inputs)),
-                [n for n in names if n not in closing],
-            )
+            node = replace(node, inputs=tuple(inputs))
+            names = [name for name in names if name not in closing]
         kept.append(node)
         waits.append(sorted({row[name] for name in names}))
     order = in_issue_order(
@@ -135,9 +133,7 @@ def _call(
     waits = {position[name] for name in node.control}
     # Outputs whose shapes nobody knows are waited for by the name of the node.
     waits |= {position[value.rpartition(":")[0]] for value in node.inputs}
-    written = (
-        [bytes_of(variables.get(value)) for value in node.inputs] if is_update(node.op) else []
-    )
+    written = sum(bytes_of(variables.get(value)) for value in node.inputs)
     return Call(
         op=f"tensorflow.{node.op}",
         name=module_path(node.name),
@@ -145,7 +141,7 @@ def _call(
         outputs=tuple(outputs),
         attributes=_plain(node),
         flops=flops_of(node.op, inputs, [known.tensors[value] for value in outputs]),
-        moved=(sum(map(bytes_of, inputs)), sum(written)) if is_update(node.op) else None,
+        moved=(sum(map(bytes_of, inputs)), written) if is_update(node.op) else None,
         phase=phase,
         resource=resource,
         waits=tuple(sorted(waits)),
@@ -181,13 +177,8 @@ def _phases(nodes: Sequence[TfNode]) -> dict[str, str]:
 
 def _gradients(nodes: Sequence[TfNode]) -> set[str]:
     backward = {node.name for node in nodes if phase_by_name(node.name, node.op) == "backward"}
-    return {
-        value
-        for node in nodes
-        if is_update(node.op)
-        for value in node.inputs
-        if value.rpartition(":")[0] in backward
-    }
+    given = (value for node in nodes if is_update(node.op) for value in node.inputs)
+    return {value for value in given if value.rpartition(":")[0] in backward}
 
 
 def _resident(

@@ -37,7 +37,6 @@ class TfNode:
     """A node, as in the file; names in functions follow the name of their call.
 
     Inputs are values "node:0", "node:1", ...; `control` has names of nodes that must end before.
-
     """
 
     name: str
@@ -74,20 +73,17 @@ def read_nodes(data: bytes, where: str, saved_model: bool) -> list[TfNode]:
 def needed_by(nodes: Sequence[TfNode], fetch: Sequence[str], where: str) -> list[TfNode]:
     """Return the nodes that must run so that those named in `fetch` do."""
     by_name = {node.name: node for node in nodes}
-    reached: set[str] = set()
-    open_ = []
     for name in fetch:
         if name not in by_name:
             raise InputError(f"{where}: {unknown('node', name, list(by_name)[:5000])}")
-        open_.append(name)
+    reached: set[str] = set()
+    open_ = [*fetch]
     while open_:
         name = open_.pop()
-        if name in reached or name not in by_name:
-            continue
-        reached.add(name)
-        node = by_name[name]
-        open_ += [value.rpartition(":")[0] for value in node.inputs]
-        open_ += node.control
+        if name not in reached and name in by_name:
+            reached.add(name)
+            open_ += [value.rpartition(":")[0] for value in by_name[name].inputs]
+            open_ += by_name[name].control
     return [node for node in nodes if node.name in reached]
 
 
@@ -241,7 +237,6 @@ class Known:
 
     `constants` are whole numbers that shapes are made of, `free` placeholders with unknown sizes;
     `first_open` says whether the graph leaves the first size of a value open.
-
     """
 
     tensors: dict[str, TensorArgument] = field(default_factory=dict)

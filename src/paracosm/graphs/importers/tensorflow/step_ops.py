@@ -203,7 +203,6 @@ def run_metadata_ops(data: bytes, where: str, *, step_stats: bool = False) -> li
 
     Raises:
         InputError: damaged, no step was traced.
-
     """
     if step_stats:
         found = decode(data, "StepStats", TENSORFLOW, where)
