@@ -78,7 +78,7 @@ def link(
     ):
         measured = measure_links(
             settings,
-            keep=lambda timing: database and database.add_links([timing]),
+            keep=lambda timing: None if database is None else database.add_links([timing]),
             progress=shown,
         )
     table = rows(measured.timings)
