@@ -143,7 +143,7 @@ def test_emulate(tmp_path: Path) -> None:
 
 def test_a_study_with_a_grid_is_a_sweep(tmp_path: Path) -> None:
     asked = {"train": TRAINING, "over": {"workers": [1, 2]}}
-    sweep = paracosm.studies(asked, out=tmp_path / "sweep")
+    sweep = paracosm.study(asked, out=tmp_path / "sweep")
     assert [point.summary.workers for point in sweep.points] == [1, 2]
     assert sweep.table["workers"].to_pylist() == [1, 2]
     assert sweep.table["virtual_time"].to_pylist() == [p.summary.virtual_time for p in sweep.points]
@@ -163,7 +163,7 @@ def test_a_study_with_a_grid_is_a_sweep(tmp_path: Path) -> None:
 def test_a_study_file_of_one_run(tmp_path: Path) -> None:
     file = tmp_path / "study.yaml"
     file.write_text("seed: 2\nrelax: {problem: 'laplace2d:4', processors: 2}\n")
-    result = paracosm.studies(file, method="jacobi")
+    result = paracosm.study(file, method="jacobi")
     assert result.summary.kind == "relaxation"
     assert result.summary.method == "jacobi"
 
@@ -210,8 +210,8 @@ def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Pat
         (lambda: paracosm.train(force=True), "force replaces the run in a folder: give out"),
         (lambda: paracosm.train(TrainConfig(), workers=2), "train: workers: the config has it"),
         (lambda: paracosm.relax(TrainConfig()), "relax: config: give a mapping or a RelaxConfig"),
-        (lambda: paracosm.studies({"trian": {}}), "study: "),
-        (lambda: paracosm.studies({"train": {}}, wrokers=2), 'unknown argument "wrokers"'),
+        (lambda: paracosm.study({"trian": {}}), "study: "),
+        (lambda: paracosm.study({"train": {}}, wrokers=2), 'unknown argument "wrokers"'),
         (lambda: paracosm.replay("no.json"), "no.json"),
         (lambda: paracosm.profile("mlp", bugdet="1s"), 'unknown argument "bugdet": did you mean'),
         (lambda: paracosm.profile("mlp", budget="x"), "budget"),

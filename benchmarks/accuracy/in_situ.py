@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from paracosm.profiling.this_machine import Clock
+from paracosm.profiling.environment import Clock
 
 _IGNORED = frozenset({"prim", "profiler"})  # as in a capture
 

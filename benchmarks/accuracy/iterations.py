@@ -27,8 +27,7 @@ from paracosm.prediction.predict import predict
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
 from paracosm.profiling.allocator import restart_pinned
 from paracosm.profiling.designs.design import design
-from paracosm.profiling.designs.families import FAMILIES, families_named
-from paracosm.profiling.designs.family import Family
+from paracosm.profiling.designs.families import FAMILIES, Family, families_named
 from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe
 
 BATCH = 64

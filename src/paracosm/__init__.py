@@ -12,9 +12,10 @@ Importing `paracosm` alone loads nothing else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` itself is not to be imported with every `import torch`
 if TYPE_CHECKING:
+    from typing import Any
+
     from paracosm.api import (
         Result,
         Sweep,

@@ -17,8 +17,13 @@ import pytest
 
 from paracosm.cli import main
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER, JobProfile, save_job_profile
-from paracosm.profiling.nodes.calibration import load_calibration
-from paracosm.profiling.nodes.goodput import BandwidthSettings, Goodput, Shares, ShareSettings
+from paracosm.profiling.nodes.calibration import (
+    BandwidthSettings,
+    Goodput,
+    Shares,
+    ShareSettings,
+    load_calibration,
+)
 from paracosm.profiling.nodes.parsing import fit_parsing
 
 Capture = pytest.CaptureFixture[str]
@@ -53,8 +58,8 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         asked.append(parser)
         return fit_parsing({size: 1e-6 + 1e-9 * size for size in (1000, 100_000, 10_000_000)})
 
-    monkeypatch.setattr("paracosm.profiling.nodes.peer.connected_here", here)
-    monkeypatch.setattr("paracosm.profiling.nodes.peer.connected", there)
+    monkeypatch.setattr("paracosm.profiling.nodes.exchange.connected_here", here)
+    monkeypatch.setattr("paracosm.profiling.nodes.exchange.connected", there)
     monkeypatch.setattr("paracosm.cli.calibrate.measure_shares", shares)
     monkeypatch.setattr("paracosm.cli.calibrate.measure_goodput", goodput)
     monkeypatch.setattr("paracosm.cli.calibrate.measure_parsing", parsing)

@@ -11,6 +11,7 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.result import EmulationResult
 from paracosm.emulation.run import Ended, run_emulation
 from paracosm.report.emulate_words import FIGURES, emulate_tables
+from paracosm.results import EmulationSummary
 from paracosm.validation import validated
 
 CHANGES = ("all_reduce: +2 ms", "worker 3: compute 1.5x slower")
@@ -27,7 +28,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[EmulateConfig]:
         time = {"median": median, "p10": median, "p90": median, "error": 1e-4}
         parts = {"compute": 0.08, "exposed_communication": median - 0.08, "waiting": 0.0}
         summary = {"status": "done", "iteration_time": time, "breakdown": parts, "collectives": {}}
-        return EmulationResult(summary, None), Ended(0, None, False)
+        return EmulationResult(EmulationSummary.from_dict(summary), None), Ended(0, None, False)
 
     monkeypatch.setattr(run, "_run_once", run_once)
     return made

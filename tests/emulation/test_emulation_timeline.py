@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from made_up_records import made_up_records
 
 from paracosm.emulation.records import Collective, Iteration, Note, Record, Wait
-from paracosm.emulation.timeline_of import timeline_of
+from paracosm.emulation.result import timeline_of
 from paracosm.timeline.analysis import busy_time, check
 
 

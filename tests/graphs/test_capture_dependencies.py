@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from paracosm.graphs.build import Node
-from paracosm.graphs.capture.record import ModulePaths, Recorder, record
+from paracosm.graphs.capture.record import Ledger, ModulePaths, Recorder, record
 from paracosm.graphs.capture.step import TrainingStep
-from paracosm.graphs.capture.storages import Ledger
 from paracosm.models import Workload
 
 

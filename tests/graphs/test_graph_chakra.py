@@ -21,7 +21,7 @@ from random_graphs import assert_same, four_op_graph, graphs
 from paracosm.errors import InputError, MissingExtraError
 from paracosm.graphs import RESOURCES, Graph, build_graph
 from paracosm.graphs.chakra import read_chakra, write_chakra
-from paracosm.graphs.chakra.trace import GLOBAL_METADATA, NODE, message
+from paracosm.graphs.chakra.trace import message
 
 DATA = Path(__file__).parents[1] / "data" / "chakra"
 FORMS = ("et", "json")
@@ -74,7 +74,7 @@ def test_other_programs_find_what_chakra_has_a_place_for(tmp_path: Path) -> None
 
 def test_the_bytes_of_a_trace_are_those_of_the_format() -> None:
     """By the wire format: field number * 8 + wire type, then the value."""
-    node = message(NODE)(id=3, name="a", type=4, ctrl_deps=[1], data_deps=[2], duration_micros=9)
+    node = message("Node")(id=3, name="a", type=4, ctrl_deps=[1], data_deps=[2], duration_micros=9)
     node.attr.add(name="n", bool_val=True)
     node.attr.add(name="l").int64_list.values.extend([5])
     expected = [8, 3, 18, 1, 97, 24, 4, 34, 1, 1, 42, 1, 2, 56, 9]
@@ -141,9 +141,9 @@ def trace(tmp_path: Path) -> TraceWriter:
         from google.protobuf.proto import serialize_length_prefixed
 
         sink = io.BytesIO()
-        serialize_length_prefixed(message(GLOBAL_METADATA)(version="0.0.9"), sink)
+        serialize_length_prefixed(message("GlobalMetadata")(version="0.0.9"), sink)
         for node in nodes:
-            serialize_length_prefixed(message(NODE)(**node), sink)
+            serialize_length_prefixed(message("Node")(**node), sink)
         path.write_bytes(sink.getvalue())
         return path
 

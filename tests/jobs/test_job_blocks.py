@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook, ProgramWriter
-from paracosm.jobs.blocks import HERE, Block, BlockWriter, ProgramOfBlocks, last_on
+from paracosm.jobs.writer import HERE, Block, BlockWriter, ProgramOfBlocks, last_on
 
 
 def writers() -> tuple[BlockWriter, ProgramWriter]:

@@ -44,8 +44,8 @@ def predicted(tmp_path: Path, timings: list[OpTiming], *extra: Op, **asked: Any)
 
 def profiles_with(monkeypatch: pytest.MonkeyPatch, profile: Callable[..., Any]) -> None:
     """Let this process time ops as the commands do, by a function."""
-    monkeypatch.setattr("paracosm.profiling.pinned_process.own_allocator", lambda: CPU.allocator)
-    monkeypatch.setattr("paracosm.profiling.pinned_process.profile", profile)
+    monkeypatch.setattr("paracosm.profiling.profiler.own_allocator", lambda: CPU.allocator)
+    monkeypatch.setattr("paracosm.profiling.profiler.profile", profile)
 
 
 def duration_of(found: Found, op: int) -> float:

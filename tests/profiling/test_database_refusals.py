@@ -11,7 +11,8 @@ import pytest
 from some_timings import CPU, iteration, link, some
 
 from paracosm.errors import InputError
-from paracosm.profiling.database import ProfileDatabase, schema
+from paracosm.profiling.database import ProfileDatabase
+from paracosm.profiling.database import database as schema
 
 
 @pytest.fixture

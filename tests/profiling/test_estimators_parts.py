@@ -14,11 +14,9 @@ from sklearn.neural_network import MLPRegressor
 from synthetic_device import add, device_time, draw, matmul
 
 from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
-from paracosm.profiling.estimators.crossvalidate import HeldOut, fold_of
 from paracosm.profiling.estimators.describe import Description, describe, layout_of, seen_in
-from paracosm.profiling.estimators.methods import fit_gaussian, fit_mlp
-from paracosm.profiling.estimators.roofline import Roofline, conformal, fit_roofline
-from paracosm.profiling.estimators.timed import cells_of
+from paracosm.profiling.estimators.methods import HeldOut, fit_gaussian, fit_mlp, fold_of
+from paracosm.profiling.estimators.roofline import Roofline, cells_of, conformal, fit_roofline
 
 DEVICE = Roofline(launch=1e-6, peak=1e12, bandwidth=1e11)
 

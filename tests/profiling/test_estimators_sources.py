@@ -16,7 +16,7 @@ from paracosm.errors import InputError
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments, encode_arguments
 from paracosm.profiling.estimators import Estimators, fit_estimators
 from paracosm.profiling.estimators.describe import describe
-from paracosm.profiling.estimators.timed import pool
+from paracosm.profiling.estimators.roofline import pool
 from paracosm.profiling.samples import OpTiming, spread_of
 
 OPS = draw("dev.add.Tensor", 40, 1) + [view(rows) for rows in (1, 2, 3)]

@@ -12,7 +12,7 @@ from paracosm.graphs.capture import CaptureOptions, capture, training_step
 from paracosm.graphs.graph import encode_arguments
 from paracosm.graphs.summary import peak_memory
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
-from paracosm.profiling.this_machine import HostClock
+from paracosm.profiling.environment import HostClock
 
 OPTIONS = CaptureOptions(model="mlp", batch=4)
 

@@ -15,9 +15,7 @@ import torch
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument
 from paracosm.graphs.graph import encode_arguments
-from paracosm.profiling.profiler import LEAST, MOST, Settings, profile
-from paracosm.profiling.samples import OpTiming, spread_of
-from paracosm.profiling.this_machine import (
+from paracosm.profiling.environment import (
     CudaClock,
     HostClock,
     environment_here,
@@ -26,6 +24,8 @@ from paracosm.profiling.this_machine import (
     last_level_cache,
     pinned,
 )
+from paracosm.profiling.profiler import LEAST, MOST, Settings, profile
+from paracosm.profiling.samples import OpTiming, spread_of
 from paracosm.profiling.torch_ops import Bench
 
 FAST = Settings(budget=0.0)  # one pass
@@ -186,7 +186,7 @@ def fail_once(error: type[Exception]) -> Any:
 def test_threads_that_would_be_slow_on_denormals_are_refused() -> None:
     """Each has a setting of its own: a thread that is there already does not follow."""
     program = (
-        "import torch; from paracosm.profiling.this_machine import pinned\n"
+        "import torch; from paracosm.profiling.environment import pinned\n"
         "torch.set_num_threads(2); torch.ones(1 << 20) * 2\n"
         "with pinned('cpu', 2): pass"
     )

@@ -11,8 +11,8 @@ import numpy as np
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.delays import summarise_delays
 from paracosm.emulation.records import Collective, Exchange, Group, Iteration, Note, Record, Wait
+from paracosm.emulation.result import timeline_of
 from paracosm.emulation.summary import summarise
-from paracosm.emulation.timeline_of import timeline_of
 from paracosm.studies.run_folder import RunFolder
 
 START = 5_000.0  # seconds of the monotonic clock

@@ -18,7 +18,7 @@ from network import Network
 from tables import Table, apart, middle, milliseconds, size_of, spread
 
 from jobs import PORT, Job, real_job, wire_job
-from paracosm.profiling.links.table import fit_line, link_of
+from paracosm.profiling.links.measure import fit_line, link_of
 
 __all__ = [
     *("PAPER", "SCRIPT", "Cell", "cells_of", "compare_calls", "measure_table1", "one_job"),

@@ -21,7 +21,7 @@ from table1 import SCRIPT, one_job
 from tables import Table, apart, middle, milliseconds, spread
 
 from jobs import LIMIT, Job, backend_job, real_job, wire_job
-from paracosm.profiling.links.table import Line, fit_line, link_of
+from paracosm.profiling.links.measure import Line, fit_line, link_of
 
 __all__ = ["FIXED", "PAPER", "REAL", "measure_table3", "ratios_of", "tables_of"]
 

@@ -8,8 +8,7 @@ from typing import Any
 from kept import Kept, Progress
 from plan import Plan
 
-from paracosm.profiling.links.measure import LinkSettings, measure_links
-from paracosm.profiling.links.table import Row, rows
+from paracosm.profiling.links.measure import LinkSettings, Row, measure_links, rows
 
 __all__ = ["PAPER", "Copies", "Place", "Throughput", "measure_copies"]
 

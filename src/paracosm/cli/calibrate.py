@@ -18,31 +18,28 @@ from paracosm.cli.options import ForceFile, Json, Quiet, duration, named
 from paracosm.errors import InputError, unknown
 from paracosm.profiling.nodes.calibration import (
     QUANTITIES,
+    BandwidthSettings,
     NodeCalibration,
+    Shares,
+    ShareSettings,
     calibration_of_goodput,
     calibration_of_parsing,
     calibration_of_shares,
     calibration_of_window,
-    load_calibration,
-    save_calibration,
-)
-from paracosm.profiling.nodes.goodput import (
-    BandwidthSettings,
-    Shares,
-    ShareSettings,
     correlation,
     counted,
+    load_calibration,
     measure_goodput,
     measure_shares,
+    save_calibration,
     unevenness,
 )
-from paracosm.profiling.nodes.http2 import StreamWatch
 from paracosm.profiling.nodes.parsing import (
     PARSING_SIZES,
     measure_parsing,
     measure_transfers,
 )
-from paracosm.profiling.nodes.proxy import Proxy
+from paracosm.profiling.nodes.proxy import Proxy, StreamWatch
 from paracosm.profiling.processes import WorkerError
 from paracosm.studies.run_folder import describe_environment
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
@@ -149,7 +146,7 @@ def _measured_link(
     hidden: bool,
 ) -> tuple[NodeCalibration, dict[str, Any]]:
     """Measure bandwidth and its sharing with HOST:PORT, or another process of this machine."""
-    from paracosm.profiling.nodes.peer import connected, connected_here
+    from paracosm.profiling.nodes.exchange import connected, connected_here
 
     reached = (
         connected_here(timeout)
@@ -332,7 +329,7 @@ def serve(
 
     Example: paracosm calibrate serve --host 0.0.0.0 --port 5201
     """
-    from paracosm.profiling.nodes.peer import listen, serve_one
+    from paracosm.profiling.nodes.exchange import listen, serve_one
 
     wait = duration("--timeout", timeout)
     listener = listen(host, port)

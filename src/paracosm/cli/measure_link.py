@@ -25,8 +25,16 @@ from paracosm.cli.options import (
 )
 from paracosm.errors import InputError, unknown
 from paracosm.profiling.database import ProfileDatabase
-from paracosm.profiling.links.measure import KINDS, USUAL, Links, LinkSettings, measure_links
-from paracosm.profiling.links.table import Row, rows, write_table
+from paracosm.profiling.links.measure import (
+    KINDS,
+    USUAL,
+    Links,
+    LinkSettings,
+    Row,
+    measure_links,
+    rows,
+    write_table,
+)
 from paracosm.units import format_bandwidth, format_duration, parse_size
 
 # Kinds that a cluster's link can be told from, the best first.

@@ -24,8 +24,8 @@ from paracosm.errors import InputError, unknown
 from paracosm.graphs.file import contents
 from paracosm.profiling.jobs import JobProfile
 from paracosm.profiling.jobs.file import save_job_profile
+from paracosm.profiling.jobs.job_profile import summarize_profile
 from paracosm.profiling.jobs.kineto import job_profile_of_trace, parameters_of_model
-from paracosm.profiling.jobs.summary import summarize_profile
 from paracosm.timeline.kineto import is_kineto
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
 

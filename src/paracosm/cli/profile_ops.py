@@ -22,8 +22,7 @@ from paracosm.graphs.graph import PHASES, Graph
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.designs.design import Design, Limits
 from paracosm.profiling.designs.design import design as make_design
-from paracosm.profiling.designs.families import families_named
-from paracosm.profiling.designs.family import Family
+from paracosm.profiling.designs.families import Family, families_named
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.profiler import (
     ModelProfile,

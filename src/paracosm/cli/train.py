@@ -18,7 +18,7 @@ def train(
     log: Annotated[bool, Option("--log", help="print a line for every event")] = False,
     **arguments: Any,
 ) -> int:
-    """Train on an imagined cluster: gradients are real, time and network are simulated.
+    """Train on a simulated cluster: gradients are real, time and network are simulated.
 
     Example: paracosm train --algorithm asgd --workers 16 --latency 1ms --bandwidth 10Gbit/s
     --updates 500 --out runs/asgd16

@@ -1,13 +1,6 @@
-"""The imagined hardware: nodes, links, topologies, and what messages and collectives cost."""
+"""The simulated hardware: nodes, links, topologies, and what messages and collectives cost."""
 
-from paracosm.cluster.cluster import (
-    Cluster,
-    Node,
-    hierarchical,
-    ring,
-    star,
-    switch,
-)
+from paracosm.cluster.cluster import Cluster, Node, hierarchical, ring, star, switch
 from paracosm.cluster.collectives import (
     dissemination_barrier,
     halving_doubling_all_reduce,

@@ -59,33 +59,21 @@ _PART = re.compile(rf"({'|'.join(PARTS[:4])}|kernel\s+\S+)\s+(.+)")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that is different.
+    """One thing that is different."""
 
-    Attributes:
-        text: as it was written.
-        subject: what is changed: nodes of workers or servers, one link, all links, collectives.
-        what: of a node one of `PARTS`, "count", or "late" (the `added` of every iteration); of a
-            link one of `LINK_VALUES`; of collectives "time" or "algorithm".
-        first, last: numbers of the nodes; None for all.
-        ends: names of the two ends of a link.
-        kinds: of the collectives.
-        pattern: of the kernels that are meant, "*" for anything.
-        factor: by what the value, or the time that it takes, is multiplied; 0 for "none".
-        added: seconds, or a distribution of them as a text, that come on top.
-        value: what takes its place: seconds, bytes/s, a number of workers, a name.
-    """
-
-    text: str
+    text: str  # as it was written
     subject: Subject
+    # Of a node one of `PARTS`, "count", or "late" (the `added` of every iteration); of a link one
+    # of `LINK_VALUES`; of collectives "time" or "algorithm"
     what: str
-    first: int | None = None
+    first: int | None = None  # numbers of the nodes; None for all
     last: int | None = None
-    ends: tuple[str, str] | None = None
-    kinds: tuple[str, ...] = ()
-    pattern: str = ""
-    factor: float = 1.0
-    added: float | str = 0.0
-    value: float | str | None = None
+    ends: tuple[str, str] | None = None  # names of the two ends of a link
+    kinds: tuple[str, ...] = ()  # of the collectives
+    pattern: str = ""  # of the kernels that are meant, "*" for anything
+    factor: float = 1.0  # multiplies the value, or the time that it takes; 0 for "none"
+    added: float | str = 0.0  # seconds, or a distribution of them as a text, that come on top
+    value: float | str | None = None  # instead: seconds, bytes/s, a number of workers, a name
 
     def __str__(self) -> str:
         return self.text
@@ -108,11 +96,7 @@ class Change:
 
 
 def parse_change(text: str) -> Change:
-    """Return the change that a text describes.
-
-    Raises:
-        InputError: it is none of the module's forms; the nearest subject is named.
-    """
+    """Return the change that a text describes; an InputError names the nearest subject."""
     words = " ".join(str(text).split())
     # Names of kernels have colons of their own.
     parts = words.rpartition(":") if words.lower().startswith("kernel ") else words.partition(":")
@@ -153,20 +137,14 @@ def is_of_cluster(change: Change) -> bool:
 def apply_changes(cluster: Cluster, changes: Iterable[Change]) -> Cluster:
     """Return the cluster after one change after the other.
 
-    A changed link of two nodes is a link of their own, which a later change starts from.
-
-    Raises:
-        InputError: no such worker, server or link; a change that is not one of the cluster, or
-            that makes no difference to it.
+    A changed link of two nodes is a link of their own, which a later change starts from. InputError
+    for a change that is none of the cluster, does not fit it, or makes no difference to it.
     """
     return reduce(_applied, changes, cluster)
 
 
 def refuse_changes(changes: Iterable[Change], door: str, can: str) -> None:
-    """Raise InputError for the first of `changes`, which the command `door` has no use for.
-
-    `can` says what it can change, in words.
-    """
+    """Raise InputError for the first of `changes`: the command `door` `can` change other things."""
     for change in changes:
         raise change.error(f"{door} cannot change that; it can change {can}")
 
@@ -202,7 +180,8 @@ def _of_nodes(text: str, word: str, first: str | None, last: str | None, rest: s
     if change.last is not None and change.first is not None and change.last <= change.first:
         raise InputError(f"{first}..{last} goes nowhere: the larger number comes last")
     if rest.startswith("+"):
-        return replace(change, what="late", added=_added_or_distribution(rest[1:].strip()))
+        late = rest[1:].strip()
+        return replace(change, what="late", added=late if "(" in late else _added(late))
     if subject == "workers" and first is None and rest.isdecimal():
         count = int(rest) if len(rest) < 18 else MOST_NODES + 1
         if not 1 <= count <= MOST_NODES:
@@ -287,10 +266,6 @@ def _factor(text: str) -> tuple[float, str | None]:
     if not (factor > 0 and math.isfinite(factor)):
         raise InputError(f"a factor is finite and above 0, not {match[1]}")
     return factor, match[2]
-
-
-def _added_or_distribution(text: str) -> float | str:
-    return text if "(" in text else _added(text)
 
 
 def _added(text: str) -> float:

@@ -1,4 +1,4 @@
-"""The imagined hardware: nodes, who lives on them, and the links between them.
+"""The simulated hardware: nodes, who lives on them, and the links between them.
 
 Clusters of the named topologies call their nodes worker0, worker1, ..., server0, ...
 """
@@ -19,22 +19,12 @@ Placement = Literal["own", "workers"]
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster.
+    """A machine of the cluster; InputError for a speed or memory that is not above 0."""
 
-    Args:
-        name: unique in its cluster.
-        speed: relative: durations on this node are divided by it.
-        memory: bytes, where it is known.
-        device: what it computes with ("H100"), where it is known.
-
-    Raises:
-        InputError: a speed or memory that is not above 0.
-    """
-
-    name: str
-    speed: float = 1.0
-    memory: float | None = None
-    device: str | None = None
+    name: str  # unique in its cluster
+    speed: float = 1.0  # relative: durations on this node are divided by it
+    memory: float | None = None  # bytes, where it is known
+    device: str | None = None  # what it computes with ("H100"), where it is known
 
     def __post_init__(self) -> None:
         if not (self.speed > 0 and isfinite(self.speed)):
@@ -53,24 +43,17 @@ class Cluster:
     "workers" server i lives on the node of worker i (modulo their number), which it reaches at no
     cost.
 
-    Args:
-        nodes: the workers' nodes first, in the workers' order.
-        workers: their names.
-        servers: their names.
-        topology: the link of each pair of nodes.
-        placement: of the servers.
-        overrides: (a, b, link): two workers or servers joined, both ways, by a link of their own.
-
     Raises:
         InputError: no worker; an override that is unknown, within one node, or given twice; links
             that are shared by different rules.
     """
 
-    nodes: tuple[Node, ...]
-    workers: tuple[str, ...]
+    nodes: tuple[Node, ...]  # the workers' nodes first, in the workers' order
+    workers: tuple[str, ...]  # their names
     servers: tuple[str, ...]
-    topology: Topology
-    placement: Placement = "own"
+    topology: Topology  # the link of each pair of nodes
+    placement: Placement = "own"  # of the servers
+    # (a, b, link): two workers or servers joined, both ways, by a link of their own
     overrides: tuple[tuple[str, str, Link], ...] = ()
 
     def __post_init__(self) -> None:
@@ -108,11 +91,7 @@ class Cluster:
         return self.nodes[self._position[name]]
 
     def link(self, source: str, target: str) -> Link:
-        """Return the link from the worker or server `source` to `target`, in constant time.
-
-        Raises:
-            InputError: no such worker or server, or nothing joins the two.
-        """
+        """Return the link from the worker or server `source` to `target`, in constant time."""
         # Called for every message, so written out: no calls but the topology's.
         try:
             here, there = self._position[source], self._position[target]
@@ -138,28 +117,19 @@ class Cluster:
 
     @cached_property
     def _special(self) -> dict[tuple[int, int], Link]:
-        special = {}
-        for a, b, link in self.overrides:
-            pair = self._position[a], self._position[b]
-            special[pair] = special[pair[::-1]] = link
-        return special
+        at = self._position
+        ends = [(at[a], at[b], link) for a, b, link in self.overrides]
+        return {pair: link for a, b, link in ends for pair in ((a, b), (b, a))}
 
 
 def star(
-    workers: int = 4,
-    servers: int = 1,
-    link: Link = LOCAL,
-    speeds: Sequence[float] | None = None,
-    placement: Placement = "own",
+    workers: int = 4,  # their number
+    servers: int = 1,  # their number, at least 1
+    link: Link = LOCAL,  # between each worker and each server
+    speeds: Sequence[float] | None = None,  # of each worker's node
+    placement: Placement = "own",  # of a server: a node of its "own", or one of the "workers"
 ) -> Cluster:
     """Return `workers` around `servers`; workers are not joined to each other.
-
-    Args:
-        workers: their number.
-        servers: their number, at least 1.
-        link: between each worker and each server.
-        speeds: of each worker's node.
-        placement: whether a server has its "own" node, or lives on one of the "workers".
 
     Raises:
         InputError: a number that is too small, or speeds that are not one per worker.
@@ -262,12 +232,10 @@ def first_workers(cluster: Cluster, count: int) -> Cluster:
 def _kept_topology(cluster: Cluster, count: int, others: int) -> Topology:
     topology = cluster.topology
     match topology:
+        case Star() if cluster.placement == "own":
+            return replace(topology, centres=range(count, count + others))
         case Star():
-            own = cluster.placement == "own"
-            centres = (
-                range(count, count + others) if own else range(min(len(cluster.servers), count))
-            )
-            return replace(topology, centres=centres)
+            return replace(topology, centres=range(min(len(cluster.servers), count)))
         case Ring():
             return replace(topology, size=count)
         case Hierarchical():

@@ -44,24 +44,16 @@ COLLECTIVES = (
 
 def collective_time(
     cluster: Cluster,
-    workers: Sequence[int] | Ints,
-    collective: str,
+    workers: Sequence[int] | Ints,  # their numbers; where there is a root, it comes first
+    collective: str,  # one of `COLLECTIVES`
     size: float,
-    algorithm: str = "auto",
+    algorithm: str = "auto",  # one of `algorithms_of(collective)`, or the cheapest of them
 ) -> float:
     """Return the seconds that a collective takes on idle links when all have come to it.
 
-    Args:
-        cluster: whose workers.
-        workers: their numbers; where there is a root, it comes first.
-        collective: one of `COLLECTIVES`.
-        size: bytes of the whole vector: what each has before an all-reduce, a reduction or a
-            reduce-scatter, what each has after an all-gather or a broadcast, what each sends in an
-            all-to-all, what the root has before a scatter or after a gather; none in a barrier.
-        algorithm: "ring", "tree", "hierarchical", "halving-doubling" for an all-reduce; "ring" and
-            "hierarchical" for an all-gather and a reduce-scatter; "pairwise" for an all-to-all;
-            "tree" for a broadcast; "tree" and "ring" for a reduction; "tree" and "linear" to gather
-            and to scatter; "dissemination" for a barrier. "auto" is the cheapest of them.
+    `size` is the bytes of the whole vector: what each has before an all-reduce, a reduction or a
+    reduce-scatter, what each has after an all-gather or a broadcast, what each sends in an
+    all-to-all, what the root has before a scatter or after a gather; none in a barrier.
 
     Raises:
         InputError: a collective or an algorithm that is unknown; the topology does not join two
@@ -76,8 +68,7 @@ def collective_times(
 ) -> dict[str, TimeOf]:
     """Return what a collective takes by its size, for each algorithm that there are links for.
 
-    Arguments and errors are those of `collective_time`; only the named algorithm, unless it is
-    "auto". To find the links of a large group takes far longer than to ask for the time of a size.
+    To find the links of a large group takes far longer than to ask for the time of a size.
     """
     ways = algorithms_of(collective)
     if algorithm != "auto" and algorithm not in ways:
@@ -110,10 +101,9 @@ def message_time(cluster: Cluster, source: int, target: int, size: float) -> flo
 
 
 def group_classes(cluster: Cluster, groups: Ints) -> tuple[Ints, Ints]:
-    """Return which groups of workers cost the same, whatever they communicate.
+    """Return the class of each group (a row of workers), and a row of `groups` for each class.
 
-    `groups` has one row of workers for each group; returned are the number of the class of each
-    group, and a row of `groups` for each class.
+    Groups of one class cost the same, whatever they communicate.
     """
     topology = cluster.topology
     shape = np.zeros((len(groups), 1), dtype=np.int64)
@@ -164,24 +154,18 @@ def _linear(time: Callable[[float, list[Link]], float]) -> Way:
     return way
 
 
-def _hierarchical(cluster: Cluster, group: Ints) -> TimeOf:
-    """Scatter within the machine, all-reduce between machines, gather within the machine.
+def _hierarchical(time: Callable[[int, float, Links], float]) -> Way:
+    """Return the way of a ring collective within machines, and of one of shares between them.
 
     As `hierarchical_all_reduce`; where machines have different numbers of ranks, each phase takes
     as long as for those that it takes longest for.
     """
-    machines, most, fewest, link, outer = _machines(cluster, group)
-    return lambda size: (
-        ring_all_reduce(most, size, link) + ring_all_reduce(machines, size / fewest, outer)
-    )
 
+    def way(cluster: Cluster, group: Ints) -> TimeOf:
+        machines, most, fewest, link, outer = _machines(cluster, group)
+        return lambda size: time(most, size, link) + time(machines, size / fewest, outer)
 
-def _hierarchical_gather(cluster: Cluster, group: Ints) -> TimeOf:
-    """Gather the shares of one rank of each machine, then those within the machine."""
-    machines, most, fewest, link, outer = _machines(cluster, group)
-    return lambda size: (
-        ring_all_gather(most, size, link) + ring_all_gather(machines, size / fewest, outer)
-    )
+    return way
 
 
 def _pairwise(cluster: Cluster, group: Ints) -> TimeOf:
@@ -204,7 +188,7 @@ def _pairwise(cluster: Cluster, group: Ints) -> TimeOf:
 
 
 def _dissemination(cluster: Cluster, group: Ints) -> TimeOf:
-    distances = [1 << power for power in range((len(group) - 1).bit_length())]
+    distances = _powers_of_two(len(group))
     targets = np.concatenate([np.roll(group, -distance) for distance in distances])
     links = _links(cluster, np.tile(group, len(distances)), targets)
     return lambda size: dissemination_barrier(len(group), links)
@@ -236,10 +220,14 @@ def _machines(cluster: Cluster, group: Ints) -> tuple[int, int, int, list[Link],
 
 def _doubling_links(cluster: Cluster, group: Ints) -> list[Link]:
     """Return the links between ranks whose distance is a power of two."""
-    distances = [1 << power for power in range((len(group) - 1).bit_length())]
+    distances = _powers_of_two(len(group))
     sources = np.concatenate([group[: len(group) - distance] for distance in distances])
     targets = np.concatenate([group[distance:] for distance in distances])
     return _links(cluster, sources, targets)
+
+
+def _powers_of_two(below: int) -> list[int]:
+    return [1 << power for power in range((below - 1).bit_length())]
 
 
 def _links_of_root(cluster: Cluster, group: Ints) -> list[Link]:
@@ -327,8 +315,7 @@ def tree_scatter(ranks: int, size: float, link: Links) -> float:
     minimum-spanning-tree scatter). No other rank is busy for longer.
     """
     _check(ranks, size)
-    distances = (1 << power for power in range((ranks - 1).bit_length()))
-    shares = (min(distance, ranks - distance) for distance in distances)
+    shares = (min(distance, ranks - distance) for distance in _powers_of_two(ranks))
     return sum(_step(link, size * share / ranks) for share in shares)
 
 
@@ -340,9 +327,8 @@ def tree_gather(ranks: int, size: float, link: Links) -> float:
 def linear_scatter(size: float, links: Sequence[Link]) -> float:
     """Return the seconds in which a root sends each other rank its share, one after the other.
 
-    `links` are those to the p - 1 others, in turn; a share is `size` / p bytes. A message leaves as
-    soon as the root's port is free: the latencies of pipelined links overlap. So gloo and NCCL
-    scatter and gather.
+    `links` are those to the p - 1 others, in turn; a share is `size` / p bytes. The latencies of
+    pipelined links overlap. So gloo and NCCL scatter and gather.
     """
     _check(len(links) + 1, size)
     share = size / (len(links) + 1)
@@ -425,15 +411,16 @@ def _check(ranks: int, size: float) -> None:
         raise InputError(f"the size of a collective must be 0 or more, not {size}")
 
 
+_GATHER = {"ring": _ring(ring_all_gather), "hierarchical": _hierarchical(ring_all_gather)}
 _WAYS: dict[str, dict[str, Way]] = {
     "all_reduce": {
         "ring": _ring(ring_all_reduce),
         "tree": _tree(tree_all_reduce),
-        "hierarchical": _hierarchical,
+        "hierarchical": _hierarchical(ring_all_reduce),
         "halving-doubling": _tree(halving_doubling_all_reduce),
     },
-    "all_gather": {"ring": _ring(ring_all_gather), "hierarchical": _hierarchical_gather},
-    "reduce_scatter": {"ring": _ring(ring_all_gather), "hierarchical": _hierarchical_gather},
+    "all_gather": _GATHER,
+    "reduce_scatter": _GATHER,
     "all_to_all": {"pairwise": _pairwise},
     "broadcast": {"tree": _tree(tree_broadcast)},
     "reduce": {"tree": _tree(tree_reduce), "ring": _ring_reduce},

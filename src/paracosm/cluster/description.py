@@ -75,11 +75,7 @@ def load_cluster(path: str | Path) -> Cluster:
 
 
 def cluster_from_mapping(mapping: Mapping[str, Any]) -> Cluster:
-    """Return the cluster that `mapping`, the content of a cluster file, describes.
-
-    Raises:
-        InputError: as `load_cluster`.
-    """
+    """Return the cluster that `mapping`, the content of a cluster file, describes."""
     from paracosm.cluster.file import read
 
     return read(mapping, "cluster")
@@ -88,8 +84,7 @@ def cluster_from_mapping(mapping: Mapping[str, Any]) -> Cluster:
 def cluster_to_mapping(cluster: Cluster) -> dict[str, Any]:
     """Return the mapping that `cluster_from_mapping` turns into an equal cluster.
 
-    Raises:
-        InputError: the nodes are not called worker0, worker1, ..., server0, server1, ...
+    InputError for nodes that are not called worker0, worker1, ..., server0, server1, ...
     """
     from paracosm.cluster.file import write
 

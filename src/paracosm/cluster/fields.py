@@ -106,11 +106,7 @@ class ClusterFields(BaseModel):
 
     @cached_property
     def cluster_in_file(self) -> Cluster | None:
-        """The cluster of `cluster`, without changes; None where flags describe it.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """The cluster of `cluster`, without changes; None where flags describe it."""
         if self.cluster is None:
             return None
         if isinstance(self.cluster, Path):
@@ -129,9 +125,5 @@ class ClusterFields(BaseModel):
         return switch(workers, 0, self.link)
 
     def changed(self, cluster: Cluster) -> Cluster:
-        """Return the cluster with those of `what_if` that are about links and speeds.
-
-        Raises:
-            InputError: as `apply_changes`.
-        """
+        """Return the cluster with those of `what_if` that are about links and speeds."""
         return apply_changes(cluster, (each for each in self.what_if if is_of_cluster(each)))

@@ -27,23 +27,16 @@ class Link:
     other ("serial"), as in Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient
     Staleness Effect". `paracosm.network` holds both rules.
 
-    Args:
-        bandwidth: bytes/s, above 0.
-        latency: seconds from the first byte sent to the first byte received.
-        overhead: seconds that each message costs its ports, whatever its size.
-        duplex: "full", or "half" where a port either sends or receives.
-        pipelined: whether latency passes after the ports are free again, as on a real network, so
-            that the next message can follow at once. Zhang et al.'s messages hold them meanwhile.
-        sharing: "fair" or "serial".
-
     Raises:
         InputError: a value that is out of range.
     """
 
-    bandwidth: float = inf
-    latency: float = 0.0
-    overhead: float = 0.0
-    duplex: Duplex = "full"
+    bandwidth: float = inf  # bytes/s, above 0
+    latency: float = 0.0  # seconds from the first byte sent to the first byte received
+    overhead: float = 0.0  # seconds that each message costs its ports, whatever its size
+    duplex: Duplex = "full"  # or "half" where a port either sends or receives
+    # Whether latency passes after the ports are free again, as on a real network, so that the next
+    # message can follow at once. Zhang et al.'s messages hold them meanwhile.
     pipelined: bool = True
     sharing: Sharing = "fair"
 
@@ -72,10 +65,7 @@ class Link:
         return self.overhead + self.latency + size / self.bandwidth
 
     def exchange_time(self, size: float) -> float:
-        """Return the seconds in which every node sends a message of `size` bytes and gets one.
-
-        With half duplex a port has the two one after the other.
-        """
+        """Return the seconds in which every node sends a message of `size` bytes and gets one."""
         before = self.occupancy(size) if self.duplex == "half" else 0.0
         return before + self.transfer_time(size)
 
@@ -91,15 +81,10 @@ LOCAL = Link()
 
 @dataclass(frozen=True)
 class Star:
-    """Workers around servers: every node is joined to those of the servers, workers to no other.
+    """Workers around servers: every node is joined to those of the servers, workers to no other."""
 
-    Attributes:
-        link: of each pair.
-        centres: positions of the nodes that hold a server.
-    """
-
-    link: Link
-    centres: range
+    link: Link  # of each pair
+    centres: range  # positions of the nodes that hold a server
     name: ClassVar[str] = "star"
 
     def between(self, source: int, target: int) -> Link | None:
@@ -135,17 +120,11 @@ class Hierarchical:
 
     Workers fill the groups one after the other. Servers on nodes of their own are dealt out to the
     groups in turn: server i belongs to group i, modulo the number of groups.
-
-    Attributes:
-        link: within a group.
-        outer: between groups.
-        group_size: workers in a group; the last group may have fewer.
-        workers: their number.
     """
 
-    link: Link
-    outer: Link
-    group_size: int
+    link: Link  # within a group
+    outer: Link  # between groups
+    group_size: int  # workers in a group; the last group may have fewer
     workers: int
     name: ClassVar[str] = "hierarchical"
 

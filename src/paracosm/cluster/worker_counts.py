@@ -23,10 +23,6 @@ def parse_workers(value: Any) -> tuple[int, ...]:
     `a..b` goes on from a to b. The two numbers before the dots say how: where the second is a
     multiple of the first, by the same factor (1,2..8 is 1, 2, 4, 8); else by their difference
     (16,24..48); a number alone goes on by ones. What stands after the dots is always the last one.
-
-    Raises:
-        InputError: something is no number, less than 1, not larger than what is before it, or more
-            than `MOST` numbers come of it.
     """
     parts = value if isinstance(value, list | tuple) else [value]
     found: list[int] = []
@@ -50,18 +46,13 @@ def _take(piece: str, found: list[int]) -> None:
         last = int(match[2])
         if last <= first:
             raise InputError(f'"{piece}" goes nowhere: the number after the dots is the larger one')
-        _append(found, _continued(found, last))
-
-
-def _continued(found: list[int], last: int) -> Iterable[int]:
-    """Yield what follows after the numbers so far, up to `last`, which is always yielded."""
-    number = found[-1]
-    before = found[-2] if len(found) > 1 else 0
-    factor, rest = divmod(number, before) if before else (1, 1)
-    step = number - before if before else 1
-    while number < last:
-        number = min(number + step if rest else number * factor, last)
-        yield number
+        before = found[-2] if len(found) > 1 else 0
+        factor, rest = divmod(first, before) if before else (1, 1)
+        step = first - before if before else 1
+        number = first
+        while number < last:
+            number = min(number + step if rest else number * factor, last)
+            _append(found, [number])
 
 
 def _append(found: list[int], numbers: Iterable[int]) -> None:

@@ -12,15 +12,9 @@ from paracosm.emulation.peers import peers_of
 from paracosm.errors import InputError
 from paracosm.results import EmulationSummary
 
-__all__ = ["check_emulation"]
-
 
 def check_emulation(config: EmulateConfig) -> None:
-    """Refuse what cannot be run, changed and unchanged.
-
-    Raises:
-        InputError: no such script or file; ranks, links or changes that do not fit the job.
-    """
+    """Raise InputError for a job that cannot be run, changed and unchanged."""
     if config.script is None:
         raise InputError("missing script: paracosm emulate ... train.py")
     if not config.is_module and not config.script.is_file():
@@ -40,11 +34,6 @@ def check_emulation(config: EmulateConfig) -> None:
 
 
 def predicted_time(folder: Path) -> float:
-    """Return the iteration time in the summary of a run folder, in seconds.
-
-    Raises:
-        InputError: it is not the folder of a finished run, or the run has no iteration time.
-    """
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -58,7 +47,6 @@ def predicted_time(folder: Path) -> float:
 
 
 def compare_with(folder: Path, summary: EmulationSummary) -> dict[str, Any]:
-    """Return the predicted iteration time, in seconds, and the emulated one over it."""
     time = summary.iteration_time
     predicted = predicted_time(folder)
     emulated = None if time is None else time.median

@@ -48,7 +48,6 @@ class ClusterCommunication:
         return self._groups.of(members).cost(kind, size, rank, peer)
 
     def message(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return what a message costs on the link of `rank`, one of its ends."""
         cluster = self.cluster
         link = cluster.link(cluster.workers[source], cluster.workers[target])
         busy, after = link.occupancy(size), link.propagation(size)
@@ -67,8 +66,6 @@ class ClusterCommunication:
 
 @dataclass(frozen=True)
 class _Group:
-    """A process group: its collectives by size, and what was asked of it before."""
-
     cluster: Cluster
     latencies: Cluster
     algorithms: Mapping[str, str]
@@ -101,7 +98,6 @@ class _Group:
         return Cost(fixed, max(time_of(size) - fixed, 0.0), link)
 
     def _ways(self, kind: str, root: int) -> list[tuple[TimeOf, TimeOf]]:
-        """Return the whole time and that of latencies by the size, for each algorithm to choose."""
         first = self.members.index(root) if kind in _ROOTED and root >= 0 else 0
         if (kind, first) not in self.ways:
             workers = self.members[first:] + self.members[:first]
@@ -119,7 +115,6 @@ class _Group:
 
 
 def _port(cluster: Cluster, *ranks: int) -> str:
-    """Return which link of a rank carries what passes between these."""
     if not isinstance(cluster.topology, Hierarchical):
         return "nic"
     crosses = any(_crosses(cluster.topology, ranks[0], rank) for rank in ranks)
@@ -132,7 +127,6 @@ def _is_shared(cluster: Cluster, bandwidth: float) -> bool:
 
 
 def _capacity(cluster: Cluster, rank: int, port: str) -> float:
-    """Return the bandwidth of a rank's port: that of the fastest of its links there."""
     topology, name = cluster.topology, cluster.workers[rank]
     is_outer = isinstance(topology, Hierarchical) and port == "outer"
     common = topology.outer if isinstance(topology, Hierarchical) and is_outer else topology.link
@@ -146,7 +140,6 @@ def _capacity(cluster: Cluster, rank: int, port: str) -> float:
 
 
 def _crosses(topology: Topology, a: int, b: int) -> bool:
-    """Whether a message between two workers leaves its machine."""
     if not isinstance(topology, Hierarchical):
         return False
     return a // topology.group_size != b // topology.group_size

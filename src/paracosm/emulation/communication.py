@@ -24,13 +24,7 @@ _NAMES = ("cluster", "none", "measured")
 def communication_of(config: EmulateConfig) -> Communication:
     """Return the communication model of a job, with the changes of its what-ifs.
 
-    `config.communication` names it; by default it is that of the links where links are given, else
-    "measured" in mode wire and "none" in mode backend.
-
-    Raises:
-        InputError: it is unknown, lacks links, or belongs to the other mode; the links do not join
-            the ranks; an algorithm or a what-if that is unknown or has no effect; a function of the
-            user's that cannot be found or called.
+    InputError where it cannot be had, or an algorithm or a what-if has no effect.
     """
     changes = config.changes("collectives")
     name = _name(config)
@@ -95,40 +89,30 @@ class Communication:
 
     @property
     def is_measured(self) -> bool:
-        """Whether hops take what the emulator measures on the real rank's links, not 0."""
         return self.model.is_measured
 
-    def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
-        """Return what a collective costs as `rank` sees it.
-
-        A group of one member has nothing to communicate, and no delay.
-
-        Args:
-            kind: one of `records.COLLECTIVES`.
-            members: global ranks of the group, in its order.
-            size: bytes, as `records.Collective.size` counts them.
-            rank: global rank of the real rank.
-            peer: global rank of the root or the other end; -1 where there is none.
-
-        Raises:
-            InputError: nothing joins ranks that have to exchange messages; a function of the user's
-                failed, or returned what is not a time.
-        """
+    def cost(
+        self,
+        kind: str,  # one of `records.COLLECTIVES`
+        members: Sequence[int],  # global ranks of the group, in its order
+        size: int,  # bytes, as `records.Collective.size` counts them
+        rank: int,  # global rank of the real rank
+        peer: int,  # global rank of the root or the other end; -1 where there is none
+    ) -> Cost:
+        """Return what a collective costs as `rank` sees it: nothing in a group of one member."""
         if len(members) < 2:
             return FREE
         cost = self.model.cost(kind, members, size, rank, peer)
         if kind not in self.delays and kind not in self.factors:
             return cost
         factor = self.factors.get(kind, 1.0)
-        fixed = cost.fixed * factor + self.delays.get(kind, 0.0)
+        fixed = cost.fixed * factor + self.added(kind)
         return replace(cost, fixed=fixed, busy=cost.busy * factor, after=cost.after * factor)
 
     def message(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return what one message between global ranks costs, unchanged, on the link of `rank`."""
         return self.model.message(source, target, size, rank)
 
     def added(self, kind: str) -> float:
-        """Return the seconds that are added to collectives of a kind (within `cost`)."""
         return self.delays.get(kind, 0.0)
 
 
@@ -149,7 +133,6 @@ def _name(config: EmulateConfig) -> str:
 
 
 def _of_links(config: EmulateConfig, changes: Sequence[Change]) -> ClusterCommunication:
-    """Return the model of the cluster file or of the link flags, checked for the whole world."""
     cluster = config.resolve_cluster()
     assert cluster is not None  # `_name` has seen to it
     if config.mode == "wire" and any(link.duplex == "half" for link in cluster.links):
@@ -185,7 +168,6 @@ def _of_links(config: EmulateConfig, changes: Sequence[Change]) -> ClusterCommun
 
 
 def _algorithms(name: str) -> dict[str, str]:
-    """Return the algorithm of each kind that has one of that name; the others take the cheapest."""
     if name == "auto":
         return {}
     found = {kind: name for kind in WITH_ALGORITHMS if name in algorithms_of(kind)}
@@ -228,13 +210,7 @@ class UserCommunication:
 
     @classmethod
     def of(cls, reference: str, world: int) -> UserCommunication:
-        """Return the model of a function, `package.module:function` or `file.py:function`.
-
-        It is called once to try it with a world of so many ranks.
-
-        Raises:
-            InputError: it cannot be found, has other parameters, fails, or returns no time.
-        """
+        """Return the model of a function, which is tried once with a world of so many ranks."""
         function = named_function("communication", reference)
         model = cls(reference, function, _names(reference, function))
         if world > 1:
@@ -274,7 +250,6 @@ class UserCommunication:
 
 
 def _names(reference: str, function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the offered arguments that the function has parameters for."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # some callables written in C have none

@@ -24,14 +24,10 @@ from paracosm.cluster.changes import Change, apply_changes, refuse_changes
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Hierarchical, Sharing
-from paracosm.emulation.delays import Delays, parse_delays
+from paracosm.emulation.delays import Delays, is_plain, parse_delays
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
 from paracosm.timing import Distribution, parse_distribution
-from paracosm.units import parse_number
-
-__all__ = ["VARIABLE", "EmulateConfig", "RandomDelay", "Setting", "parse_random_delay"]
-
 
 _MOST_RANKS = 65_536  # of one job; the real gloo has a socket for each
 
@@ -49,13 +45,8 @@ class RandomDelay:
 
 
 def parse_random_delay(text: str) -> RandomDelay:
-    """Return the delay that `text` describes: "50us", "lognormal(10ms, 0.5)".
-
-    Raises:
-        InputError: it cannot be read; a number without a unit; a recording, which has an order of
-            its own and not a draw for each rank.
-    """
-    if _is_plain(text):
+    """Return the delay that `text` describes: "50us", "lognormal(10ms, 0.5)"."""
+    if is_plain(text):
         raise InputError(f'"{text}" has no unit: write a duration as {text}ms')
     distribution = parse_distribution(text)
     try:
@@ -67,21 +58,12 @@ def parse_random_delay(text: str) -> RandomDelay:
     return RandomDelay(text, distribution)
 
 
-def _is_plain(text: str) -> bool:
-    try:
-        return parse_number(text) != 0
-    except InputError:
-        return False
-
-
 def _parse_skew(text: str) -> RandomDelay:
-    """Read a delay, which may be "-50us"."""
     sign = -1 if text.strip().startswith("-") else 1
     return replace(parse_random_delay(text.strip().removeprefix("-")), text=text, sign=sign)
 
 
 def _ranks(value: Any) -> Any:
-    """Read "0,3"."""
     if isinstance(value, int) and not isinstance(value, bool):
         return (value,)
     if isinstance(value, str):
@@ -104,10 +86,6 @@ def _read(parse: Callable[[str], Any]) -> PlainValidator:
 
 
 _AS_TEXT = PlainSerializer(lambda value: None if value is None else str(value))
-
-
-def _parse_jitter(text: str) -> RandomDelay | str:
-    return text if text == "measured" else parse_random_delay(text)
 
 
 _CHANGEABLE = (
@@ -151,7 +129,9 @@ class EmulateConfig(ClusterFields):
         None, description="how much later than the real rank each peer comes: 50us, a distribution"
     )
     compute_jitter: Annotated[
-        RandomDelay | Literal["measured"] | None, _read(_parse_jitter), _AS_TEXT
+        RandomDelay | Literal["measured"] | None,
+        _read(lambda text: text if text == "measured" else parse_random_delay(text)),
+        _AS_TEXT,
     ] = Field(
         None,
         description="how peers' computing time scatters: measured (as the real rank's does), or a "
@@ -188,18 +168,15 @@ class EmulateConfig(ClusterFields):
 
     @property
     def is_module(self) -> bool:
-        """Whether the script is named as a module: "module:package.train"."""
         return str(self.script).startswith("module:")
 
     @property
     def has_links(self) -> bool:
-        """Whether links are given, by a cluster file or by flags."""
         flags = self.bandwidth is not None or self.latency > 0 or self.overhead > 0
         return self.cluster is not None or flags
 
     @property
     def communication_model(self) -> str:
-        """The communication model that is asked for, or taken by default."""
         if self.communication is not None:
             return self.communication
         if self.has_links:
@@ -219,11 +196,7 @@ class EmulateConfig(ClusterFields):
 
     @property
     def world(self) -> int:
-        """How many ranks the job has, after a change of that.
-
-        Raises:
-            InputError: nobody says how many, too many, or the real rank is not one of them.
-        """
+        """How many ranks the job has, after a change of that; the real ones are among them."""
         change = self._change_of_world
         world = self.world_size if change is None else int(str(change.value))
         if world is None:
@@ -250,12 +223,7 @@ class EmulateConfig(ClusterFields):
         return 1
 
     def resolve_cluster(self) -> Cluster | None:
-        """Return the cluster whose worker i is rank i, after changes of links; None for none.
-
-        Raises:
-            InputError: it cannot be read, has servers, or fewer workers than the world ranks; a
-                change does not fit it.
-        """
+        """Return the cluster whose worker i is rank i, after changes of links; None for none."""
         if not self.has_links:
             return None
         cluster = self.cluster_of(self.world, 0)
@@ -268,11 +236,7 @@ class EmulateConfig(ClusterFields):
         return apply_changes(cluster, self.changes("link"))
 
     def changes(self, subject: str) -> list[Change]:
-        """Return the changes of "link" (one or all), "collectives" or "workers".
-
-        Raises:
-            InputError: a change that no emulated job can make.
-        """
+        """Return the changes of "link" (one or all), "collectives" or "workers"."""
         can = {"workers": ("compute", "late", "count"), "servers": ()}
         impossible = [
             each for each in self.what_if if each.what not in can.get(each.subject, (each.what,))
@@ -336,8 +300,6 @@ VARIABLE = "PARACOSM_EMULATION"  # environment variable that holds a `Setting`
 
 @dataclass(frozen=True)
 class Setting:
-    """What a process of an emulated job is told when it starts, through its environment."""
-
     config: EmulateConfig
     seed: int  # of everything that is random
     rank: int  # of this process; -1 for the emulator
@@ -345,11 +307,7 @@ class Setting:
     plan: Path | None = None  # file to write the plan to, in backend mode; None for no plan
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that tell this, and a real rank who it is, as torchrun does.
-
-        LOCAL_RANK, by which scripts choose their device, counts the real ranks: this machine may
-        have no other devices.
-        """
+        """Return the variables that tell this, and a real rank who it is, as torchrun does."""
         exclude = {"config": self.config.without_effect()}
         told = {VARIABLE: TypeAdapter(Setting).dump_json(self, exclude=exclude).decode()}
         if self.rank < 0:
@@ -358,6 +316,7 @@ class Setting:
         numbers = {
             "RANK": self.rank,
             "WORLD_SIZE": world,
+            # By which scripts choose their device: this machine may have those of real ranks only.
             "LOCAL_RANK": self.config.rank.index(self.rank),
             "LOCAL_WORLD_SIZE": local,
             "GROUP_RANK": self.rank // local,
@@ -369,5 +328,4 @@ class Setting:
 
     @classmethod
     def from_environment(cls) -> Setting:
-        """Return the setting of this process."""
         return TypeAdapter(cls).validate_json(os.environ[VARIABLE])

@@ -11,15 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paracosm.emulation.records import COLLECTIVES
 from paracosm.errors import InputError, unknown
-from paracosm.results import EmulationSummary
-from paracosm.timeline.analysis import Floats
 from paracosm.units import format_duration, parse_duration, parse_number
+
+if TYPE_CHECKING:  # not loaded in the process of a real rank
+    from paracosm.results.summaries import EmulationSummary
+    from paracosm.timeline.analysis import Floats
 
 FEWEST_DELAYS = 3
 FEWEST_FOR_KNEE = 5  # a line with a knee has four numbers of its own
@@ -35,8 +37,6 @@ _EXAMPLE = 'write "all_reduce 0ms..8ms/9" for nine delays from 0 ms to 8 ms'
 
 @dataclass(frozen=True)
 class Delays:
-    """Delays to try one after the other."""
-
     kind: str  # of the collectives that are delayed, one of `COLLECTIVES`
     delays: tuple[float, ...]  # rising, seconds; the first is 0, the unchanged job
     text: str = field(default="", compare=False)
@@ -47,8 +47,6 @@ class Delays:
 
 @dataclass(frozen=True)
 class Knee:
-    """Up to which delay it hides under computing."""
-
     knee: float | None  # that delay, seconds; None where all delays cost alike
     low: float | None  # the knee's 90 % interval; None without a knee
     high: float | None
@@ -63,10 +61,6 @@ def parse_delays(text: str) -> Delays:
     """Read "all_reduce 0ms..8ms/9": a kind, the first and the last delay, how many.
 
     Where the first is not 0, the run without any delay is one more.
-
-    Raises:
-        InputError: it has another form, no such kind (the nearest is named), no unit, or fewer
-            than 3 delays that rise.
     """
     found = _FORM.fullmatch(text.strip())
     if found is None:
@@ -93,7 +87,6 @@ def parse_delays(text: str) -> Delays:
 def summarise_delays(
     kind: str, delays: Sequence[float], summaries: Sequence[EmulationSummary]
 ) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
-    """Return what runs with different delays came to, a list, and the knee."""
     listed: list[Mapping[str, Any]] = [
         {
             "delay": delay,
@@ -128,21 +121,23 @@ def summarise_delays(
 
 def _delay(text: str, whole: str) -> float:
     seconds = parse_duration(text)
-    try:
-        parse_number(text)
-    except InputError:
-        return seconds
-    if 0 < seconds < np.inf:
+    if 0 < seconds < np.inf and is_plain(text):
         raise InputError(f'delays: {text} has no unit in "{whole}": write {text}ms or {text}us')
     return seconds
 
 
-def find_knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
-    """Return the knee of iteration time against added delay, from three delays or more.
+def is_plain(text: str) -> bool:
+    """Whether a duration is a number without a unit, and not 0."""
+    try:
+        return parse_number(text) != 0
+    except InputError:
+        return False
 
-    Args:
-        delays: rising, shape (n,), seconds.
-        medians, errors: of the iteration times with each, and their standard errors, shape (n,).
+
+def find_knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
+    """Return the knee of iteration times (medians, standard errors) against three delays or more.
+
+    All in seconds, shape (n,); delays rise.
     """
     errors = np.maximum(errors, LEAST_ERROR * medians)
     # A delay that happened to scatter little is not to decide everything.
@@ -158,15 +153,9 @@ def find_knee(delays: Floats, medians: Floats, errors: Floats) -> Knee:
         fit_piecewise_linear(delays, medians + scale * errors * each, errors) for each in shifts
     ]
     low, high = np.quantile([each.knee for each in drawn], [0.05, 0.95]).tolist()
-    return Knee(
-        fit.knee,
-        min(low, fit.knee),
-        max(high, fit.knee),
-        fit.after,
-        float(np.std([each.after for each in drawn])),
-        fit.before,
-        fit.base,
-    )
+    interval = min(low, fit.knee), max(high, fit.knee)
+    slope_error = float(np.std([each.after for each in drawn]))
+    return Knee(fit.knee, *interval, fit.after, slope_error, fit.before, fit.base)
 
 
 def _straight(delays: Floats, medians: Floats, errors: Floats, reason: str) -> Knee:
@@ -191,7 +180,6 @@ def _scale(chi_squared: float, free: int) -> float:
 
 
 def _sentence(kind: str, knee: Knee, per_iteration: float) -> str:
-    """Say what figure 4 says of this job."""
     of = f" ({per_iteration:.4g} {kind} an iteration)" if per_iteration else ""
     if knee.knee is None or knee.low is None or knee.high is None:
         return (
@@ -216,8 +204,6 @@ LEAST_CHI_SQUARED = 0.1  # per degree of freedom: what is left of a fit is never
 
 @dataclass(frozen=True)
 class PiecewiseLinear:
-    """A line with a knee."""
-
     knee: float  # where it is
     base: float  # y at x = 0
     before: float  # the slopes

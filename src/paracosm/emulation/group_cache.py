@@ -24,7 +24,6 @@ class GroupCache(Generic[Known]):
         self._by_identity: dict[int, tuple[Sequence[int], Known]] = {}
 
     def of(self, members: Sequence[int]) -> Known:
-        """Return what was made for these members."""
         seen = self._by_identity.get(id(members))
         if seen is not None:
             return seen[1]

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.cluster.changes import Change
 from paracosm.emulation.config import EmulateConfig, RandomDelay, parse_random_delay
 from paracosm.emulation.group_cache import GroupCache
 from paracosm.errors import InputError
@@ -26,7 +25,6 @@ _MOST_AT_A_TIME = 64  # collectives in flight
 
 
 def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
-    """Return when the emulated ranks of a job come, as the real rank `rank` sees it."""
     world = config.world
     jitter: DrawnJitter | MeasuredJitter | None = None
     if config.compute_jitter == "measured":
@@ -40,7 +38,13 @@ def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
     for each in config.changes("workers"):
         if each.what == "count":
             continue
-        ranks = _emulated_ranks(config, each)
+        ranks = each.numbers(world)
+        for own in config.rank:
+            if own in ranks:
+                raise each.error(
+                    f"rank {own} is real, it computes as fast as this machine does; only emulated "
+                    "ranks can be made stragglers"
+                )
         if each.what == "compute":
             factors[ranks.start : ranks.stop] *= each.factor
             continue
@@ -52,19 +56,7 @@ def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
     return Peers(world, real, seed, config.skew, jitter, factors, late)
 
 
-def _emulated_ranks(config: EmulateConfig, change: Change) -> range:
-    ranks = change.numbers(config.world)
-    for rank in config.rank:
-        if rank in ranks:
-            raise change.error(
-                f"rank {rank} is real, it computes as fast as this machine does; only emulated "
-                "ranks can be made stragglers"
-            )
-    return ranks
-
-
 def _time_factors(config: EmulateConfig) -> Array:
-    """Return by rank how many times as long it computes as this machine, by its node's speed."""
     cluster = config.resolve_cluster()
     if cluster is None:
         return np.ones(config.world)
@@ -80,8 +72,6 @@ def _time_factors(config: EmulateConfig) -> Array:
 
 @dataclass(frozen=True)
 class _Collective:
-    """What is the same for all members of one collective."""
-
     number: int
     computed: float
     jitter: Array | None
@@ -116,9 +106,8 @@ class Peers:
     ) -> None:
         self._skew = skew
         self._jitter = jitter
-        self._lates = [
-            (*each, RankRng(seed, (EmulationStream.LATE, i))) for i, each in enumerate(late)
-        ]
+        rngs = (RankRng(seed, (EmulationStream.LATE, i)) for i in range(len(late)))
+        self._lates = [(*each, rng) for each, rng in zip(late, rngs, strict=True)]
         self._has_stragglers = bool(late) or bool(np.any(factors != 1))
         self._emulated = GroupCache(
             lambda members: np.array([rank for rank in members if rank not in real], np.int64)
@@ -133,7 +122,6 @@ class Peers:
         self._draw_late()
 
     def resumed(self, now: float) -> None:
-        """A wait of the real rank has ended."""
         self._together = now
         self._stretch += 1
         if self._has_stragglers:
@@ -141,7 +129,6 @@ class Peers:
             self._met[:] = False
 
     def iteration_ended(self, now: float) -> None:
-        """An iteration of the real rank has ended."""
         self._iteration += 1
         if self._jitter is not None:
             self._jitter.iteration_ended()
@@ -150,7 +137,6 @@ class Peers:
             self._draw_late()
 
     def last_entry(self, members: Sequence[int], asked: float) -> float:
-        """Return when the last emulated one of `members` comes to a collective."""
         if self._skew is None and self._jitter is None and not self._has_stragglers:
             return asked
         ranks = self._emulated.of(members)
@@ -163,7 +149,6 @@ class Peers:
         return asked if peer < 0 else self.last_entry((peer,), asked)
 
     def _lateness(self, ranks: Ints, asked: float) -> Array:
-        """Return the seconds by which these ranks are later than the real one."""
         collective = self._collectives.get(asked) or self._begin(asked)
         late = np.zeros(len(ranks))
         if self._has_stragglers:
@@ -172,7 +157,11 @@ class Peers:
         if collective.jitter is not None:
             late += collective.jitter[ranks]
         if self._skew is not None:
-            late += self._skewed(self._skew, ranks, collective.number)
+            delay = self._skew.distribution
+            if isinstance(delay, Constant):
+                late += self._skew.sign * delay.value
+            else:
+                late += self._skew.sign * self._skews.of(delay, collective.number, ranks)
         return late
 
     def _begin(self, asked: float) -> _Collective:
@@ -185,11 +174,6 @@ class Peers:
         self._count += 1
         self._collectives[asked] = found = _Collective(self._count, computed, jitter)
         return found
-
-    def _skewed(self, skew: RandomDelay, ranks: Ints, collective: int) -> Array | float:
-        if isinstance(skew.distribution, Constant):
-            return skew.sign * skew.distribution.value
-        return skew.sign * self._skews.of(skew.distribution, collective, ranks)
 
     def _draw_late(self) -> None:
         self._late[:] = 0.0
@@ -265,21 +249,18 @@ class MeasuredJitter:
 class RankRng:
     """A source of one uniform number for each rank on each occasion.
 
-    The generator is counter-based (Philox; Salmon et al., "Parallel random numbers: as easy as 1,
-    2, 3", 2011), so that an occasion needs no other one to have been drawn, and a rank's number is
-    its place in the sequence of the occasion.
+    Counter-based (Philox; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), so
+    that an occasion needs no other one; a rank's number is its place in the occasion's sequence.
     """
 
     seed: int
     source: tuple[int, ...]  # what the numbers are for: two sources share none
 
     def uniform(self, occasion: int, ranks: int) -> Array:
-        """Return numbers in (0, 1) for ranks 0 to `ranks` - 1."""
         philox = np.random.Philox(counter=[0, occasion, 0, 0], key=self._key)
         return inside(np.random.Generator(philox).random(ranks))
 
     def of(self, distribution: Distribution, occasion: int, ranks: Ints) -> Array:
-        """Return a draw of `distribution` for each of the `ranks`."""
         return distribution.from_uniform(self.uniform(occasion, int(ranks.max()) + 1)[ranks])
 
     @cached_property

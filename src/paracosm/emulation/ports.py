@@ -23,8 +23,6 @@ _FORGIVEN = 1e-12  # seconds of a link: less is none
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """When a comm worker had a collective in hand, as far as is known."""
-
     worker: int  # which one of its group
     begun: float  # when it took the collective up
     done: float  # when the collective is done
@@ -33,8 +31,6 @@ class Span:
 
 @dataclass(slots=True, eq=False)
 class _Task:
-    """One collective or message."""
-
     number: int  # in the order of asking
     pool: Hashable
     asked: float  # as in `Ports.ask`
@@ -48,8 +44,6 @@ class _Task:
 
 @dataclass(slots=True)
 class _State:
-    """All that is under way at an instant, `now`."""
-
     sharing: Sharing
     now: float = -inf
     free: dict[Hashable, list[int]] = field(default_factory=dict)  # idle comm workers, by pool
@@ -136,7 +130,6 @@ class _State:
         self._next(task.pool)
 
     def _start(self) -> None:
-        """Put on links what may begin."""
         held = {way for task in self.moving for way in task.stations}
         still = []
         for task in self.waiting:

@@ -18,8 +18,6 @@ One = TypeVar("One", bound=Record)
 
 @dataclass(frozen=True)
 class RankRecords:
-    """What one real rank did."""
-
     rank: int
     collectives: tuple[Collective, ...]  # in the order in which it asked for them
     waits: Floats  # when each began and ended, shape (m, 2), seconds
@@ -48,7 +46,6 @@ class RankRecords:
 
 
 def by_rank(records: Sequence[Record], ranks: Iterable[int] = ()) -> list[RankRecords]:
-    """Return the records of each rank that has any, and of the `ranks`, by number."""
     found = {each.rank for each in records if not isinstance(each, Note | Exchange)}
     return [_of_rank(rank, records) for rank in sorted(found | set(ranks))]
 
@@ -78,8 +75,6 @@ def _pairs(pairs: Sequence[tuple[float, float]]) -> Floats:
 
 @dataclass(frozen=True)
 class Iterations:
-    """Iterations, k of them."""
-
     number: NDArray[np.int64]  # of each, shape (k,)
     begin: Floats  # when, shape (k,), seconds
     end: Floats
@@ -125,10 +120,7 @@ def spread(times: Floats) -> dict[str, Any]:
 
 
 def error_of_median(times: Floats) -> float:
-    """Return the standard error of the median of times, from their median absolute deviation.
-
-    For a normal distribution the deviation is 0.6745 sigma, and the error sqrt(pi / 2) sigma /
-    sqrt(k). It is 0 for a single time.
-    """
+    """Return the standard error of the median of times, from their median absolute deviation."""
+    # For a normal distribution it is 0.6745 sigma, and the error sqrt(pi / 2) sigma / sqrt(k).
     deviation = float(np.median(np.abs(times - np.median(times))))
     return float(np.sqrt(np.pi / 2 / len(times)) * deviation / 0.6745)

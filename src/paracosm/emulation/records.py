@@ -20,19 +20,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = [
-    "COLLECTIVES",
-    "Collective",
-    "Exchange",
-    "Group",
-    "Iteration",
-    "Note",
-    "Record",
-    "RecordReader",
-    "RecordWriter",
-    "Wait",
-]
-
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "gather", "scatter"),
     *("all_to_all", "barrier", "send", "recv"),
@@ -44,10 +31,9 @@ COLLECTIVES = (
 class Collective:
     """One collective, or one message of a pair, as a real rank saw it.
 
-    Attributes:
-        size: bytes of the whole vector: what each rank has before an all-reduce or reduce-scatter,
-            what each has after an all-gather or broadcast, what each sends in an all-to-all, what
-            the root has before a scatter or after a gather; of the message.
+    `size` is the bytes of the message, or of the whole vector: what each rank has before an
+    all-reduce or reduce-scatter, has after an all-gather or broadcast, or sends in an all-to-all;
+    what the root has before a scatter or after a gather.
     """
 
     rank: int
@@ -66,8 +52,6 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A stretch of time in which a rank did nothing but wait for collectives."""
-
     rank: int
     begin: float
     end: float
@@ -86,8 +70,6 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group that a rank is a member of."""
-
     rank: int
     name: str
     size: int
@@ -156,7 +138,6 @@ class RecordWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Have everything on the disk."""
         if self._forsaken:
             return
         with self._lock:
@@ -185,14 +166,11 @@ class RecordWriter:
 
 
 class RecordReader:
-    """Reads the records of a file that may still grow."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._at = 0
 
     def more(self) -> list[Record]:
-        """Return what was added since the last call; nothing while there is no file."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)

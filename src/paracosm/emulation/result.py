@@ -8,23 +8,21 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from paracosm.emulation.check import compare_with
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.rank_records import by_rank, measured_iterations
+from paracosm.emulation.rank_records import RankRecords, by_rank, measured_iterations
 from paracosm.emulation.records import Collective, Iteration, Record, Wait
 from paracosm.emulation.summary import summarise
-from paracosm.emulation.timeline_of import timeline_of
 from paracosm.results import EmulationSummary
-from paracosm.timeline import Timeline
-from paracosm.timeline.analysis import exposed_of_each, exposure_between
-
-__all__ = ["EmulationResult", "Metrics", "Sink", "result_of"]
+from paracosm.timeline import Labels, Timeline, union
+from paracosm.timeline.analysis import Floats, exposed_of_each, exposure_between
+from paracosm.units import format_size
 
 
 @dataclass(frozen=True)
 class EmulationResult:
-    """What an emulated job came to."""
-
     summary: EmulationSummary  # the key numbers, as `summary.json` names them
     timeline: Timeline | None  # of the real ranks; None where several runs were made
     # Further files of the run folder, with what writes them
@@ -38,15 +36,11 @@ def result_of(
     emulator: int | None = None,
     interrupted: bool = False,
 ) -> EmulationResult:
-    """Return what the records of a job say; `emulator` is the exit code of that, if any."""
     summary = summarise(config, records, exit_code)
-    if emulator:
-        summary = replace(summary, status="failed")
-    if interrupted:
-        summary = replace(summary, status="interrupted")
+    if emulator or interrupted:
+        summary = replace(summary, status="interrupted" if interrupted else "failed")
     if config.beside is not None:
-        found = compare_with(config.beside, summary)
-        summary = replace(summary, beside=found)
+        summary = replace(summary, beside=compare_with(config.beside, summary))
     files = {"collectives.parquet": lambda path: _save_collectives(records, path)}
     return EmulationResult(summary, timeline_of(records), files)
 
@@ -89,7 +83,6 @@ class Metrics:
                 self._iteration(record)
 
     def exposure(self, records: Sequence[Record]) -> None:
-        """Add how much communication was exposed and hidden in every iteration of a whole run."""
         if self._sink is None or self._begun is None:
             return
         for own in by_rank(records):
@@ -124,9 +117,7 @@ _TIMES = ("asked", "entered", "begun", "done")
 def _save_collectives(records: Sequence[Record], path: Path) -> None:
     """Write the collectives of all real ranks, rank by rank as they were asked for, as Parquet.
 
-    Columns: rank, group, number, kind, size (bytes), peer (-1 for none), asked, entered, begun,
-    done (seconds since the first record of the job), worker, site, and exposed and hidden
-    (seconds).
+    Columns: fields of `Collective`, in seconds since the job's first record; exposed, hidden.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -144,10 +135,58 @@ def _save_collectives(records: Sequence[Record], path: Path) -> None:
     whole = ("rank", "number", "size", "peer", "worker")
     types = {"group": pa.string(), "kind": pa.string(), "site": pa.string()}
     names = ("rank", "group", "number", "kind", "size", "peer", *_TIMES, "worker", "site")
-    schema = pa.schema(
-        [
-            (name, pa.int64() if name in whole else types.get(name, pa.float64()))
-            for name in (*names, "exposed", "hidden")
-        ]
-    )
+    types |= dict.fromkeys(whole, pa.int64())
+    columns = (*names, "exposed", "hidden")
+    schema = pa.schema([(name, types.get(name, pa.float64())) for name in columns])
     parquet.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+
+
+def timeline_of(records: Sequence[Record]) -> Timeline:
+    """Return what each real rank computed, waited for and communicated.
+
+    A rank is a node: "rank0". Its resources are "compute", with a span for each stretch of an
+    iteration between waits, "wait", and one for each comm worker of a process group, "comm
+    default_pg 0", where collectives last from when the worker took them up until they were done.
+    Time 0 is the first record.
+    """
+    timeline = Timeline()
+    found = by_rank(records)
+    start = min((each.first for each in found), default=np.inf)
+    for own in found:
+        if np.isfinite(own.first):
+            _add(timeline, own, start)
+    return timeline
+
+
+def _add(timeline: Timeline, own: RankRecords, start: float) -> None:
+    node = f"rank{own.rank}"
+    since, until = union(*own.waits.T)
+    names, begin, end = _computing(own, since, until)
+    timeline.extend(node, "compute", names, begin - start, end - start, where=end > begin)
+    results = sorted(own.collectives, key=lambda each: each.done)
+    done = np.array([each.done for each in results])
+    # What came last in a wait is what it was for; a message may still be on its way.
+    words = [*(f"wait for {_name(each)}" for each in results), "wait for collective"]
+    last = np.searchsorted(done, until, side="right") - 1
+    known = (last >= 0) & (done[last] >= since) if len(done) else np.zeros(len(last), dtype=bool)
+    what = Labels(np.where(known, last, len(results)), words)
+    timeline.extend(node, "wait", what, since - start, until - start)
+    for each in own.collectives:
+        resource = f"comm {each.group} {each.worker}"
+        timeline.span(node, resource, _name(each), each.begun - start, each.done - start)
+
+
+def _computing(own: RankRecords, since: Floats, until: Floats) -> tuple[Labels, Floats, Floats]:
+    """Return names, begins and ends of the stretches between waits, cut where iterations end."""
+    ends = np.array([each.end for each in own.iterations])
+    # As many waits have begun as have ended: it is none that this end of an iteration lies in.
+    cuts = ends[np.searchsorted(since, ends) == np.searchsorted(until, ends)]
+    begin = np.sort(np.concatenate([[own.first], until, cuts]))
+    end = np.sort(np.concatenate([since, cuts, [own.last]]))
+    words = [*(f"iteration {each.number}" for each in own.iterations), "end"]
+    return Labels(np.searchsorted(ends, begin, side="right"), words), begin, end
+
+
+def _name(collective: Collective) -> str:
+    size = f" {format_size(collective.size)}" if collective.size else ""
+    return f"{collective.kind}{size}"

@@ -35,9 +35,6 @@ def run_emulation(
     """Run the script as the real ranks of the job, and return what came of it.
 
     With changes the script is run once without them first: its summary is `unchanged`.
-
-    Raises:
-        InputError: PyTorch is missing; the port is in use.
     """
     heard = Metrics(metrics, progress)
     before: EmulationResult | None = None
@@ -114,7 +111,6 @@ def _run_once(config: EmulateConfig, seed: int, heard: Metrics) -> tuple[Emulati
 
 
 def _expectation(config: EmulateConfig) -> str:
-    """Say in a sentence what is real and what is assumed."""
     ranks = ", ".join(map(str, config.rank))
     real = f"rank {ranks} of {config.world:,} is real"
     if len(config.rank) > 1:
@@ -136,14 +132,11 @@ PLAN = "plan.npz"  # the file of a backend run that says what the real rank comm
 _STEP = 0.1  # seconds between two looks
 _GRACE = 5.0  # seconds in which a process that was asked to end may do so
 _GRACE_ALONE = 30.0  # seconds in which a rank without its peers may notice and end
-_EMULATOR = "emulator"
 _PYTHON = (sys.executable, "-P", "-m")  # modules in the current folder are not to hide others
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended."""
-
     exit_code: int  # of the first rank that failed, else 0; -N where signal N killed it
     emulator: int | None  # exit code of the emulator; None in backend mode
     interrupted: bool
@@ -197,37 +190,34 @@ def run_job(
 def _start_rank(
     config: EmulateConfig, seed: int, rank: int, folder: Path, port: int, job: _Job
 ) -> subprocess.Popen[bytes]:
-    records = folder / f"rank{rank}.records"
-    job.readers.append(RecordReader(records))
     plan = folder / PLAN if config.mode == "backend" else None
     command = ["paracosm.emulation.rank.main", str(config.script), *config.arguments]
     out = subprocess.DEVNULL if config.output == "none" else None
     if config.output == "stderr":
         out = sys.stderr.fileno()
     sys.stdout.flush()
-    return _start(command, Setting(config, seed, rank, records, plan), port, out)
+    told = Setting(config, seed, rank, folder / f"rank{rank}.records", plan)
+    return _start(command, told, port, job, out)
 
 
 def _start_emulator(
     config: EmulateConfig, seed: int, folder: Path, port: int, job: _Job
 ) -> subprocess.Popen[bytes]:
-    records = folder / f"{_EMULATOR}.records"
-    job.readers.append(RecordReader(records))
-    told = Setting(config, seed, -1, records)
-    return _start(["paracosm.emulation.wire.main"], told, port, None)
+    told = Setting(config, seed, -1, folder / "emulator.records")
+    return _start(["paracosm.emulation.wire.main"], told, port, job, None)
 
 
-def _start(module: list[str], told: Setting, port: int, out: int | None) -> subprocess.Popen[bytes]:
-    """Start a process in a process group of its own, so that Ctrl-C is ours to pass on.
-
-    It has no standard input: what reads from a terminal in the background would be stopped.
-    """
+def _start(
+    module: list[str], told: Setting, port: int, job: _Job, out: int | None
+) -> subprocess.Popen[bytes]:
+    """Start a process in a process group of its own, so that Ctrl-C is ours to pass on."""
+    job.readers.append(RecordReader(told.records))
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return subprocess.Popen(
         [*_PYTHON, *module],
         env=inherited | address | told.environment(),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,  # what reads from a terminal in the background would be stopped
         stdout=out,
         process_group=0,
     )
@@ -256,11 +246,8 @@ def _ended_by_signals() -> Iterator[None]:
 def _watch(job: _Job, heard: Callable[[list[Record]], None]) -> int:
     """Hear records until every rank has ended, or one has failed and the others do not.
 
-    Ranks whose emulator has failed mostly get an error of gloo's; those that wait for connections
-    would wait for half an hour.
-
-    Returns:
-        The exit code of the rank that failed first; 0 where none has.
+    Return the exit code of the rank that failed first, or 0. Ranks whose emulator has failed mostly
+    get an error of gloo's; those that wait for connections would wait for half an hour.
     """
     failed = 0
     until: float | None = None
@@ -295,7 +282,6 @@ def _interrupt(job: _Job) -> None:
 
 
 def _end_emulator(job: _Job) -> int | None:
-    """Let the emulator write what it has, and return its exit code."""
     if job.emulator is None:
         return None
     # Another Ctrl-C shortens the wait, and costs nothing of what was recorded.

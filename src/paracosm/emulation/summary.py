@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from paracosm.cluster.description import describe_cluster
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.provenance import origins
 from paracosm.emulation.rank_records import (
     Iterations,
     RankRecords,
@@ -22,8 +22,7 @@ from paracosm.emulation.records import COLLECTIVES, Collective, Exchange, Note, 
 from paracosm.results import EmulationSummary
 from paracosm.results.summaries import IterationTimes
 from paracosm.timeline.analysis import Floats, exposure_between
-
-__all__ = ["summarise"]
+from paracosm.units import format_bandwidth, format_duration
 
 MEGABYTE = 1e6
 
@@ -31,27 +30,26 @@ MEGABYTE = 1e6
 def summarise(
     config: EmulateConfig, records: Sequence[Record], exit_code: int | None
 ) -> EmulationSummary:
-    """Return the summary of a run.
+    """Return the summary of a run, in seconds and bytes, from the records of all processes.
 
-    Seconds and bytes throughout. Where several ranks are real, the numbers at the top are those
-    of the slowest one, and `ranks` has those of each.
-
-    Args:
-        config: what was emulated.
-        records: of all processes.
-        exit_code: of the script; None where it was interrupted.
+    Where several ranks are real, the numbers at the top are those of the slowest one, and `ranks`
+    has those of each. `exit_code` is None where the script was interrupted.
     """
     found = by_rank(records, config.rank)
     numbers = [_numbers(each) for each in found]
-    top = max(range(len(found)), key=lambda place: _slowness(numbers[place]))
+    times = [own["iteration_time"] for own in numbers]
+    slowness = [-1.0 if time is None else float(time.median) for time in times]
+    top = slowness.index(max(slowness))
     notes = _notes(records)
     seconds = max(each.last for each in found) - min(each.first for each in found)
     cluster = None
     if config.has_links and config.communication in (None, "cluster"):
         cluster = config.resolve_cluster()
     several = len(found) > 1
+    shown = ("iterations", "iteration_time", "breakdown", "utilisation", "peak_memory")
     ranks = [
-        {"rank": each.rank, **_of_each_rank(own)} for each, own in zip(found, numbers, strict=True)
+        {"rank": each.rank, **{key: own[key] for key in (*shown, "all_collectives")}}
+        for each, own in zip(found, numbers, strict=True)
     ]
     backend = config.mode == "backend"
     return EmulationSummary(
@@ -74,10 +72,11 @@ def summarise(
 
 
 def _numbers(own: RankRecords) -> dict[str, Any]:
-    """Return the numbers of one real rank."""
     iterations = measured_iterations(own.iterations)
     known = len(iterations) > 0
     breakdown = _breakdown(own, iterations) if known else None
+    whole = ("compute", "exposed_communication", "waiting")
+    compute = breakdown["compute"] / sum(map(breakdown.__getitem__, whole)) if breakdown else None
     kinds = [kind for kind in COLLECTIVES if any(each.kind == kind for each in own.collectives)]
     return {
         "iterations": len(own.iterations),
@@ -85,10 +84,7 @@ def _numbers(own: RankRecords) -> dict[str, Any]:
         "no_iteration_time": None if known else _why_none(own),
         "typical_iteration": iterations.typical if known else None,
         "breakdown": breakdown,
-        "utilisation": {
-            "compute": breakdown["compute"] / sum(_whole(breakdown)) if breakdown else None,
-            "cpu": _cpu(own),
-        },
+        "utilisation": {"compute": compute, "cpu": _cpu(own)},
         "peak_memory": max((each.peak_memory for each in own.iterations), default=None),
         "collectives": {
             kind: _communication(
@@ -99,16 +95,6 @@ def _numbers(own: RankRecords) -> dict[str, Any]:
         "all_collectives": _communication(own.collectives, own.waits, iterations),
         "groups": _groups(own),
     }
-
-
-def _of_each_rank(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    shown = ("iterations", "iteration_time", "breakdown", "utilisation", "peak_memory")
-    return {key: numbers[key] for key in (*shown, "all_collectives")}
-
-
-def _slowness(numbers: Mapping[str, Any]) -> float:
-    time = numbers["iteration_time"]
-    return -1.0 if time is None else float(time.median)
 
 
 def _why_none(own: RankRecords) -> str:
@@ -126,7 +112,11 @@ def _breakdown(own: RankRecords, iterations: Iterations) -> dict[str, float]:
     middle = iterations.middle
     ends = iterations.begin[middle], iterations.end[middle]
     parts = exposure_between(*ends, own.spans, own.waits)
-    moving = exposure_between(*ends, _with_all_members(own), own.waits)
+    # From when all members had come to each collective until it was done.
+    entered = np.array([each.entered for each in own.collectives], dtype=np.float64)
+    asked, done = own.spans.T
+    met = np.column_stack([np.clip(entered, asked, done), done])
+    moving = exposure_between(*ends, met, own.waits)
     exposed, waiting = float(parts.exposed.mean()), float(parts.other.mean())
     return {
         "compute": max(float(iterations.time[middle].mean()) - exposed - waiting, 0.0),
@@ -134,17 +124,6 @@ def _breakdown(own: RankRecords, iterations: Iterations) -> dict[str, float]:
         "waiting": waiting,
         "late_peers": max(exposed - float(moving.exposed.mean()), 0.0),
     }
-
-
-def _with_all_members(own: RankRecords) -> Floats:
-    """Return from when all members had come to each collective until it was done, shape (n, 2)."""
-    entered = np.array([each.entered for each in own.collectives], dtype=np.float64)
-    asked, done = own.spans.T
-    return np.column_stack([np.clip(entered, asked, done), done])
-
-
-def _whole(breakdown: Mapping[str, float]) -> list[float]:
-    return [breakdown[part] for part in ("compute", "exposed_communication", "waiting")]
 
 
 def _communication(
@@ -157,17 +136,14 @@ def _communication(
     spans = spans_of(collectives)
     sizes = np.array([each.size for each in collectives], dtype=np.float64)
     whole = np.array([-np.inf]), np.array([np.inf])
+    per_iteration = None
+    if len(iterations):
+        middle = iterations.begin[iterations.middle], iterations.end[iterations.middle]
+        per_iteration = _sums(*middle, spans, sizes, waits)
     return {
         **_sums(*whole, spans, sizes, waits),
         "duration": float(np.median(spans[:, 1] - spans[:, 0])) if len(spans) else None,
-        "per_iteration": (
-            _sums(
-                *(iterations.begin[iterations.middle], iterations.end[iterations.middle]),
-                *(spans, sizes, waits),
-            )
-            if len(iterations)
-            else None
-        ),
+        "per_iteration": per_iteration,
     }
 
 
@@ -190,12 +166,10 @@ def _sums(
 
 
 def _number(value: float) -> float:
-    """Return a whole number as one."""
     return int(value) if float(value).is_integer() else float(value)
 
 
 def _cpu(own: RankRecords) -> float | None:
-    """Return the processor seconds per second from the first iteration's end to the last's."""
     if len(own.iterations) < 2:
         return None
     first, last = own.iterations[0], own.iterations[-1]
@@ -205,25 +179,14 @@ def _cpu(own: RankRecords) -> float | None:
 def _groups(own: RankRecords) -> list[dict[str, Any]]:
     listed = []
     for group in own.groups:
-        collectives = [each for each in own.collectives if each.group == group.name]
-        listed.append(
-            {
-                "name": group.name,
-                "size": group.size,
-                "backend": group.backend,
-                "collectives": len(collectives),
-                "bytes": sum(each.size for each in collectives),
-            }
-        )
+        sizes = [each.size for each in own.collectives if each.group == group.name]
+        of_group = {"name": group.name, "size": group.size, "backend": group.backend}
+        listed.append({**of_group, "collectives": len(sizes), "bytes": sum(sizes)})
     return listed
 
 
 def _lateness(own: RankRecords) -> dict[str, Any] | None:
-    """Return how long after the last result that came in a wait the rank went on.
-
-    That is how much later than modelled the machine let it go on, and what the script's framework
-    does with the result before the wait ends.
-    """
+    """Return how long after the last result that came in a wait the rank went on."""
     done = np.sort(own.spans[:, 1])
     if not len(done) or not len(own.waits):
         return None
@@ -238,26 +201,24 @@ def _lateness(own: RankRecords) -> dict[str, Any] | None:
 
 
 def _emulator(records: Sequence[Record]) -> dict[str, Any] | None:
-    """Return what the emulator moved, and what it cost: the last word on each real rank."""
     newest = {each.rank: each for each in records if isinstance(each, Exchange)}
     if not newest:
         return None
-    sent = sum(each.sent for each in newest.values())
-    received = sum(each.received for each in newest.values())
+    last = newest.values()  # the last word on each real rank
+    sent, received = sum(each.sent for each in last), sum(each.received for each in last)
     moved = sent + received
-    cpu = max(each.cpu for each in newest.values())
+    cpu = max(each.cpu for each in last)
     return {
         "cpu": cpu,
         "sent": sent,
         "received": received,
-        "messages": sum(each.messages for each in newest.values()),
+        "messages": sum(each.messages for each in last),
         # Of less it is what the start-up takes.
         "cpu_per_MB": cpu / (moved / MEGABYTE) if moved >= MEGABYTE else None,
     }
 
 
 def _notes(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Return the notes, each once."""
     notes = dict.fromkeys(each for each in records if isinstance(each, Note))
     return [{"rank": each.rank, "grave": each.grave, "text": each.text} for each in notes]
 
@@ -266,3 +227,63 @@ def _status(notes: Sequence[Mapping[str, Any]], exit_code: int | None) -> str:
     if exit_code is None:
         return "interrupted"
     return "failed" if exit_code or any(note["grave"] for note in notes) else "done"
+
+
+def origins(config: EmulateConfig) -> dict[str, str]:
+    several = len(config.rank) > 1
+    real = f"rank{'s' if several else ''} {', '.join(map(str, config.rank))}"
+    own_links = (
+        "modelled: real messages, at the pace of the modelled links"
+        if config.is_paced
+        else "measured: real messages of gloo"
+    )
+    lines = {
+        "compute": f"measured: the script really runs as {real}",
+        "communication": _communication_text(config),
+        "links of the real rank": "" if config.mode == "backend" else own_links,
+        "other ranks": _peers_text(config),
+        "values": (
+            f"assumed: every rank holds what {real} holds"
+            if config.mode == "backend"
+            else "assumed: emulated ranks send data of the right size that leaves sums as they are"
+        ),
+        "memory": "measured: of the processes of the real ranks"
+        if several
+        else f"measured: of the process that runs as {real}",
+        "what if": "; ".join(map(str, config.what_if)),
+    }
+    return {what: line for what, line in lines.items() if line}
+
+
+def _communication_text(config: EmulateConfig) -> str:
+    model = config.communication_model
+    if model == "none":
+        return "assumed: takes no time"
+    if model == "measured":
+        return "measured: between emulated ranks as on the real rank's own link"
+    if model == "cluster":
+        how = "" if config.mode == "wire" else f", algorithm {config.algorithm}"
+        return f"modelled: {_links_text(config)}{how}"
+    return f"modelled: {model}"
+
+
+def _links_text(config: EmulateConfig) -> str:
+    if isinstance(config.cluster, Path):
+        return f"cluster {config.cluster.name}"
+    if isinstance(config.cluster, Mapping):
+        return "a cluster"
+    parts = [] if config.bandwidth is None else [format_bandwidth(config.bandwidth)]
+    for name, seconds in (("latency", config.latency), ("overhead", config.overhead)):
+        parts += [f"{name} {format_duration(seconds)}"] if seconds else []
+    return f"every link {', '.join(parts)}" if parts else "links that cost nothing"
+
+
+def _peers_text(config: EmulateConfig) -> str:
+    if config.skew is None and config.compute_jitter is None:
+        return "assumed: compute as fast as the real rank, and come when it comes"
+    parts = [] if config.skew is None else [f"skew {config.skew}"]
+    if config.compute_jitter == "measured":
+        parts.append("compute jitter as measured on the real rank")
+    elif config.compute_jitter is not None:
+        parts.append(f"compute jitter {config.compute_jitter}")
+    return f"assumed: {', '.join(parts)}"

@@ -1,4 +1,4 @@
-"""Virtual time for coroutines: workers that send, receive and compute on an imagined cluster.
+"""Virtual time for coroutines: workers that send, receive and compute on a simulated cluster.
 
 The model is the one of Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness
 Effect", section 3.

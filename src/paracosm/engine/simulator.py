@@ -164,8 +164,6 @@ class Simulator(TransferScheduler):
 
         return generator(self.seed, *key)
 
-    # How long it runs
-
     def start(self) -> None:
         """Run until nothing is left to happen. See `run`."""
         self.run()

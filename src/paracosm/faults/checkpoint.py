@@ -219,23 +219,14 @@ def _read(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class DetectionScore:
-    """Faults and rollbacks held against each other.
+    """Faults and rollbacks held against each other."""
 
-    Args:
-        detected: faults that a rollback followed within the window.
-        undetected: the other faults.
-        false_alarms: rollbacks that followed no fault.
-        repeats: further rollbacks for a fault detected already (only where they are told apart).
-        detection_rate: detected / faults; None without faults.
-        false_alarm_rate: false alarms / rollbacks; None without rollbacks.
-    """
-
-    detected: int
-    undetected: int
-    false_alarms: int
-    repeats: int
-    detection_rate: float | None
-    false_alarm_rate: float | None
+    detected: int  # faults that a rollback followed within the window
+    undetected: int  # the other faults
+    false_alarms: int  # rollbacks that followed no fault
+    repeats: int  # further rollbacks for a fault detected already (only where they are told apart)
+    detection_rate: float | None  # detected / faults; None without faults
+    false_alarm_rate: float | None  # false alarms / rollbacks; None without rollbacks
 
 
 def score(

@@ -136,7 +136,6 @@ class Lists:
     values: Ints
 
     def in_order(self, order: Ints) -> Lists:
-        """Return the lists of the rows `order`, in this order."""
         counts = np.diff(self.offsets)[order]
         offsets = np.concatenate(([0], np.cumsum(counts)))
         shift = self.offsets[:-1][order] - offsets[:-1]
@@ -144,7 +143,6 @@ class Lists:
 
     @property
     def rows(self) -> Ints:
-        """The row that every value belongs to."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
@@ -216,8 +214,7 @@ def assemble(columns: Columns, where: str) -> Graph:
 
 
 def _refuse_repeats(ids: Ints, label: Callable[[int], str], where: str) -> None:
-    if len(same := np.flatnonzero(np.diff(ids) == 0)):
-        one = int(same[0])
+    for one in np.flatnonzero(np.diff(ids) == 0)[:1].tolist():
         raise InputError(f"{where}: {label(one)} and {label(one + 1)} have the same id")
 
 
@@ -248,8 +245,7 @@ def _storages(
     ids: Ints, columns: Columns, order: Ints, label: Callable[[int], str], where: str
 ) -> Storages:
     sizes, released = columns.allocates.in_order(order), columns.released_by.in_order(order)
-    if len(wrong := np.flatnonzero(np.diff(sizes.offsets) != np.diff(released.offsets))):
-        row = int(wrong[0])
+    for row in np.flatnonzero(np.diff(sizes.offsets) != np.diff(released.offsets))[:1].tolist():
         raise InputError(
             f"{where}: {label(row)} allocates {np.diff(sizes.offsets)[row]} storages, and "
             f"{np.diff(released.offsets)[row]} nodes are named to release them"

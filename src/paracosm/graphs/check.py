@@ -122,16 +122,14 @@ def _check_codes(graph: Graph, where: str) -> None:
         ("group", graph.group, -1, len(graph.groups)),
     ]
     for what, column, low, count in codes:
-        if len(wrong := np.flatnonzero((column < low) | (column >= count))):
-            row = int(wrong[0])
+        for row in np.flatnonzero((column < low) | (column >= count))[:1].tolist():
             raise InputError(
                 f"{where}: {_label(graph, row)}: there is no {what} {column[row]}, only {count}"
             )
 
 
 def _check_durations(graph: Graph, where: str) -> None:
-    if len(wrong := np.flatnonzero((graph.duration < 0) | np.isinf(graph.duration))):
-        row = int(wrong[0])
+    for row in np.flatnonzero((graph.duration < 0) | np.isinf(graph.duration))[:1].tolist():
         raise InputError(
             f"{where}: {_label(graph, row)}: duration {graph.duration[row]} s; give 0 or more, "
             "or NaN where it is not known"
@@ -167,20 +165,17 @@ def _check_dependencies(graph: Graph, where: str) -> None:
 def _check_storages(graph: Graph, where: str) -> None:
     size, first, last = graph.storages.size, graph.storages.first, graph.storages.last
     n = len(graph)
-    if len(wrong := np.flatnonzero((first < -1) | (first >= n) | (last < 0) | (last > n))):
-        one = int(wrong[0])
+    for one in np.flatnonzero((first < -1) | (first >= n) | (last < 0) | (last > n))[:1].tolist():
         raise InputError(
             f"{where}: storage {one} is held from row {first[one]} to row {last[one]}, "
             f"in a graph of {n} rows"
         )
-    if len(wrong := np.flatnonzero(last < first)):
-        one = int(wrong[0])
+    for one in np.flatnonzero(last < first)[:1].tolist():
         raise InputError(
             f"{where}: {_label(graph, int(last[one]))} is the last to use a storage of "
             f"{size[one]} bytes that {_label(graph, int(first[one]))} allocates only after it"
         )
-    if len(wrong := np.flatnonzero(size < 0)):
-        one = int(wrong[0])
+    for one in np.flatnonzero(size < 0)[:1].tolist():
         raise InputError(f"{where}: storage {one} has {size[one]} bytes")
     for what, held in graph.resident.items():
         if held < 0:

@@ -32,20 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = [
-    "KEYS",
-    "VERSION",
-    "Metadata",
-    "columns_of",
-    "contents",
-    "decode_metadata",
-    "encode_metadata",
-    "load_graph",
-    "save_graph",
-    "table_of",
-]
-
-
 _MAGIC = b"ARROW1"
 
 
@@ -121,7 +107,6 @@ _LISTS = ("dependencies", "allocates", "released_by")
 
 
 def table_of(graph: Graph) -> pa.Table:
-    """Return `graph` as a table, rows in the order of the ids."""
     import pyarrow as pa
 
     allocates, released_by, before = allocations(graph)
@@ -149,7 +134,6 @@ def table_of(graph: Graph) -> pa.Table:
 
 
 def columns_of(table: pa.Table, where: str) -> Columns:
-    """Return the columns of a graph that is stored as `table`."""
     metadata = _metadata(table, where)
     for name in (*_INTEGERS, *_TEXTS, *_LISTS, "duration"):
         if name not in table.column_names:
@@ -330,7 +314,6 @@ class Metadata:
 def encode_metadata(
     resident: Mapping[str, int], before: list[tuple[int, int]], provenance: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return the texts."""
     return {
         "resident": json.dumps(dict(resident)),
         "before": json.dumps(before),
@@ -339,7 +322,6 @@ def encode_metadata(
 
 
 def decode_metadata(texts: Mapping[str, str | bytes], where: str) -> Metadata:
-    """Return what `encode_metadata` was given."""
     values = {}
     for key in KEYS:
         if key not in texts:

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from paracosm.errors import InputError
 
 __all__ = [
+    "BYTES",
     "COMPUTE",
     "HOST",
     "PHASES",
@@ -156,6 +157,16 @@ class TensorArgument:
     dtype: str
     stride: tuple[int, ...] | None = None
     on: str | None = None
+
+
+BYTES = {
+    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
+    **dict.fromkeys(("float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
+    **dict.fromkeys(("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
+    "complex128": 16,
+}
+"""Bytes of an element, by the name of its type."""
 
 
 @dataclass(frozen=True, slots=True)

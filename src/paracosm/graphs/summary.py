@@ -12,9 +12,6 @@ import numpy.typing as npt
 from paracosm.graphs.check import node_label
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, numbered
 
-__all__ = ["fingerprint", "longest_chain", "memory_curve", "peak_memory", "summarize"]
-
-
 Ints = npt.NDArray[np.int64]
 
 
@@ -79,7 +76,6 @@ def _by(
 
 
 def _by_name(graph: Graph) -> dict[str, dict[str, int]]:
-    """Return the sums for each op name, those with the most flops (then bytes) first."""
     sums: dict[str, dict[str, int]] = {}
     for op, nodes in zip(graph.ops, graph.count().tolist(), strict=True):
         entry = sums.setdefault(op.name, {"nodes": 0, "distinct": 0, "flops": 0, "bytes": 0})
@@ -132,9 +128,8 @@ def fingerprint(graph: Graph) -> str:
 
 def _key(op: Op) -> tuple[str, ...] | tuple[str, int, int, int]:
     """Return what tells ops apart; their work, only where nobody recorded their arguments."""
-    if op.arguments:
-        return op.name, op.arguments
-    return op.name, op.flops, op.bytes_read, op.bytes_written
+    work = (op.name, op.flops, op.bytes_read, op.bytes_written)
+    return (op.name, op.arguments) if op.arguments else work
 
 
 def memory_curve(graph: Graph) -> npt.NDArray[np.int64]:

@@ -11,9 +11,6 @@ import numpy.typing as npt
 from paracosm.errors import InputError, unknown
 from paracosm.jobs.job import KINDS, POLICIES, STEPS, Communicators, Job, Program
 
-__all__ = ["check_arrays", "check_job"]
-
-
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
@@ -34,11 +31,6 @@ def check_job(job: Job) -> None:
 
     Collectives of one communicator must have the same names on all its ranks, messages the same
     sizes at both ends.
-
-    Raises:
-        InputError: arrays that do not go together (see `check_arrays`); a rank has no communicator
-            in a role that its program uses; a communicator lacks a member's calls, or has those of
-            another rank; ranks call different things, with the first call that differs.
     """
     check_arrays(job)
     calls = [
@@ -56,9 +48,8 @@ def check_job(job: Job) -> None:
     rank, role, group = rank[order], role[order], group[order]
     sizes = np.diff(job.communicators.offsets)
     present = np.bincount(group, minlength=len(sizes))
-    wrong = np.flatnonzero((present > 0) & (present != sizes))
-    if len(wrong):
-        raise _missing(job, int(wrong[0]), rank[group == wrong[0]], role[group == wrong[0]])
+    for short in np.flatnonzero((present > 0) & (present != sizes))[:1].tolist():
+        raise _missing(job, short, rank[group == short], role[group == short])
     _check_members(job, present > 0, rank, role, group)
     marks = signature[job.program[rank], role]
     first = np.concatenate(([True], group[1:] != group[:-1])) if len(group) else np.zeros(0, bool)
@@ -170,13 +161,11 @@ def _different(
     first: int,
     second: int,
 ) -> InputError:
-    told = []
-    for entry in (first, second):
-        program = int(job.program[rank[entry]])
-        found = calls[program][role[entry]]
-        assert found is not None  # entries are of roles that are used
-        told.append((program, found, job.labels[rank[entry]]))
-    (here, mine, me), (there, yours, you) = told
+    here, there = int(job.program[rank[first]]), int(job.program[rank[second]])
+    mine, yours = calls[here][role[first]], calls[there][role[second]]
+    me, you = job.labels[rank[first]], job.labels[rank[second]]
+    if mine is None or yours is None:
+        raise AssertionError("entries are of roles that are used")
     what = "collectives" if mine.kind == COLLECTIVE else "messages"
     head = f"{what} of {_listed(job, number)} do not match"
     ours, theirs = _what(job, here, mine), _what(job, there, yours)
@@ -248,22 +237,17 @@ def _check_program(job: Job, program: Program, where: str) -> None:
     ):
         _check_codes(f"{where}: task", column, getattr(program, column), low, count)
     row = np.repeat(np.arange(n), np.diff(program.offsets))
-    wrong = np.flatnonzero((program.dependencies < 0) | (program.dependencies >= row))
-    if len(wrong):
+    wanted = program.dependencies
+    for at in np.flatnonzero((wanted < 0) | (wanted >= row))[:1]:
         raise InputError(
-            f"{where}: task {row[wrong[0]]} depends on row {program.dependencies[wrong[0]]}: rows "
-            "depend on earlier ones"
+            f"{where}: task {row[at]} depends on row {wanted[at]}: rows depend on earlier ones"
         )
-    wrong = np.flatnonzero((program.role >= 0) != (program.kind != TASK))
-    if len(wrong):
-        kind = KINDS[program.kind[wrong[0]]]
+    for at in np.flatnonzero((program.role >= 0) != (program.kind != TASK))[:1]:
+        kind = KINDS[program.kind[at]]
         has = "has no" if kind == "task" else "needs a"
-        raise InputError(f"{where}: task {wrong[0]}: a {kind} {has} role")
-    if program.size.min(initial=0) < 0:
-        wrong = np.flatnonzero(program.size < 0)
-        raise InputError(
-            f"{where}: task {wrong[0]}: {program.size[wrong[0]]} bytes; give 0 or more"
-        )
+        raise InputError(f"{where}: task {at}: a {kind} {has} role")
+    for at in np.flatnonzero(program.size < 0)[:1]:
+        raise InputError(f"{where}: task {at}: {program.size[at]} bytes; give 0 or more")
 
 
 def _check_ranks(job: Job) -> None:
@@ -272,9 +256,7 @@ def _check_ranks(job: Job) -> None:
         if found != ranks:
             raise InputError(f"job: {found} {what} for {ranks} ranks: give one for each")
     _check_codes("job: rank", "program", job.program, 0, len(job.programs))
-    wrong = np.flatnonzero(~((job.speed > 0) & np.isfinite(job.speed)))
-    if len(wrong):
-        rank = int(wrong[0])
+    for rank in np.flatnonzero(~((job.speed > 0) & np.isfinite(job.speed)))[:1]:
         raise InputError(
             f"job: {job.labels[rank]}: speed must be finite and above 0, not {job.speed[rank]}"
         )

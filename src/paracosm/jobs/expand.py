@@ -13,9 +13,6 @@ from paracosm.errors import InputError
 from paracosm.jobs.job import KINDS, POLICIES, Job, Program, TaskGraph
 from paracosm.network import Stations
 
-__all__ = ["LONGEST", "PICOSECOND", "expand", "first_rows", "picoseconds", "task_label"]
-
-
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
@@ -220,23 +217,13 @@ LONGEST = 9e6
 
 
 def picoseconds(program: Program, speed: float, names: tuple[str, ...]) -> npt.NDArray[np.int64]:
-    """Return the n durations of a program on a rank of this speed, rounded.
+    """Return the n durations of a program on a rank of this relative speed, rounded.
 
     Only tasks of the rank alone (kind "task") depend on its speed.
-
-    Args:
-        program: whose tasks.
-        speed: relative.
-        names: of the job's tasks, for messages.
-
-    Raises:
-        InputError: a duration is missing, negative or endless, or all of them last too long.
     """
     own = program.kind == KINDS.index("task")
     seconds = np.where(own, program.duration / speed, program.duration)
-    wrong = np.flatnonzero(~(np.isfinite(seconds) & (seconds >= 0)))
-    if len(wrong):
-        row = int(wrong[0])
+    for row in np.flatnonzero(~(np.isfinite(seconds) & (seconds >= 0)))[:1]:
         name = names[program.name[row]]
         raise InputError(f"task {row} ({name}): its duration is {program.duration[row]} s")
     if seconds.sum() > LONGEST:

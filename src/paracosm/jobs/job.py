@@ -11,9 +11,6 @@ import numpy.typing as npt
 
 from paracosm.network import Stations
 
-__all__ = ["KINDS", "POLICIES", "STEPS", "Communicators", "Job", "Program", "TaskGraph"]
-
-
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]

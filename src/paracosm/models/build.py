@@ -25,13 +25,7 @@ def build_model(name: str, data: DataSet, seed: int, batch: int = 1) -> Model:
     """Build a model for a data set, its initial parameters drawn from `seed`.
 
     Without a loss of its own a user's model has cross-entropy where the targets are class labels,
-    else the mean squared error.
-
-    Args:
-        name: a name in `MODELS`, with its parameters, or a reference (see the module).
-        data: what it is trained on.
-        seed: of PyTorch's random numbers while the model is made; the global stream is not touched.
-        batch: examples of a minibatch.
+    else the mean squared error. PyTorch's global stream of random numbers is not touched.
 
     Raises:
         InputError: an unknown name, a factory that fails, or data that the model cannot take.
@@ -51,8 +45,7 @@ def build_workload(
 ) -> Workload:
     """Build a model with random inputs, on PyTorch's default device and of its default dtype.
 
-    Arguments and errors are those of `build_model`; `shape` of one example and `classes` to tell
-    apart are the model's own where they are None.
+    `shape` of one example and `classes` to tell apart are the model's own where they are None.
     """
     if is_reference(name):
         return _own_workload(name, batch, shape, classes)

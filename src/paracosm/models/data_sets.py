@@ -18,9 +18,6 @@ from paracosm.models.registry import MODELS, built_in, written
 if TYPE_CHECKING:
     from torch import Tensor
 
-TEST_DIGITS = 360
-SPLIT_SEED = 0
-
 _NAMES = ("train_x", "train_y", "test_x", "test_y")
 
 
@@ -54,16 +51,12 @@ class _BuiltIn:
 
 
 def load_data(name: str, data_dir: Path | None = None) -> DataSet:
-    """Load a data set.
+    """Load a data set, from its files in `data_dir` where it needs them.
 
     A function `package.module:factory` or `file.py:factory` of the user's may take `data_dir`, and
     returns a `DataSet`, or (train_x, train_y, test_x, test_y) as arrays or tensors. Floating-point
     inputs become float32. Integer targets are class labels 0, 1, ...; targets of another type are
     float32 values to regress on.
-
-    Args:
-        name: "digits", "cifar10" or such a reference.
-        data_dir: the folder of the data set's files, where it needs one.
 
     Raises:
         InputError: an unknown name, data that are missing or broken, or that cannot be trained on.
@@ -123,18 +116,14 @@ def _digits(data_dir: Path | None) -> tuple[Any, Any, Any, Any]:
     if data_dir is not None:
         raise InputError("the digits come with scikit-learn: they take no data folder")
     bunch = require("sklearn.datasets", "torch", 'the data set "digits"').load_digits()
-    order = np.random.default_rng(SPLIT_SEED).permutation(len(bunch.target))
+    order = np.random.default_rng(0).permutation(len(bunch.target))
     images = (bunch.images[order] / 16).astype(np.float32)[:, None]
     labels = bunch.target[order].astype(np.int64)
-    test = TEST_DIGITS
-    return images[test:], labels[test:], images[:test], labels[:test]
+    return images[360:], labels[360:], images[:360], labels[:360]
 
 
 DATA_SETS: Mapping[str, _BuiltIn] = MappingProxyType(
-    {
-        "digits": _BuiltIn(_digits, (1, 8, 8), 10),
-        "cifar10": _BuiltIn(cifar10, (3, 32, 32), 10),
-    }
+    {"digits": _BuiltIn(_digits, (1, 8, 8), 10), "cifar10": _BuiltIn(cifar10, (3, 32, 32), 10)}
 )
 """Name -> how it is read, and the shape and classes of its examples."""
 

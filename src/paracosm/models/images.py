@@ -51,9 +51,7 @@ class MLP(nn.Module):
 def paper_cnn(shape: Sequence[int], classes: int) -> nn.Module:
     """Return the network of TensorFlow's CIFAR-10 tutorial for images of any size (its: 3x24x24).
 
-    Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect", experiment
-    on it.
-
+    Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect" train it.
     Two convolutions of 64 5x5 filters, each with 3x3/2 max pooling and local response
     normalisation (after the pooling in the first, before it in the second), dense layers of 384
     and 192, ReLU throughout, and a linear layer to the classes. Weights are drawn from a normal
@@ -75,20 +73,9 @@ def paper_cnn(shape: Sequence[int], classes: int) -> nn.Module:
     _initialise(dense4, 0.04, 0.1)
     _initialise(linear, 1 / 192, 0.0)
     return nn.Sequential(
-        conv1,
-        nn.ReLU(),
-        _pool(height, width),
-        _normalise(),
-        conv2,
-        nn.ReLU(),
-        _normalise(),
-        _pool(*halved),
-        nn.Flatten(),
-        dense3,
-        nn.ReLU(),
-        dense4,
-        nn.ReLU(),
-        linear,
+        *(conv1, nn.ReLU(), _pool(height, width), _normalise()),
+        *(conv2, nn.ReLU(), _normalise(), _pool(*halved), nn.Flatten()),
+        *(dense3, nn.ReLU(), dense4, nn.ReLU(), linear),
     )
 
 
@@ -100,18 +87,14 @@ def _initialise(layer: nn.Conv2d | nn.Linear, deviation: float, bias: float) -> 
 
 
 def _pool(height: int, width: int) -> nn.MaxPool2d:
-    """Return 3x3 pooling with stride 2 and TensorFlow's SAME padding: ceil(n / 2) outputs.
-
-    An odd size is padded by one on both sides; an even one at its end only.
-    """
+    """Return 3x3 pooling with stride 2 and TensorFlow's SAME padding: ceil(n / 2) outputs."""
+    # An odd size is padded by one on both sides; an even one at its end only.
     return nn.MaxPool2d(3, stride=2, padding=(height % 2, width % 2), ceil_mode=True)
 
 
 def _normalise() -> nn.LocalResponseNorm:
-    """Return TensorFlow's lrn(depth_radius=4, bias=1, alpha=0.001/9, beta=0.75).
-
-    TensorFlow sums squares over 2 * 4 + 1 channels, where PyTorch takes their mean: alpha times 9.
-    """
+    """Return TensorFlow's lrn(depth_radius=4, bias=1, alpha=0.001/9, beta=0.75)."""
+    # TensorFlow sums squares over 2 * 4 + 1 channels, where PyTorch takes their mean: alpha times 9
     return nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
 
 
@@ -258,10 +241,7 @@ class Bottleneck(nn.Module):
 def _shortcut(channels: int, wide: int, stride: int) -> nn.Sequential | None:
     if stride == 1 and channels == wide:
         return None
-    return nn.Sequential(
-        nn.Conv2d(channels, wide, 1, stride, bias=False),
-        nn.BatchNorm2d(wide),
-    )
+    return nn.Sequential(nn.Conv2d(channels, wide, 1, stride, bias=False), nn.BatchNorm2d(wide))
 
 
 def _stage(

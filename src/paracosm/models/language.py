@@ -225,7 +225,6 @@ class Llama(nn.Module):
     """Touvron et al. 2023: root-mean-square norms, rotary positions, grouped queries.
 
     Tokens [batch, length] to logits [batch, length, vocabulary]; no longer than `context`.
-
     `inner` is the width inside the perceptron, `groups` the number of heads of keys and values.
     """
 

@@ -13,17 +13,8 @@ from paracosm.expression import parse_expression, read_literal
 if TYPE_CHECKING:
     import torch
 
-_CLASSES = {
-    "sgd": "SGD",
-    "adam": "Adam",
-    "adamw": "AdamW",
-    "nadam": "NAdam",
-    "radam": "RAdam",
-    "adamax": "Adamax",
-    "adagrad": "Adagrad",
-    "adadelta": "Adadelta",
-    "rmsprop": "RMSprop",
-}
+_NAMES = ("SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "RMSprop")
+_CLASSES = {name.lower(): name for name in _NAMES}
 
 OPTIMIZERS = (*_CLASSES, "none")
 """All names; "none" makes gradients that nobody uses, where a step is captured or profiled."""
@@ -48,11 +39,7 @@ class Optimizer:
     def make(
         self, parameters: Iterable[torch.Tensor], lr: float, foreach: bool | None = None
     ) -> torch.optim.Optimizer:
-        """Return PyTorch's optimizer of some parameters, with a state of its own.
-
-        Raises:
-            InputError: it does not take one of the options, or not that value.
-        """
+        """Return PyTorch's optimizer; InputError for an option or a value that it does not take."""
         import torch
 
         kind = getattr(torch.optim, _CLASSES[self.name])

@@ -33,27 +33,18 @@ _MOST = {"hidden": 65_536, "layers": 1_000}  # of the parameters in parentheses
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """A built-in model.
+    """A built-in model."""
 
-    Attributes:
-        name: without parameters.
-        kind: what it takes. "images": channels x height x width, classified. "tokens": a sequence
-            of so many tokens, each of which predicts a token. "vectors": any shape, classified.
-        factory: `module:function` in this package; it takes `shape`, but for tokens `classes`, and
-            the options.
-        shape: of one example, where nobody says another.
-        classes: to tell apart, likewise; 0 for tokens, whose vocabulary is the model's own.
-        side: pixels that an image has at least, in height and width.
-        options: parameters that are written in parentheses.
-    """
-
-    name: str
+    name: str  # without parameters
+    # What it takes: images (channels x height x width) or vectors of any shape, classified, or a
+    # sequence of so many tokens, each of which predicts a token
     kind: Kind
+    # `module:function` in this package; it takes `shape`, but for tokens `classes`, and the options
     factory: str
-    shape: tuple[int, ...]
-    classes: int = 0
-    side: int = 1
-    options: Mapping[str, int] = field(default_factory=dict)
+    shape: tuple[int, ...]  # of one example, where nobody says another
+    classes: int = 0  # to tell apart, likewise; 0 for tokens, whose vocabulary is the model's own
+    side: int = 1  # pixels that an image has at least, in height and width
+    options: Mapping[str, int] = field(default_factory=dict)  # written in parentheses
 
     def __str__(self) -> str:
         """The name with the options that are not the model's own, `mlp(hidden=512)`."""
@@ -88,10 +79,7 @@ class BuiltIn:
             raise InputError(f"classes: {self.name} predicts tokens, leave it out")
 
     def make(self, shape: tuple[int, ...], classes: int | None) -> nn.Module:
-        """Make the module, on PyTorch's default device and of its default dtype.
-
-        `shape` is that of one example; `classes` are to tell apart, None for tokens.
-        """
+        """Make the module, on PyTorch's default device and of its default dtype."""
         family, _, function = self.factory.partition(":")
         factory = getattr(import_module(f"paracosm.models.{family}"), function)
         sizes = (shape,) if classes is None else (shape, classes)

@@ -51,12 +51,10 @@ TIMINGS = frozenset(
 
 
 def _sizes(value: Any) -> Any:
-    """Read "3x32x32"."""
     return parse_shape(value) if isinstance(value, str) else value
 
 
 def _model(value: Any) -> Any:
-    """Write a model as it is always written."""
     return None if value is None else canonical(value)
 
 
@@ -166,7 +164,6 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @property
     def is_on_cluster(self) -> bool:
-        """Whether a job on a cluster is meant, not one device."""
         return any(getattr(self, name) is not None for name in ("cluster", "workers", "strategy"))
 
     @model_validator(mode="after")
@@ -200,7 +197,6 @@ class PredictConfig(ThroughputFields, ClusterFields):
         return text
 
     def without_effect(self) -> set[str]:
-        """Return the fields that make no difference, whatever their values, to such a run."""
         idle = set().union(*self._idle().values())
         if self.profile is not None and "batch" not in self.model_fields_set:
             idle.add("batch")
@@ -284,8 +280,6 @@ class PredictConfig(ThroughputFields, ClusterFields):
         return load_graph(self.graph).is_timed
 
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
-        """Return what the capture of the model on "cpu" or "cuda" is asked for, by one of `tensor`
-        ranks."""
         from paracosm.graphs.capture import CaptureOptions
 
         asked = {name: getattr(self, name) for name in ("model", *sorted(CAPTURE))}
@@ -295,17 +289,11 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def unchanged(self) -> PredictConfig:
-        """The same without `what_if`."""
         return self._with(what_if=(), timeline_ranks=None)
 
     @cached_property
     def resolved(self) -> PredictConfig:
-        """The same with the number of workers that `what_if` says, if it says one.
-
-        Raises:
-            InputError: a change that a prediction cannot make; two numbers of workers, or several
-                before.
-        """
+        """The same with the number of workers that `what_if` says, if it says one."""
         of_profile = self.profile is not None
         refuse_changes(
             (
@@ -337,7 +325,6 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def jobs(self) -> list[tuple[int, Strategy]]:
-        """The numbers of workers that are asked for, each with its strategy."""
         from paracosm.prediction.jobs.prediction import strategies_by_workers
 
         workers, held = self.workers, None
@@ -347,12 +334,6 @@ class PredictConfig(ThroughputFields, ClusterFields):
         return strategies_by_workers(self.strategy or "ddp", workers, self.servers, held)
 
     def resolve_cluster(self, workers: int) -> Cluster:
-        """Return the changed cluster that a job of so many workers is predicted on.
-
-        Raises:
-            InputError: more than `MOST_NODES`; the cluster cannot be read, has fewer workers, or
-                cannot be changed so; nothing says how fast its links are.
-        """
         return first_workers(self._largest, workers)
 
     @cached_property
@@ -371,7 +352,6 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def profiled_workers(self) -> tuple[int, ...]:
-        """The numbers of workers that a profile is to predict."""
         if self.workers is not None:
             return self.workers
         if self.cluster_in_file is None:
@@ -380,13 +360,11 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def job_profile(self) -> JobProfile:
-        """The profile, with its batch if that is given."""
         assert self.profile is not None
         return load_profile(self.profile, self.batch if "batch" in self.model_fields_set else None)
 
     @cached_property
     def profile_cluster(self) -> Cluster:
-        """The changed cluster of a profiled job, with all workers asked for."""
         workers = self.profiled_workers[-1]
         if self.cluster_in_file is not None:
             cluster = first_workers(self.cluster_in_file, workers)
@@ -398,6 +376,5 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings that a profiled job is simulated with."""
         _ = self.job_profile  # what is wrong with it comes first
         return self.resolve_settings(self.profile_cluster, self.profiled_workers)

@@ -31,7 +31,6 @@ flops and bytes alone, no op of its type was measured; written in the graph; not
 
 
 def constant(graph: Graph, seconds: float) -> list[Estimate]:
-    """Return the same duration for every op, for totals that can be computed by hand."""
     from paracosm.profiling.estimators import Estimate
 
     return [Estimate(seconds, seconds, seconds, "exact", "constant")] * len(graph.ops)
@@ -44,21 +43,17 @@ BUDGET = 2.0  # seconds of profiling for each new op, all in all; every op is vi
 
 @dataclass(frozen=True)
 class Found:
-    """What a database says of a graph's ops.
-
-    Attributes:
-        launch: seconds of the shortest timing of a compute op in a row: on an asynchronous device,
-            what it takes to issue one; None where there is none.
-        baselines: seconds of an iteration by "roofline" and "sum of warm timings", as far as known.
-    """
+    """What a database says of a graph's ops."""
 
     durations: Sequence[Estimate | None]  # of each of its ops; None where nothing is known
     profiled: int  # how many ops were profiled now
     refused: dict[str, str]  # why an op could not be profiled, by its name
+    # Seconds of the shortest timing of a compute op in a row: on an asynchronous device,
+    # what it takes to issue one; None where there is none.
     launch: float | None
     probe: float  # seconds of the speed probe in the median; 0 where nobody probed
     common: float  # its relative spread: half of what lies between p10 and p90
-    baselines: dict[str, float]
+    baselines: dict[str, float]  # seconds by "roofline" and "sum of warm timings", as far as known
 
 
 def find_durations(
@@ -75,17 +70,9 @@ def find_durations(
 ) -> Found:
     """Return the duration of each op of a graph in one environment of a database.
 
-    Args:
-        graph: whose ops; those that only communicate, or have a duration in the graph, are not
-            looked for.
-        path: the database; it is written to only where something is profiled.
-        environment: which of its environments.
-        cache: "cold" or "warm".
-        new_ops: what becomes of ops whose type has no timings.
-        exact: profile every op without a timing of its own.
-        estimator: which estimator; None for what cross-validation chooses for each type.
-        seed: of what is profiled and fitted.
-        progress: called while ops are profiled, with how many are done and how many there are.
+    Ops that only communicate, or have a duration in the graph, are not looked for. `exact` profiles
+    every op without a timing of its own; `estimator` None is what cross-validation chooses for each
+    type. The database at `path` is written to only where something is profiled.
 
     Raises:
         InputError: the database cannot be used, or a new op is to be refused.
@@ -137,7 +124,7 @@ def _estimates(
     An op of the host that nobody timed, nor any of its type, is not estimated: it moves nothing.
     Nor is one that works on nobody knows what.
     """
-    from paracosm.profiling.estimators.timed import pool
+    from paracosm.profiling.estimators.roofline import pool
 
     types = {timing.op.name for timing in timings}
     needed, of_host = set(_needed(graph)), _host_only(graph)
@@ -145,7 +132,7 @@ def _estimates(
     found: dict[Op, Estimate] = {}
     if timed := [timing for timing in timings if _key(timing.op) in by_key]:
         exact, _ = pool(timed)
-        found = {by_key[key]: exact.estimate(row) for key, row in exact.rows().items()}
+        found = {by_key[key]: exact.estimate(row) for key, row in exact.rows.items()}
     rest = [
         op
         for op in needed
@@ -161,13 +148,11 @@ def _estimates(
 
 
 def _needed(graph: Graph) -> list[Op]:
-    """The ops that need a duration and do not only communicate."""
     rows = np.isnan(graph.duration) & (graph.resource != RESOURCES.index("communication"))
     return [graph.ops[code] for code in np.unique(graph.op[rows]).tolist()]
 
 
 def _host_only(graph: Graph) -> set[Op]:
-    """The ops all of whose nodes are the host's alone."""
     elsewhere = set(np.unique(graph.op[graph.resource != RESOURCES.index("host")]).tolist())
     return {op for code, op in enumerate(graph.ops) if code not in elsewhere}
 
@@ -183,7 +168,7 @@ def _profile(
     if not ops:
         return 0, {}
     from paracosm.profiling import Settings
-    from paracosm.profiling.pinned_process import profile_into
+    from paracosm.profiling.profiler import profile_into
 
     settings = Settings(
         device=environment.device,
@@ -205,7 +190,6 @@ def _launch(warm: Sequence[OpTiming]) -> float | None:
 
 
 def _probed(timings: Sequence[OpTiming]) -> tuple[float, float]:
-    """Return the median of the speed probe, and half of what lies between p10 and p90 over it."""
     probes = [timing.probe for timing in timings if timing.probe > 0]
     if not probes:
         return 0.0, 0.0

@@ -65,7 +65,6 @@ class Comparison:
 
     @property
     def serial_error(self) -> float:
-        """Of the sum of all latencies, relative to what was measured."""
         return self.serial.both / self.measured.both - 1
 
 
@@ -78,11 +77,7 @@ class Folder:
 
 
 def summarise_folder(path: Path) -> OpLatenciesSummary:
-    """Predict every model of a folder and return how far that is from what was measured.
-
-    Raises:
-        InputError: there is nothing in it that can be used.
-    """
+    """Predict every model of a folder and say how far that is from what was measured."""
     folder = read_folder(path)
     devices = sorted({each.device for each in folder.comparisons})
     return OpLatenciesSummary(
@@ -124,7 +119,6 @@ def _said(each: Comparison) -> dict[str, Any]:
 
 
 def mean_error(errors: Iterable[float]) -> float:
-    """Return the mean absolute error."""
     values = [abs(error) for error in errors]
     return sum(values) / len(values)
 
@@ -133,8 +127,7 @@ def read_folder(path: Path) -> Folder:
     """Predict every model in a folder of one GPU, or in the folders of several GPUs below it.
 
     Raises:
-        InputError: it is no folder, or there is nothing in it that can be used; with the first
-            file's reason.
+        InputError: it is no folder, or nothing in it can be used; with the first file's reason.
     """
     if not path.is_dir():
         raise InputError(f"{path}: no such folder")
@@ -186,11 +179,7 @@ COLUMNS = ("op", "target", "Name", "meta", "dtype", "fw_latency", "bw_latency", 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A node of the graph.
-
-    Attributes:
-        forward, backward, accumulate: seconds between the events around it; 0 where there is none.
-    """
+    """A node of the graph; times are seconds between its events, 0 where there are none."""
 
     name: str
     kind: str  # what the node is, "call_module", "call_method", "placeholder", ...
@@ -207,11 +196,6 @@ class Row:
 
 
 def read_table(path: Path) -> list[Row]:
-    """Read the nodes of a CSV file.
-
-    Raises:
-        InputError: it cannot be read, lacks columns, is cut off, or has what is no number.
-    """
     usual = csv.field_size_limit(1 << 30)
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -232,12 +216,7 @@ def read_table(path: Path) -> list[Row]:
 
 
 def read_whole(path: Path) -> tuple[int, Times]:
-    """Return how many layers a model has (0: all in the graph), and what the whole of it took.
-
-    Raises:
-        InputError: the JSON file cannot be read, lacks a name, has what is no number, or a model
-            that takes no time.
-    """
+    """Return how many layers a model has (0: all in the graph), and what the whole of it took."""
     content = read_json(path)
     values = []
     for name in ("num_layer", "fw_latency", "bwall_latency", "e2e_latency"):
@@ -324,22 +303,15 @@ VIEWS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How to read the intervals of one file.
+    """How to read the intervals of one file, in seconds."""
 
-    Attributes:
-        floor: seconds that an interval has around nothing.
-        longest_view: seconds of the longest interval around a node that launches nothing: others
-            up to it (a dropout that drops nothing, the backward pass of a sum) do not either.
-        launch: seconds that the host takes to launch a kernel: the shortest interval around a node
-            that does, without the floor.
-    """
-
-    floor: float
+    floor: float  # of an interval around nothing
+    # Of the longest interval around a node that launches nothing: others up to it (a dropout that
+    # drops nothing, the backward pass of a sum) do not either.
     longest_view: float
-    launch: float
+    launch: float  # of the host for a kernel: the shortest interval around one, less the floor
 
     def on_host(self, row: Row, interval: float) -> bool:
-        """Whether an interval of a row is the host's alone."""
         return _launches_nothing(row) or interval <= self.longest_view
 
     def time(self, interval: float) -> float:
@@ -347,7 +319,7 @@ class Reading:
 
 
 def reading_of(rows: Sequence[Row]) -> Reading:
-    """Return how to read a file's intervals; there is no floor where every node makes a tensor."""
+    """There is no floor where every node makes a tensor."""
     timed = [row for row in rows if row.forward > 0]
     empty = [row.forward for row in timed if not row.makes_tensor]
     floor = statistics.median(empty) if empty else 0.0
@@ -371,9 +343,6 @@ def repeated(rows: Sequence[Row], layers: int, where: str) -> list[Row]:
     The layer is all from the first to the last row of modules whose path has a number in it,
     "transformer.h.0.attn"; its copies are numbered, "transformer.h.1.attn". With 0 layers the graph
     is the whole model and stays as it is.
-
-    Raises:
-        InputError: there is no such module, or there are several layers already.
     """
     if layers == 0:
         return list(rows)
@@ -429,7 +398,7 @@ def graph_of(rows: Sequence[Row], reading: Reading) -> Graph:
 
 
 def replayed(graph: Graph, reading: Reading) -> tuple[Times, Schedule]:
-    """Return what the iteration takes where the host runs ahead of the device, and its schedule."""
+    """The host runs ahead of the device."""
     schedule = replay(graph, graph.duration, asynchronous=True, launch=reading.launch)
     forward = graph.phase == PHASES.index("forward")
     ends = np.maximum(schedule.end, schedule.issued)
@@ -438,7 +407,7 @@ def replayed(graph: Graph, reading: Reading) -> tuple[Times, Schedule]:
 
 
 def serial(rows: Sequence[Row]) -> Times:
-    """Return the sum of all intervals as they are: the naive replay."""
+    """The naive replay: the sum of all intervals as they are."""
     return Times(
         sum(row.forward for row in rows),
         sum(row.backward + row.accumulate for row in rows),
@@ -446,7 +415,6 @@ def serial(rows: Sequence[Row]) -> Times:
 
 
 def _intervals(rows: Sequence[Row]) -> Iterator[tuple[Row, str, float]]:
-    """Yield every interval in the order of execution, with its row and its phase."""
     for row in rows:
         if row.forward > 0:
             yield row, "forward", row.forward

@@ -148,7 +148,6 @@ def _refuse(graph: Graph, missing: npt.NDArray[np.bool_]) -> None:
 
 
 def profiling_command(graph: Graph) -> str:
-    """Return the command that profiles the ops of a graph, as far as its origin is known."""
     model, batch = graph.provenance.get("model"), graph.provenance.get("batch")
     if model is None:
         return "profile it with paracosm profile ops, or give the graph durations"
@@ -200,11 +199,8 @@ def iteration_interval(
 ) -> tuple[float, float]:
     """Return the seconds between which the iteration is thought to take.
 
-    Args:
-        duration, low, high: n seconds of nodes, and their intervals.
-        part: n numbers: nodes of one number err together.
-        common: relative error that all nodes share.
-        makespan: replays durations and returns the time of the iteration.
+    Nodes of one number in `part` err together; all share the relative error `common`. `makespan`
+    replays durations.
     """
     base = makespan(duration)
     ends = []
@@ -231,29 +227,22 @@ class Contribution:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """One iteration of one replica on one device.
-
-    Attributes:
-        interval: seconds between which the iteration is thought to take; see above.
-        by_phase, by_op, by_place: seconds of the nodes, summed, the largest first.
-        coverage: share of the nodes' time by how it is known, those of `SOURCES` that occur.
-        baselines: seconds by method: "roofline", "sum of warm timings", "sum of durations".
-    """
+    """One iteration of one replica on one device."""
 
     graph: Graph  # what runs
     duration: npt.NDArray[np.float64]  # n seconds of its nodes on their own lanes
     source: npt.NDArray[np.int32]  # n indices into `SOURCES`: how each is known
     schedule: Schedule  # when each runs
     iteration_time: float  # seconds
-    interval: tuple[float, float]
+    interval: tuple[float, float]  # seconds between which it is thought to take; see above
     examples: int | None  # of one iteration; None where the graph does not say
-    by_phase: Mapping[str, float]
-    by_op: Mapping[str, float]
-    by_place: Mapping[str, float]
+    by_phase: Mapping[str, float]  # seconds of the nodes, summed
+    by_op: Mapping[str, float]  # the same, the largest first
+    by_place: Mapping[str, float]  # the same, the largest first
     lanes: Mapping[str, float]  # seconds that each lane is busy: "host", "compute", ...
-    coverage: Mapping[str, float]
+    coverage: Mapping[str, float]  # share of the nodes' time by those of `SOURCES` that occur
     memory: npt.NDArray[np.int64]  # n bytes that are held while each node runs
-    baselines: Mapping[str, float]
+    baselines: Mapping[str, float]  # seconds: "roofline", "sum of warm timings", "sum of durations"
     largest: tuple[Contribution, ...]  # the distinct ops that take longest, at most ten
     untimed: tuple[str, ...]  # names of ops of the host that nobody timed; they count as a launch
     bottleneck: str  # one sentence
@@ -280,26 +269,23 @@ DEPTH = 2  # parts of a place's name that count: "layer1.0" of "layer1.0.conv1"
 
 
 def by_phase(graph: Graph, duration: Floats) -> dict[str, float]:
-    """Return the seconds of each phase that occurs, in the order of the phases."""
     sums = np.bincount(graph.phase, duration, minlength=len(PHASES))
     seen = np.unique(graph.phase)
     return {phase: float(sums[code]) for code, phase in enumerate(PHASES) if code in seen}
 
 
 def by_op(graph: Graph, duration: Floats) -> dict[str, float]:
-    """Return the seconds of each op name, the largest first."""
     names = [op.name for op in graph.ops]
     return _summed(names, graph.op, duration)
 
 
 def by_place(graph: Graph, duration: Floats) -> dict[str, float]:
-    """Return the seconds of each part of the model, two levels deep, the largest first."""
     places = [".".join(name.split(".")[:DEPTH]) or ELSEWHERE for name in graph.names]
     return _summed(places, graph.name, duration)
 
 
 def busy_lanes(graph: Graph, schedule: Schedule) -> dict[str, float]:
-    """Return the seconds that each lane is busy; the host is while it issues, too."""
+    """The host is busy while it issues, too."""
     span = schedule.end - schedule.begin
     lanes = {"host": float((schedule.issued - schedule.issue).sum())}
     for code, resource in enumerate(RESOURCES):
@@ -310,7 +296,6 @@ def busy_lanes(graph: Graph, schedule: Schedule) -> dict[str, float]:
 
 
 def coverage(source: Codes, duration: Floats) -> dict[str, float]:
-    """Return the share of the time by how durations are known."""
     total = float(duration.sum())
     sums = np.bincount(source, duration, minlength=len(SOURCES))
     shares = {name: float(sums[code]) / total for code, name in enumerate(SOURCES) if total > 0}
@@ -318,7 +303,6 @@ def coverage(source: Codes, duration: Floats) -> dict[str, float]:
 
 
 def largest(graph: Graph, duration: Floats, source: Codes, most: int = 10) -> list[Contribution]:
-    """Return the distinct ops that take longest in all."""
     sums = np.bincount(graph.op, duration, minlength=len(graph.ops))
     counts, total = graph.count(), float(duration.sum())
     order = sorted(range(len(graph.ops)), key=lambda code: (-sums[code], code))
@@ -356,12 +340,7 @@ LAUNCHING = (
 def bottleneck(
     iteration_time: float, lanes: Mapping[str, float], ops: Mapping[str, float], asynchronous: bool
 ) -> str:
-    """Return what decides the iteration's time.
-
-    Args:
-        lanes: seconds that each lane is busy.
-        ops: seconds by op name, the largest first.
-    """
+    """Say what decides the iteration's time; lanes and ops in seconds, `ops` the largest first."""
     if not iteration_time > 0 or not ops:
         return NOTHING
     working = "compute" if asynchronous and "compute" in lanes else "host"
@@ -380,7 +359,6 @@ _LANES = {"communication": "Communication", "memory": "Copies"}
 
 
 def longest_op(ops: Mapping[str, float]) -> str:
-    """Return what part of the ops' time the first of them takes; `ops` are seconds by name."""
     name, time = next(iter(ops.items()))
     return f"{name} takes {time / sum(ops.values()):.0%} of the ops' time"
 

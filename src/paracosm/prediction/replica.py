@@ -36,7 +36,6 @@ class TimedReplica:
 
     @property
     def device(self) -> str:
-        """Type of the device that was timed."""
         return self.captured_for if self.environment is None else self.environment.device
 
     @property
@@ -51,7 +50,6 @@ class TimedReplica:
         return int(provenance.get("ranks", 1)) if provenance.get("parallel") == "tensor" else 1
 
     def predict(self, *, free_communication: bool = False) -> Prediction:
-        """Predict one iteration, as `paracosm.prediction.predict` does."""
         return predict(
             self.graph,
             self.found.durations,
@@ -63,7 +61,6 @@ class TimedReplica:
         )
 
     def facts(self, config: PredictConfig, coverage: Mapping[str, float]) -> dict[str, Any]:
-        """Return what a summary says of where the durations come from."""
         return {
             "model": str(config.graph) if config.model is None else config.model,
             "environment": "" if self.environment is None else str(self.environment),
@@ -92,10 +89,6 @@ def find_replica(
 
     `device` says whose timings are meant where the configuration does not. While new ops are
     profiled `progress` is called with how many are done.
-
-    Raises:
-        InputError: for what cannot be used, or has no timing.
-        MissingExtraError: PyTorch is needed and not installed.
     """
     say = announce or (lambda sentence: None)
     if config.is_timed:
@@ -137,7 +130,6 @@ def measured_iteration(config: PredictConfig, replica: TimedReplica) -> Iteratio
 
 
 def _recorded(config: PredictConfig) -> TimedReplica:
-    """The replica of a graph that has all durations, where no database is at hand."""
     graph = load_graph(config.graph or "")
     device = str(graph.provenance.get("device", "cpu"))
     found = Found([None] * len(graph.ops), 0, {}, None, 0.0, 0.0, {})
@@ -150,7 +142,7 @@ def _this_machine(config: PredictConfig, hardware: str | None) -> Environment | 
     It is that of the commands: how malloc happens to work in the caller's process says nothing
     about timings that are looked up.
     """
-    from paracosm.profiling.this_machine import environment_here
+    from paracosm.profiling.environment import environment_here
 
     try:
         return environment_here(config.device, config.threads, allocator=command_allocator())
@@ -182,8 +174,8 @@ def _graph(
 ) -> tuple[Graph, str]:
     """Return the graph, and the type of device that it was captured for.
 
-    A model is captured for the device of the timings; where PyTorch has no such device here, for a
-    CPU. A model that cannot be captured as one of several ranks runs it is captured whole.
+    Where PyTorch has no device like that of the timings, it is a CPU. A model that cannot be
+    captured as one of several ranks runs it is captured whole.
     """
     if config.graph is not None:
         graph = load_graph(config.graph)
@@ -230,7 +222,6 @@ def _durations(
 
 
 def _launch(config: PredictConfig, found: Found, device: str) -> tuple[float, str]:
-    """Return what the host spends on issuing an op, and how that is known."""
     if device == "cpu":
         if config.launch is not None:
             raise InputError("launch: no effect on a CPU, leave out: timings of ops include it")

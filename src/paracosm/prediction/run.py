@@ -64,14 +64,8 @@ def run_prediction(
     """Predict what a configuration asks for.
 
     An interrupt (Ctrl-C) after the first of several numbers of workers ends the run with what it
-    has. The timeline is that of the last number.
-
-    Args:
-        config: what to predict.
-        seed: of what is profiled, fitted and drawn.
-        progress: called with how many numbers of workers are done, where there are several; else
-            while new ops are profiled, with how many are done.
-        announce: told beforehand what is worth knowing.
+    has. The timeline is that of the last number. `progress` is called with how many numbers of
+    workers are done, where there are several; else while new ops are profiled, with how many are.
 
     Raises:
         InputError: for what cannot be used, has no timing, or does not fit together.
@@ -94,7 +88,6 @@ def run_prediction(
 def _run_on_cluster(
     config: PredictConfig, seed: int, progress: Progress | None, announce: Announce | None
 ) -> tuple[JobSummary, Timeline]:
-    """Predict a job; the graph is captured, and timed, once for all numbers of workers."""
     changed = config.resolved
     jobs = changed.jobs
     workers, strategy = jobs[-1]
@@ -164,7 +157,6 @@ def _run_on_cluster(
 def _run_throughput(
     config: PredictConfig, seed: int, progress: Progress | None
 ) -> tuple[ThroughputSummary, Timeline]:
-    """Predict the throughput of a profiled job."""
     changed, profile = config.resolved, config.job_profile
     settings = changed.settings
     job = target_job(profile, settings, seed)
@@ -199,10 +191,7 @@ def _run_throughput(
 def _until_interrupted(
     cases: Sequence[Case], predicted: Callable[[Case], Found], progress: Progress | None
 ) -> tuple[list[Found], str]:
-    """Return the predictions of the cases, or of those that were done when Ctrl-C came, and which.
-
-    Where not even the first is done, the interrupt goes on.
-    """
+    """Predict each case; Ctrl-C ends it with those that are done, unless not even the first is."""
     found: list[Found] = []
     try:
         for case in cases:
@@ -244,9 +233,6 @@ def device_speeds(
     A device that the database has timings of is as fast as the whole graph is on it; one that it
     knows nothing of is as fast as the one that was timed, and only the node's own speed counts.
     `alone` is the graph on the device that was timed, without communication.
-
-    Raises:
-        InputError: a device may be several environments of the database at `path`.
     """
     named = [cluster.node(worker).device for worker in cluster.workers]
     names = dict.fromkeys(name for name in named if name is not None)
@@ -271,7 +257,6 @@ def device_speeds(
 
 
 def with_devices(cluster: Cluster, speeds: DeviceSpeeds) -> Cluster:
-    """Return the cluster with the speeds of its nodes multiplied by those of their devices."""
     nodes = tuple(
         replace(node, speed=node.speed * speeds.factor.get(node.device or "", 1.0))
         for node in cluster.nodes

@@ -26,13 +26,7 @@ PLACES = 30  # of the model that a summary lists
 def summarise(
     prediction: Prediction, measured: IterationTiming | None, probe: float, facts: Mapping[str, Any]
 ) -> IterationSummary:
-    """Return the summary of a prediction.
-
-    Args:
-        measured: the same iteration as it was measured, where it was.
-        probe: seconds of the speed probe beside the timings of the ops; 0 where nobody probed.
-        facts: where the durations come from, as `TimedReplica.facts` says.
-    """
+    """Summarise a prediction; `probe` is seconds beside the ops' timings, 0 without one."""
     return IterationSummary(
         status="done",
         **of_graph(prediction),
@@ -58,7 +52,6 @@ def summarise(
 
 
 def of_graph(prediction: Prediction) -> dict[str, Any]:
-    """Return what is said of the graph of one replica, whatever the cluster."""
     return {
         "batch": prediction.examples,
         "resident": dict(prediction.graph.resident),
@@ -73,7 +66,6 @@ def of_graph(prediction: Prediction) -> dict[str, Any]:
 
 
 def of_ops(prediction: Prediction) -> dict[str, dict[str, float]]:
-    """Return the seconds of phases, ops and places of the model."""
     return {
         "phase": dict(prediction.by_phase),
         "op": dict(prediction.by_op),
@@ -86,7 +78,6 @@ def interval(bounds: tuple[float, float]) -> Interval:
 
 
 def per_step(examples: float | None, batch: int | None) -> float | None:
-    """Return the steps of a rate of examples, None where either is not known."""
     return None if examples is None or not batch else examples / batch
 
 
@@ -144,14 +135,10 @@ def summarise_jobs(
     measured: float | None,
     status: str,
 ) -> JobSummary:
-    """Return the summary of predictions of one job, the last of them at its centre.
+    """Summarise predictions of one job, the last of them at its centre.
 
-    Args:
-        alone: the captured graph on one device, without communication.
-        split: ranks that the graph is split between; it is that of one of them.
-        facts: where the durations come from, as `TimedReplica.facts` says.
-        devices: how the speed of each device is known.
-        measured: seconds of an iteration of one replica, where it was measured.
+    `alone` is the captured graph on one device without communication, that of one of `split` ranks;
+    `measured` are seconds of an iteration of one replica, where it was measured.
     """
     rows, last = [_row(job, alone) for job in jobs], jobs[-1]
     return JobSummary(
@@ -226,10 +213,7 @@ def _alike(alike: AlikeRanks) -> dict[str, Any]:
 
 
 def job_bottleneck(job: JobPrediction, ops: Mapping[str, float]) -> str:
-    """Return what decides the iteration's time, and whether the job fits into memory at all.
-
-    `ops` are seconds by op name of one replica, the largest first.
-    """
+    """Say what decides the iteration's time, and whether the job fits into memory at all."""
     sentences = [_time(job, ops), *misfits(job)[:1]]
     return " ".join(sentences)
 
@@ -278,7 +262,7 @@ def _slowest(job: JobPrediction) -> AlikeRanks:
 
 
 def _bubble(job: JobPrediction) -> str:
-    """Return why a pipeline is idle: its stages differ, or it fills and drains."""
+    """Say why a pipeline is idle: its stages differ, or it fills and drains."""
     slowest, mean = _slowest(job), job.parts["compute"]
     more = slowest.parts["compute"] - mean
     if more > job.parts["bubble"] / 2:
@@ -295,7 +279,6 @@ def _bubble(job: JobPrediction) -> str:
 
 
 def _servers(job: JobPrediction) -> str:
-    """Return what the busiest server does: it exchanges messages, or it updates parameters."""
     servers = [each for each in job.alike if not each.is_worker]
     does = {"exposed_communication": "nothing but send and receive", "compute": "updates"}
     busiest, part = max(

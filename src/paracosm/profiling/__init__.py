@@ -1,10 +1,9 @@
 """How long ops, transfers and iterations take: measured, kept in a database, estimated."""
 
 from paracosm.profiling.database import ProfileDatabase
-from paracosm.profiling.environment import Environment
+from paracosm.profiling.environment import Environment, environment_here
 from paracosm.profiling.profiler import ModelProfile, Profile, Settings, profile, profile_model
 from paracosm.profiling.samples import IterationTiming, LinkTiming, OpTiming, Spread
-from paracosm.profiling.this_machine import environment_here
 
 __all__ = [
     "Environment",

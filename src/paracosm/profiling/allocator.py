@@ -17,17 +17,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = [
-    "DEFAULT",
-    "KEPT",
-    "PINNED",
-    "command_allocator",
-    "keep_memory",
-    "own_allocator",
-    "pinned_environ",
-    "restart_pinned",
-]
-
 PINNED, KEPT, DEFAULT = "malloc pinned", "malloc kept", "malloc default"
 
 _VARIABLE, _TUNABLE = "GLIBC_TUNABLES", "glibc.malloc.tcache_count=0"
@@ -40,10 +29,8 @@ _PAD = 64 << 20
 
 
 def keep_memory() -> str:
-    """Let malloc keep what is freed, from now on in this process; return the allocator's name.
-
-    Where the C library has no `mallopt`, nothing changes, and the name says so.
-    """
+    """Let malloc keep what is freed, from now on in this process; return the allocator's name,
+    which says where the C library has no `mallopt` and nothing changes."""
     if not _is_glibc():
         return DEFAULT
     mallopt = ctypes.CDLL(None).mallopt
@@ -72,8 +59,7 @@ def pinned_environ(environ: Mapping[str, str]) -> dict[str, str]:
 def restart_pinned() -> None:
     """Start this program anew, with the same arguments and pinned, unless it is already.
 
-    For programs, as their first act: what was computed so far is lost. Elsewhere than on Linux with
-    glibc nothing happens.
+    For programs on Linux with glibc, as their first act: what was computed so far is lost.
     """
     if _is_glibc() and not _started_pinned():
         sys.stdout.flush()
@@ -89,7 +75,6 @@ def _is_glibc() -> bool:
 
 
 def _started_pinned() -> bool:
-    """Whether the process was started with the tunable; setting it later has no effect."""
     try:
         started = Path("/proc/self/environ").read_bytes().split(b"\0")
     except OSError:

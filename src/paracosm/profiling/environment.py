@@ -1,34 +1,36 @@
-"""What a timing depends on beside the op: device, framework, threads, allocator."""
+"""What a timing depends on beside the op, and this machine held still while it is measured.
+
+Device, framework, threads and allocator; clocks that time a call: CPU time of one thread, wall time
+of several, events on a GPU; and a probe of what the core is worth.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol
 
-from paracosm.errors import InputError
-
-__all__ = ["Environment"]
+from paracosm.errors import InputError, require
+from paracosm.profiling.allocator import DEFAULT, keep_memory
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Timings of equal environments may be pooled; those of others say nothing here.
+    """Timings of equal environments may be pooled; those of others say nothing here."""
 
-    Attributes:
-        device: "cpu" or "cuda".
-        hardware: the device's own name, "AMD EPYC" with family and model, "NVIDIA H200".
-        framework: with its version, "torch 2.13.0".
-        threads: of one op (CPU); 0 where the device decides.
-        allocator: how memory was handed out, "malloc pinned", "malloc default", "cuda caching".
-        denormals: "flushed" or "kept".
-    """
-
-    device: str
-    hardware: str
-    framework: str
-    threads: int
-    allocator: str
-    denormals: str
+    device: str  # "cpu" or "cuda"
+    hardware: str  # the device's own name, "AMD EPYC" with family and model, "NVIDIA H200"
+    framework: str  # with its version, "torch 2.13.0"
+    threads: int  # of one op (CPU); 0 where the device decides
+    allocator: str  # "malloc pinned", "malloc default", "cuda caching"
+    denormals: str  # "flushed" or "kept"
 
     def __str__(self) -> str:
         """In words: "AMD EPYC, torch 2.13.0, threads 1, malloc pinned, denormals flushed"."""
@@ -43,11 +45,7 @@ class Environment:
 
     @classmethod
     def from_json(cls, text: str) -> Environment:
-        """Return the environment of a text; names that a newer version added are ignored.
-
-        Raises:
-            InputError: it is none, or a name is missing.
-        """
+        """Return the environment of a text; names that a newer version added are ignored."""
         try:
             found = json.loads(text)
             return cls(**{part.name: found[part.name] for part in fields(cls)})
@@ -61,3 +59,265 @@ class Environment:
             for part in fields(self)
         )
         return [f"{name} {theirs}, not {ours}" for name, ours, theirs in pairs if ours != theirs]
+
+
+LAST_LEVEL_CACHE = 32 << 20  # bytes, where the system does not say
+
+
+def environment_here(
+    device: str = "cpu", threads: int = 1, pinned: bool = True, allocator: str | None = None
+) -> Environment:
+    """Return the environment that a profile made here and now has.
+
+    Args:
+        threads: of one op, on the CPU.
+        pinned: whether malloc keeps memory and denormal numbers are flushed, as `profile` sees to
+            (from then on malloc does; see `allocator` for how much of it a process can do).
+        allocator: the one of another process that is meant; nothing is changed in this one.
+    """
+    torch = require("torch", "torch", "profiling ops")
+    framework = f"torch {torch.__version__.split('+')[0]}"
+    if device == "cpu":
+        can_flush = torch.set_flush_denormal(flushes_denormals(torch))  # which changes nothing
+        return Environment(
+            device="cpu",
+            hardware=f"{_processor()}, {torch.backends.cpu.get_cpu_capability()}",
+            framework=framework,
+            threads=threads,
+            allocator=allocator or (keep_memory() if pinned else DEFAULT),
+            denormals="flushed" if pinned and can_flush else "kept",
+        )
+    if device != "cuda":
+        raise InputError(f'unknown device "{device}": choose from cpu, cuda')
+    if not torch.cuda.is_available():
+        raise InputError("no CUDA device here: PyTorch sees none")
+    return Environment(
+        device="cuda",
+        hardware=str(torch.cuda.get_device_name()),
+        framework=f"{framework}, CUDA {torch.version.cuda}",
+        threads=0,
+        allocator="cuda caching",
+        denormals="kept",
+    )
+
+
+def last_level_cache(device: str = "cpu") -> int:
+    """Return the bytes of the largest cache between the cores, or the SMs, and memory."""
+    if device == "cuda":
+        torch = require("torch", "torch", "profiling ops")
+        return int(torch.cuda.get_device_properties(0).L2_cache_size)
+    caches = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    sizes = [file.read_text().strip() for file in caches]
+    factors = {"K": 1 << 10, "M": 1 << 20}
+    bytes_of = [int(size.rstrip("KM")) * factors.get(size[-1:], 1) for size in sizes]
+    return max(bytes_of, default=LAST_LEVEL_CACHE)
+
+
+def free_memory(device: str = "cpu") -> int | None:
+    """Return the bytes that this process could still be given, by its control group as well; None
+    where the system does not say."""
+    if device == "cuda":
+        torch = require("torch", "torch", "profiling ops")
+        return int(torch.cuda.mem_get_info()[0])
+    found = []
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+    except OSError:
+        return None
+    for folder, limit, used in _GROUPS:
+        try:
+            allowed = int((folder / limit).read_text())  # "max" where there is no limit
+            held = int((folder / used).read_text()) - _cached_files(folder)
+        except (OSError, ValueError):
+            continue
+        found.append(max(0, allowed - held))
+    return min(found, default=None)
+
+
+_GROUPS = (
+    (Path("/sys/fs/cgroup"), "memory.max", "memory.current"),
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
+)
+"""Where Linux tells a container of its limit: in version 2 of control groups, and in version 1."""
+
+
+def _cached_files(folder: Path) -> int:
+    lines = (folder / "memory.stat").read_text().splitlines()
+    found = [line.split()[1] for line in lines if line.startswith("inactive_file ")]
+    return int(found[0]) if found else 0
+
+
+def _processor() -> str:
+    """Name, family and model: hypervisors shorten names to "AMD EPYC"."""
+    try:
+        text = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    except OSError:
+        return platform.processor() or platform.machine()
+    pairs = (line.partition(":") for line in text.splitlines())
+    found = {name.strip(): value.strip() for name, _, value in pairs}
+    if "model name" not in found:
+        return platform.processor() or platform.machine()
+    return f"{found['model name']} (family {found.get('cpu family')}, model {found.get('model')})"
+
+
+_SHARED = 1 << 20  # numbers of a tensor of which every thread gets a part
+
+
+@contextlib.contextmanager
+def pinned(device: str, threads: int = 1, seed: int | None = None) -> Iterator[None]:
+    """Let PyTorch use `threads` threads, on one core where it is one; flush denormal numbers.
+
+    Threads, cores and denormal numbers are as before at the end of the block. The allocator goes on
+    keeping memory: what malloc has been told, it cannot be asked. With a `seed` the block has
+    random numbers of its own; the caller's go on afterwards as if nothing had been.
+    """
+    torch = require("torch", "torch", "profiling ops")
+    with contextlib.ExitStack() as stack:
+        if seed is not None:
+            devices = [torch.cuda.current_device()] if device == "cuda" else []
+            stack.enter_context(torch.random.fork_rng(devices=devices))
+            torch.manual_seed(seed)
+        if device != "cpu":
+            yield
+            return
+        has_affinity = hasattr(os, "sched_getaffinity")
+        cores = os.sched_getaffinity(0) if has_affinity else set(range(os.cpu_count() or 1))
+        if not 1 <= threads <= len(cores):
+            raise InputError(f"threads: this process may use {len(cores)} cores, not {threads}")
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        stack.callback(torch.set_flush_denormal, flushes_denormals(torch))
+        keep_memory()
+        torch.set_num_threads(threads)
+        can_flush = torch.set_flush_denormal(True)
+        if can_flush and threads > 1 and not flushes_denormals(torch, _SHARED):
+            raise InputError(
+                "threads: those of PyTorch were started before, and are slow on denormal numbers: "
+                "profile several threads first thing in a process"
+            )
+        if threads == 1 and has_affinity:
+            stack.callback(os.sched_setaffinity, 0, cores)
+            os.sched_setaffinity(0, {max(cores)})
+        yield
+
+
+def flushes_denormals(torch: Any, numbers: int = 1) -> bool:
+    """Whether denormal numbers become 0 in this thread, or in all that share so many numbers:
+    PyTorch can be told to, but not asked."""
+    denormal = torch.full((numbers,), 1, dtype=torch.int32).view(torch.float32)
+    return not (denormal * 1.0).view(torch.int32).any()
+
+
+Call = Callable[[], object]
+
+
+class Clock(Protocol):
+    """Times calls; what a call returns is dropped, and the time to free it counts."""
+
+    def seconds(self, call: Call, times: int = 1) -> float:
+        """Return the seconds of `times` calls in a row, together."""
+
+    def head_start(self) -> None:
+        """Let the host get ahead of the device, so that launching what comes next is not timed."""
+
+    def wait(self) -> None:
+        """Wait until the device has nothing left to do."""
+
+
+class HostClock:
+    """CPU time of this thread, or wall time where an op uses several threads.
+
+    CPU time does not count what other processes did to this core's time slices. A look at the clock
+    takes a fraction of a microsecond, which is measured once and subtracted.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        self._now = time.thread_time_ns if threads == 1 else time.perf_counter_ns
+        self._overhead = 0
+        self._overhead = min(self._span(lambda: None, 1) for _ in range(200))
+
+    def seconds(self, call: Call, times: int = 1) -> float:
+        return max(0, self._span(call, times) - self._overhead) * 1e-9
+
+    def _span(self, call: Call, times: int) -> int:
+        repeats, now = range(times), self._now
+        begin = now()
+        for _ in repeats:
+            call()
+        return now() - begin
+
+    def head_start(self) -> None:
+        """Do nothing: on the CPU there is no device to be ahead of, nor to wait for."""
+
+    wait = head_start
+
+
+class CudaClock:
+    """Time between two events on the current stream.
+
+    On a device that has nothing to do, the first event is over at once, and the time until the call
+    is launched counts as well. After a `head_start` the events and the call are in its queue before
+    it gets there.
+    """
+
+    def __init__(self) -> None:
+        self._torch: Any = require("torch", "torch", "profiling ops")
+
+    def seconds(self, call: Call, times: int = 1) -> float:
+        begin, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(times):
+            call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * 1e-3
+
+    def head_start(self) -> None:
+        self._torch.cuda._sleep(_HEAD_START)
+
+    def wait(self) -> None:
+        self._torch.cuda.synchronize()
+
+
+_HEAD_START = 1_000_000  # cycles of the device: half a millisecond, time to launch many kernels
+
+
+def clock_for(device: str, threads: int = 1) -> Clock:
+    return CudaClock() if device == "cuda" else HostClock(threads)
+
+
+SIZE = 384  # of the square matrices: 0.1 GFLOP, a millisecond or two of one core
+STREAM = 1 << 22  # floats that are copied: 16 MiB
+
+
+class SpeedProbe:
+    """Multiplies two matrices and copies a block of memory; call it for the seconds that took.
+
+    Shared machines change their speed by a factor of two within seconds. A probe beside every
+    timing shows whether two of them were made on the same machine.
+    """
+
+    def __init__(self, device: str, clock: Clock) -> None:
+        torch: Any = require("torch", "torch", "profiling ops")
+        self._clock = clock
+        a, b = (torch.ones(SIZE, SIZE, device=device) for _ in range(2))
+        c = torch.empty(SIZE, SIZE, device=device)
+        source, target = torch.ones(STREAM, device=device), torch.empty(STREAM, device=device)
+        multiply = torch.mm
+
+        def work() -> None:
+            multiply(a, b, out=c)
+            target.copy_(source)
+
+        self._work = work
+        self()
+
+    def __call__(self) -> float:
+        return self._clock.seconds(self._work)
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Return a context in which BLAS and OpenMP use one thread."""
+    pools = require("threadpoolctl", "torch", "fitting estimators")
+    context: AbstractContextManager[object] = pools.threadpool_limits(1)
+    return context

@@ -19,9 +19,6 @@ from typing import IO, Any, Self
 
 from paracosm.errors import InputError
 
-__all__ = ["Answer", "Processes", "WorkerError", "answering", "free_ports", "loopback"]
-
-
 _GRACE = 1.0  # seconds in which the process that died first is told from those that then complain
 
 
@@ -33,10 +30,8 @@ class Processes:
     """Python processes, each running one module, that get orders and answer, a line of JSON each.
 
     An answer with an `error` is a failure, and one with `refused` is an `InputError`. As a context
-    manager it ends all of them, whatever happens in the block.
-
-    Attributes:
-        folder: gets what process i prints, in "i.txt"; it is there until the end of the block.
+    manager it ends all of them, whatever happens in the block. What process i prints is in "i.txt"
+    of `folder` until then.
     """
 
     def __init__(self, module: str, timeout: float) -> None:
@@ -63,7 +58,6 @@ class Processes:
         inherited: Sequence[int] = (),
         prefix: Sequence[str] = (),
     ) -> None:
-        """Start one more."""
         command = [*prefix, sys.executable, "-m", self._module, json.dumps(setup)]
         with self._said(len(self._workers)).open("wb") as errors:
             worker = subprocess.Popen(
@@ -95,10 +89,8 @@ class Processes:
     def answers(
         self, what: str, of: Sequence[int] | None = None, seconds: float = 0.0
     ) -> list[dict[str, Any]]:
-        """Return one answer of each process, or of those that are numbered.
-
-        The others may not fail meanwhile.
-        """
+        """Return one answer of each process, or of those numbered; the others may not fail
+        meanwhile."""
         deadline = time.monotonic() + seconds + self._timeout
         awaited = range(len(self._workers)) if of is None else of
         found: dict[int, dict[str, Any]] = {}
@@ -122,7 +114,6 @@ class Processes:
                     self._hear(key.data)
 
     def end(self) -> None:
-        """End all of them at once."""
         for worker in self._workers:
             worker.kill()
         for worker in self._workers:
@@ -136,7 +127,6 @@ class Processes:
         return self.folder / f"{number}.txt"
 
     def _hear(self, number: int) -> None:
-        """Read what there is from a process, and fail if it did."""
         more = os.read(_pipe(self._workers[number].stdout).fileno(), 1 << 16)
         self._heard[number] += more
         if not more:
@@ -146,7 +136,6 @@ class Processes:
             self._heard_whole(number)
 
     def _heard_whole(self, number: int) -> dict[str, Any] | None:
-        """Take the next answer out of what was heard, if all of it was."""
         line, newline, rest = self._heard[number].partition(b"\n")
         if not newline:
             return None
@@ -166,15 +155,12 @@ class Processes:
                 if code := worker.poll():
                     said = self._said(each).read_text(errors="replace").strip().splitlines()
                     last_words = f": {said[-1].strip()}" if said else ""
-                    return f"{self._names[each]} {_ending(code)}{last_words}"
+                    ended = f"ended with exit code {code}"
+                    if code < 0:
+                        ended = f"was ended by {signal.Signals(-code).name}"
+                    return f"{self._names[each]} {ended}{last_words}"
             time.sleep(0.02)
         return f"{self._names[number]}: {reason}"
-
-
-def _ending(code: int) -> str:
-    if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -187,10 +173,8 @@ Answer = Callable[..., None]
 
 
 def answering() -> Answer:
-    """Return what writes an answer to what has been standard output until now.
-
-    What libraries and scripts print goes to standard error from here on: it must not get between.
-    """
+    """Return what writes an answer to what has been standard output until now; what libraries and
+    scripts print goes to standard error from here on."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -202,10 +186,8 @@ def answering() -> Answer:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different TCP ports of loopback that were free just now.
-
-    For servers of TensorFlow, which do not say which one they took.
-    """
+    """Return TCP ports of loopback that were free just now: TensorFlow's servers do not say
+    theirs."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [int(each.getsockname()[1]) for each in sockets]

@@ -8,9 +8,14 @@ the wanted precision; a budget of time ends the rest.
 from __future__ import annotations
 
 import math
+import os
+import pickle
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,31 +24,21 @@ from paracosm.errors import InputError, require
 from paracosm.graphs import Graph, fingerprint
 from paracosm.graphs.graph import RESOURCES, Op
 from paracosm.graphs.summary import peak_memory
-from paracosm.profiling.environment import Environment
-from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, spread_of, typical
-from paracosm.profiling.this_machine import (
+from paracosm.profiling.allocator import PINNED, own_allocator, pinned_environ
+from paracosm.profiling.environment import (
     Clock,
+    Environment,
     SpeedProbe,
     clock_for,
     environment_here,
     free_memory,
     pinned,
 )
+from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, spread_of, typical
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.profiling.database import ProfileDatabase
-
-
-__all__ = [
-    "ModelProfile",
-    "Profile",
-    "Progress",
-    "Settings",
-    "ops_to_profile",
-    "profile",
-    "profile_model",
-]
 
 
 Progress = Callable[[int, int], None]
@@ -152,8 +147,6 @@ class _Samples:
 
 
 class _Run:
-    """The passes of one call of `profile`."""
-
     def __init__(
         self,
         ops: Sequence[Op],
@@ -178,7 +171,6 @@ class _Run:
         self._room = settings.room
 
     def measure(self, progress: Progress, between: Callable[[], object]) -> None:
-        """Make passes until all is known or the budget is spent."""
         generator = np.random.default_rng(self._settings.seed)
         end = time.monotonic() + self._settings.budget
         for number in range(MOST):
@@ -196,7 +188,6 @@ class _Run:
         between()
 
     def finish(self) -> None:
-        """Keep what is known of ops that were not done."""
         for op in [op for op, samples in self._open.items() if samples.seconds]:
             self._done(op)
         self._hand_over()
@@ -218,7 +209,6 @@ class _Run:
             self._done(op)
 
     def _speed(self) -> float:
-        """Return what the speed probe last took; run it where that is a while ago."""
         now = time.monotonic()
         if now - self._probed > PROBE_EVERY:
             self.probes.append(self._probe())
@@ -296,7 +286,12 @@ def profile_model(
     keep = (lambda timings: None) if database is None else database.add
     if not iterations:
         return ModelProfile(graph, profile(ops, settings, source, keep, progress), None, ())
-    _require_room(graph, settings.device)
+    needed, free = peak_memory(graph), free_memory(settings.device)
+    if free is not None and needed > free:
+        raise InputError(
+            f"a real iteration takes {needed:,} bytes of memory, and {free:,} are free: "
+            "--no-iterations times the ops alone"
+        )
     with pinned(settings.device, settings.threads, settings.seed):
         step = training_step(options, device=settings.device, seed=settings.seed)
         real = _Iterations(step.run, settings, in_situ)
@@ -328,15 +323,6 @@ def ops_to_profile(graph: Graph) -> list[Op]:
     """Return the ops of a graph that one device can run alone: all but communication."""
     alone = np.unique(graph.op[graph.resource != RESOURCES.index("communication")])
     return [graph.ops[index] for index in alone]
-
-
-def _require_room(graph: Graph, device: str) -> None:
-    needed, free = peak_memory(graph), free_memory(device)
-    if free is not None and needed > free:
-        raise InputError(
-            f"a real iteration takes {needed:,} bytes of memory, and {free:,} are free: "
-            "--no-iterations times the ops alone"
-        )
 
 
 class _Iterations:
@@ -392,3 +378,67 @@ def _page_faults() -> int:
     except ModuleNotFoundError:
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+Refused = dict[str, str]
+"""Why an op could not be timed, by its name."""
+
+
+def profile_into(
+    path: Path,
+    ops: Sequence[Op],
+    settings: Settings,
+    environment: Environment,
+    source: str,
+    progress: Progress | None = None,
+) -> Refused:
+    """Time ops on this machine, add them to a database, and return which could not be timed.
+
+    Programs restart themselves with malloc's thread cache off; a notebook cannot. Where the
+    environment's allocator is pinned and this process is not, another process times the ops, and
+    progress is told at the end only.
+    """
+    if environment.allocator != PINNED or own_allocator() == PINNED:
+        return _profile_here(path, ops, settings, source, progress)
+    asked = pickle.dumps((path, tuple(ops), settings, source))
+    environ = pinned_environ({**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {__name__} import _main; _main()"],
+        input=asked,
+        stdout=subprocess.PIPE,
+        env=environ,
+        check=False,
+    )
+    if done.returncode:
+        raise InputError(f"timing {len(ops)} ops in a process of its own failed: see above")
+    answer: Refused | BaseException = pickle.loads(done.stdout)
+    if isinstance(answer, BaseException):
+        raise answer
+    if progress is not None:
+        progress(len(ops), len(ops))
+    return answer
+
+
+def _profile_here(
+    path: Path, ops: Sequence[Op], settings: Settings, source: str, progress: Progress | None
+) -> Refused:
+    from paracosm.profiling.database import ProfileDatabase
+
+    with ProfileDatabase.open(path) as database:
+        done = profile(ops, settings, source=source, keep=database.add, progress=progress)
+    if done.interrupted:
+        raise KeyboardInterrupt
+    return {op.name: why for op, why in done.refused.items()}
+
+
+def _main() -> None:
+    """Time what standard input asks for; what an op prints must not mix with the answer."""
+    answer = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    path, ops, settings, source = pickle.loads(sys.stdin.buffer.read())
+    try:
+        found: Refused | BaseException = _profile_here(path, ops, settings, source, None)
+    except (InputError, KeyboardInterrupt, MemoryError) as error:
+        found = error
+    with os.fdopen(answer, "wb") as stream:
+        pickle.dump(found, stream)

@@ -13,20 +13,6 @@ import numpy as np
 from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment
 
-__all__ = [
-    "CACHES",
-    "IterationTiming",
-    "LinkTiming",
-    "OpTiming",
-    "Spread",
-    "at_one_speed",
-    "now",
-    "spread_of",
-    "typical",
-    "usual_probe",
-]
-
-
 OUTLIER = 3.0  # times the median
 
 CACHES = ("cold", "warm")
@@ -62,7 +48,6 @@ class Spread:
 
 
 def spread_of(samples: Sequence[float] | np.ndarray) -> Spread:
-    """Return the statistics of one or more samples in seconds."""
     values = np.asarray(samples, dtype=np.float64)
     p10, median, p90 = np.percentile(values, (10, 50, 90))
     return Spread(
@@ -77,10 +62,8 @@ def spread_of(samples: Sequence[float] | np.ndarray) -> Spread:
 
 
 def typical(samples: Sequence[float]) -> list[float]:
-    """Return the samples that are not above three times the median.
-
-    A busy machine does not do that; new memory or an interrupt of a very short op does.
-    """
+    """Return the samples that are not above three times the median: a busy machine does not do
+    that, but new memory or an interrupt of a very short op does."""
     limit = OUTLIER * float(np.median(samples))
     return [sample for sample in samples if sample <= limit]
 
@@ -148,7 +131,6 @@ class IterationTiming:
 
     @property
     def duration(self) -> float:
-        """Seconds of an iteration: the mean, as for ops."""
         return self.time.mean
 
 
@@ -159,15 +141,12 @@ def usual_probe(timings: Sequence[OpTiming]) -> float:
 
 
 def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> list[OpTiming]:
-    """Return timings as they would be on a machine whose speed probe takes `probe` seconds.
+    """Return timings as they would be on a machine whose speed probe takes `probe` seconds, by
+    default their median.
 
     Shared machines change their speed by a fifth and more, for minutes at a time. The speed probe
     beside every timing says what the machine was worth then; a duration is scaled by how long the
     same piece of work took. Timings that nobody probed stay as they are.
-
-    Args:
-        timings: of one environment.
-        probe: by default the timings' own median.
     """
     probe = usual_probe(timings) if probe is None else probe
     if probe <= 0:
@@ -181,12 +160,6 @@ def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> lis
 
 
 def _scaled(time: Spread, factor: float) -> Spread:
-    return Spread(
-        count=time.count,
-        mean=time.mean * factor,
-        variance=time.variance * factor**2,
-        minimum=time.minimum * factor,
-        p10=time.p10 * factor,
-        median=time.median * factor,
-        p90=time.p90 * factor,
-    )
+    seconds = ("mean", "minimum", "p10", "median", "p90")
+    scaled = {name: getattr(time, name) * factor for name in seconds}
+    return replace(time, variance=time.variance * factor**2, **scaled)

@@ -17,7 +17,7 @@ import torch
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
-from paracosm.profiling.this_machine import Clock, last_level_cache
+from paracosm.profiling.environment import Clock, last_level_cache
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,7 @@ class Call:
 
 
 def instantiate(op: Op, device: str = "cpu", seed: int = 0) -> Call:
-    """Return the op with arguments of its recorded shapes, dtypes and strides.
-
-    Nothing is written to the tensors of a view, which looks at no values.
-    """
+    """Return the op with arguments of its recorded shapes, dtypes and strides."""
     operator = operator_of(op)
     if str(operator.overloadpacket) in _OPAQUE:
         raise InputError(f"{op.name}: it reads what its forward op left behind, in a form unknown")
@@ -82,7 +79,6 @@ def _bytes(value: Any, op: Op) -> int:
 
 
 def _length(tensor: TensorArgument) -> int:
-    """Return how many elements lie between the first and the last one of a tensor."""
     if 0 in tensor.shape:
         return 0
     if tensor.stride is None:
@@ -97,7 +93,6 @@ def _arguments(op: Op) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _is_view(operator: torch._ops.OpOverload) -> bool:
-    """Whether all that an operator returns are its arguments, seen in another way."""
     returned = [each.alias_info for each in operator._schema.returns]
     if str(operator.overloadpacket) == "aten._unsafe_view":  # its schema denies it
         return True

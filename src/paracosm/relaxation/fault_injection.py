@@ -193,10 +193,7 @@ def _spread_matrix(run: Run) -> None:
 def _corrupt_message(
     run: Run, fault: Fault, model: DataFault, rng: np.random.Generator, who: int
 ) -> str:
-    """Corrupt a message to a processor: the newest under way on one of its links, if there is one.
-
-    Otherwise the values that it received last, which it reads until a newer message arrives.
-    """
+    """Corrupt the newest message under way to a processor, else the values it received last."""
     halos = run.arrays.halos
     links = halos.into[halos.into_pointer[who] : halos.into_pointer[who + 1]]
     if links.size == 0:

@@ -99,11 +99,7 @@ def pattern_from_blocks(
 
 
 def contiguous(unknowns: int, processors: int) -> Pattern:
-    """Return one block of consecutive rows per processor, equal in size to within one row.
-
-    Raises:
-        InputError: more processors than rows, or none.
-    """
+    """Return one block of consecutive rows per processor, equal in size to within one row."""
     return equal_blocks("contiguous", unknowns, processors, processors, "fixed")
 
 
@@ -119,13 +115,9 @@ def equal_blocks(name: str, unknowns: int, processors: int, blocks: int, choice:
 
 
 def by_nonzeros(pointer: NDArray[np.integer], processors: int) -> Pattern:
-    """Return blocks of consecutive rows with about equally many non-zeros each, one row at least.
+    """Return consecutive blocks of about equally many non-zeros, from the CSR pointer, (n + 1,).
 
     Each cut is at the row whose running count is nearest to that block's share.
-
-    Args:
-        pointer: of the matrix in CSR, shape (n + 1,).
-        processors: how many blocks.
     """
     unknowns = pointer.size - 1
     check_processors(unknowns, processors)

@@ -92,16 +92,12 @@ class _Named:
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """Which patterns a run has, before it is known whose rows they deal.
+    """Which patterns a run has, before it is known whose rows they deal."""
 
-    Attributes:
-        text: as it was written; what was given otherwise has a name.
-        schedule: (from when on, pattern), the first from 0: by name, made, or as blocks of rows.
-        choose: a function (processor, update, u) -> rows in place of a pattern.
-    """
-
-    text: str
+    text: str  # as it was written; what was given otherwise has a name
+    # (from when on, pattern), the first from 0: by name, made, or as blocks of rows
     schedule: tuple[tuple[float, _Named | Pattern | tuple[ArrayLike, ...]], ...]
+    # (processor, update, u) -> rows, in place of a pattern
     choose: Callable[..., Any] | None = None
 
     def __str__(self) -> str:

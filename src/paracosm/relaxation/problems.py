@@ -111,14 +111,8 @@ def load_matrix(
 ) -> Problem:
     """Return the problem whose matrix is in a Matrix Market file, gzipped or not.
 
-    Args:
-        path: the file; the problem gets its name, without ".gz".
-        rhs: "default" is "uniform"; see `load_problem`.
-        start, seed: as for `load_problem`.
-        divides_by_diagonal: whether the method does, so that zeros there are refused.
-
-    Raises:
-        InputError: one line that names the file and what cannot be used in it.
+    Arguments are those of `load_problem`; "default" is "uniform". Unless the method
+    `divides_by_diagonal`, zeros there are allowed.
     """
     from paracosm.relaxation.matrix_files import read_matrix_market
 

@@ -135,21 +135,12 @@ class RelaxationResult:
 
 @dataclass(frozen=True)
 class Definition1:
-    """The three conditions of Definition 1 (Coleman, Jensen, Sosonkina, section 3).
+    """The three conditions of Definition 1 (Coleman, Jensen, Sosonkina, section 3)."""
 
-    Attributes:
-        finished_only: s_i(k) <= k - 1: only finished components were read. True by construction: a
-            value is read after it is written, and written when it is complete.
-        newest_used: s_i(k) grows without bound. In a finite run: no update used values older than
-            half of all updates, and no processor wrote stale ones.
-        all_updated: every component goes on being updated. In a finite run: every processor updated
-            in the last half of it.
-        sentence: the same in words.
-    """
-
-    finished_only: bool
+    finished_only: bool  # s_i(k) <= k - 1: by construction, a value is read after it is written
+    # s_i(k) grows: none used is older than half of all updates, and none is stale
     newest_used: bool
-    all_updated: bool
+    all_updated: bool  # every processor updated in the last half of the run
     sentence: str
 
 

@@ -154,18 +154,11 @@ class MetricSink(Protocol):
 
 @dataclass(frozen=True)
 class RelaxationRun:
-    """What a run came to.
-
-    Attributes:
-        summary: the key figures by the names that `summary.json` uses.
-        timeline: the first updates; None when they were not recorded.
-        metrics: the sink that took the measurements; None without one.
-        result: all of it; None if the run was only checked.
-    """
+    """What a run came to."""
 
     summary: RelaxationSummary
-    timeline: Timeline | None
-    metrics: MetricSink | None
+    timeline: Timeline | None  # the first updates; None when they were not recorded
+    metrics: MetricSink | None  # the sink that took the measurements
     result: RelaxationResult
 
 

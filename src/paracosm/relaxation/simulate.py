@@ -52,13 +52,10 @@ Ending = tuple[Status, str] | None
 
 
 def simulate(spec: RunSpec, progress: Progress | None = None) -> RelaxationResult:
-    """Play the asynchronous iteration that `spec` describes.
-
-    An interrupt (Ctrl-C) ends it with what it has.
+    """Play the asynchronous iteration that `spec` describes; Ctrl-C ends it with what it has.
 
     Raises:
-        InputError: parts of the spec that do not go together, or a duration that is zero,
-            negative or not a number, with the processor and the number of its update.
+        InputError: a duration that is zero, negative or not a number.
     """
     started = time.perf_counter()
     run = _prepared(spec)

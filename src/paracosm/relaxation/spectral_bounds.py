@@ -27,19 +27,12 @@ _LARGEST_FACTORED, _MOST_FACTORED = 10_000, 500_000  # rows, entries
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is known of rho(B).
+    """What is known of rho(B)."""
 
-    Args:
-        lower, upper: true to rounding.
-        dominant: whether no row sum exceeds 1 and not all are 1, in every irreducible block: then
-            rho(B) < 1 (Taussky 1949).
-        estimate: within the bounds, where an eigenvalue solver converged.
-    """
-
-    lower: float
+    lower: float  # true to rounding, as `upper`
     upper: float
-    dominant: bool
-    estimate: float | None = None
+    dominant: bool  # in every irreducible block no row sum exceeds 1, not all are 1 (Taussky 1949)
+    estimate: float | None = None  # by an eigenvalue solver, within the bounds
 
 
 def bound_radius(B: Any, guess: Array | None, scale: Array | None, deadline: float) -> Bounds:

@@ -40,16 +40,8 @@ def iteration_radius(
 ) -> SpectralRadius:
     """Return rho(|C|) of the map that `method` applies to each component; see `iteration_matrix`.
 
-    Args:
-        A: SciPy CSR array, shape (n, n).
-        method: which map.
-        omega: its relaxation weight; for the Richardson methods the factor of the residual.
-        beta: the momentum of second-order Richardson.
-        stencil: the same matrix as a stencil, whose eigenvector may be known.
-        budget: seconds after which bounds are given instead of a value, roughly.
-
-    Raises:
-        InputError: an unknown method, or a zero on the diagonal where it divides by it.
+    `stencil` is the same matrix as a stencil, whose eigenvector may be known; after about `budget`
+    seconds bounds are given instead of a value.
     """
     C = iteration_matrix(A, method, omega, beta)
     # All points being alike, |C| has the eigenvectors of |A|'s off-diagonal part.

@@ -28,25 +28,16 @@ Phases = tuple[Distribution, ...]
 
 @dataclass(frozen=True)
 class Times:
-    """Durations of updates, by processor and phase.
+    """Durations of updates, by processor and phase."""
 
-    Attributes:
-        updates: for each processor, or for all of them if there is one, the duration of an update
-            or of its phases copy, compute and update.
-        joint: whether the phases of one update are drawn together: from one uniform number, so that
-            samples of equal length give phases that were measured together.
-        residual: the same for the residual processor, where it was measured or given.
-        function: a function of the user's in place of distributions.
-        source: how these durations are known, for the record.
-        caution: why they may not be what they seem; empty if nothing is known against them.
-    """
-
+    # for each processor, or one for all: of an update, or of copy, compute, update
     updates: tuple[Phases, ...]
+    # the phases of one update are drawn from one uniform number, as they were measured
     joint: bool = False
-    residual: Phases | None = None
-    function: TimeFunction | None = None
-    source: str = "assumed"
-    caution: str = ""
+    residual: Phases | None = None  # of the residual processor, where it was measured or given
+    function: TimeFunction | None = None  # a function of the user's in place of distributions
+    source: str = "assumed"  # how these durations are known, for the record
+    caution: str = ""  # why they may not be what they seem; empty if nothing is known against them
 
     @property
     def phases(self) -> int:
@@ -100,13 +91,9 @@ class Times:
 
 @dataclass(frozen=True)
 class MeasuredTimes:
-    """Times in a file that `paracosm relax measure` wrote: which, depends on the processors.
+    """Times in a file that `paracosm relax measure` wrote: which, depends on the processors."""
 
-    Attributes:
-        text: path and options: "measured.json(variant=race, threads=2)".
-    """
-
-    text: str
+    text: str  # path and options: "measured.json(variant=race, threads=2)"
     processors: ClassVar[int | None] = None
 
     def as_written(self) -> str:

@@ -27,32 +27,19 @@ Symbol = Literal["dot", "cross", "triangle", "diamond"]
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis.
+    """An axis."""
 
-    Attributes:
-        label: what it shows, with its unit.
-        log: logarithmic to begin with.
-        switch: what to call the axis on a switch between linear and logarithmic; no switch if
-            empty.
-        percent: values are fractions, shown as percentages.
-        names: names of the values 0, 1, 2, ..., the first one on top; makes an axis of rows.
-        limits: its range, if the data should not decide it.
-    """
-
-    label: str
-    log: bool = False
-    switch: str = ""
-    percent: bool = False
-    names: tuple[str, ...] = ()
-    limits: tuple[float, float] | None = None
+    label: str  # what it shows, with its unit
+    log: bool = False  # logarithmic to begin with
+    switch: str = ""  # its name on a switch between linear and logarithmic; empty: no switch
+    percent: bool = False  # fractions, shown as percentages
+    names: tuple[str, ...] = ()  # of the values 0, 1, 2, ..., the first on top
+    limits: tuple[float, float] | None = None  # None: the data decide
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line through the points (x, y), each of shape (n,); NaN leaves a gap.
-
-    In a chart of one run it may have a `color` of its own.
-    """
+    """A line through the points (x, y), each of shape (n,); NaN leaves a gap."""
 
     x: Floats
     y: Floats
@@ -75,10 +62,7 @@ class Area:
 
 @dataclass(frozen=True)
 class Dots:
-    """A symbol at every (x, y), each of shape (n,); `labels` describe them.
-
-    In a chart of one run it may have a `color` of its own.
-    """
+    """A symbol at every (x, y), each of shape (n,); `labels` describe them."""
 
     x: Floats
     y: Floats
@@ -131,28 +115,17 @@ def color_of(mark: Mark) -> str:
 
 @dataclass(frozen=True)
 class Chart:
-    """One figure.
+    """One figure."""
 
-    Attributes:
-        name: of its image file, without the ending.
-        title: what it shows.
-        x, y: the axes.
-        marks: what is drawn, the later ones on top.
-        caption: how to read it, if that needs saying.
-        hidden: the series that are switched off to begin with.
-        height: of the plot, CSS pixels.
-        wide: takes the full width of the page.
-    """
-
-    name: str
+    name: str  # of its image file, without the ending
     title: str
     x: Axis
     y: Axis
-    marks: tuple[Mark, ...]
+    marks: tuple[Mark, ...]  # the later ones on top
     caption: str = ""
-    hidden: frozenset[str] = field(default_factory=frozenset)
-    height: int = 320
-    wide: bool = False
+    hidden: frozenset[str] = field(default_factory=frozenset)  # series switched off to begin with
+    height: int = 320  # of the plot, CSS pixels
+    wide: bool = False  # takes the full width of the page
 
     @property
     def series(self) -> dict[str, Mark]:

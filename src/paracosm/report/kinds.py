@@ -34,11 +34,7 @@ def view_of(summary: Summary) -> View:
 
 
 def described(folders: Sequence[RunFolder]) -> list[Run]:
-    """Name the runs: as their kind does; where that is ambiguous, by folder as well.
-
-    Raises:
-        InputError: there is no run, or the runs are of different kinds.
-    """
+    """Name the runs: as their kind does; where that is ambiguous, by folder as well."""
     if not folders:
         raise InputError("a report needs at least one run")
     kinds = sorted({str(folder.kind) for folder in folders})

@@ -28,14 +28,7 @@ from paracosm.report.view import SUCCESSES, Table
 
 
 def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> str:
-    """Return the HTML of a whole page.
-
-    Args:
-        title: the heading; plain text.
-        subtitle: the line under it; plain text.
-        body: HTML, with an element `<figure id=NAME>` that holds a `.plot` for each figure.
-        figures: name -> Plotly figure. Plotly is left out where there is none.
-    """
+    """Return a whole page; every figure's place is an element `<figure id=NAME>` with a `.plot`."""
     return Template(_read("page.html")).substitute(
         title=escape(title),
         subtitle=escape(subtitle),

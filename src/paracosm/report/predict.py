@@ -22,9 +22,12 @@ from paracosm.report.chart import (
     time_unit,
 )
 from paracosm.report.run import Run
-from paracosm.report.scaling import scaling_charts
-from paracosm.report.throughput import first_steps_chart, throughput_charts
 from paracosm.report.timeline_charts import rank_bars, rank_timeline
+from paracosm.report.workers_charts import (
+    first_steps_chart,
+    scaling_charts,
+    throughput_charts,
+)
 from paracosm.results import JobSummary, OpLatenciesSummary
 from paracosm.timeline import Spans
 from paracosm.units import format_duration, format_size

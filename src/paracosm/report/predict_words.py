@@ -9,9 +9,9 @@ from pathlib import PurePath
 from typing import Any
 
 from paracosm.report.predict import sections
-from paracosm.report.scaling import job_tables
 from paracosm.report.throughput import (
     THROUGHPUT_FIGURES,
+    job_tables,
     throughput_name,
     throughput_remarks,
     throughput_tables,

@@ -15,21 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run of a report.
-
-    Attributes:
-        folder: where it is.
-        name: what it is called in figures and tables, different for every run of the report.
-        index: its place in the report, which decides its colour.
-        numbers: the summary; of an unfinished run, what its metrics say so far.
-        trouble: one sentence on why the run did not end as it should; None if it did.
-    """
+    """One run of a report."""
 
     folder: RunFolder
-    name: str
-    index: int
-    numbers: Summary
-    trouble: str | None = None
+    name: str  # different for every run of the report
+    index: int  # its place in the report, which decides its colour
+    numbers: Summary  # the summary; unfinished: what the metrics say so far
+    trouble: str | None = None  # one sentence on why it did not end as it should
     _read: dict[str, Series] = field(default_factory=dict, repr=False)
 
     @cached_property

@@ -134,15 +134,7 @@ def staleness_chart(
     height: int = 320,
     caption: str = "",
 ) -> Chart | None:
-    """Return one histogram on an axis of its own, or several in rows, each to its own scale.
-
-    Args:
-        runs: the runs of the report.
-        histograms: by the index of the run; those without data are missing.
-        what: what it is the staleness of ("gradients").
-        height: of the plot, CSS pixels.
-        caption: what else to say of it.
-    """
+    """Return one histogram on an axis of its own, or several in rows, each to its own scale."""
     known = [run for run in runs if run.index in histograms]
     if not known:
         return None

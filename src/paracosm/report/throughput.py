@@ -1,18 +1,14 @@
-"""Throughput from job profiles: what is said of it, and its charts beside coarse models."""
+"""What is said of throughput by the number of workers: of jobs, and from job profiles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-import numpy as np
-
-from paracosm.report.chart import Area, Axis, Chart, Curve, Dots, Floats, Level, Mark, Symbol
-from paracosm.report.run import Run
-from paracosm.report.timeline_charts import lane_timeline
+from paracosm.report.timeline_charts import PARTS, ranks_alike, shown_parts
 from paracosm.report.view import Figure, Table, figure
-from paracosm.results import Summary, ThroughputRow, ThroughputSummary
+from paracosm.results import JobSummary, Summary, ThroughputRow, ThroughputSummary
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 RESOURCES = ("downlink", "worker", "uplink", "server")
@@ -169,237 +165,71 @@ def _rate(rate: float | None) -> str:
     return "" if rate is None else f"{rate:,.1f}" if rate >= 1000 else f"{rate:.4g}"
 
 
-WIDE = 32  # times as many workers: from there on axes are logarithmic
-
-ROOM = 2.0  # times the highest throughput, that an ideal line may take
-
-Row = ThroughputRow
-Rows = Mapping[int, Row]
-
-LANES: Mapping[str, tuple[int, int]] = {
-    "downlink": (0, 0),
-    "compute": (1, 1),
-    "uplink": (2, 2),
-    "server": (3, 4),
-}
-"""Lane of a worker -> which line of its row it is drawn on, and its colour."""
-
-SYMBOLS: Mapping[str, Symbol] = {"lin": "cross", "cynthia": "triangle", "cynthia_half": "diamond"}
+RANK_ROWS = 16  # kinds of ranks in a table
 
 
-def throughput_charts(runs: Sequence[Run]) -> list[Chart | None]:
-    """Return the charts of runs that were predicted from job profiles, all together."""
-    rows = {run: found for run in runs if (found := _rows(run))}
-    if not rows:
-        return []
-    numbers = [number for each in rows.values() for number in each]
-    log = max(numbers) >= WIDE * min(numbers)
-    x = Axis("workers", log=log, switch="workers")
-    several = len({*numbers}) > 1
-    return [
-        _throughput(rows, x, log),
-        _efficiency(rows, x) if several else None,
-        _busy(*next(iter(rows.items())), x) if len(runs) == 1 and several else None,
-        _gains(*next(iter(rows.items())), x) if len(runs) == 1 and several else None,
+def job_tables(summary: JobSummary) -> list[Table]:
+    """Return the tables of a job on a cluster."""
+    rows, ranks = summary.throughput, summary.breakdown["ranks"]
+    scaling = [_scaling(rows)] if len(rows) > 1 else []
+    return scaling + ([_ranks(ranks)] if ranks else [])
+
+
+def _scaling(rows: Sequence[ThroughputRow]) -> Table:
+    """Return a row for each number of workers: the scaling curve, and the ideal beside it."""
+    header = ("workers", "iteration", "examples/s", "ideal", "efficiency", "exposed", "waiting")
+    return Table(
+        "Scaling",
+        (*header, "bubble") if _any(rows, "bubble") else header,
+        tuple(
+            (
+                f"{row.workers:,}",
+                format_duration(row.iteration_time or 0.0),
+                _few_digits(row.examples_per_second),
+                _few_digits(ideal_examples(row)),
+                "" if row.efficiency is None else f"{row.efficiency:.1%}",
+                _share(row, "exposed_communication"),
+                _share(row, "waiting"),
+                *([_share(row, "bubble")] if _any(rows, "bubble") else []),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _ranks(ranks: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a row for each kind of ranks, with the parts of its iteration."""
+    parts = shown_parts(ranks)
+    shown = ranks if len(ranks) <= RANK_ROWS else ranks[: RANK_ROWS - 1]
+    rows = [
+        (
+            ranks_alike(each),
+            *(format_duration(each[part]) for part in parts),
+            "" if each["peak_memory"] is None else format_size(each["peak_memory"]),
+        )
+        for each in shown
     ]
+    if len(shown) < len(ranks):
+        others = sum(each["ranks"] for each in ranks[len(shown) :])
+        rows.append((f"{others:,} other ranks", *("" for _ in (*parts, "memory"))))
+    header = ("rank", *(PARTS[part][0] for part in parts), "peak memory")
+    return Table("Time by rank", header, tuple(rows))
 
 
-def first_steps_chart(run: Run, of_several: bool) -> Chart | None:
-    """Return what each worker does in its first steps: one line for each resource."""
-    if not isinstance(run.numbers, ThroughputSummary):
+def ideal_examples(row: ThroughputRow) -> float | None:
+    """Return the ideal examples per second of a row."""
+    if row.examples_per_second is None or not row.efficiency:
         return None
-    return lane_timeline(run, of_several, LANES, lambda lane: lane.split()[0])
+    return row.examples_per_second / row.efficiency
 
 
-def _rows(run: Run) -> Rows:
-    if not isinstance(run.numbers, ThroughputSummary):
-        return {}
-    return {row.workers: row for row in run.numbers.throughput}
+def _any(rows: Sequence[ThroughputRow], part: str) -> bool:
+    return any((row.breakdown or {})[part] > 0 for row in rows)
 
 
-def _throughput(rows: Mapping[Run, Rows], x: Axis, log: bool) -> Chart:
-    alone = len(rows) == 1
-    highest = max(
-        _steps(row) + (row.spread or 0.0) for each in rows.values() for row in each.values()
-    )
-    marks: list[Mark] = []
-    for run, each in rows.items():
-        marks += _ideal(run, each, ROOM * highest)
-        marks += _band(run, each)
-        marks += _curve(run, each, _steps, "throughput")
-        marks += _dots(run, each, _steps, "throughput", _said)
-        marks += _after_start(run, each)
-        if alone:
-            marks += _models(run, each)
-            marks += _saturation(run, each)
-    return Chart(
-        name="throughput_by_workers",
-        title="Throughput by workers",
-        x=x,
-        y=Axis("steps/s", log=log, switch="steps/s"),
-        marks=tuple(marks),
-        caption=(
-            "The band is the standard deviation between measurements. Ideal: as many workers that "
-            "each have the servers to themselves; drawn as far as there is room."
-        ),
-        # Bands and ideals of several runs cover each other.
-        hidden=frozenset(
-            {MODELS["cynthia"], MODELS["cynthia_half"]} if alone else {"ideal", "spread"}
-        ),
-        height=380,
-        wide=True,
-    )
+def _share(row: ThroughputRow, part: str) -> str:
+    return f"{(row.breakdown or {})[part] / (row.iteration_time or 1.0):.1%}"
 
 
-def _efficiency(rows: Mapping[Run, Rows], x: Axis) -> Chart:
-    best = max(row.efficiency or 0.0 for each in rows.values() for row in each.values())
-    marks: list[Mark] = []
-    for run, each in rows.items():
-        marks += _curve(run, each, _efficiency_of, "efficiency")
-        marks += _dots(
-            *(run, each, _efficiency_of, "efficiency"),
-            lambda workers, row: f"{workers:,} workers: {row.efficiency:.1%}",
-        )
-    return Chart(
-        name="efficiency",
-        title="Efficiency by workers",
-        x=x,
-        y=Axis("throughput / ideal", percent=True, limits=(0.0, 1.05 * max(1.0, best))),
-        marks=tuple(marks),
-    )
-
-
-def _busy(run: Run, rows: Rows, x: Axis) -> Chart:
-    """Return how busy each resource is; of several servers, the busiest."""
-    return Chart(
-        name="busy_by_workers",
-        title="Utilisation by workers",
-        x=x,
-        y=Axis("share of the time", percent=True, limits=(0.0, 1.05)),
-        marks=_by_resource(run, rows, "utilisation", "{}: {:.1%} busy"),
-        caption="Of several servers, the busiest. Workers: computing, in the mean.",
-    )
-
-
-def _gains(run: Run, rows: Rows, x: Axis) -> Chart:
-    return Chart(
-        name="if_twice_as_fast",
-        title="If a resource were twice as fast",
-        x=x,
-        y=Axis("change of throughput", percent=True),
-        marks=_by_resource(run, rows, "if_twice_as_fast", "{} twice as fast: {:+.1%}"),
-        caption="The one that would bring most is the bottleneck.",
-    )
-
-
-def _by_resource(run: Run, rows: Rows, key: str, write: str) -> tuple[Mark, ...]:
-    marks: list[Mark] = []
-    for color, resource in enumerate(RESOURCES):
-
-        def value(row: Row, resource: str = resource) -> float:
-            return float(row[key][resource])
-
-        marks += _curve(run, rows, value, resource, color=color)
-        labels = tuple(
-            f"{number:,} workers, {write.format(resource, value(row))}"
-            for number, row in rows.items()
-        )
-        x, y = _points(rows, value)
-        marks.append(Dots(x, y, labels, run.index, resource, color=color))
-    return tuple(marks)
-
-
-def _models(run: Run, rows: Rows) -> list[Mark]:
-    """Return what coarse models say."""
-    marks: list[Mark] = []
-    for color, (key, name) in enumerate(MODELS.items(), start=1):
-        found = {row.workers: row for row in run.numbers["baselines"][key] if row.workers in rows}
-        x, y = _points(found, _steps)
-        labels = tuple(
-            f"{number:,} workers, {name}: {row.steps_per_second:.4g} steps/s"
-            for number, row in found.items()
-        )
-        marks.append(Curve(x, y, run.index, name, True, color))
-        marks.append(Dots(x, y, labels, run.index, name, SYMBOLS[key], color))
-    return marks
-
-
-def _ideal(run: Run, rows: Rows, most: float) -> list[Mark]:
-    """Return the ideal line up to a height beyond which it would flatten all others."""
-    x, y = _points(rows, lambda row: row.ideal or 0.0)
-    return [Curve(x, np.where(y <= most, y, np.nan), run.index, "ideal", True)]
-
-
-def _after_start(run: Run, rows: Rows) -> list[Mark]:
-    known = {number: row for number, row in rows.items() if row.after_start is not None}
-    if not known:
-        return []
-    x, y = _points(known, lambda row: row["after_start"].steps_per_second)
-    labels = tuple(
-        f"{number:,} workers, the first {row.measure:.4g} s: "
-        f"{row.after_start.steps_per_second:.4g} ± {row.after_start.spread:.2g} steps/s"
-        for number, row in known.items()
-        if row.after_start is not None
-    )
-    return [Dots(x, y, labels, run.index, "after the start", "diamond")]
-
-
-def _saturation(run: Run, rows: Rows) -> list[Mark]:
-    found = run.numbers["saturation"]
-    if found is None:
-        return []
-    label = f"saturates at {found.workers:,} workers: {found.because}"
-    ends = float(found.workers), float(max(rows))
-    return [Level(_steps(rows[found.workers]), *ends, label, "saturation")]
-
-
-def _band(run: Run, rows: Rows) -> list[Mark]:
-    known = {number: row for number, row in rows.items() if row.spread is not None}
-    if len(known) < 2:
-        return []
-    x, low = _points(known, lambda row: _steps(row) - (row.spread or 0.0))
-    _, high = _points(known, lambda row: _steps(row) + (row.spread or 0.0))
-    labels = tuple(_said(number, row) for number, row in known.items())
-    outline = np.concatenate([x, x[::-1]]), np.concatenate([low, high[::-1]])
-    return [Area(*outline, labels + labels[::-1], run.index, "spread")]
-
-
-def _said(workers: int, row: Row) -> str:
-    spread = "" if row.spread is None else f" ± {row.spread:.2g}"
-    return f"{workers:,} workers: {row.steps_per_second:.4g}{spread} steps/s"
-
-
-def _steps(row: Row) -> float:
-    return row.steps_per_second or 0.0
-
-
-def _efficiency_of(row: Row) -> float:
-    return row.efficiency or 0.0
-
-
-def _curve(
-    run: Run,
-    rows: Rows,
-    value: Callable[[Row], float],
-    series: str,
-    faint: bool = False,
-    color: int | None = None,
-) -> list[Mark]:
-    return [Curve(*_points(rows, value), run.index, series, faint, color)]
-
-
-def _dots(
-    run: Run,
-    rows: Rows,
-    value: Callable[[Row], float],
-    series: str,
-    label: Callable[[int, Row], str],
-) -> list[Mark]:
-    labels = tuple(label(number, row) for number, row in rows.items())
-    return [Dots(*_points(rows, value), labels, run.index, series)]
-
-
-def _points(rows: Mapping[int, Row], value: Callable[[Row], float]) -> tuple[Floats, Floats]:
-    points = [(number, value(row)) for number, row in rows.items()]
-    workers, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
-    return workers, values
+def _few_digits(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"

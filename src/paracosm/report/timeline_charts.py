@@ -43,13 +43,7 @@ OTHERS = (1, 2, 4, 5)  # for the kinds of collectives
 def timeline_chart(
     run: Run, of_several: bool = False, phases: Collection[str] = ()
 ) -> Chart | None:
-    """Return the beginning of the timeline: up to 20 nodes and 600 spans; None without one.
-
-    Args:
-        run: whose timeline it is.
-        of_several: the report has other runs besides.
-        phases: names of spans of computing that are told apart by colour.
-    """
+    """Return the beginning of the timeline, computing told apart by `phases`; None without one."""
     if run.timeline is None:
         return None
     spans = run.timeline.spans
@@ -149,14 +143,7 @@ def lane_timeline(
     lanes: Mapping[str, tuple[int, int]],
     lane_of: Callable[[str], str],
 ) -> Chart | None:
-    """Return what each node of a run's timeline does, lane by lane; None without a timeline.
-
-    Args:
-        run: whose timeline it is.
-        of_several: the report has other runs besides.
-        lanes: lane -> which line of its node's row it is drawn on, and its colour.
-        lane_of: returns one of them for the resource of a span.
-    """
+    """Return what each node of a run's timeline does: `lanes` by line in its row and colour."""
     if run.timeline is None:
         return None
     spans = run.timeline.spans
@@ -210,10 +197,7 @@ def _joined(spans: Spans, node: str, gap: float) -> tuple[Floats, Floats, Any]:
 
 
 def iteration_timeline(run: Run, of_several: bool) -> Chart | None:
-    """Return the iteration of an emulated job that took the median time, span by span.
-
-    Of a run without iterations, the first spans.
-    """
+    """Return an emulated job's iteration of median time, or its first spans; None without any."""
     if run.timeline is None:
         return None
     spans = run.timeline.spans
@@ -347,14 +331,7 @@ def part_bars(
     breakdowns: Sequence[Mapping[str, float]],
     caption: str = "",
 ) -> Chart:
-    """Return a chart with a bar for each breakdown.
-
-    Args:
-        name, title, caption: of the chart.
-        rows: what the bars differ in.
-        names: one for each bar.
-        breakdowns: seconds by part; what else is in them is not looked at.
-    """
+    """Return a chart with a bar for each breakdown: seconds by part of `PARTS`."""
     whole = np.array([_whole(each) for each in breakdowns])
     factor, unit = time_unit(float(whole.max()))
     places, reached = np.arange(len(names), dtype=np.float64), np.zeros(len(names))

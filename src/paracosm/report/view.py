@@ -43,13 +43,7 @@ Known = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under headers: what is to be read line by line, not looked at.
-
-    Attributes:
-        title: what they are.
-        header: one word for each column; the first column is flush left, the others right.
-        rows: as many texts each.
-    """
+    """Rows of text under headers; the first column is flush left, the others right."""
 
     title: str
     header: tuple[str, ...]
@@ -62,29 +56,17 @@ def _durations(summary: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class View:
-    """What is said of runs of one kind, and drawn.
+    """What is said of runs of one kind, and drawn."""
 
-    Attributes:
-        figures: label -> key figure, in the order in which they are shown.
-        sections: returns the charts of runs, by section.
-        subject: says what a run is about.
-        name: names a run.
-        so_far: returns what a summary would say, from the metrics of an unfinished run.
-        origins: returns where durations, and other numbers, come from: measured, modelled, ...
-        remarks: returns what else is worth a line, by what it is about.
-        tables: returns what is worth a table.
-        endings: status -> a sentence on why a run ended so.
-    """
-
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Figure]  # by label, in the order in which they are shown
     sections: Callable[[Sequence[Run]], list[Section]] = lambda runs: []
     subject: Callable[[Known], str | None] = lambda known: None
     name: Callable[[Known], str | None] = lambda known: None
-    so_far: Callable[[Callable[[str], Series]], dict[str, Any]] = lambda series: {}
-    origins: Callable[[Any], dict[str, str]] = _durations
-    remarks: Callable[[Any], dict[str, str]] = lambda summary: {}
+    so_far: Callable[[Callable[[str], Series]], dict[str, Any]] = lambda series: {}  # from metrics
+    origins: Callable[[Any], dict[str, str]] = _durations  # where numbers come from
+    remarks: Callable[[Any], dict[str, str]] = lambda summary: {}  # by what they are about
     tables: Callable[[Any], list[Table]] = lambda summary: []
-    endings: Mapping[str, Ending] = field(default_factory=dict)
+    endings: Mapping[str, Ending] = field(default_factory=dict)  # status -> why a run ended so
 
 
 def figure(key: str, form: Callable[[Any], str]) -> Figure:

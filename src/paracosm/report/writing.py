@@ -120,10 +120,7 @@ LEVELS = (0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 
 
 def key_numbers(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Return label -> one text for each run, empty where it has no such number.
-
-    A label that no run has a number for is left out.
-    """
+    """Return label -> one text for each run, empty where it has no such number."""
     table: dict[str, list[str]] = {}
     for label, write in view_of(runs[0].numbers).figures.items():
         texts = [write(run.numbers) for run in runs]

@@ -19,17 +19,11 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class TaskTimes:
-    """Instants of the n tasks of a task graph, in picoseconds from the beginning.
+    """Instants of the n tasks of a task graph, in picoseconds from the beginning."""
 
-    Attributes:
-        arrive: when each task takes its resource; one on none arrives when it is ready.
-        begin: when it goes on; later than `arrive` only for tasks of a meeting.
-        end: when it has ended and its resource is free.
-    """
-
-    arrive: Ints
-    begin: Ints
-    end: Ints
+    arrive: Ints  # takes its resource, or is ready where it has none
+    begin: Ints  # later than `arrive` only for tasks of a meeting
+    end: Ints  # its resource is free
 
     @property
     def makespan(self) -> int:

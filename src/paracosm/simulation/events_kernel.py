@@ -81,46 +81,28 @@ EVENT = np.dtype([("key", "i8"), ("item", "i8")])
 
 
 class Plan(NamedTuple):
-    """Everything that the loop reads and writes.
+    """Everything that the loop reads and writes."""
 
-    Attributes:
-        tasks: n, and one more for its `first`.
-        after: of each task, the tasks that depend on it; the complement `~k` stands for a task k
-            that holds its resource and awaits the end.
-        resources: r.
-        waiting: of each resource, its tasks.
-        meetings: m, and one more for its `first`.
-        members: of each meeting, its tasks.
-        events: a heap.
-        touched: resources that may have something to choose.
-        ready, arriving, ended: the tasks that become ready, get their resources, and end in one
-            round of an instant.
-        demand: of the tasks that flow: bytes, or picoseconds with serial sharing.
-        arrive, begin, end: instants of the tasks, `NEVER` before.
-        traffic: what flows.
-        asking: a heap of tasks that ask for their links in this round, where order matters.
-        counts: of what stands in `events`, `touched`, `ready`, `arriving`, `ended`; whether the
-            first of `events` is over (it leaves when the next one comes); of tasks that flow, and
-            of what stands in `asking`.
-    """
-
-    tasks: Any
-    after: Codes
+    tasks: Any  # n + 1, the last for its `first`
+    after: Codes  # tasks that depend on each; `~k`: k holds its resource and awaits the end
     resources: Any
-    waiting: Codes
-    meetings: Any
-    members: Codes
-    events: Any
-    touched: Codes
-    ready: Codes
+    waiting: Codes  # of each resource, its tasks
+    meetings: Any  # m + 1, the last for its `first`
+    members: Codes  # of each meeting, its tasks
+    events: Any  # a heap
+    touched: Codes  # resources that may have something to choose
+    ready: Codes  # that become so in one round of an instant
     arriving: Codes
     ended: Codes
-    demand: Floats
-    arrive: Ints
+    demand: Floats  # of tasks that flow: bytes, or picoseconds with serial sharing
+    arrive: Ints  # instants of the tasks, `NEVER` before
     begin: Ints
     end: Ints
     traffic: Traffic
-    asking: Any
+    asking: Any  # a heap of tasks that ask for their links in this round, where order matters
+    # of what stands in `events`, `touched`, `ready`, `arriving`, `ended`; whether the first of
+    # `events` is over (it leaves when the next one comes); of tasks that flow, and of what stands
+    # in `asking`
     counts: Ints
 
 

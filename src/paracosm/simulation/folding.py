@@ -41,26 +41,18 @@ TASK = KINDS.index("task")
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """The c chains of a program's n tasks, lane by lane and in order there.
+    """The c chains of a program's n tasks, lane by lane and in order there."""
 
-    Attributes:
-        rows: n rows, those of one chain beside each other.
-        first: c + 1 offsets into `rows`.
-        lane: c lanes.
-        of_lane: offsets of each lane's chains, one more than lanes.
-        kind, role: c, those of the only task of a chain that communicates; "task" and -1 otherwise.
-        ordinal: c numbers: how many calls in the same role come before.
-        offsets, dependencies: CSR of chains that must have ended, those that follow from others
-            left out.
-    """
-
-    rows: Ints
-    first: Ints
-    lane: Codes
-    of_lane: Ints
+    rows: Ints  # n rows, those of one chain beside each other
+    first: Ints  # c + 1 offsets into `rows`
+    lane: Codes  # c lanes
+    of_lane: Ints  # offsets of each lane's chains, one more than lanes
+    # kind, role: c, those of the only task of a chain that communicates; "task" and -1 otherwise
     kind: Codes
     role: Codes
-    ordinal: Ints
+    ordinal: Ints  # c numbers: how many calls in the same role come before
+    # offsets, dependencies: CSR of chains that must have ended, those that follow from others left
+    # out
     offsets: Ints
     dependencies: Ints
 
@@ -173,29 +165,18 @@ def _reduce(
 
 
 class JoinedChains(NamedTuple):
-    """Columns of `Chains` of P programs, one program after the other.
+    """Columns of `Chains` of P programs, one program after the other."""
 
-    Attributes:
-        chains_before: P + 1 offsets into the columns of chains.
-        rows_before: P + 1 offsets into `rows`.
-        rows: of the chains, counted from the program's first.
-        first: offsets into the program's rows, one more than chains for each program.
-        of_lane: P x (lanes + 1) offsets, counted from the program's first chain.
-        kind, role, ordinal: of the chains.
-        offsets: of all chains, into `dependencies`; one more than chains.
-        dependencies: chains, counted from the program's first.
-    """
-
-    chains_before: Ints
-    rows_before: Ints
-    rows: Ints
-    first: Ints
-    of_lane: Ints
-    kind: Codes
+    chains_before: Ints  # P + 1 offsets into the columns of chains
+    rows_before: Ints  # P + 1 offsets into `rows`
+    rows: Ints  # of the chains, counted from the program's first
+    first: Ints  # offsets into the program's rows, one more than chains for each program
+    of_lane: Ints  # P x (lanes + 1) offsets, counted from the program's first chain
+    kind: Codes  # kind, role, ordinal: of the chains
     role: Codes
     ordinal: Ints
-    offsets: Ints
-    dependencies: Ints
+    offsets: Ints  # of all chains, into `dependencies`; one more than chains
+    dependencies: Ints  # chains, counted from the program's first
 
 
 def join_chains(chains: Sequence[Chains]) -> JoinedChains:
@@ -224,15 +205,7 @@ def offsets_of(lengths: Iterable[int]) -> Ints:
 def sum_chains(
     program: Any, first_chain: Any, first_length: Any, chains: Any, length: Any, total: Any
 ) -> None:
-    """Add up what the tasks of each chain take, or what else there is of each.
-
-    Args:
-        program, first_chain, first_length: of each unit: its program, and where its chains and
-            tasks begin in `total` and `length`.
-        chains: `JoinedChains`.
-        length: of the tasks of all units.
-        total: of the chains of all units (filled).
-    """
+    """Add up what the tasks of each chain take, or what else there is of each, into `total`."""
     for unit in range(program.size):
         own = program[unit]
         before, rows_before = chains.chains_before[own], chains.rows_before[own]
@@ -245,25 +218,15 @@ def sum_chains(
 
 
 class Folding(NamedTuple):
-    """C classes of R ranks, and the communicators between classes.
+    """C classes of R ranks, and the communicators between classes."""
 
-    Attributes:
-        class_of: R indices of classes.
-        representative: the first rank of each of C classes.
-        group: C x roles indices of the communicators between classes; -1 for none.
-        entry: C x roles indices into `members`; -1 for none.
-        members: M entries: the class of a member, those of one communicator beside each other.
-        ranks: M numbers: how many ranks of the communicator that member stands for.
-        offsets: offsets of each communicator's members.
-    """
-
-    class_of: Codes
-    representative: Codes
-    group: Codes
-    entry: Ints
-    members: Ints
-    ranks: Ints
-    offsets: Ints
+    class_of: Codes  # R indices of classes
+    representative: Codes  # the first rank of each of C classes
+    group: Codes  # C x roles indices of the communicators between classes; -1 for none
+    entry: Ints  # C x roles indices into `members`; -1 for none
+    members: Ints  # M entries: the class of a member, those of one communicator beside each other
+    ranks: Ints  # M numbers: how many ranks of the communicator that member stands for
+    offsets: Ints  # offsets of each communicator's members
 
 
 class _Entries(NamedTuple):

@@ -121,21 +121,10 @@ def _play(
     begin: Any,
     end: Any,
 ) -> None:
-    """Fill the instants of every node, in the order in which the host issues them: as all lanes are
-    in order, that is one longest path.
+    """Fill the instants of every node in the order of the host: as in a longest path.
 
-    Args:
-        lane: the resource of each of n nodes.
-        on_host: n booleans: the host carries the node out.
-        waits: n booleans: the host waits until what the node depends on is there, and the device's
-            stream has come to its end (that of a synchronous device has nothing in it).
-        duration, launch: n seconds on the node's lane; of the host, for a node it only issues.
-        offsets, dependencies: CSR of the rows that each node depends on.
-        free: one instant for every resource, zeros: when its lane is free again. The host's is
-            that of the lane "host".
-        ready: n instants at which a node's result is there (filled): where the host only
-            takes a view, that of what it is a view of.
-        issue, issued, begin, end: as in `Schedule` (filled).
+    `waits` says where the host waits for what the node depends on and for the stream;
+    `free` holds the instant at which each lane is free again, `ready` that of each result.
     """
     compute, host = 0, 1  # indices into RESOURCES; a test holds them to that
     for node in range(lane.size):

@@ -51,19 +51,15 @@ FEWEST_AHEAD = 16
 
 
 class Rule(NamedTuple):
-    """When gathered gradients become an update, and when a worker goes on; no values needed.
+    """When gathered gradients become an update, and when a worker goes on; no values needed."""
 
-    Attributes:
-        pushes: how many gradients make an update.
-        answers: whom a server answers: every push at once; all workers after an update; those whose
-            gradients went into it.
-        drops_late: whether a gradient is dropped if its tensor was updated since it was read.
-        slack: how many gradients a worker may be ahead of the slowest one; None: as many as it can.
-    """
-
-    pushes: int = 1
+    pushes: int = 1  # how many gradients make an update
+    # whom a server answers: every push at once; all workers after an update; those whose gradients
+    # went into it
     answers: Literal["each", "all", "gathered"] = "each"
+    # whether a gradient is dropped if its tensor was updated since it was read
     drops_late: bool = False
+    # how many gradients a worker may be ahead of the slowest one; None: as many as it can
     slack: int | None = None
 
 
@@ -99,27 +95,21 @@ def backup(workers: int, b: int) -> Rule:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Reads, updates and steps. Times are whole picoseconds; all else counts from 0.
+    """Reads, updates and steps. Times are whole picoseconds; all else counts from 0."""
 
-    Attributes:
-        reads: time, worker, step, tensor, version: as of which the tensor was read for a step (with
-            no entry, as it is at the start: version 0), in the order of time.
-        updates: time, worker, step, tensor, version, read: gradients that were applied; the
-            tensor's version after it, and the one that the gradient was computed from.
-        steps: worker, step, begin, end, accepted: from the begin of computing until the tensors for
-            the next step are there; whether some gradient of it was taken. Steps that the end
-            interrupted are not there.
-        end: when the answers to the last updates had arrived.
-        dropped: gradients that came too late.
-        busy: seconds for which each node computed, sent and received until then.
-    """
-
+    # time, worker, step, tensor, version: as of which the tensor was read for a step (with no
+    # entry: version 0, as it is at the start), in the order of time
     reads: Rows
+    # time, worker, step, tensor, version, read: gradients that were applied; the tensor's version
+    # after it, and the one that the gradient was computed from
     updates: Rows
+    # worker, step, begin, end, accepted: from the begin of computing until the tensors for the next
+    # step are there; whether some gradient of it was taken. Steps that the end interrupted are not
+    # there.
     steps: Rows
-    end: int
-    dropped: int
-    busy: BusyTimes
+    end: int  # when the answers to the last updates had arrived
+    dropped: int  # gradients that came too late
+    busy: BusyTimes  # seconds for which each node computed, sent and received until then
 
     @property
     def staleness(self) -> Ints:

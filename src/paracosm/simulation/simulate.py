@@ -39,20 +39,16 @@ AT_ONCE = 2_000_000
 
 @dataclass(frozen=True)
 class Simulated:
-    """Virtual times of simulated steps.
+    """Virtual times of simulated steps."""
 
-    Attributes:
-        step_begin: seconds, (workers, steps of each); NaN of steps that were not begun.
-        step_end: seconds, (workers, steps of each); NaN of steps that did not end. The next step
-            begins the gap later.
-        chunks: in the order of their ends, an array of `CHUNK`; empty if they were not kept.
-        accepted: synchronous mode: whether a step's gradients were among the first; all True in
-            asynchronous mode, (workers, steps).
-    """
-
-    step_begin: Floats
+    step_begin: Floats  # seconds, (workers, steps of each); NaN of steps that were not begun
+    # seconds, (workers, steps of each); NaN of steps that did not end. The next step begins the gap
+    # later.
     step_end: Floats
+    # in the order of their ends, an array of `CHUNK`; empty if they were not kept
     chunks: npt.NDArray[np.void]
+    # synchronous mode: whether a step's gradients were among the first; all True in asynchronous
+    # mode, (workers, steps)
     accepted: npt.NDArray[np.bool_]
 
 

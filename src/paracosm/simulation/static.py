@@ -32,34 +32,21 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """What became of the chains of a static job, in picoseconds.
-
-    Attributes:
-        job, folding, arrays: what was played.
-        arrive, begin, end: of the chains of all units.
-        order: chains in an order in which each comes after what it waits for.
-    """
+    """What became of the chains of a static job, in picoseconds."""
 
     job: Job
     folding: Folding
     arrays: StaticArrays
-    arrive: Ints
+    arrive: Ints  # of the chains of all units
     begin: Ints
     end: Ints
-    order: Ints
+    order: Ints  # each chain after what it waits for
 
 
 def play_static(job: Job, folding: Folding, lengths: Ints | None = None) -> Played:
     """Play a job whose lanes are in order and whose links are not shared.
 
-    Args:
-        job: of at least one rank.
-        folding: of its ranks into units.
-        lengths: picoseconds of the tasks of all units, where they are not those of the programs.
-
-    Raises:
-        InputError: a duration that cannot be; ranks that wait for each other for ever; instants
-            after 2**63 - 1 ps (106 days).
+    `lengths` are picoseconds of the tasks of all units, where they are not those of the programs.
     """
     arrays = _static_arrays(job, folding, lengths)
     total = int(arrays.first_chain[-1])
@@ -122,26 +109,17 @@ class StaticArrays(NamedTuple):
 
     A unit is a class of alike ranks, or a rank. Units with one program and one speed share their
     durations, unless all have their own.
-
-    Attributes:
-        chains: of the programs.
-        program: U indices of programs.
-        first_chain, first_row: U + 1 offsets of the units' chains and tasks.
-        first_duration, first_length: U offsets into `durations` and `lengths`.
-        durations: picoseconds of chains.
-        lengths: picoseconds of tasks.
-        slots_before: offsets of the calls of each communicator between units.
     """
 
-    chains: JoinedChains
-    program: Codes
-    first_chain: Ints
+    chains: JoinedChains  # of the programs
+    program: Codes  # U indices of programs
+    first_chain: Ints  # first_chain, first_row: U + 1 offsets of the units' chains and tasks
     first_row: Ints
-    first_duration: Ints
+    first_duration: Ints  # first_duration, first_length: U offsets into `durations` and `lengths`
     first_length: Ints
-    durations: Ints
-    lengths: Ints
-    slots_before: Ints
+    durations: Ints  # picoseconds of chains
+    lengths: Ints  # picoseconds of tasks
+    slots_before: Ints  # offsets of the calls of each communicator between units
 
 
 def _static_arrays(job: Job, folding: Folding, lengths: Ints | None = None) -> StaticArrays:

@@ -143,12 +143,7 @@ def _local_ops(workload: Workload) -> npt.NDArray[np.bool_]:
 
 
 def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int) -> Plan:
-    """Return the arrays of a simulation that has not begun.
-
-    Args:
-        workload, system, drawn: as in `simulate`.
-        most_chunks: for how many chunks there is room.
-    """
+    """Return the arrays of a simulation that has not begun, with room for `most_chunks`."""
     workers, ops, servers = system.workers, workload.ops, system.servers
     lanes = 3 * servers + 1
     transfers = int(np.isin(workload.resource, (DOWNLINK, UPLINK)).sum())

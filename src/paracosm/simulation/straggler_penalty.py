@@ -42,13 +42,7 @@ REACH = 6.0  # standard deviations to either side
 
 
 def with_straggler_penalty(played: Played, order: StoredOrder, duration_cv: float) -> Played:
-    """Return the expected instants of a folded job whose ranks' own tasks vary.
-
-    Args:
-        played: the job with the mean durations.
-        order: its stored order.
-        duration_cv: coefficient of variation of every task of kind "task".
-    """
+    """Return the expected instants of a folded job whose ranks' own tasks vary."""
     arrays, folding = played.arrays, played.folding
     variance = _chain_variances(played, duration_cv)
     mean = chain_sums(arrays.chains, arrays.program, _lengths(played)) * PICOSECOND
@@ -98,16 +92,9 @@ def _propagate(
     shared: Any,
     met: Any,
 ) -> None:
-    """Fill means and variances of all instants, from those of the chains' durations.
+    """Fill means and variances of all instants.
 
-    Args:
-        order: `StoredOrder`.
-        folding: of the ranks.
-        mean, variance: of the chains' durations.
-        begin, end: means, in seconds (filled).
-        spread: variance since the last join (filled).
-        shared: variance that the ranks of that join have in common (filled).
-        met: the communicator of that join; -1 (filled).
+    `spread` is since the last join `met` (-1: none), `shared` what its ranks have in common.
     """
     kind, chain, group = order.kind, order.chain, order.group
     offsets, predecessors = order.offsets, order.predecessors
@@ -199,25 +186,19 @@ class StoredOrder(NamedTuple):
 
     They are the end of every chain of tasks and of every message, each rank's arrival at a
     collective, and the join, at which its ranks go on together.
-
-    Attributes:
-        kind: k of `CHAIN`, `ARRIVAL`, `JOIN`.
-        chain: k chains, whose duration (of a join: of whose collective) is added; -1 where nothing
-            is: at arrivals and receives, which are preceded by the instant at which the message
-            has come.
-        offsets, predecessors: CSR of instants; those of a join are the arrivals of its members, in
-            the order of `Folding.members`.
-        group: k communicators of joins; -1 elsewhere.
-        end_of: of every chain, the instant at which it ends.
-        arrival_of: of every chain, the instant at which it arrives at a collective; -1 elsewhere.
     """
 
-    kind: Codes
+    kind: Codes  # k of `CHAIN`, `ARRIVAL`, `JOIN`
+    # k chains, whose duration (of a join: of whose collective) is added; -1 at arrivals and at
+    # receives, which are preceded by the instant at which the message has come
     chain: Ints
+    # offsets, predecessors: CSR of instants; those of a join are the arrivals of its members, in
+    # the order of `Folding.members`
     offsets: Ints
     predecessors: Ints
-    group: Codes
-    end_of: Ints
+    group: Codes  # k communicators of joins; -1 elsewhere
+    end_of: Ints  # of every chain, the instant at which it ends
+    # of every chain, the instant at which it arrives at a collective; -1 elsewhere
     arrival_of: Ints
 
 
@@ -275,16 +256,7 @@ def _lane_of(played: Played) -> Codes:
 def _store(
     order: Any, unit: Any, arrays: Any, folding: Any, lane: Any, seats: Any, stored: Any
 ) -> tuple[int, int]:
-    """Fill `stored`; return how many instants and predecessors there are.
-
-    Args:
-        order: chains as they became known.
-        unit: of every chain of all units.
-        arrays, folding: of the job.
-        lane: of every chain of every program.
-        seats: offsets of the members of every slot.
-        stored: `StoredOrder` with room for all (filled).
-    """
+    """Fill `stored`, which has room for all; return how many instants and predecessors it has."""
     chains = arrays.chains
     program, first_chain, slots_before = arrays.program, arrays.first_chain, arrays.slots_before
     chains_before, kind, role = chains.chains_before, chains.kind, chains.role

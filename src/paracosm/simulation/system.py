@@ -21,32 +21,23 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Workload:
-    """Steps of one worker without what its link did to them.
+    """Steps of one worker without what its link did to them."""
 
-    Attributes:
-        resource: by op, `DOWNLINK`, `WORKER`, `UPLINK` or `SERVER`.
-        server: by op, which parameter server; 0 on the worker.
-        size: by op, bytes that the link carries; 0 of computations.
-        seconds: of computing, (steps, ops); of transfers: from the last byte until those who wait
-            may begin, which keeps nothing busy.
-        waits: by op, how many ops it waits for.
-        first_dependent: `dependents[first_dependent[i]:first_dependent[i + 1]]` wait for op i.
-        dependents: indices of ops; of one op in the order in which they are handed on.
-        roots: ops that wait for none, by step in the order in which they are handed on,
-            (steps, number of roots).
-        release: seconds from the step's begin at which each of `roots` is handed on, ascending.
-        gap: seconds from the end of a step's last op to the begin of the worker's next, (steps,).
-    """
-
-    resource: Codes
-    server: Ints
-    size: Floats
+    resource: Codes  # by op, `DOWNLINK`, `WORKER`, `UPLINK` or `SERVER`
+    server: Ints  # by op, which parameter server; 0 on the worker
+    size: Floats  # by op, bytes that the link carries; 0 of computations
+    # of computing, (steps, ops); of transfers: from the last byte until those who wait may begin,
+    # which keeps nothing busy
     seconds: Floats
-    waits: Ints
-    first_dependent: Ints
-    dependents: Ints
+    waits: Ints  # by op, how many ops it waits for
+    first_dependent: Ints  # `dependents[first_dependent[i]:first_dependent[i + 1]]` wait for op i
+    dependents: Ints  # indices of ops; of one op in the order in which they are handed on
+    # ops that wait for none, by step in the order in which they are handed on, (steps, number of
+    # roots)
     roots: Ints
+    # seconds from the step's begin at which each of `roots` is handed on, ascending
     release: Floats
+    # seconds from the end of a step's last op to the begin of the worker's next, (steps,)
     gap: Floats
 
     @property
@@ -71,27 +62,16 @@ MOST_STATIONS = 5
 
 @dataclass(frozen=True)
 class Ways:
-    """How messages get from S servers to W workers and back.
+    """How messages get from S servers to W workers and back."""
 
-    Attributes:
-        sharing: "fair" or "serial", see `paracosm.network`.
-        capacity: bytes/s of each station.
-        routes: the stations of each way, then -1, (2, W, S, 5); by direction first.
-        bandwidth: bytes/s of the links, (2, W, S).
-        held: seconds that a message takes of its stations beside its bytes, (2, W, S).
-        latency: seconds from the end of that until it has arrived, (2, W, S).
-        ports: the stations of each server that others share who are in the background, (2, S).
-        names: of the stations.
-    """
-
-    sharing: str
-    capacity: Floats
-    routes: Ints
-    bandwidth: Floats
-    held: Floats
-    latency: Floats
-    ports: Ints
-    names: tuple[str, ...] = ()
+    sharing: str  # "fair" or "serial", see `paracosm.network`
+    capacity: Floats  # bytes/s of each station
+    routes: Ints  # the stations of each way, then -1, (2, W, S, 5); by direction first
+    bandwidth: Floats  # bytes/s of the links, (2, W, S)
+    held: Floats  # seconds that a message takes of its stations beside its bytes, (2, W, S)
+    latency: Floats  # seconds from the end of that until it has arrived, (2, W, S)
+    ports: Ints  # the stations of each server that others share who are in the background, (2, S)
+    names: tuple[str, ...] = ()  # of the stations
 
     def of_workers(self, chosen: slice) -> Ways:
         """Return the ways of some of the workers."""
@@ -132,11 +112,7 @@ class Ways:
 
 
 def cluster_ways(cluster: Cluster) -> Ways:
-    """Return the ways between all workers and all servers of a cluster.
-
-    Raises:
-        InputError: nothing joins a worker and a server.
-    """
+    """Return the ways between all workers and all servers of a cluster."""
     stations = Stations(cluster)
     workers, servers = cluster.workers, cluster.servers
     routes = np.full((2, len(workers), len(servers), MOST_STATIONS), -1, np.int64)
@@ -170,35 +146,29 @@ class System:
     """Workers, servers, how they are joined, and their habits.
 
     A worker has at most one transfer in flight from each server and one to each.
-
-    Attributes:
-        ways: between workers and servers.
-        speed: of each worker's computing, 1 as profiled.
-        start: seconds at which each worker begins its first step.
-        window: bytes of a stream that are sent before others have their turn (HTTP/2's flow
-            control window WIN); infinite without flow control.
-        priority: by op: of transfers that wait for their first turn the lowest goes first, and
-            those that wait for their second turn come last; None: first come, first served.
-        cores: of each server, shared by the updates of all workers; 0: a core for each worker.
-        backup: synchronous: an iteration ends when all workers but so many have ended their steps;
-            None: asynchronous.
-        background_times: seconds at which the number of background flows changes, ascending.
-        background_down: flows beside the workers' in each server's sending port from then on.
-        background_up: the same for the receiving port.
-        weight: of each worker's transfers in each of its steps, (workers, steps): where several
-            share a port, rates are in proportion to it; None: alike.
     """
 
-    ways: Ways
-    speed: Floats
-    start: Floats
+    ways: Ways  # between workers and servers
+    speed: Floats  # of each worker's computing, 1 as profiled
+    start: Floats  # seconds at which each worker begins its first step
+    # bytes of a stream that are sent before others have their turn (HTTP/2's flow control window
+    # WIN); infinite without flow control
     window: float = float("inf")
+    # by op: of transfers that wait for their first turn the lowest goes first, and those that wait
+    # for their second turn come last; None: first come, first served
     priority: Floats | None = None
+    # of each server, shared by the updates of all workers; 0: a core for each worker
     cores: int = 0
+    # an iteration ends when all workers but so many have ended their steps; None: asynchronous
     backup: int | None = None
+    # seconds at which the number of background flows changes, ascending
     background_times: Floats = field(default_factory=lambda: np.zeros(0))
+    # flows beside the workers' in each server's sending port from then on
     background_down: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    # the same for the receiving port
     background_up: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    # of each worker's transfers in each of its steps, (workers, steps): where several share a port,
+    # rates are in proportion to it; None: alike
     weight: Floats | None = None
 
     @property

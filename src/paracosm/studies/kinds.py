@@ -29,60 +29,39 @@ Announce = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Hooks:
-    """Who listens while a run goes on.
+    """Who listens while a run goes on."""
 
-    Attributes:
-        progress: is told how far it is.
-        announce: is told what to expect, before it starts.
-        log: print a line for every event.
-    """
-
-    progress: Progress | None = None
-    announce: Announce | None = None
-    log: bool = False
+    progress: Progress | None = None  # is told how far it is
+    announce: Announce | None = None  # is told what to expect, before it starts
+    log: bool = False  # print a line for every event
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to.
+    """What a run came to."""
 
-    Attributes:
-        summary: the key numbers.
-        timeline: the spans; None when they were not recorded.
-        files: further files of the run folder by name, each with a function that writes it.
-    """
-
-    summary: Summary
-    timeline: Timeline | None
+    summary: Summary  # the key numbers
+    timeline: Timeline | None  # the spans; None when they were not recorded
+    # further files of the run folder by name, each with a function that writes it
     files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of run.
+    """One kind of run."""
 
-    Attributes:
-        noun: what a sentence calls such a run.
-        unit: returns what a progress bar counts.
-        success: the status of a run that went as it should.
-        ends: the statuses of runs that came to an end of their own, and need not be run again.
-        model: returns the pydantic model of its arguments.
-        check: raises InputError for arguments that cannot be run.
-        total: how many units a run will take; None where nobody knows.
-        run: takes arguments, seed, a sink for metrics, and hooks.
-        logs: whether it can print a line for every event.
-        prints: whether a run writes to the terminal, where a progress bar would be in its way.
-    """
-
-    noun: str
-    unit: Callable[[Any], str]
-    success: str
+    noun: str  # what a sentence calls such a run
+    unit: Callable[[Any], str]  # returns what a progress bar counts
+    success: str  # the status of a run that went as it should
+    # the statuses of runs that came to an end of their own, and need not be run again
     ends: frozenset[str]
-    model: Callable[[], type[BaseModel]]
-    check: Callable[[Any], None]
-    total: Callable[[Any], int | None]
+    model: Callable[[], type[BaseModel]]  # returns the pydantic model of its arguments
+    check: Callable[[Any], None]  # raises InputError for arguments that cannot be run
+    total: Callable[[Any], int | None]  # how many units a run will take; None where nobody knows
+    # takes arguments, seed, a sink for metrics, and hooks
     run: Callable[[Any, int, Any, Hooks], Outcome]
-    logs: bool = False
+    logs: bool = False  # whether it can print a line for every event
+    # whether a run writes to the terminal, where a progress bar would be in its way
     prints: Callable[[Any], bool] = lambda config: False
 
 

@@ -57,10 +57,7 @@ def _stream_schema() -> pa.Schema:
 
 
 class MetricsWriter:
-    """Appends rows to an Arrow stream, a batch at least every 4096 rows.
-
-    A batch also goes out with the first row that comes a second or more after the last batch.
-    """
+    """Appends rows to an Arrow stream: every 4096 rows, or a second after the last batch."""
 
     def __init__(self, path: Path) -> None:
         import pyarrow as pa

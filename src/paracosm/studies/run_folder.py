@@ -160,11 +160,7 @@ class RunFolder:
     def metric(
         self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
     ) -> None:
-        """Add one row to the metrics (times in seconds). Rows reach the disk in batches.
-
-        A batch is written every 4096 rows, and by the first row that comes a second or more after
-        the last batch.
-        """
+        """Add one row to the metrics (times in seconds). Rows reach the disk in batches."""
         if self._writer is None:
             raise self._not_writing()
         self._writer.append(virtual_time, wall_time, node, name, value, step)
@@ -308,11 +304,7 @@ class RunFolder:
 
 
 def claim_folder(folder: Path, force: bool) -> None:
-    """Make a folder for a run, and remove an earlier run from it if `force` says so.
-
-    Raises:
-        InputError: the folder exists and is not empty, or cannot be written.
-    """
+    """Make a folder for a run, and remove an earlier run from it if `force` says so."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -327,11 +319,7 @@ def claim_folder(folder: Path, force: bool) -> None:
 
 
 def check_format(folder: Path, environment: Mapping[str, Any]) -> None:
-    """Refuse a folder that another version of Paracosm wrote.
-
-    Raises:
-        InputError: it did.
-    """
+    """Refuse a folder that another version of Paracosm wrote."""
     if (found := environment.get("format", 1)) != FORMAT:
         raise InputError(
             f"{folder}: written by another version of Paracosm (format {found}, and this one "
@@ -340,11 +328,7 @@ def check_format(folder: Path, environment: Mapping[str, Any]) -> None:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return the mapping in a JSON file.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
+    """Return the mapping in a JSON file."""
     return _mapping(file, json.loads)
 
 
@@ -393,10 +377,7 @@ PACKAGES = ("numpy", "scipy", "numba", "torch", "scikit-learn")
 
 
 def describe_environment(seed: int | None = None) -> dict[str, object]:
-    """Return versions, hardware and seed. No host name, no user name, no path.
-
-    Packages are named if they are installed, imported or not.
-    """
+    """Return versions (of packages that are installed), hardware and seed: no host, user, path."""
     versions = {package: _version(package) for package in PACKAGES}
     return {
         "versions": {

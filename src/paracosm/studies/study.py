@@ -50,11 +50,7 @@ class Study(BaseModel):
     )
 
     def with_arguments(self, seed: int | None, arguments: Mapping[str, Any]) -> Study:
-        """Return the study with other arguments, which take the place of its own.
-
-        Raises:
-            InputError: if the study varies one of them.
-        """
+        """Return the study with other arguments, which take the place of its own."""
         given = [*arguments, *([] if seed is None else ["seed"])]
         for key in given:
             if any(key in grid for grid in self._over()):
@@ -211,21 +207,13 @@ def _is_one_number(annotation: Any) -> bool:
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a study.
+    """One run of a study."""
 
-    Attributes:
-        kind: what kind of run it is: "train", "relax", "predict", "emulate".
-        name: says what it varies, fit for a folder's name; empty when nothing is varied.
-        seed: its seed.
-        config: its arguments, checked and complete: a TrainConfig, ..., an EmulateConfig.
-        varied: the arguments that the study varies, as written.
-    """
-
-    kind: str
-    name: str
-    seed: int
-    config: Any
-    varied: Mapping[str, Any]
+    kind: str  # what kind of run it is: "train", "relax", "predict", "emulate"
+    name: str  # says what it varies, fit for a folder's name; empty when nothing is varied
+    seed: int  # its seed
+    config: Any  # its arguments, checked and complete: a TrainConfig, ..., an EmulateConfig
+    varied: Mapping[str, Any]  # the arguments that the study varies, as written
 
     def as_study(self) -> dict[str, Any]:
         """Return the study of this one run, complete, as `study.yaml` keeps it.

@@ -296,52 +296,33 @@ _EDGE = 0.05
 
 @dataclass(frozen=True)
 class Trial:
-    """One point of the search.
-
-    Attributes:
-        values: of the parameters, by name.
-        setting: the same, as it is run.
-        measured: under the seeds of the search.
-    """
+    """One point of the search."""
 
     number: int
-    values: Mapping[str, float]
-    setting: Setting
-    measured: Outcomes
+    values: Mapping[str, float]  # of the parameters, by name
+    setting: Setting  # the same, as it is run
+    measured: Outcomes  # under the seeds of the search
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The outcome of a search.
+    """The outcome of a search."""
 
-    Attributes:
-        status: "done"; "interrupted": by the user; "failed": no trial's median run converged.
-        space: what was varied.
-        trials: in the order in which they were made.
-        best: the trial with the least median ratio, and among equals the least mean ratio.
-        near_best: least and greatest value of each parameter among the trials whose median ratio
-            is within 1 % of the best one's.
-        fault_free: virtual time without faults, seconds, over the seeds of the search.
-        between_faults: mean time between faults, seconds; None: there are none.
-        suggestions: Young's and Daly's intervals, seconds, where checkpoints cost something.
-        seeds, fresh_seeds: of the search, and of the validation.
-        validation: by name, settings under the fresh seeds: "best", "no checkpoints", and "young"
-            and "daly" with the best alpha; empty if the search was interrupted.
-        limit: times the fault-free time at which a run counts as not converging.
-    """
-
-    status: Status
+    status: Status  # "failed": no trial's median run converged
     space: tuple[Parameter, ...]
     trials: tuple[Trial, ...]
-    best: Trial
+    best: Trial  # by median ratio, then by mean ratio
+    # least and greatest value of trials within 1 % of the best median ratio
     near_best: Mapping[str, tuple[float, float]]
-    fault_free: Spread
-    between_faults: float | None
+    fault_free: Spread  # virtual seconds without faults, over the seeds of the search
+    between_faults: float | None  # mean time, seconds; None: there are none
+    # Young's and Daly's intervals, seconds, where checkpoints cost something
     suggestions: Mapping[str, float]
     seeds: range
-    fresh_seeds: range
+    fresh_seeds: range  # of the validation
+    # "best", "no checkpoints", "young", "daly", as far as they apply; empty if interrupted
     validation: Mapping[str, Outcomes]
-    limit: float
+    limit: float  # times the fault-free time at which a run counts as not converging
 
     def summary(self) -> dict[str, Any]:
         """Return the key numbers: plain numbers, strings, lists and mappings."""

@@ -206,11 +206,7 @@ FILES = ("tuning.json", "trials.csv", "landscape.png")
 
 
 def claim_folder(folder: Path, force: bool) -> None:
-    """Make the folder, and remove an earlier tuning from it if `force` says so.
-
-    Raises:
-        InputError: the folder exists and is not empty, or cannot be written.
-    """
+    """Make the folder, and remove an earlier tuning from it if `force` says so."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):

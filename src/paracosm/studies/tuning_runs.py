@@ -44,16 +44,10 @@ Ran = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a trial changes of the configuration; None: left as it is.
+    """What a trial changes of the configuration; None: left as it is."""
 
-    Attributes:
-        checkpoint: the policy; None: no checkpoints.
-        relaxation: the method's relaxation factor.
-        processors, blocks: the number of them.
-    """
-
-    checkpoint: CheckpointPolicy | None = None
-    relaxation: float | None = None
+    checkpoint: CheckpointPolicy | None = None  # None: no checkpoints
+    relaxation: float | None = None  # the method's relaxation factor
     processors: int | None = None
     blocks: int | None = None
 
@@ -80,17 +74,10 @@ def spread(values: Array) -> Spread:
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """One setting under several seeds.
+    """One setting under several seeds; what did not converge counts as if it had at its limit."""
 
-    Attributes:
-        ratios: time to tolerance over the fault-free time of the seed, shape (k,); what did not
-            converge counts as if it had at its limit.
-        times: virtual time, seconds, shape (k,); counted likewise.
-        converged: whether it did, shape (k,).
-    """
-
-    ratios: Array
-    times: Array
+    ratios: Array  # of the times over the seeds' fault-free ones, shape (k,)
+    times: Array  # virtual seconds, shape (k,)
     converged: NDArray[np.bool_]
 
     def __eq__(self, other: object) -> bool:
@@ -133,11 +120,7 @@ class Simulations:
         self._blocks = 0
 
     def fault_free(self, seeds: Sequence[int], ran: Ran | None = None) -> Array:
-        """Return virtual times to tolerance without faults and checkpoints, shape (k,).
-
-        Raises:
-            InputError: one of these runs does not converge.
-        """
+        """Return virtual times to tolerance without faults and checkpoints, shape (k,)."""
         missing = [seed for seed in seeds if seed not in self._fault_free]
         specs = [self._spec(seed, Setting()).changed(fault=(), checkpoint=None) for seed in missing]
         for seed, (time, why) in zip(missing, self._execute(specs, ran), strict=True):
@@ -178,11 +161,7 @@ class Simulations:
         return Outcomes(times / fault_free[:run], times, converged)
 
     def check(self, setting: Setting) -> None:
-        """Refuse a setting that cannot be run.
-
-        Raises:
-            InputError: one line.
-        """
+        """Refuse a setting that cannot be run."""
         check_spec(self._under(setting, 0, inf, 1.0))
 
     def _most_time(self) -> float:
@@ -304,11 +283,7 @@ number of processors, the number of blocks of the patterns random and rotating."
 
 @dataclass(frozen=True)
 class Parameter:
-    """One of `PARAMETERS` between two bounds, both included.
-
-    Raises:
-        InputError: an unknown name, or bounds that cannot be.
-    """
+    """One of `PARAMETERS` between two bounds, both included."""
 
     name: str
     low: float
@@ -380,11 +355,7 @@ def parse_space(text: str) -> tuple[Parameter, ...]:
 
 
 def complete_checkpoint(text: str | None, space: Iterable[Parameter]) -> str | None:
-    """Return a checkpoint policy as it is written, with the lower bounds of what is tuned in it.
-
-    Raises:
-        InputError: it says what is to be tuned.
-    """
+    """Return a policy as it is written, with the lower bounds of what is tuned in it."""
     tuned = {parameter.name: parameter.low for parameter in space if parameter.name in _POLICY}
     if not tuned:
         return text

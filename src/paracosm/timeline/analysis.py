@@ -96,17 +96,11 @@ def largest_share(parts: Mapping[str, float], whole: float) -> tuple[str, float]
 
 @dataclass(frozen=True)
 class Exposure:
-    """What communication and waiting are made of in each of k stretches of time.
+    """What communication and waiting are made of in k stretches of time, seconds, shape (k,)."""
 
-    Attributes:
-        exposed: seconds with both communication under way and a wait, shape (k,).
-        hidden: seconds with communication under way and no wait, shape (k,).
-        other: seconds of waits with no communication under way, shape (k,).
-    """
-
-    exposed: Floats
-    hidden: Floats
-    other: Floats
+    exposed: Floats  # communication under way and a wait
+    hidden: Floats  # communication under way, no wait
+    other: Floats  # a wait, no communication under way
 
 
 def exposure_between(begin: Floats, end: Floats, communication: Floats, waits: Floats) -> Exposure:

@@ -60,10 +60,7 @@ class Draws(NamedTuple):
 
 
 def tabulate(distributions: Sequence[Distribution]) -> Draws | None:
-    """Return `distributions` as arrays for `draw`, row i for the i-th.
-
-    None when one of them is of a class that is not in this room, a user's own.
-    """
+    """Return `distributions` as arrays for `draw`; None when one is of a user's own class."""
     tables = _Tables()
     rows: list[_Row] = []
     for distribution in distributions:
@@ -113,10 +110,7 @@ class _Tables:
         return self.places[key]
 
     def samples(self, samples: tuple[float, ...], width: float = 0.0) -> tuple[int, int]:
-        """Return (first, count) of the samples; with a `width`, of those and their kernels' masses.
-
-        The samples themselves are looked up before their values are: hashing a million takes long.
-        """
+        """Return (first, count) of the samples, with a `width` of their kernels' masses too."""
         identity = (id(samples), width)
         if identity not in self.of_samples:
             make = (

@@ -38,11 +38,7 @@ def density(distribution: Distribution, x: ArrayLike) -> Array:
 
 
 def log_density(distribution: Distribution, x: ArrayLike) -> Array:
-    """Return the logarithm of `density`, which reaches far into the tails.
-
-    Raises:
-        InputError: as `density`.
-    """
+    """Return the logarithm of `density`, which reaches far into the tails."""
     points = np.asarray(x, dtype=np.float64)
     _check_spread(distribution)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -51,11 +47,7 @@ def log_density(distribution: Distribution, x: ArrayLike) -> Array:
 
 
 def cumulative(distribution: Distribution, x: ArrayLike) -> Array:
-    """Return the probability of a duration of at most `x` (seconds), in the shape of `x`.
-
-    Raises:
-        InputError: as `density`.
-    """
+    """Return the probability of a duration of at most `x` (seconds), in the shape of `x`."""
     points = np.asarray(x, dtype=np.float64)
     _check_spread(distribution)
     with np.errstate(divide="ignore", over="ignore"):

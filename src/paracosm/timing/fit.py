@@ -45,22 +45,14 @@ _STRANGERS = 0.01  # the share of samples that the score allows to come from som
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted distribution, and how well it fits.
-
-    Attributes:
-        distribution: what was fitted.
-        family: its name, such as "lognormal".
-        log_likelihood: mean of log(density) over the samples, the density in 1/s; a kernel density
-            leaves each sample out of its own.
-        score: the same for samples that the fit has not seen, estimated; the higher the better.
-        ks: the Kolmogorov-Smirnov distance, the largest between the cumulative distributions.
-    """
+    """A fitted distribution, and how well it fits."""
 
     distribution: Distribution
-    family: str
+    family: str  # "lognormal", ...
+    # mean log(density), 1/s; a kernel density leaves each sample out of its own
     log_likelihood: float
-    score: float
-    ks: float
+    score: float  # the same for unseen samples, estimated; the higher the better
+    ks: float  # the Kolmogorov-Smirnov distance
 
 
 def best_fit(

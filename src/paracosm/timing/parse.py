@@ -205,11 +205,7 @@ def save_recording(
 
 
 def load_recording(path: str | Path) -> dict[str, tuple[float, ...]]:
-    """Return every series of durations (seconds) of the file at `path`, by name.
-
-    Raises:
-        InputError: the file is missing, is not such a file, or holds a negative or NaN duration.
-    """
+    """Return every series of durations (seconds) of the file at `path`, by name."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -225,11 +221,7 @@ def load_recording(path: str | Path) -> dict[str, tuple[float, ...]]:
 
 
 def load_durations(path: str | Path, series: str | None = None) -> tuple[float, ...]:
-    """Return the named `series` of the file at `path`, or its only one.
-
-    Raises:
-        InputError: as `load_recording`; there is no such series; there are several, and none named.
-    """
+    """Return the named `series` of the file at `path`, or its only one."""
     recording = load_recording(path)
     if series is None:
         if len(recording) != 1:

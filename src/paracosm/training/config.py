@@ -28,8 +28,6 @@ from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
 from paracosm.training.shards import check_scheme
 from paracosm.units import parse_number
 
-__all__ = ["MEASURED", "TrainConfig"]
-
 MEASURED = "measured"
 
 MOST_UPDATES = 100_000_000
@@ -53,19 +51,11 @@ def _distribution(value: Any) -> Distribution:
     return parse_distribution(value)
 
 
-def _algorithm(value: Any) -> Algorithm:
-    return value if isinstance(value, Algorithm) else parse_algorithm(value)
-
-
 def _optimizer(value: Any) -> Optimizer:
     optimizer = value if isinstance(value, Optimizer) else parse_optimizer(value)
     if optimizer is None:
         raise InputError("none: training changes parameters, by sgd, adam, ...")
     return optimizer
-
-
-def _lookahead(value: Any) -> Any:
-    return "off" if value is False else value  # which is how YAML reads off
 
 
 _AS_TEXT = PlainSerializer(str, return_type=str)
@@ -78,7 +68,7 @@ _NUMERICS = {
 
 
 class TrainConfig(ClusterFields):
-    """A hybrid simulation: what is trained, by which algorithm, on which imagined cluster."""
+    """A hybrid simulation: what is trained, by which algorithm, on which simulated cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -94,7 +84,11 @@ class TrainConfig(ClusterFields):
     shards: str = Field("shared", description="shared, iid or dirichlet(ALPHA)")
 
     # How.
-    algorithm: Annotated[InstanceOf[Algorithm], BeforeValidator(_algorithm), _AS_TEXT] = Field(
+    algorithm: Annotated[
+        InstanceOf[Algorithm],
+        BeforeValidator(lambda v: v if isinstance(v, Algorithm) else parse_algorithm(v)),
+        _AS_TEXT,
+    ] = Field(
         parse_algorithm("asgd"),
         description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ...",
     )
@@ -142,7 +136,8 @@ class TrainConfig(ClusterFields):
 
     # What is really computed, and what happens when it goes wrong.
     lookahead: Annotated[
-        Literal["auto", "off", "vmap", "processes"], BeforeValidator(_lookahead)
+        Literal["auto", "off", "vmap", "processes"],
+        BeforeValidator(lambda v: "off" if v is False else v),  # which is how YAML reads off
     ] = Field("auto", description="how the gradients in flight are computed together")
     timing_only: bool = Field(False, description="no gradients: schedule and staleness alone")
     keep_going: bool = Field(False, description="go on after the loss has exploded")
@@ -224,7 +219,7 @@ class TrainConfig(ClusterFields):
         return self.cluster is None and self.bandwidth in (None, inf)
 
     def resolve_cluster(self) -> Cluster:
-        """Return the cluster that the run is imagined on, without the changes of `what_if`."""
+        """Return the cluster that the run is simulated on, without the changes of `what_if`."""
         servers = self.servers if self.resolve_topology() == "server" else 0
         return self.cluster_of(self.workers, servers)
 

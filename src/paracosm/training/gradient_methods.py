@@ -80,9 +80,8 @@ class Method(Protocol):
 class Stepper:
     """Computes the gradient of one minibatch.
 
-    The module's parameters become views of one vector into which each request's parameters are
-    copied: cheaper than to call the module as a function of its parameters, which costs more than
-    the gradient of a small model. The module is taken over: its parameters are the last ones used.
+    The module is taken over: its parameters become views of one vector into which each request's
+    are copied. To call it as a function of them costs more than the gradient of a small model.
     """
 
     def __init__(self, model: Model, layout: ParameterLayout, traits: Traits, seed: int) -> None:
@@ -178,9 +177,7 @@ class Vectorised:
         return None
 
     def compute(self, requests: list[PendingGradient]) -> list[Gradient]:
-        """As of any method; the gradients of one call are rows of one matrix, which lives as long
-        as any of them.
-        """
+        # The gradients of one call are rows of one matrix, which lives as long as any of them.
         gradients: list[Gradient] = []
         for chunk in self._chunks(requests):
             indices = torch.from_numpy(np.concatenate([request.batch for request in chunk]))
@@ -284,10 +281,9 @@ class ProcessPool:
         return all(future.done() for future in self._warming)
 
     def compute(self, requests: list[PendingGradient]) -> list[Gradient]:
-        """As of any method.
+        """Return the gradients; every task starts from the buffers as they are now.
 
-        Every task starts from the buffers as they are now and changes them request by request. A
-        running statistic becomes the mean of what the tasks end with; a count adds up.
+        A running statistic becomes the mean of what the tasks end with; a count adds up.
         """
         rows = len(self._matrix)
         gradients: list[Gradient] = []
@@ -429,7 +425,7 @@ def inspect_model(
             ) from error
         random = not torch.equal(state, torch.random.get_rng_state())
     after = dict(module.named_buffers())
-    moving = any(not _same(after[name], buffer) for name, buffer in before.items())
+    moving = any(not torch.equal(after[name], buffer) for name, buffer in before.items())
     with torch.no_grad():
         for name, buffer in before.items():
             after[name].copy_(buffer)
@@ -460,7 +456,3 @@ def _check_loss(loss: object) -> None:
         raise InputError(f"the model's loss must be a scalar tensor, not {what}")
     if not loss.requires_grad:
         raise InputError("the model's loss does not depend on its parameters")
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and bool(torch.eq(one, other).all())

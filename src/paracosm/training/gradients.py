@@ -44,10 +44,7 @@ class GradientSource:
         self._requests = 0
 
     def request(self, parameters: Tensor, batch: npt.NDArray[np.int64]) -> PendingGradient:
-        """Ask for the gradient of the training examples `batch`.
-
-        The flat vector `parameters` must not be changed in place afterwards.
-        """
+        """Ask for a gradient at parameters that nobody changes in place afterwards."""
         pending = PendingGradient(self, self._requests, parameters, batch)
         self._waiting[self._requests] = pending
         self._requests += 1
@@ -80,9 +77,9 @@ def make_gradients(
     layout: ParameterLayout,
     data: DataSet,
     mode: Mode,
-    workers_hint: int,
-    seed: int = 0,
-    batch: int = 32,
+    workers_hint: int,  # how many gradients may wait at a time
+    seed: int = 0,  # of random numbers that the model draws; each request has its own stream
+    batch: int = 32,  # examples of a minibatch
 ) -> GradientSource:
     """Return the source of the gradients of a model on a data set's training examples.
 
@@ -90,19 +87,9 @@ def make_gradients(
     last gradient, and its buffers (running statistics) follow the gradients in the order in which
     these are computed, as on a parameter server that holds moving averages.
 
-    Args:
-        model: module and loss.
-        layout: of the module's parameters in the flat vector.
-        data: the training examples are used.
-        mode: "off" computes each gradient alone, when it is needed; "vmap" and "processes" all
-            that wait together; "auto" measures, and does what is fastest. As that depends on the
-            machine, two runs agree to the bit only where the mode is named.
-        workers_hint: how many gradients may wait at a time.
-        seed: of random numbers that the model draws; each request has a stream of its own.
-        batch: examples of a minibatch.
-
-    Raises:
-        InputError: the model does not fit the data, or the mode.
+    Mode "off" computes each gradient alone, when it is needed; "vmap" and "processes" all that wait
+    together; "auto" measures, and does what is fastest. As that depends on the machine, two runs
+    agree to the bit only where the mode is named.
     """
     if mode not in get_args(Mode):
         raise unknown("look-ahead mode", mode, get_args(Mode))
@@ -133,10 +120,7 @@ Computed = tuple[list[PendingGradient], list[Gradient]]
 
 
 class Policy:
-    """Decides what is computed when a gradient is needed, and how.
-
-    This one computes by one method what is needed, or all that wait (`together`).
-    """
+    """Computes by one method what is needed, or all that wait (`together`)."""
 
     def __init__(self, method: Method, text: str, together: bool = True) -> None:
         self._method = method
@@ -152,7 +136,6 @@ class Policy:
         """Take note that a gradient was computed and not used."""
 
     def describe(self) -> str:
-        """Say how gradients were computed, and why so."""
         return self._text
 
     def close(self) -> None:
@@ -241,7 +224,9 @@ class Automatic(Policy):
         for candidate in candidates:
             if not candidate.known(size):
                 return candidate.compute(list(waiting.values()))
-        limit = _MARGIN * self._one.cost[1] * self._useful()
+        ahead = self._vmap.gradients + (self._processes.gradients if self._processes else 0)
+        used = 1.0 - self._wasted / ahead if ahead > self._wasted else 1.0
+        limit = _MARGIN * self._one.cost[1] * used
         best = min(candidates, key=lambda candidate: candidate.cost[size], default=None)
         if best is None or best.cost[size] > limit:
             return self._one.compute([needed])
@@ -279,11 +264,6 @@ class Automatic(Policy):
         if number == _TRIAL and self._vmap.known(size) and costs_more:
             self._obstacle = "it is no faster here"
         return computed
-
-    def _useful(self) -> float:
-        """Return the share of gradients computed ahead that were used."""
-        ahead = self._vmap.gradients + (self._processes.gradients if self._processes else 0)
-        return 1.0 - self._wasted / ahead if ahead > self._wasted else 1.0
 
     def _pool_started(self) -> bool:
         """Whether there is a pool; start one when the cost of gradients is worth it."""

@@ -135,8 +135,7 @@ class Job(Team):
     ) -> None:
         """Record an update of one store.
 
-        With several servers, contributions are recorded at the first one, each once; the update is
-        made when the last of the servers has made it.
+        Contributions are recorded at the first server, each once; the last one makes the update.
         """
         if store is self.stores[0] or self.topology != "server":
             step = store.version if self.topology == "server" else self.updates + 1
@@ -177,9 +176,9 @@ class Job(Team):
             self.divergence = Divergence(step, worker, age, loss)
 
     def adopt(self, schedule: Schedule) -> None:
-        """Record the updates of a schedule that was played without this job: of the first tensor.
+        """Record the updates of a schedule that was played without this job.
 
-        (Several servers make the same updates, each of its part.)
+        Several servers make the same updates, each of its part: those of the first tensor count.
         """
         own = schedule.updates["tensor"] == 0
         rows, ages = schedule.updates[own], schedule.staleness[own]

@@ -55,10 +55,8 @@ class _Computing(Numerics):
         if config.message_size is not None:
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
         self.sizes = sizes
-        targets = self._data.train_y.numpy()
-        shards = make_shards(
-            targets, workers, config.shards, generator(seed, TrainingStream.SHARDS)
-        )
+        rng = generator(seed, TrainingStream.SHARDS)
+        shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
         self._samplers = [
             BatchSampler(shard, config.batch, generator(seed, TrainingStream.BATCHES, worker))
             for worker, shard in enumerate(shards)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor, nn
@@ -43,17 +44,13 @@ class ParameterLayout:
                 f"at most {len(tensors)} servers can hold one each"
             )
         parts = partition([tensor.numel() for _, tensor in tensors], servers)
-        order = [index for part in parts for index in part]
-        slices, begin = [], 0
-        for part in parts:
-            end = begin + sum(tensors[index][1].numel() for index in part)
-            slices.append(slice(begin, end))
-            begin = end
+        ordered = [tensors[index] for part in parts for index in part]
+        ends = accumulate(sum(tensors[index][1].numel() for index in part) for part in parts)
         return cls(
-            names=tuple(tensors[index][0] for index in order),
-            shapes=tuple(tensors[index][1].shape for index in order),
-            sizes=tuple(tensors[index][1].numel() for index in order),
-            slices=tuple(slices),
+            names=tuple(name for name, _ in ordered),
+            shapes=tuple(tensor.shape for _, tensor in ordered),
+            sizes=tuple(tensor.numel() for _, tensor in ordered),
+            slices=tuple(slice(begin, end) for begin, end in pairwise((0, *ends))),
         )
 
     @property
@@ -110,10 +107,8 @@ def evaluate(
     """Return the mean loss and the accuracy of the model at `parameters` on the examples.
 
     The model is in evaluation mode: no dropout, and batch normalisation by the running statistics
-    that the module's buffers hold, which are those of the gradients computed so far.
-
-    Its own parameters are neither used nor changed. Where targets are no class labels (and outputs
-    no scores), the accuracy is None. `chunk` are examples at a time; fewer where they are large.
+    of the gradients computed so far. Where targets are no class labels (and outputs no scores), the
+    accuracy is None. `chunk` are examples at a time; fewer where they are large.
     """
     tensors = layout.unflatten(parameters)
     labelled = not torch.is_floating_point(y)

@@ -17,17 +17,7 @@ Topology = Literal["server", "all-reduce", "peers", "local"]
 
 
 class Team:
-    """What the workers and servers of one run share.
-
-    Attributes:
-        work, serve: what a worker and a server do.
-        batch: examples of a minibatch.
-        last_update: how many updates a store gets.
-        workers, servers: their names, in the order of their indices.
-        initial: the flat vector of parameters that the run begins with.
-        dropped: gradients that were not applied.
-        all_reduce_busy: for how many seconds all-reduces have held everybody's ports.
-    """
+    """What the workers and servers of one run share."""
 
     def __init__(
         self,
@@ -38,9 +28,9 @@ class Team:
         seed: int,
         compute: Distribution | None,
         update_time: Distribution,
-        batch: int,
-        last_update: int,
-        work: Callable[[TrainingWorker], Awaitable[None]],
+        batch: int,  # examples of a minibatch
+        last_update: int,  # how many updates a store gets
+        work: Callable[[TrainingWorker], Awaitable[None]],  # what a worker does
         serve: Callable[[ParameterServer], Awaitable[None]],
     ) -> None:
         self.topology = topology
@@ -49,17 +39,17 @@ class Team:
         self.last_update = last_update
         self.work = work
         self.serve = serve
-        self.workers = cluster.workers
+        self.workers = cluster.workers  # their names, in the order of their indices
         self.servers = cluster.servers if topology == "server" else ("",)
-        self.initial = numerics.initial()
-        self.dropped = 0
+        self.initial = numerics.initial()  # the flat vector of parameters
+        self.dropped = 0  # gradients that were not applied
         self._sim = sim
         self._cluster = cluster
         self.seed = seed
         self._compute = compute
         self._update_time = update_time
         self._servers_running = len(self.servers)
-        self.all_reduce_busy = 0.0
+        self.all_reduce_busy = 0.0  # seconds for which all-reduces have held everybody's ports
         self._all_reduce_time = 0.0
         if topology == "all-reduce" and len(self.workers) > 1:
             ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
@@ -140,21 +130,14 @@ class Ask(NamedTuple):
 
 
 class TrainingWorker(Worker):
-    """One worker of a run, as an algorithm's `work` sees it.
-
-    Attributes:
-        index: its number, from 0.
-        workers: how many workers there are.
-        topology: how the run's workers exchange.
-        parameters: its replica, a flat vector that is replaced and never changed.
-    """
+    """One worker of a run, as an algorithm's `work` sees it."""
 
     def __init__(self, team: Team, index: int, store: Store | None) -> None:
         super().__init__()
-        self.index = index
-        self.workers = len(team.workers)
+        self.index = index  # its number, from 0
+        self.workers = len(team.workers)  # how many there are
         self.topology = team.topology
-        self.parameters: Any = team.initial
+        self.parameters: Any = team.initial  # a flat vector that is replaced and never changed
         self._team = team
         self._store = store
         self._versions = [0] * len(team.servers)
@@ -275,15 +258,11 @@ class TrainingWorker(Worker):
 
 
 class ParameterServer(Worker):
-    """One of the servers of a run, as an algorithm's `serve` sees it.
-
-    Attributes:
-        workers: the names of all workers, in the order of their indices.
-    """
+    """One of the servers of a run, as an algorithm's `serve` sees it."""
 
     def __init__(self, team: Team, index: int, store: Store) -> None:
         super().__init__()
-        self.workers = team.workers
+        self.workers = team.workers  # the names of all, in the order of their indices
         self._team = team
         self._index = index
         self._store = store

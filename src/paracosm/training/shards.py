@@ -20,18 +20,13 @@ def make_shards(
 ) -> list[Indices]:
     """Return for each worker the indices of the examples that it draws from.
 
-    Schemes:
-        shared: every worker draws from the whole set (one array, shared by all).
-        iid: a random partition into shards of equal size (to one example).
-        dirichlet(alpha): a partition skewed by label: the examples of each class are divided
-            among the workers in proportions drawn from a symmetric Dirichlet distribution
-            (Yurochkin et al., "Bayesian Nonparametric Federated Learning of Neural Networks",
-            2019; after Hsu, Qi, Brown, "Measuring the Effects of Non-Identical Data Distribution
-            for Federated Visual Classification", 2019). The smaller alpha, the fewer classes a
-            worker sees. A worker that is left with nothing gets one example of the largest shard.
-
-    Raises:
-        InputError: an unknown scheme, or more workers than examples to divide among them.
+    "shared" is the whole set for everybody, "iid" a random partition into shards of equal size (to
+    one example), "dirichlet(alpha)" one that is skewed by label: the examples of each class are
+    divided in proportions drawn from a symmetric Dirichlet distribution (Yurochkin et al.,
+    "Bayesian Nonparametric Federated Learning of Neural Networks", 2019; after Hsu, Qi, Brown,
+    "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification",
+    2019). The smaller alpha, the fewer classes a worker sees. A worker that is left with nothing
+    gets one example of the largest shard.
     """
     labels = np.asarray(targets)
     examples = len(labels)
@@ -102,9 +97,8 @@ def _by_label(
 class BatchSampler:
     """Draws batches of indices from a shard, in epochs that are each shuffled anew.
 
-    A batch that reaches the end of an epoch is filled from the next one, so every batch has the
-    same size and every epoch visits every example once. An epoch's order is drawn when its first
-    example is needed, and held as int32: an idle sampler holds no memory.
+    A batch that reaches the end of an epoch is filled from the next one. An epoch's order is drawn
+    when its first example is needed, and held as int32: an idle sampler holds no memory.
     """
 
     __slots__ = ("_batch", "_indices", "_order", "_position", "_rng")

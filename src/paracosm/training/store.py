@@ -31,19 +31,12 @@ class Store:
 
     def apply(
         self,
-        contributions: Sequence[Contribution],
-        scale: Callable[[Contribution], float] | None = None,
-        direction: Callable[[Contribution], Any] | None = None,
-        step: float | None = None,
+        contributions: Sequence[Contribution],  # at least one
+        scale: Callable[[Contribution], float] | None = None,  # s_i > 0; 1 without it
+        direction: Callable[[Contribution], Any] | None = None,  # d_i; the value without it
+        step: float | None = None,  # subtract that times the mean, whatever the optimizer
     ) -> None:
-        """Update by the mean of the contributions: theta <- rule(theta, mean_i s_i d_i).
-
-        Args:
-            contributions: at least one.
-            scale: s_i > 0 of a contribution; 1 without it.
-            direction: d_i of a contribution; its value without it.
-            step: subtract `step` times the mean, whatever the optimizer.
-        """
+        """Update by the mean of the contributions: theta <- rule(theta, mean_i s_i d_i)."""
         if not self._real:
             self.replace(contributions, self.parameters)
             return
@@ -142,10 +135,6 @@ class Numerics:
 
     This one computes nothing: its vectors have length zero, so that algorithms go through their
     motions at no cost.
-
-    Attributes:
-        parts: which part of the flat parameter vector belongs to which server.
-        sizes: bytes of each part, as a message.
     """
 
     real = False
@@ -153,8 +142,8 @@ class Numerics:
     gradient: Any = np.zeros(0, dtype=np.float32)
 
     def __init__(self, sizes: tuple[float, ...]) -> None:
-        self.parts: tuple[slice, ...] = (slice(0, 0),) * len(sizes)
-        self.sizes = sizes
+        self.parts: tuple[slice, ...] = (slice(0, 0),) * len(sizes)  # of the vector, by server
+        self.sizes = sizes  # bytes of each part, as a message
 
     def initial(self) -> Any:
         """Return the flat vector of initial parameters."""

@@ -28,31 +28,24 @@ _MOST_SPANS = 1_000_000
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a run came to.
+    """What a run came to."""
 
-    Attributes:
-        summary: the key figures by the names that `summary.json` uses.
-        recording: the durations that were measured; None when they were modelled.
-        timeline: every span of the run; None when it was not recorded.
-        metrics: the sink that took the measurements.
-        parameters: the flat vector that the run ended with (of length zero in timing-only mode).
-    """
-
-    summary: TrainingSummary
-    recording: Recording | None
-    timeline: Timeline | None
-    metrics: MetricSink
+    summary: TrainingSummary  # the key figures by the names that `summary.json` uses
+    recording: Recording | None  # the durations that were measured; None when they were modelled
+    timeline: Timeline | None  # every span of the run; None when it was not recorded
+    metrics: MetricSink  # took the measurements
+    # The flat vector that the run ended with (of length zero in timing-only mode)
     parameters: Any = field(repr=False)
 
 
 def train(
-    config: TrainConfig,
-    seed: int = 0,
-    metrics: MetricSink | None = None,
-    progress: Progress | None = None,
-    log: bool = False,
+    config: TrainConfig,  # what to train, how, and on which cluster
+    seed: int = 0,  # decides everything that is random
+    metrics: MetricSink | None = None,  # takes the measurements; by default memory does
+    progress: Progress | None = None,  # called after every update
+    log: bool = False,  # print a line for every event of the simulation
 ) -> TrainingResult:
-    """Train on an imagined cluster.
+    """Train on a simulated cluster.
 
     Gradients are really computed, from the parameters that each worker would have read; how long
     they take and when they arrive is virtual time. An interrupt (Ctrl-C) ends the run with what it
@@ -60,13 +53,6 @@ def train(
 
     With changes (`config.what_if`) the result is that of the changed run, beside which the summary
     has that of the unchanged one, "unchanged".
-
-    Args:
-        config: what to train, how, and on which cluster.
-        seed: decides everything that is random.
-        metrics: takes the measurements as they are made; by default they are kept in memory.
-        progress: called after every update.
-        log: print a line for every event of the simulation.
 
     Raises:
         InputError: if the configuration cannot be used.
@@ -207,9 +193,9 @@ def _run(sim: Simulator, job: Job) -> str:
 
 @contextmanager
 def _ended_by_interrupt(sim: Simulator) -> Iterator[list[bool]]:
-    """Let Ctrl-C end the run between two events, where everything fits together.
+    """Let Ctrl-C end the run between two events; a second one interrupts at once.
 
-    A second one interrupts at once. Yields a list that is empty until then.
+    Yields a list that is empty until then.
     """
     interrupted: list[bool] = []
 

@@ -13,7 +13,7 @@ import pytest
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph
 from paracosm.graphs.importers.pytorch import read_execution_trace
-from paracosm.graphs.importers.pytorch.trace import parse_trace
+from paracosm.graphs.importers.pytorch.ops import parse_trace
 from paracosm.timeline.kineto import OpSpan
 
 DATA = Path(__file__).parents[2] / "data" / "importers"

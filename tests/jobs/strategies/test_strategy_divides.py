@@ -11,7 +11,7 @@ from paracosm.graphs import Graph
 from paracosm.graphs.capture import CaptureOptions, capture
 from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 from paracosm.jobs.strategies import Replica
-from paracosm.jobs.strategies.tensor_parallel import check_divides
+from paracosm.jobs.strategies.layers import check_divides
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,7 @@ from paracosm.profiling.designs.design import (
     size_of,
     values_of,
 )
-from paracosm.profiling.designs.families import FAMILIES, families_named
-from paracosm.profiling.designs.family import Argument, Family
+from paracosm.profiling.designs.families import FAMILIES, Argument, Family, families_named
 
 FEW = families_named(["convolution", "addmm", "_softmax", "_foreach_add_"])
 FREE = Limits(bytes=1e15, flops=1e18)

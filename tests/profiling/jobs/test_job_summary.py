@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
-from paracosm.profiling.jobs.summary import summarize_profile
+from paracosm.profiling.jobs.job_profile import summarize_profile
 
 
 def test_a_resource_is_busy_while_one_of_its_ops_at_least_is_under_way() -> None:

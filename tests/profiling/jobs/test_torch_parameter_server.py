@@ -29,7 +29,7 @@ from paracosm.profiling.jobs.pytorch import (
     parameter_server_job,
     profile_module,
 )
-from paracosm.profiling.jobs.pytorch.options import Setup
+from paracosm.profiling.jobs.pytorch.job import Setup
 from paracosm.profiling.processes import WorkerError
 
 TINY = """

@@ -15,7 +15,7 @@ from paracosm.cluster import (
     tree_broadcast,
 )
 from paracosm.errors import InputError
-from paracosm.profiling.links.table import fit_line, link_of
+from paracosm.profiling.links.measure import fit_line, link_of
 
 SIZES = [4**power for power in range(5, 14)]
 

@@ -6,8 +6,7 @@ import pytest
 
 from paracosm.errors import InputError
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.links.measure import KINDS, Scenario, scenarios
-from paracosm.profiling.links.table import rows, write_table
+from paracosm.profiling.links.measure import KINDS, Scenario, rows, scenarios, write_table
 from paracosm.profiling.samples import LinkTiming, spread_of
 
 HERE = Environment("cpu", "a chip", "torch 2", 1, "malloc pinned", "flushed")

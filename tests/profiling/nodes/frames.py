@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from paracosm.profiling.nodes.http2 import (
+from paracosm.profiling.nodes.proxy import (
     DATA,
     END_STREAM,
     HEADERS,

@@ -12,10 +12,13 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes.calibration import calibration_of_goodput
-from paracosm.profiling.nodes.exchange import Exchange
-from paracosm.profiling.nodes.goodput import BandwidthSettings, Goodput, measure_goodput
-from paracosm.profiling.nodes.peer import connected, connected_here, listen, serve_one
+from paracosm.profiling.nodes.calibration import (
+    BandwidthSettings,
+    Goodput,
+    calibration_of_goodput,
+    measure_goodput,
+)
+from paracosm.profiling.nodes.exchange import Exchange, connected, connected_here, listen, serve_one
 
 BLOCK = 1 << 14
 QUICK = BandwidthSettings(seconds=0.1, rounds=1)

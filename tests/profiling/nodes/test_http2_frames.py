@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes.http2 import (
+from paracosm.profiling.nodes.proxy import (
     DATA,
     INITIAL_WINDOW_SIZE,
     PREFACE,

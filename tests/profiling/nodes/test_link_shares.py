@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes.calibration import calibration_of_shares
-from paracosm.profiling.nodes.goodput import (
+from paracosm.profiling.nodes.calibration import (
     Shares,
     ShareSettings,
+    calibration_of_shares,
     correlation,
     counted,
     measure_shares,
     unevenness,
 )
-from paracosm.profiling.nodes.peer import connected, connected_here, listen, serve_one
+from paracosm.profiling.nodes.exchange import connected, connected_here, listen, serve_one
 
 QUICK = ShareSettings(connections=3, interval=0.05, intervals=4)
 MB = 1_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from frames import asked, begun, data, frame, settings, trailers
 
-from paracosm.profiling.nodes.http2 import RST_STREAM, STANDARD_WINDOW, StreamWatch
+from paracosm.profiling.nodes.proxy import RST_STREAM, STANDARD_WINDOW, StreamWatch
 
 
 def test_a_stream_that_fills_its_window_lets_another_one_pass_and_then_ends() -> None:

@@ -10,8 +10,7 @@ import pytest
 from frames import asked, begun, data, settings
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes.http2 import StreamWatch
-from paracosm.profiling.nodes.proxy import Proxy
+from paracosm.profiling.nodes.proxy import Proxy, StreamWatch
 
 
 @pytest.fixture

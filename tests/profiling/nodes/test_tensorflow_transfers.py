@@ -8,8 +8,13 @@ import pytest
 from frames import request_of
 
 from paracosm.errors import InputError, MissingExtraError
-from paracosm.profiling.nodes.http2 import Stream
-from paracosm.profiling.nodes.parsing import SIZES, measure_transfers, overheads_of, tensor_of
+from paracosm.profiling.nodes.parsing import (
+    PARSING_SIZES,
+    measure_transfers,
+    overheads_of,
+    tensor_of,
+)
+from paracosm.profiling.nodes.proxy import Stream
 
 FIRST, SECOND = "edge_4_fetched0/ReadVariableOp", "edge_6_fetched1/ReadVariableOp"
 HAS_TENSORFLOW = find_spec("tensorflow") is not None
@@ -61,10 +66,10 @@ def test_without_tensorflow_its_installation_is_named() -> None:
 @pytest.mark.skipif(not HAS_TENSORFLOW, reason="needs TensorFlow")
 def test_tensorflow_announces_windows_and_parses_for_longer_what_is_larger() -> None:
     seen = measure_transfers(repeats=5)
-    assert set(seen.parsing.seconds) <= set(SIZES)
+    assert set(seen.parsing.seconds) <= set(PARSING_SIZES)
     assert seen.parsing.alpha > 0
     assert seen.window >= 65_535
     seconds = seen.parsing.seconds
-    assert seconds[SIZES[-1]] > seconds[SIZES[0]]
-    assert len(seen.streams) == 10 * len(SIZES)
+    assert seconds[PARSING_SIZES[-1]] > seconds[PARSING_SIZES[0]]
+    assert len(seen.streams) == 10 * len(PARSING_SIZES)
     assert {sum(each.turns) == each.size for each in seen.streams} == {True}

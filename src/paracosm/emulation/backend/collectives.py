@@ -19,14 +19,14 @@ Tensors = list[Tensor]
 class Collectives:
     """What `torch.distributed`, DistributedDataParallel and functional collectives call.
 
-    Arguments are those of `torch.distributed.ProcessGroup`, with tensors or lists of them and with
-    options or what would be in them, as its overloads have it. PyTorch 2.13 gave some methods other
-    names; both are here. Outputs are those of `values`.
+    Arguments are those of `torch.distributed.ProcessGroup` and its overloads, whose methods have
+    names from before PyTorch 2.13 and since. Outputs are those of `values`.
     """
 
     def __init__(self, runtime: Runtime, member: Member) -> None:
         self._runtime = runtime
         self._member = member
+        self._ranks = len(member.members)
         self._coalesced: list[Work] | None = None
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
@@ -39,15 +39,12 @@ class Collectives:
         raise self._runtime.refuse("all_reduce of a sparse tensor")
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Work:
-        """Reduce tensors in place at the root; elsewhere they stay as they are."""
-        return self._reduced(
-            "reduce", _listed(tensors), _op(opts if op is None else op), _root(opts)
-        )
+        op = _op(opts if op is None else op)
+        return self._reduced("reduce", _listed(tensors), op, _root(opts))
 
     def reduce_scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
-        """Reduce lists of a tensor for each rank, and keep one's own."""
         lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
         inputs = [tensor for each in lists for tensor in each]
         own = [each[self._member.rank] for each in lists]
@@ -56,7 +53,6 @@ class Collectives:
     def reduce_scatter_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
-        """Reduce tensors, as one, and keep one's own part of each."""
         own = [
             values.part(source, self._member.rank, output.numel())
             for output, source in zip(outputs, inputs, strict=True)
@@ -77,26 +73,21 @@ class Collectives:
     def allgather(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
-        """Fill lists of a tensor for each rank."""
         lists = output_tensors if isinstance(input_tensors, list) else [output_tensors]
         return self._gathered("all_gather", lists, _listed(input_tensors))
 
     def allgather_coalesced(
         self, output_lists: list[Tensors], input_list: Tensors, opts: Any = None
     ) -> Work:
-        """Fill lists, one for each rank, of the tensors of that rank."""
         lists = [list(of_all) for of_all in zip(*output_lists, strict=True)]
         return self._gathered("all_gather", lists, input_list)
 
     def all_gather_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
-        """Fill tensors, as one, with the parts of all ranks."""
-        ranks = len(self._member.members)
-
         def fill() -> None:
             for output, source in zip(outputs, inputs, strict=True):
-                values.repeat(output, source, ranks)
+                values.repeat(output, source, self._ranks)
 
         return self._ask("all_gather", outputs, inputs, fill, size=_bytes(outputs))
 
@@ -109,7 +100,6 @@ class Collectives:
     def gather(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
-        """Fill lists of a tensor for each rank at the root."""
         lists = output_tensors if isinstance(input_tensors, list) else [output_tensors]
         root = _root(opts)
         at_root = lists if root == self._member.rank else []
@@ -131,7 +121,7 @@ class Collectives:
                 else:
                     self._runtime.sent.receive(output, self._member.members[root])
 
-        size = len(self._member.members) * _bytes(outputs)
+        size = self._ranks * _bytes(outputs)
         return self._ask("scatter", outputs, inputs, fill, root, size)
 
     def all_to_all_single(
@@ -143,10 +133,8 @@ class Collectives:
         opts: Any = None,
         timeout: Any = None,
     ) -> Work:
-        ranks = len(self._member.members)
-
         def fill() -> None:
-            values.all_to_all_single(output, source, output_splits, input_splits, ranks)
+            values.all_to_all_single(output, source, output_splits, input_splits, self._ranks)
 
         return self._ask("all_to_all", [output], [source], fill)
 
@@ -177,7 +165,7 @@ class Collectives:
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
         """Receive from the rank before, where a ring gets its data from."""
-        return self.recv(tensors, (self._member.rank - 1) % len(self._member.members), tag)
+        return self.recv(tensors, (self._member.rank - 1) % self._ranks, tag)
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
         """Meet all ranks; on CUDA when the device has done what it was given, as in NCCL."""
@@ -186,7 +174,6 @@ class Collectives:
         return self._ask("barrier", [], [], None)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """Meet all ranks, none of which is ever missing."""
         self._ask("barrier", [], [], None).wait()
 
     def _start_coalescing(self, device: torch.device) -> None:
@@ -200,22 +187,19 @@ class Collectives:
         for tensor in tensors:
             if tensor.layout != torch.strided:
                 raise self._runtime.refuse(f"{kind} of a sparse tensor")
-        ranks = len(self._member.members)
 
         def fill() -> None:
             for tensor in tensors:
-                values.reduce(tensor, op, ranks)
+                values.reduce(tensor, op, self._ranks)
 
         gets = root in (-1, self._member.rank)
         return self._ask(kind, tensors, tensors, fill if gets else None, root)
 
     def _reduced_parts(self, outputs: Tensors, inputs: Tensors, own: Tensors, op: Any) -> Work:
-        ranks = len(self._member.members)
-
         def fill() -> None:
             for output, part in zip(outputs, own, strict=True):
                 values.copy(output, part)
-                values.reduce(output, op, ranks)
+                values.reduce(output, op, self._ranks)
 
         return self._ask("reduce_scatter", outputs, inputs, fill)
 
@@ -225,7 +209,7 @@ class Collectives:
                 values.copy_to_all(each, source)
 
         outputs = [tensor for each in lists for tensor in each]
-        size = _bytes(outputs) if lists else len(self._member.members) * _bytes(inputs)
+        size = _bytes(outputs) if lists else self._ranks * _bytes(inputs)
         return self._ask(kind, outputs, inputs, fill if lists else None, root, size)
 
     def _ask(
@@ -237,14 +221,9 @@ class Collectives:
         peer: int = -1,
         size: int = -1,
     ) -> Work:
+        size = _bytes(inputs) if size < 0 else size
         work = self._runtime.ask(
-            self._member,
-            kind,
-            _bytes(inputs) if size < 0 else size,
-            peer=peer,
-            inputs=inputs,
-            outputs=outputs,
-            fill=fill,
+            *(self._member, kind, size), peer=peer, inputs=inputs, outputs=outputs, fill=fill
         )
         if self._coalesced is not None:
             self._coalesced.append(work)

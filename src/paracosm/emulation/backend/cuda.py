@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,18 +35,7 @@ _LEAST_WAIT = 5e-6  # seconds: what two events with nothing in between may be ap
 
 
 @dataclass(frozen=True)
-class Stamps:
-    """When a collective was asked for, begun and done, in seconds of `time.monotonic`."""
-
-    asked: float
-    begun: float
-    done: float
-
-
-@dataclass(frozen=True)
 class Lane:
-    """The streams of a comm worker: for data, and for time to pass."""
-
     number: int
     stream: Any
     timer: Any
@@ -66,12 +56,10 @@ class _Pending:
     begun: Any
     done: Any
     spin: tuple[Any, Any, float] | None  # begin, end, seconds that it should take
-    tell: Callable[[Stamps], None]
+    tell: Callable[[float, float, float], None]  # when asked, begun, done (`time.monotonic`)
 
 
 class CudaStreams:
-    """The streams of one device, and what is under way on them."""
-
     def __init__(
         self,
         device: torch.device,
@@ -87,7 +75,7 @@ class CudaStreams:
         self._on_links: dict[str, list[_Transfer]] = {}  # by direction
         self._lanes: dict[object, list[Lane]] = {}
         self._turn: dict[object, int] = {}
-        self._links: dict[str, Any] = {}  # by direction
+        self._links: defaultdict[str, Any] = defaultdict(_stream)  # by direction
         self._pending: deque[_Pending] = deque()
         self._waits: deque[tuple[Any, Any]] = deque()
         self._lock = threading.RLock()  # backward passes run in other threads than the script
@@ -107,9 +95,9 @@ class CudaStreams:
         inputs: Sequence[Tensor],  # of the collective, which must live until it is done
         outputs: Sequence[Tensor],
         fill: Callable[[], None] | None,  # writes the outputs
-        tell: Callable[[Stamps, int], None],  # told when it is done, and which comm worker had it
+        # Told afterwards which comm worker had it, and when it was asked for, begun and done.
+        tell: Callable[[int, float, float, float], None],
     ) -> Work:
-        """Give a collective to the next comm worker, and return its handle."""
         self.collect()
         with self._lock, torch.cuda.device(self.device):
             current = torch.cuda.current_stream()
@@ -127,10 +115,7 @@ class CudaStreams:
                 done = lane.stream.record_event(_event())
                 future: torch.futures.Future[Any] = torch.futures.Future(devices=[self.device])
                 future.set_result(list(outputs))  # done when the events that it records here are
-            number = lane.number
-            self._pending.append(
-                _Pending(asked, begun, done, spin, lambda stamps: tell(stamps, number))
-            )
+            self._pending.append(_Pending(asked, begun, done, spin, partial(tell, lane.number)))
         return CudaWork(self, done, future, outputs, transfer)
 
     def waited(self, begin: Any, end: Any) -> None:
@@ -138,7 +123,6 @@ class CudaStreams:
         self._waits.append((begin, end))
 
     def collect(self, *, all_of_them: bool = False) -> None:
-        """Tell what is done by now; or wait for all and tell that."""
         if all_of_them:
             torch.cuda.synchronize(self.device)
         with self._lock:
@@ -153,7 +137,7 @@ class CudaStreams:
         asked = self._time_of(done.asked)
         if done.spin is not None:
             self._learn(*done.spin)
-        done.tell(Stamps(asked, self._time_of(done.begun), self._time_of(done.done)))
+        done.tell(asked, self._time_of(done.begun), self._time_of(done.done))
         if asked - self._base_time > _REBASE:
             self._base, self._base_time = done.asked, asked
 
@@ -176,7 +160,7 @@ class CudaStreams:
         ways = directions(cost.link)
         if cost.busy > 0:
             self._check_alone(lane, cost)
-            first, *others = [self._way(way) for way in ways] or [lane.timer]
+            first, *others = [self._links[way] for way in ways] or [lane.timer]
             for other in others:
                 first.wait_event(other.record_event(_event()))
             over, spin = self._spin(first, over, cost.busy)
@@ -201,12 +185,6 @@ class CudaStreams:
                     "sharing: fair, for collectives of several groups under way at one time on a "
                     "CUDA device, which take turns there (--sharing serial)"
                 )
-
-    def _way(self, name: str) -> Any:
-        way = self._links.get(name)
-        if way is None:
-            way = self._links[name] = _stream()
-        return way
 
     def _spin(self, stream: Any, after: Any, seconds: float) -> tuple[Any, tuple[Any, Any, float]]:
         stream.wait_event(after)
@@ -255,7 +233,6 @@ class CudaWork(WaitedWork):
         self._outputs = list(outputs)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Have the current stream wait; the host goes on."""
         current = torch.cuda.current_stream(self._streams.device)
         begin = current.record_event(_event())
         current.wait_event(self._done)

@@ -17,21 +17,13 @@ BACKEND = "paracosm"  # name of the backend among those of torch.distributed
 
 
 def register(runtime: Runtime) -> None:
-    """Make the backend known to torch.distributed, for the groups of this process.
-
-    What the script asked for is taken from `runtime.asked_backend` whenever it makes a group.
-    """
+    """Make the backend known to torch.distributed, for the groups of this process."""
     runtime.start()
 
     def create(options: Any, _backend_options: Any) -> ProcessGroup:
         members = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
-        member = runtime.join(
-            options.group_id,
-            options.group_rank,
-            members,
-            runtime.asked_backend,
-            options.timeout.total_seconds(),
-        )
+        asked, timeout = runtime.asked_backend, options.timeout.total_seconds()
+        member = runtime.join(options.group_id, options.group_rank, members, asked, timeout)
         return EmulatedGroup(runtime, member, options.store)
 
     dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", "cuda"])
@@ -46,10 +38,7 @@ class Options:
 
 
 class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names old and new
-    """A process group whose collectives take modelled time and move no messages.
-
-    It is its own backend, for every device.
-    """
+    """A process group whose collectives take modelled time; its own backend for every device."""
 
     supports_coalescing = True
     supports_splitting = True
@@ -119,7 +108,6 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         return False
 
     def eager_connect_single_device(self, device: torch.device | None) -> None:
-        """Remember the device that the script has bound the group to."""
         self.bound_device_id = device
 
     def perform_nocolor_split(self, device: torch.device | None) -> None:
@@ -134,7 +122,6 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         group_desc: str | None = None,
         device_types: Any = None,
     ) -> EmulatedGroup | None:
-        """Return a group of some members, by their ranks in this one; None without this rank."""
         member = self._member
         if member.rank not in ranks:
             return None

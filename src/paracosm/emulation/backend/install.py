@@ -21,6 +21,7 @@ from paracosm.emulation.records import Note
 from paracosm.errors import InputError
 
 Made = tuple[Any, Any]
+Meeting = tuple[Any, int, int]  # a store, this rank, and of how many
 
 _HOOKS = (
     *("_new_process_group_helper", "rendezvous", "_store_based_barrier", "split_group"),
@@ -58,7 +59,6 @@ def install(runtime: Runtime) -> None:
 
 
 def _replace(name: str, by: Any) -> None:
-    """Replace a name of torch.distributed wherever PyTorch itself has imported it to."""
     from torch.distributed import device_mesh
 
     setattr(c10d, name, by)
@@ -111,17 +111,12 @@ def _maker(runtime: Runtime) -> Callable[..., Made]:
     return made
 
 
-def _rendezvous(rank: int, world: int) -> Callable[..., Iterator[tuple[Any, int, int]]]:
-    """Return what meets nobody, and knows which rank of how many this is."""
-
-    def meet(
-        url: str, own: int = -1, size: int = -1, **options: Any
-    ) -> Iterator[tuple[Any, int, int]]:
+def _rendezvous(rank: int, world: int) -> Callable[..., Iterator[Meeting]]:
+    def meet(url: str, own: int = -1, size: int = -1, **options: Any) -> Iterator[Meeting]:
         told = {key: int(values[0]) for key, values in parse_qs(urlparse(url).query).items()}
         own = own if own >= 0 else told.get("rank", int(os.environ.get("RANK", rank)))
-        size = (
-            size if size > 0 else told.get("world_size", int(os.environ.get("WORLD_SIZE", world)))
-        )
+        if size <= 0:
+            size = told.get("world_size", int(os.environ.get("WORLD_SIZE", world)))
         yield LocalStore(), own, size
 
     return meet
@@ -135,7 +130,6 @@ def _split_group(
     group_desc: str | None = None,
     backend: str | None = None,
 ) -> Any:
-    """Do what `torch.distributed.split_group` does, with a group that is made rather than split."""
     if not split_ranks:
         raise ValueError("split_ranks cannot be None or empty")
     parent = dist.get_process_group_ranks(parent_pg or dist.group.WORLD)
@@ -160,8 +154,7 @@ _receive = c10d.recv_object_list
 def replace_object_collectives(runtime: Runtime) -> None:
     """Have objects that come from an emulated rank be as if it had what this rank has.
 
-    PyTorch's own functions receive the length of a pickled object before the object, and no
-    emulated rank knows one. Where this rank is the source they do.
+    PyTorch's own functions receive a pickled object's length first, which no emulated rank knows.
     """
 
     def broadcast_object_list(
@@ -272,15 +265,13 @@ def tell_stages() -> None:
 
     The gradients that the next stage sends back look like this stage's outputs. What the previous
     stage sends is known where the script says so: `PipelineStage(..., input_args=...)`.
-
-    A PyTorch whose stages exchange something else is left as it is.
     """
     on_import("torch.distributed.pipelining.stage", _change)
 
 
 def _change(stage: ModuleType) -> None:
     if not all(hasattr(stage, name) for name in _NEEDED):
-        return
+        return  # its stages exchange something else
 
     def told(self: Any, source: int) -> Any:
         if source > self.stage_index:

@@ -49,8 +49,6 @@ class PlannedGroup:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a plan holds."""
-
     world: int  # ranks of the job
     rank: int  # whose plan it is
     groups: dict[str, PlannedGroup]  # by name, in the order in which they were first used
@@ -58,7 +56,6 @@ class Plan:
 
 
 def load_plan(path: Path) -> Plan:
-    """Read a plan."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -106,30 +103,24 @@ class PlanWriter:
     def on_collective(
         self, group: str, kind: str, size: int, peer: int, inputs: Sequence[Any]
     ) -> None:
-        """Take up one collective, with the tensors that this rank gives, before it begins."""
         tags = 0 if kind in ("send", "recv") else len(inputs) if kind == "reduce_scatter" else 1
         with self._lock:
             if self._count >= _MOST_COLLECTIVES:
                 self._note_once(f"the plan ends after {_MOST_COLLECTIVES:,} collectives")
                 return
             self._count += 1
-            written = self._groups.get(group)
-            if written is None:
-                written = self._groups[group] = _Written(_members(group))
+            if group not in self._groups:
+                self._groups[group] = _Written(_members(group))
             start, length = self._record(kind, inputs)
-            written.rows.extend((COLLECTIVES.index(kind), size, peer, tags, start, length))
+            row = COLLECTIVES.index(kind), size, peer, tags, start, length
+            self._groups[group].rows.extend(row)
 
     def write(self) -> None:
         """Write what there is so far, whole or not at all."""
         with self._lock:
-            told = {
-                "version": VERSION,
-                "world": self._world,
-                "rank": self._rank,
-                "groups": [
-                    {"name": name, "members": each.members} for name, each in self._groups.items()
-                ],
-            }
+            groups = [{"name": name, "members": one.members} for name, one in self._groups.items()]
+            job = {"version": VERSION, "world": self._world, "rank": self._rank}
+            told = {**job, "groups": groups}
             arrays: dict[str, Any] = {
                 f"{number}.{name}": np.array(each.rows[place :: len(_FIELDS)], dtype=np.int64)
                 for number, each in enumerate(self._groups.values())
@@ -173,10 +164,9 @@ def _bytes_of(tensor: Any) -> bytes:
 
     try:
         flat = tensor.detach().to("cpu").contiguous().reshape(-1)
-        data: bytes = flat.view(torch.uint8).numpy().tobytes()
+        return bytes(flat.view(torch.uint8).numpy().tobytes())
     except (RuntimeError, NotImplementedError, TypeError):
         return b""
-    return data
 
 
 def _members(group: str) -> tuple[int, ...]:

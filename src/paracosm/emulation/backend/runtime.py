@@ -44,8 +44,6 @@ _TOO_LONG, _TOO_LONG_SHARE = 1e-3, 0.1  # of the time that the model gives a col
 
 @dataclass(eq=False)
 class _UnderWay:
-    """What is recorded when it has ended."""
-
     span: Span
     record: Callable[[float], None]  # records it, given when it was done
     filled: float | None = None  # when its outputs were; None while they are not
@@ -55,8 +53,6 @@ class _UnderWay:
 
 
 class Runtime:
-    """Communication, clocks and records of a process whose collectives are emulated."""
-
     def __init__(
         self,
         setting: Setting,
@@ -92,7 +88,6 @@ class Runtime:
         self.waiting.completion.start()
 
     def close(self) -> None:
-        """End the threads and have all records on the disk."""
         if os.getpid() != self._process:  # a fork has no threads
             return
         for streams in self._streams.values():
@@ -105,7 +100,6 @@ class Runtime:
     def join(
         self, name: str, rank: int, members: Sequence[int], asked: str, timeout: float
     ) -> Member:
-        """Make this process a member of a new group, as `Member` has it."""
         self.start()
         if not self._warned:
             self._warned.add("")
@@ -130,7 +124,6 @@ class Runtime:
         outputs: Sequence[Tensor] = (),  # what it gets
         fill: Callable[[], None] | None = None,  # writes the outputs
     ) -> Work:
-        """Begin a collective, and return its handle."""
         asked = time.monotonic()
         other = member.members[peer] if peer >= 0 else -1
         if self.on_collective is not None:
@@ -160,9 +153,7 @@ class Runtime:
             late = entered - asked
             return self._streams_of(first.device).run(
                 *(pool, count, late, cost, inputs, outputs, fill),
-                lambda times, worker: record(
-                    times.asked, times.asked + late, times.begun, times.done, worker
-                ),
+                lambda worker, asked, begun, done: record(asked, asked + late, begun, done, worker),
             )
         self.record_ended(asked)
         with self._lock:
@@ -206,7 +197,6 @@ class Runtime:
             self.recorder.append(Note(self.setting.rank, False, text))
 
     def refuse(self, what: str) -> NotImplementedError:
-        """Return the error for a collective that is not supported, and note that the run fails."""
         text = f"{what} at {call_site() or _NOWHERE}: not supported in backend mode"
         self.recorder.append(Note(self.setting.rank, True, text))
         return NotImplementedError(text)
@@ -254,8 +244,6 @@ def _is_small(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
 
 @dataclass
 class Member:
-    """The real rank as a member of one process group."""
-
     name: str
     rank: int
     members: tuple[int, ...]  # global ranks of all

@@ -74,7 +74,6 @@ class Completion:
         call()
 
     def close(self) -> None:
-        """End the thread; what is due later is dropped."""
         with self._lock:
             self._closed = True
             if not self._awake:
@@ -133,13 +132,11 @@ class Filling:
         self._closed = False
 
     def put(self, fill: Callable[[], None]) -> None:
-        """Call a function soon; at once where the thread has ended, as the process does."""
         with self._lock:
             if not self._closed:
                 if self._thread is None:
-                    self._thread = threading.Thread(
-                        target=self._run, name="paracosm-fill", daemon=True
-                    )
+                    name = "paracosm-fill"
+                    self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                     self._thread.start()
                 self._jobs.put(fill)
                 return
@@ -147,7 +144,6 @@ class Filling:
             fill()
 
     def close(self) -> None:
-        """End the thread when it has done what it has."""
         with self._lock:
             self._closed = True
             self._jobs.put(None)
@@ -173,8 +169,7 @@ _LAST = 20e-6
 class Sleeper:
     """Sleeps short of the instant, by what nine wake-ups of ten were late, and spins the rest.
 
-    How late the operating system wakes this thread is learnt from every sleep. A long sleep ends
-    with a nap: a core that was idle for long takes longer to wake.
+    A long sleep ends with a nap: a core that was idle for long takes longer to wake.
     """
 
     def __init__(self) -> None:

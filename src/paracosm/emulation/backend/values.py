@@ -48,7 +48,6 @@ def reduce(tensor: Tensor, op: Any, ranks: int) -> None:
 
 
 def copy(output: Tensor, source: Tensor) -> None:
-    """Fill a tensor from another, over and over where it is shorter, with zeros if it is empty."""
     target, data = output.data, source.data
     if target.numel() == data.numel():
         target.copy_(data if target.shape == data.shape else data.reshape(target.shape))
@@ -60,7 +59,6 @@ def copy(output: Tensor, source: Tensor) -> None:
 
 
 def copy_to_all(outputs: Sequence[Tensor], source: Tensor) -> None:
-    """Fill each of some tensors from one."""
     targets, data = [output.data for output in outputs], source.data
     if all(target.shape == data.shape for target in targets) and targets:
         torch._foreach_copy_(targets, [data] * len(targets))  # a thousand copies in one call
@@ -121,8 +119,7 @@ class Sent:
     """What was sent last, by shape and type: what this rank gets when it receives.
 
     A pipeline sends activations up and gradients down: what comes from a peer is like what went to
-    another one, and not like what went to itself. Floating-point numbers of which nothing went to
-    another are small noise.
+    another one. Floating-point numbers of which nothing went to another are small noise.
     """
 
     def __init__(self, seed: int) -> None:

@@ -21,8 +21,6 @@ _TIME_TO_WRITE = 5e-3  # seconds: a wait so long has room for a bundle of record
 
 @dataclass(frozen=True)
 class Waiting:
-    """How the works of a process wait."""
-
     sleeper: Sleeper
     completion: Completion  # completes futures
     before_long: Callable[[], None]  # called before a wait that has room for it
@@ -35,8 +33,7 @@ class WaitedWork(Work):
     def synchronize(self) -> None:
         self.wait()
 
-    def block_current_stream(self) -> None:
-        self.wait()
+    block_current_stream = synchronize
 
     def is_success(self) -> bool:
         return self.is_completed()
@@ -69,7 +66,6 @@ class EmulatedWork(WaitedWork):
         self._is_aborted = self._is_due = self._is_set = False
 
     def fill_later(self, fill: Callable[[], None]) -> Callable[[], None]:
-        """Return the call that fills the outputs, and have everybody wait for it."""
         self._filling = filling = threading.Event()
 
         def filled() -> None:
@@ -84,7 +80,6 @@ class EmulatedWork(WaitedWork):
         return filled
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Block until the collective is done."""
         begin = time.monotonic()
         if begin < self._deadline or self._is_filling():
             if self._deadline - begin > _TIME_TO_WRITE:
@@ -101,7 +96,6 @@ class EmulatedWork(WaitedWork):
         return True
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """Return the future that is completed, with the list of outputs, when this is done."""
         with self._lock:
             if self._future is not None:
                 return self._future
@@ -125,12 +119,10 @@ class EmulatedWork(WaitedWork):
         return self._outputs
 
     def abort(self) -> None:
-        """Be done now."""
         self._is_aborted = True
         self._come_due()
 
     def source_rank(self) -> int:
-        """Return the sender's rank in the group, of a message from anybody."""
         return self._source
 
     _source_rank = source_rank
@@ -143,7 +135,6 @@ class EmulatedWork(WaitedWork):
         return 0.0 if self._is_aborted else self._span.done
 
     def _sleep(self) -> None:
-        """Sleep until the deadline, wherever it moves meanwhile."""
         self._span.on_earlier = self._be_earlier
         while True:
             with self._lock:
@@ -153,7 +144,6 @@ class EmulatedWork(WaitedWork):
             self._waiting.sleeper.until(deadline, sooner.wait)
 
     def _be_earlier(self) -> None:
-        """Have everybody look at the deadline again."""
         with self._lock:
             if self._sooner is not None:
                 self._sooner.set()

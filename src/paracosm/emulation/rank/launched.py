@@ -17,8 +17,6 @@ from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.errors import InputError, unknown
 from paracosm.validation import validated
 
-__all__ = ["Asked", "asked_by", "become_rank"]
-
 _PREFIX = "PARACOSM_"
 # What the launch line itself says, what takes several runs, and what the benchmarks read.
 _NOT_FIELDS = {"script", "arguments", "output", "delays"}
@@ -29,8 +27,6 @@ Finish = Callable[[Setting, Path, Path | None, int], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What PARACOSM_... variables ask for; `out` is the run folder to write at the end."""
-
     config: EmulateConfig
     seed: int
     out: Path | None

@@ -40,12 +40,12 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Script:
-    """A script that is ready to run."""
-
     code: types.CodeType
     path: str | None  # `sys.path[0]` while it runs; None where the interpreter puts none there
     argument: str  # `sys.argv[0]`
-    names: dict[str, Any]
+    file: str | None
+    loader: Any
+    spec: importlib.machinery.ModuleSpec | None = None
 
 
 def load_script(script: str) -> Script:
@@ -61,7 +61,10 @@ def run_script(script: Script, arguments: Sequence[str]) -> None:
     code, by SystemExit or, after Ctrl-C, by the signal.
     """
     module = types.ModuleType("__main__")
-    module.__dict__.update(script.names, __builtins__=builtins)
+    spec = script.spec
+    module.__dict__.update(__builtins__=builtins, __file__=script.file, __loader__=script.loader)
+    module.__dict__.update(__package__=spec and spec.parent, __cached__=spec and spec.cached)
+    module.__spec__ = spec
     sys.modules["__main__"] = module
     sys.argv[:] = [script.argument, *arguments]
     if script.path is not None:
@@ -90,7 +93,6 @@ def show(error: BaseException) -> None:
 
 
 def _search_first(folder: str) -> None:
-    """Put a folder where the interpreter would, in the place of what it put there for us."""
     if not sys.flags.safe_path:
         sys.path[0] = folder
     elif not os.environ.get("PYTHONSAFEPATH"):  # by a flag, which is ours
@@ -105,14 +107,7 @@ def _file(name: str) -> Script:
         raise InputError(f"{name}: {(error.strerror or str(error)).lower()}") from None
     code = compile(source, path, "exec", dont_inherit=True)
     loader = importlib.machinery.SourceFileLoader("__main__", path)
-    names = {
-        "__file__": path,
-        "__loader__": loader,
-        "__spec__": None,
-        "__package__": None,
-        "__cached__": None,
-    }
-    return Script(code, os.path.dirname(os.path.realpath(path)), name, names)
+    return Script(code, os.path.dirname(os.path.realpath(path)), name, path, loader)
 
 
 def _module(name: str) -> Script:
@@ -127,14 +122,7 @@ def _module(name: str) -> Script:
     code = None if loader is None else loader.get_code(spec.name if spec else name)
     if spec is None or code is None:
         raise InputError(f"module:{name}: no module of that name that can be run")
-    names = {
-        "__file__": spec.origin,
-        "__loader__": loader,
-        "__spec__": spec,
-        "__package__": spec.parent,
-        "__cached__": spec.cached,
-    }
-    return Script(code, None, spec.origin or name, names)
+    return Script(code, None, spec.origin or name, spec.origin, loader, spec)
 
 
 def end_with_parent() -> None:

@@ -93,7 +93,6 @@ def watch_backward(waits: Waits) -> None:
 
 
 def _watcher(waits: Waits) -> Callable[[torch.Tensor], None]:
-    """Return the hook of the backward passes through the outputs of one forward pass."""
     seen: int | None = None  # the backward pass that was seen last
 
     def begin() -> None:
@@ -115,7 +114,6 @@ def _queue(callback: Callable[[], None]) -> None:
 
 
 def _tensors(output: Any) -> Iterator[torch.Tensor]:
-    """Find the tensors in what a module returns, as deep as DDP itself looks."""
     if isinstance(output, torch.Tensor):
         yield output
     elif isinstance(output, (list, tuple)):
@@ -164,25 +162,20 @@ class Waits:
         self._open = _Open()
 
     def begin(self) -> None:
-        """Say that this thread begins to wait."""
         if self._open.depth == 0:
             self._open.begin = time.monotonic()
         self._open.depth += 1
 
     def end(self) -> None:
-        """Say that it has waited."""
         self._open.depth -= 1
         if self._open.depth == 0:
             self._record(self._open.begin, time.monotonic())
 
     def add(self, begin: float, end: float) -> None:
-        """Say that this thread has waited, in seconds of `time.monotonic`."""
         if self._open.depth == 0:
             self._record(begin, end)
 
     def watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that does the same and counts all of it as a wait."""
-
         @wraps(call)
         def waiting(*args: Any, **kwargs: Any) -> Any:
             self.begin()

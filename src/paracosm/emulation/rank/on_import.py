@@ -23,8 +23,6 @@ def on_import(name: str, change: Change) -> None:
 
 
 class _Finder:
-    """Finds the modules that are to be changed, as Python itself would, and nothing else."""
-
     def __init__(self) -> None:
         self.changes: dict[str, Change] = {}
 

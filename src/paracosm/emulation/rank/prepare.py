@@ -62,8 +62,6 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Non
 
 
 class _End:
-    """What is done as the process ends, but not as its children do."""
-
     def __init__(self, setting: Setting, recorder: RecordWriter) -> None:
         self.write_plan: Callable[[], None] | None = None
         self.record_ended: Callable[[float], None] = lambda now: None
@@ -117,8 +115,7 @@ class Signals:
     """
 
     def __init__(self, records: Path) -> None:
-        """Take the file that the emulator records to; it listens beside it."""
-        self._address = f"{records}.signals"
+        self._address = f"{records}.signals"  # beside what the emulator records to
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
 

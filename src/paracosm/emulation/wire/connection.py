@@ -40,8 +40,6 @@ _AWAKE = 200e-6  # seconds for which we do not: these take less, or a real rank 
 
 
 class Buffer:
-    """Data of a real rank that will be sent back to it."""
-
     __slots__ = ("data", "got", "readers")
 
     def __init__(self, length: int) -> None:
@@ -51,8 +49,6 @@ class Buffer:
 
 
 class Outgoing:
-    """A message with data on its way out."""
-
     __slots__ = ("allowed", "length", "moved", "prefix", "slot", "source")
 
     def __init__(self, slot: int, length: int, source: memoryview | None, allowed: int) -> None:
@@ -66,8 +62,6 @@ class Outgoing:
 
 
 class Listener(Protocol):
-    """Is told what comes on connections."""
-
     # The real rank has data for us; it waits for data of ours.
     def on_send_ready(self, connection: Connection, slot: int, length: int) -> None: ...
     def on_recv_ready(self, connection: Connection, slot: int, length: int) -> None: ...
@@ -82,8 +76,6 @@ class Listener(Protocol):
 
 
 class Connection:
-    """Reads and writes gloo's messages on the socket of a pair."""
-
     def __init__(self, pair: Pair, loop: Loop, listener: Listener) -> None:
         self.pair = pair  # the connection's two ends
         self.sent = self.received = self.messages = 0  # bytes of data, and how many had some
@@ -105,7 +97,6 @@ class Connection:
         loop.watch(self._socket.fileno(), self._ready)
 
     def accept(self, slot: int, length: int) -> None:
-        """Tell the real rank that we are ready to receive; data that has not begun waits."""
         if not self.is_open:
             return
         waiting = (isinstance(each, Outgoing) and not each.moved for each in self._queue)
@@ -114,14 +105,12 @@ class Connection:
         self.resume()
 
     def expect(self, slot: int, length: int) -> None:
-        """Note that the real rank has announced data, which may come from now on."""
         self.announced.setdefault(slot, deque()).append(length)
 
     def send(self, message: Outgoing, at_once: bool = False) -> None:
-        """Send data that the real rank is ready for.
+        """Send data: short messages together, when all that has come in has been looked at.
 
-        Short messages wait until all that has come in has been looked at, and go out together,
-        unless the real rank cannot go on before it has this one.
+        `at_once` where the real rank cannot go on before it has this one.
         """
         if not self.is_open:
             return
@@ -136,7 +125,6 @@ class Connection:
             self._write()
 
     def resume(self) -> None:
-        """Go on writing, when all that has come in has been looked at."""
         if self.is_open and not self._wants_room and not self._is_due:
             self._is_due = True
             self._loop.soon(self._write)
@@ -302,7 +290,6 @@ class Connection:
             self._loop.writable(self._socket.fileno(), full)
 
     def _parts(self) -> list[memoryview]:
-        """Return what may go now, in order: whole messages, or a large one's next piece."""
         parts: list[memoryview] = []
         size = 0
         for item in self._queue:
@@ -360,8 +347,6 @@ def _piece(item: Outgoing, at: int) -> list[memoryview]:
 
 @dataclass(frozen=True)
 class WireGroup:
-    """A process group of which a real rank is a member."""
-
     name: str  # its prefix in the store, "default_pg/0//cpu//0"
     size: int
     real: tuple[int, ...]  # the members that are real, by their rank in the group
@@ -401,12 +386,10 @@ class Loop:
         self.watch(self._woken, self._drain)
 
     def watch(self, descriptor: int, ready: Callable[[int], None]) -> None:
-        """Call `ready(events)` whenever there is something to read."""
         self._ready[descriptor] = ready
         self._epoll.register(descriptor, select.EPOLLIN)
 
     def writable(self, descriptor: int, wanted: bool) -> None:
-        """Say whether `ready` is to be called for room to write as well."""
         events = select.EPOLLIN | (select.EPOLLOUT if wanted else 0)
         self._epoll.modify(descriptor, events)
 
@@ -415,11 +398,9 @@ class Loop:
             self._epoll.unregister(descriptor)
 
     def at(self, instant: float, call: Callable[..., None], *arguments: Any) -> None:
-        """Call once `time.monotonic` has come to an instant."""
         heapq.heappush(self._timers, (instant, next(self._count), call, arguments))
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call before the next wait, after all that is ready has had its turn."""
         self._soon.append(call)
 
     def stay_awake(self, seconds: float) -> None:
@@ -427,7 +408,6 @@ class Loop:
         self._awake = time.monotonic() + seconds
 
     def wake(self) -> None:
-        """Have the loop look around now; any thread may ask."""
         with contextlib.suppress(OSError):
             os.eventfd_write(self._woken, 1)
 

@@ -58,7 +58,6 @@ class Emulator:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there were connections, and none is left."""
         return bool(self._groups) and not self.connections
 
     def add(self, pair: Pair) -> None:
@@ -86,22 +85,20 @@ class Emulator:
                 is_open = any(operation.is_open(real) for real in operation.reals)
                 if not is_open and now - last > _LATE:
                     self._finish(state, operation)
-                elif is_open and operation.is_scheduled:
-                    continue
+                elif is_open and any(
+                    each.due or each.due_in for each in operation.channels.values()
+                ):
+                    continue  # an instant is known at which one of its messages goes on
                 elif is_open and operation.is_guess and now - last > _LATE:
                     self._cut_otherwise(state, operation)
                     operation.loosen()
                     self._advance(state, operation)
                 elif is_open and now - last > _STALL and not operation.told:
                     operation.told = True
-                    self._note(
-                        False,
-                        f"{self._named(state, operation)} makes no progress: "
-                        f"{_waits_for(operation)}",
-                    )
+                    waits = f"makes no progress: {_waits_for(operation)}"
+                    self._note(False, f"{self._named(state, operation)} {waits}")
 
     def account(self) -> None:
-        """Write what has been moved in all, if that is news."""
         cpu = time.process_time()
         for state in self._groups.values():
             for connection in state.connections:
@@ -114,7 +111,6 @@ class Emulator:
             self._record(Exchange(real, sent, received, messages, cpu))
 
     def finish_all(self) -> None:
-        """Write the records of all operations as they stand."""
         for state in self._groups.values():
             for operation in list(state.operations.values()):
                 self._finish(state, operation)
@@ -129,7 +125,6 @@ class Emulator:
         self._posted(connection, slot, length, is_ours=True)
 
     def _posted(self, connection: Connection, slot: int, length: int, is_ours: bool) -> None:
-        """The real rank has posted a receive of data of ours, or a send."""
         now = time.monotonic()
         state = self._groups[connection.pair.group.name]
         if slot >> 56 == 0:
@@ -229,8 +224,8 @@ class Emulator:
         state.connections.discard(connection)
         self._count(state, connection)
         rank = state.members[pair.real]
+        peer = state.members[pair.emulated]
         if broken is not None:
-            peer = state.members[pair.emulated]
             self._fail(f"between rank {rank} and emulated rank {peer}: {broken}")
         for operation in list(state.operations.values()):
             if pair.real in operation.reals and operation.is_open(pair.real):
@@ -238,13 +233,11 @@ class Emulator:
                 self._loop.at(at, self._left_in, state, operation, pair.real)
         message = self._messages.close(connection)
         if message is not None and not self.failed:
-            peer = state.members[pair.emulated]
             self._fail(
                 f"rank {rank} closed the connection in the middle of a {message} with rank {peer}"
             )
 
     def _left_in(self, state: GroupState, operation: Operation, real: int) -> None:
-        """Fail if a real member that has gone left an operation open."""
         known = operation.slot in state.operations
         if known and not self.failed and operation.is_open(real):
             self._fail(
@@ -264,7 +257,6 @@ class Emulator:
     def _part_of(
         self, state: GroupState, connection: Connection, slot: int, length: int, now: float
     ) -> tuple[Operation, Channel, RealSide]:
-        """Return a connection's part of an operation, which may begin with it."""
         operation = state.operations.get(slot)
         if operation is None:
             kind, tag = kind_of(slot), tag_of(slot)
@@ -283,20 +275,18 @@ class Emulator:
         side = operation.reals.get(real)
         if side is None:
             side = operation.reals[real] = RealSide(now, state.next_number(real), now)
-        if operation.is_ring and not operation.is_loose:
-            shows = operation.first(length)
-            if not shows and not self._is_doubt_told:
-                self._is_doubt_told = True
-                self._note(
-                    False,
-                    f"{self._named(state, operation)}: how gloo cut the vector into segments of "
-                    f"{length:,} bytes does not show, so parts of sums over the real ranks may be "
-                    "zeros: the plan of a backend run (--plan) says it",
-                )
+        doubtful = operation.is_ring and not operation.is_loose and not operation.first(length)
+        if doubtful and not self._is_doubt_told:
+            self._is_doubt_told = True
+            self._note(
+                False,
+                f"{self._named(state, operation)}: how gloo cut the vector into segments of "
+                f"{length:,} bytes does not show, so parts of sums over the real ranks may be "
+                "zeros: the plan of a backend run (--plan) says it",
+            )
         return operation, channel, side
 
     def _advance(self, state: GroupState, operation: Operation) -> None:
-        """Do what can be done by now on all connections."""
         if operation.slot not in state.operations:
             return
         now = time.monotonic()
@@ -305,7 +295,6 @@ class Emulator:
                 self._serve(state, operation, channel, now)
 
     def _serve(self, state: GroupState, operation: Operation, channel: Channel, now: float) -> None:
-        """Accept and send all that can be done on a connection by now."""
         accepted = channel.accepted
         while self._accept(state, operation, channel, now):
             pass
@@ -317,7 +306,6 @@ class Emulator:
     def _accept(
         self, state: GroupState, operation: Operation, channel: Channel, now: float
     ) -> bool:
-        """Tell the real rank that we are ready for its next message; return whether we are."""
         pair = channel.connection.pair
         announced = channel.accepted < channel.announced
         if not announced and (self._pace.sharing or not self._sends_more(operation, channel)):
@@ -355,7 +343,6 @@ class Emulator:
     def _answer(
         self, state: GroupState, operation: Operation, channel: Channel, now: float
     ) -> bool:
-        """Send the next message that the real rank waits for; return whether it may go."""
         if not channel.wanted:
             return False
         pair = channel.connection.pair
@@ -400,7 +387,6 @@ class Emulator:
         )
 
     def _listen(self, state: GroupState, operation: Operation) -> None:
-        """Look at an operation again when nothing has happened to it for a while."""
         operation.news += 1
         assert operation.learning is not None
         quiet = time.monotonic() + operation.learning.quiet
@@ -417,13 +403,10 @@ class Emulator:
     # --- ends ---
 
     def _end_if_over(self, state: GroupState, operation: Operation) -> None:
-        if any(
-            each.is_open or each.accepted > each.arrived for each in operation.channels.values()
-        ):
+        channels, reals = operation.channels.values(), operation.reals
+        if any(each.is_open or each.accepted > each.arrived for each in channels):
             return
-        if all(
-            real in operation.reals and operation.is_complete(real) for real in state.group.real
-        ):
+        if all(real in reals and operation.is_complete(real) for real in state.group.real):
             self._finish(state, operation)
 
     def _finish(self, state: GroupState, operation: Operation) -> None:
@@ -444,7 +427,6 @@ class Emulator:
             self._peers.resumed(time.monotonic())
 
     def _count(self, state: GroupState, connection: Connection) -> None:
-        """Add what a connection moved, once."""
         moved = self._moved.setdefault(state.members[connection.pair.real], [0, 0, 0])
         moved[0] += connection.sent
         moved[1] += connection.received

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Sequence
 
 from paracosm.cluster.link import Sharing
 from paracosm.emulation.communication import Communication
 from paracosm.emulation.cost import IN, OUT, Cost
-from paracosm.emulation.ports import Ports, Span
+from paracosm.emulation.ports import Ports
 
 _MOST = 100_000  # remembered answers
 
 
 class Hops:
-    """The times of messages between members of a group."""
-
     def __init__(
         self, communication: Communication, members: Sequence[int], measured: MeasuredLink | None
     ) -> None:
@@ -41,7 +38,6 @@ class Hops:
         return self._known[key]
 
     def cost(self, source: int, target: int, size: int, rank: int) -> Cost:
-        """Return what a message costs on the link of `rank` in the group, one of its ends."""
         if self._measured is not None:
             way = "nic" + (OUT if rank == source else IN)
             return Cost(0.0, self._measured.beta * size, way, self._measured.alpha)
@@ -82,27 +78,12 @@ def _quantile(values: deque[float], share: float) -> float:
 
 
 class Pace:
-    """Delays messages to and from real members so that they take a link's modelled time.
-
-    Without `sharing`, of what is under way at one time on a link, they take what they take.
-    """
+    """Delays messages to and from real members so that they take a link's modelled time."""
 
     def __init__(self, sharing: Sharing | None) -> None:
-        self.sharing = sharing
+        self.sharing = sharing  # of a link; None where messages take what they take
         self._ports: dict[int, Ports] = {}  # by global rank
 
-    def there(
-        self,
-        hops: Hops,
-        ends: tuple[int, int],  # sender and receiver, by their ranks in the group
-        size: int,
-        ready: float,
-        real: int,  # which of the ends is the real one
-        rank: int,  # its global rank
-    ) -> Span:
-        """Return when a message that is ready at an instant is there, as far as is known."""
-        if self.sharing is None:
-            return Span(0, ready, ready)
-        ports = self._ports.setdefault(rank, Ports(self.sharing))
-        cost = hops.cost(*ends, size, real)
-        return ports.ask(0, (id(hops), ends), 1, time.monotonic(), ready, cost)
+    def ports(self, rank: int) -> Ports | None:
+        """Return the links of a real rank, by its global number; None where nothing is delayed."""
+        return None if self.sharing is None else self._ports.setdefault(rank, Ports(self.sharing))

@@ -24,8 +24,6 @@ from paracosm.emulation.wire.payloads import load_payloads
 from paracosm.emulation.wire.rendezvous import Rendezvous
 from paracosm.errors import InputError
 
-__all__ = ["emulate_peers", "main"]
-
 _TIMEOUT = 30.0  # seconds for a handshake
 _LOOK = 0.05  # seconds between looks for operations that stand still or whose end does not show
 _ACCOUNT = 1.0  # seconds between records of what has been moved
@@ -60,7 +58,6 @@ def emulate_peers(
     address: tuple[str, int],  # host and port of the job's store
     stop: threading.Event,  # ends the emulation in good order
 ) -> bool:
-    """Emulate all ranks but the real ones until these have gone."""
     communication = communication_of(config)
     payloads = load_payloads(config.plan, config.world)
     writer = RecordWriter(records)
@@ -146,7 +143,6 @@ def _around(
 
 @contextlib.contextmanager
 def _signals_of(records: Path) -> Iterator[socket.socket]:
-    """Open the socket on which the real rank tells when its waits and iterations end."""
     path = Path(f"{records}.signals")
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:

@@ -26,8 +26,6 @@ _LENGTHS = 32  # messages of different lengths that are remembered
 
 @dataclass(slots=True)
 class _Waiting:
-    """Messages on one connection with one tag that are not through."""
-
     sends: deque[tuple[float, int]] = field(default_factory=deque)  # instant and number of each
     receives: deque[tuple[float, int, float]] = field(default_factory=deque)  # and when ours came
 
@@ -104,7 +102,6 @@ class Messages:
         return found
 
     def _when(self, due: Span, call: Callable[..., None], *arguments: Any) -> None:
-        """Call when something is due, wherever that moves meanwhile."""
         if due.done <= time.monotonic():
             call(*arguments)
         else:
@@ -134,8 +131,6 @@ class Messages:
 
 @dataclass(eq=False)
 class GroupState:
-    """A process group with real members."""
-
     group: WireGroup  # as the rendezvous knows it
     members: Sequence[int]  # global ranks by rank in the group
     hops: Hops  # the times of messages among emulated members
@@ -151,6 +146,9 @@ class GroupState:
         return number
 
     def there(self, pace: Pace, pair: Pair, is_ours: bool, length: int, ready: float) -> Span:
-        """Return when a message that is ready at an instant has come, as far as is known."""
+        ports = pace.ports(self.members[pair.real])
+        if ports is None:
+            return Span(0, ready, ready)
         ends = (pair.emulated, pair.real) if is_ours else (pair.real, pair.emulated)
-        return pace.there(self.hops, ends, length, ready, pair.real, self.members[pair.real])
+        cost = self.hops.cost(*ends, length, pair.real)
+        return ports.ask(0, (id(self.hops), ends), 1, time.monotonic(), ready, cost)

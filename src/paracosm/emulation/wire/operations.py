@@ -37,8 +37,6 @@ _SHORT = 1 << 14  # bytes of a message that take no longer than a notice
 
 @dataclass(slots=True, eq=False)
 class Channel:
-    """What one connection has to do with one operation."""
-
     connection: Connection  # to the real member
     announced: int = 0  # messages of the real member's that it has announced
     accepted: int = 0  # that we are ready for
@@ -59,14 +57,11 @@ class Channel:
 
     @property
     def is_open(self) -> bool:
-        """Whether something is announced or asked for that has not been moved."""
         return self.arrived < self.announced or self.gone < self.asked
 
 
 @dataclass(slots=True, eq=False)
 class RealSide:
-    """A real member's part of an operation."""
-
     asked: float  # when its first message came
     number: int  # counts the collectives of this member in the group
     last: float = 0.0  # when something was last announced or moved
@@ -81,8 +76,6 @@ class RealSide:
 
 
 class Operation:
-    """A collective that is under way."""
-
     def __init__(
         self,
         kind: str,
@@ -117,13 +110,7 @@ class Operation:
         return self.kind in ("all_reduce", "reduce")
 
     @property
-    def is_scheduled(self) -> bool:
-        """Whether an instant is known at which one of its messages goes on."""
-        return any(each.due or each.due_in for each in self.channels.values())
-
-    @property
     def segment(self) -> int:
-        """Bytes of a ring's first message."""
         return 0 if self._key is None else self._key[1]
 
     @property
@@ -159,7 +146,6 @@ class Operation:
         return not self.is_loose
 
     def settle(self) -> None:
-        """Learn that all real members wait, while learning."""
         assert self.learning is not None
         if len(self.reals) < len(self.members.real):
             return  # some have not come yet
@@ -182,8 +168,8 @@ class Operation:
         if self.learning.is_certain:
             self.learning = None
             self.is_guess = True
-            self._layout = layout
-        if isinstance(self.schedule, Ring):
+            self._lay_out(layout)
+        elif isinstance(self.schedule, Ring):
             self.schedule.lag = layout.lag
 
     def _lay_out(self, layout: Layout) -> None:
@@ -207,14 +193,12 @@ class Operation:
         )
 
     def _present(self, real: int) -> Messages | None:
-        """Return a member's messages where not every segment has one."""
         layout = self.layout
         if not self.is_ring or layout is None or layout.is_full:
             return None
         return messages_of(layout, real)
 
     def sent_as(self, real: int, number: int) -> int:
-        """Return the algorithm's index of a real member's message number `number`."""
         present = self._present(real)
         if present is None or number >= len(present.sends):
             return number
@@ -228,7 +212,6 @@ class Operation:
         return present.sends.index(index) if index in present.sends else len(present.sends)
 
     def received_as(self, real: int, number: int) -> int:
-        """Return the algorithm's index of the message that a real member receives as `number`."""
         present = self._present(real)
         if present is None or number >= len(present.receives):
             return number
@@ -253,9 +236,8 @@ class Operation:
     def _is_due(self, channel: Channel, layout: Layout, real: int) -> bool:
         """Return whether gloo has posted the next receive of an all-reduce.
 
-        Between two members this matters: who is told too early that the other one is ready sends
-        data, and its own notices wait behind that. They begin the second half when all messages of
-        the first are through.
+        Who is told too early that the other of two is ready sends data, and its own notices wait
+        behind that. Two begin the second half when all messages of the first are through.
         """
         messages = messages_of(layout, real)
         if channel.accepted >= len(messages.sends):
@@ -269,18 +251,13 @@ class Operation:
         return self.kind == "all_reduce" and self.world == 2 and self.segment <= _SHORT
 
     def is_urgent(self, channel: Channel) -> bool:
-        """Return whether a real member is to know at once that we are ready for its data.
-
-        Between two members: where ours waits for it, or where both are long and go side by side.
-        """
+        """Whether a real member is to know at once that we are ready for its data: one of two."""
+        # Where ours waits for it, or where both are long and go side by side.
         side_by_side = self.world == 2 and self.kind == "all_reduce" and not self._is_short
         return side_by_side or self.is_behind(channel)
 
     def is_last(self, index: int) -> bool:
-        """Return whether a real member waits for our message `index` with all that it has posted.
-
-        A rank of gloo posts two receives of a ring at a time.
-        """
+        """Whether a real member waits for our message `index` with all that it has posted: two."""
         return self.kind in ("all_reduce", "all_gather") and index % 2 == 1
 
     def is_behind(self, channel: Channel) -> bool:
@@ -294,15 +271,11 @@ class Operation:
         return self.kind == "all_gather" and self.world == 2 and channel.arrived <= channel.sent
 
     def length_ahead(self, channel: Channel) -> int:
-        """Return the bytes of the next message of a real member's, before it is announced.
-
-        The last segment may be shorter; gloo does not look at the length of RECV_READY.
-        """
+        """Return the likely bytes of a message before it is announced: gloo does not look at it."""
         likely = next(iter(channel.halves.values()), self.segment)
         return channel.halves.get(channel.accepted % 2, likely)
 
     def see_root(self, channel: Channel) -> None:
-        """Learn from a connection's messages which member is the root."""
         if self.kind in ("all_reduce", "all_gather"):
             return
         pair = channel.connection.pair
@@ -321,7 +294,6 @@ class Operation:
                 side.peer = real
 
     def expected(self, real: int) -> tuple[int, int] | None:
-        """Return how many sends to and receives from emulated members there are, if known."""
         size = self.world
         others = size - len(self.members.real)
 
@@ -344,7 +316,6 @@ class Operation:
         return None
 
     def is_open(self, real: int) -> bool:
-        """Return whether a real member still waits for the operation, as far as it shows."""
         if any(channel.is_open for channel in self._channels_of(real)):
             return True
         expected = self.expected(real)
@@ -354,7 +325,6 @@ class Operation:
         return arrived < expected[0] or gone < expected[1]
 
     def is_complete(self, real: int) -> bool:
-        """Return whether it is known that all messages of a real member have been moved."""
         is_open = any(channel.is_open for channel in self._channels_of(real))
         return self._moved(real) == self.expected(real) and not is_open
 
@@ -362,7 +332,6 @@ class Operation:
         return [each for each in self.channels.values() if each.connection.pair.real == real]
 
     def _moved(self, real: int) -> tuple[int, int]:
-        """Return how many messages from and to a real member are through."""
         mine = self._channels_of(real)
         return sum(channel.arrived for channel in mine), sum(channel.gone for channel in mine)
 
@@ -388,7 +357,9 @@ class Operation:
             # A rank that is not the root sends all segments but its own, then its own. The root
             # receives all but those of the rank after it, then those. With few elements it may not
             # show which is the case; then the other one moves less.
-            after = self._received_from(real, (real + 1) % self.world)
+            following = (real + 1) % self.world
+            mine = self._channels_of(real)
+            after = sum(one.given for one in mine if one.connection.pair.emulated == following)
             if side.peer >= 0:
                 return after if side.peer == real else side.sent
             return max(after, side.sent)
@@ -408,10 +379,6 @@ class Operation:
         if self.kind in ("gather", "scatter"):
             return side.longest * self.world
         return side.longest
-
-    def _received_from(self, real: int, emulated: int) -> int:
-        mine = self._channels_of(real)
-        return sum(each.given for each in mine if each.connection.pair.emulated == emulated)
 
 
 _SCHEDULES: dict[str, Callable[[Members], Direct]] = {
@@ -445,5 +412,4 @@ class Entries:
 
     @property
     def last(self) -> float:
-        """The latest of those that were asked for."""
         return max(self._known.values(), default=self._asked)

@@ -18,7 +18,6 @@ _NUMBER = re.compile(r"\d+")
 
 
 def load_payloads(plan: Path | None, world: int) -> Payloads:
-    """Return the payloads of a plan of a world of so many ranks, or none."""
     if plan is None:
         return Payloads(Plan(world, 0, {}, np.empty(0, np.uint8)))
     loaded = load_plan(plan)
@@ -45,7 +44,6 @@ class Payloads:
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
-        """The members of each planned group, by its name in torch.distributed."""
         return {name: each.members for name, each in self._plan.groups.items() if each.members}
 
     def of(
@@ -75,7 +73,6 @@ class Payloads:
         return self._cut(planned, at, offset, length)
 
     def size_of(self, group: WireGroup, kind: str, tag: int) -> int | None:
-        """Return the bytes of a reduction's vector, or None where the plan does not say."""
         planned = self._planned(group)
         at = None if planned is None else self._tag_index(planned).get(tag)
         if planned is None or at is None or COLLECTIVES[planned.kind[at]] != kind:
@@ -124,7 +121,7 @@ class Payloads:
 
 
 def _is_before(planned: str, name: str) -> bool:
-    """Return whether a group may be older: names count up, or are hashes of the ranks."""
+    """Whether a group may be older: names count up, or are hashes of the ranks."""
     if _NUMBER.fullmatch(name) and _NUMBER.fullmatch(planned):
         return 0 < int(planned) < int(name)
     return planned != "0" and not _NUMBER.fullmatch(name) and not _NUMBER.fullmatch(planned)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 import struct
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 HEADER: Final = struct.Struct("<QQQQQQ")
 """Bytes of the whole message, opcode, slot, offset, length, offset at the receiver."""
@@ -28,29 +28,18 @@ KINDS: Final = (
 """gloo's operations by the prefix of their slots (gloo, types.h)."""
 
 _LONGEST = 1 << 40  # bytes of one message: no tensor has more
-_NAMES = {0: "SEND_BUFFER", DATA: "SEND_UNBOUND_BUFFER"} | {
-    SEND_READY: "NOTIFY_SEND_READY",
-    RECV_READY: "NOTIFY_RECV_READY",
-}
+_NAMES = ("SEND_BUFFER", "SEND_UNBOUND_BUFFER", "NOTIFY_SEND_READY", "NOTIFY_RECV_READY")
 
 
 class BrokenError(Exception):
     """What came on a connection is not what gloo sends; the text says what was expected."""
 
 
-class Header(NamedTuple):
-    """A message's header."""
-
-    opcode: int  # DATA, SEND_READY or RECV_READY
-    slot: int  # which operation it belongs to
-    length: int  # bytes of data, in this message or in the one announced
-
-
-def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> Header:
-    """Read a header."""
+def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> tuple[int, int, int]:
+    """Return opcode, slot of the operation, and bytes of data, in this message or announced."""
     size, opcode, slot, _, length, _ = HEADER.unpack_from(buffer, offset)
     if opcode not in (DATA, SEND_READY, RECV_READY):
-        name = _NAMES.get(opcode, "none of gloo's")
+        name = _NAMES[opcode] if opcode < len(_NAMES) else "none of gloo's"
         raise BrokenError(f"expected opcode 1, 2 or 3 of a gloo message, not {opcode} ({name})")
     if length > _LONGEST:
         signed = length - (1 << 64) if length >> 63 else length
@@ -60,7 +49,7 @@ def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> Header:
         raise BrokenError(f"expected a {_NAMES[opcode]} of {whole:,} bytes in all, not {size:,}")
     if slot >> 56 >= len(KINDS):
         raise BrokenError(f"expected an operation of kind 0 to {len(KINDS) - 1}, not {slot >> 56}")
-    return Header(opcode, slot, length)
+    return opcode, slot, length
 
 
 def kind_of(slot: int) -> str:
@@ -73,7 +62,6 @@ def tag_of(slot: int) -> int:
 
 
 def notice(opcode: int, slot: int, length: int) -> bytes:
-    """Return the message that announces data of a length: SEND_READY or RECV_READY."""
     return HEADER.pack(HEADER.size, opcode, slot, 0, length, 0)
 
 
@@ -91,14 +79,11 @@ class AddressError(Exception):
 
 @dataclass(frozen=True)
 class GlooAddress:
-    """Where a real rank listens."""
-
     family: int  # AF_INET or AF_INET6
     host: str  # IP address
     port: int
-    connections: tuple[
-        int, ...
-    ]  # what each rank's connection begins with; empty where that is its rank
+    # What each rank's connection begins with; empty where that is its rank
+    connections: tuple[int, ...]
 
 
 def read_address(value: bytes) -> GlooAddress:
@@ -120,9 +105,9 @@ def read_address(value: bytes) -> GlooAddress:
     rest = len(value) - at - size
     if rest < 0 or rest % 8:
         raise AddressError(f"numbers of 8 bytes expected after the address, not {rest} bytes")
-    family, port = (
-        struct.unpack_from("<H", value, at)[0],
-        struct.unpack_from(">H", value, at + 2)[0],
+    (family,), (port,) = (
+        struct.unpack_from("<H", value, at),
+        struct.unpack_from(">H", value, at + 2),
     )
     if family == socket.AF_INET:
         host = socket.inet_ntop(socket.AF_INET, value[at + 4 : at + 8])
@@ -143,16 +128,8 @@ def emulated_address(family: int, connections: int) -> bytes:
     """
     name = b"emulated"
     storage = struct.pack("<H", family).ljust(_STORAGE, b"\xff")
-    return b"".join(
-        (
-            struct.pack("<Q", len(name)),
-            name,
-            struct.pack("<Q", _STORAGE + 8),
-            storage,
-            struct.pack("<q", -1),
-            bytes(8 * connections),
-        )
-    )
+    sizes = struct.pack("<Q", len(name)) + name + struct.pack("<Q", _STORAGE + 8)
+    return sizes + storage + struct.pack("<q", -1) + bytes(8 * connections)
 
 
 def _u64(value: bytes, at: int, what: str, most: int | None) -> int:

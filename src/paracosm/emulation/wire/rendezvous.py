@@ -81,7 +81,6 @@ class Rendezvous:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching, and let the store go if it is served here."""
         self._closed.set()
         client = self._client
         if client is not None:
@@ -92,11 +91,7 @@ class Rendezvous:
 
     @property
     def over(self) -> bool:
-        """Whether nobody may come any more, once all connections have closed.
-
-        The store of a real rank 0 goes with it. The one that is served here stays: there a job has
-        ended when it made a group, and the agents of torchrun, if there are any, have met.
-        """
+        """Whether nobody may come any more, once all connections have closed."""
         return self._left.is_set()
 
     def _run(self) -> None:
@@ -124,9 +119,8 @@ class Rendezvous:
             try:
                 return StoreClient(self._address, self._timeout)
             except StoreError as problem:
-                self._fail(
-                    f"{self._address[0]}:{self._address[1]} is no store of PyTorch: {problem}"
-                )
+                host, port = self._address
+                self._fail(f"{host}:{port} is no store of PyTorch: {problem}")
                 return None
             except OSError:
                 self._closed.wait(_RETRY)
@@ -144,13 +138,14 @@ class Rendezvous:
             start_up.look(added)
             for membership in self._groups.values():
                 news = self._serve(client, membership) or news
+            # The store of a real rank 0 goes with it. The one that is served here stays: a job has
+            # ended when it made a group, and the agents of torchrun, if there are any, have met.
             if self._store is not None and self._groups and not start_up.at_work:
                 self._left.set()
             pause = _QUICK if added or news else min(pause * _SLOWER, _IDLE)
 
     def _read(self, client: StoreClient, added: Sequence[str]) -> bool:
-        """Read new addresses, and those that were there before (they change if a group is made
-        again in the same store); return whether there is news."""
+        """Read addresses; old ones change where a group is made again. Return whether any did."""
         places = [found for key in added if (found := find_address(key))]
         seen = [(name, rank) for name, group in self._groups.items() for rank in group.watched()]
         places += [place for place in seen if place not in set(places)]
@@ -172,11 +167,8 @@ class Rendezvous:
         return None
 
     def _serve(self, client: StoreClient, group: Membership) -> bool:
-        """Write the addresses of emulated members, and connect them; return whether any were."""
         # Real ranks for whose present address there are no connections yet.
-        awaited = [
-            rank for rank, value in group.values.items() if group.connected.get(rank) != value
-        ]
+        awaited = [rank for rank, at in group.values.items() if group.connected.get(rank) != at]
         if not awaited or not group.is_settled(time.monotonic()):
             return False
         size = group.size
@@ -238,23 +230,19 @@ class Membership:
     members: tuple[int, ...]  # global ranks, in the order of the group; empty where nobody knows
     real: tuple[int, ...]  # global ranks that are real
     deadline: float  # instant at which no other real rank is awaited (`time.monotonic`)
-    # What each real rank has written, by rank in the group
-    values: dict[int, bytes] = field(default_factory=dict)
+    values: dict[int, bytes] = field(default_factory=dict)  # what each real rank has written
     addresses: dict[int, GlooAddress] = field(default_factory=dict)  # the same, read
     served: frozenset[int] = frozenset()  # emulated members, once their addresses are written
     written: bytes = b""  # that address
-    # For which values emulated members are connected
-    connected: dict[int, bytes] = field(default_factory=dict)
+    connected: dict[int, bytes] = field(default_factory=dict)  # for which values they are connected
 
     @property
     def size(self) -> int | None:
-        """How many members there are; None where nobody knows."""
         if self.members:
             return len(self.members)
         return max((len(each.connections) for each in self.addresses.values()), default=0) or None
 
     def is_settled(self, now: float) -> bool:
-        """Return whether it is known which members are real, and one of them has come."""
         if not self.addresses:
             return False
         return bool(self.members) or len(self.addresses) == len(self.real) or now > self.deadline
@@ -266,15 +254,11 @@ class Membership:
         return tuple(sorted(self.addresses))
 
     def watched(self) -> list[int]:
-        """Return the ranks in the group whose addresses may change.
-
-        They are the real ones, and all where the real ones are only those that came in time.
-        """
+        """Return whose addresses may change: real ranks', or all where these are only guessed."""
         guessed = not self.members and len(self.real) > 1
         return [*self.values, *(sorted(self.served) if guessed else ())]
 
     def learn(self, rank: int, value: bytes) -> bool:
-        """Take up what is written for a member; return whether that is news."""
         if rank in self.served:
             if value != self.written:
                 raise AddressError(
@@ -304,8 +288,8 @@ _BARRIER = re.compile(r".*/store_based_barrier_key:([^:]+)")
 class StartUp:
     """Counts the emulated ranks in wherever PyTorch counts ranks.
 
-    These are the workers of the store, which a rank 0 that serves it waits for; the barrier that
-    follows the making of a group if TORCH_DIST_INIT_BARRIER=1; and the agents of torchrun.
+    These are the store's workers, which a rank 0 that serves it waits for; the barrier after a
+    group is made, if TORCH_DIST_INIT_BARRIER=1; and the agents of torchrun.
     """
 
     def __init__(
@@ -313,7 +297,7 @@ class StartUp:
         client: StoreClient,
         world: int,
         real: Sequence[int],
-        members_of: Callable[[str], tuple[int, int] | None],
+        members_of: Callable[[str], tuple[int, int] | None],  # how many, and emulated ones of them
     ) -> None:
         self._client, self._world, self._real = client, world, real
         self._members_of = members_of
@@ -323,7 +307,6 @@ class StartUp:
             client.add(_WORKERS, world - len(real))
 
     def look(self, added: Sequence[str]) -> None:
-        """Answer what is in new keys."""
         roles = [key for key in added if is_role_key(key)]
         if roles:
             self._answer_agents(roles[0])
@@ -358,13 +341,12 @@ _TESTED = "2.13"  # the version of PyTorch that speaks the protocol that we do
 
 
 def check_version() -> Note | None:
-    """Return a warning where the installed PyTorch is another one, or there is none."""
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         text = f"no PyTorch here to compare with: mode wire is tested with {_TESTED}"
-        return Note(-1, False, text)
-    if f"{version}.".startswith(f"{_TESTED}."):
-        return None
-    text = f"PyTorch {version}: mode wire is tested with {_TESTED}, and may not work with it"
+    else:
+        if f"{version}.".startswith(f"{_TESTED}."):
+            return None
+        text = f"PyTorch {version}: mode wire is tested with {_TESTED}, and may not work with it"
     return Note(-1, False, text)

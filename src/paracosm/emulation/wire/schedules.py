@@ -14,8 +14,6 @@ Split = Callable[[int, int, int], tuple[float, float]]
 
 @dataclass(frozen=True)
 class Members:
-    """Those who take part in one operation, by their ranks in the group."""
-
     size: int
     real: tuple[int, ...]  # which are real
     entry: Callable[[int], float]  # when an emulated member comes (seconds of the clock)
@@ -25,7 +23,6 @@ class Members:
         return member in self.real
 
     def hop(self, source: int, target: int, size: int) -> float:
-        """Return the seconds of a message between emulated members on an idle link."""
         latency, busy = self.split(source, target, size)
         return latency + busy
 
@@ -42,7 +39,6 @@ class Direct:
         self._members = members
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether the algorithm has such a message at all."""
         return source != target and index == 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
@@ -58,8 +54,6 @@ class Direct:
 
 
 class Loose(Direct):
-    """An operation whose algorithm cannot be followed: everything is answered at once."""
-
     def allows(self, source: int, target: int, index: int) -> bool:
         return True
 
@@ -139,7 +133,6 @@ class Broadcast(Direct):
         return -1 if self._root is None else self._root
 
     def allows(self, source: int, target: int, index: int) -> bool:
-        """Return whether the two are neighbours in the tree of some root, and of this one."""
         apart = (target - source) % self._members.size
         if index > 0 or apart == 0 or apart & (apart - 1):
             return False
@@ -205,19 +198,15 @@ class Ring(Direct):
         return (target - source - self._step) % self._members.size == 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Learn that message `index` has come to the first emulated member of an arc."""
         self._fed[real].arrived[index] = now
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
-        """Return when the last emulated member of an arc has what it sends as `index`."""
         return self._arcs[real].ready(index, size, self.lag)
 
     def is_part(self, source: int, target: int, index: int) -> bool:
-        """Return whether a message does not belong to the ring; see `RingReduce`."""
         return False
 
     def comes_back(self, real: int, index: int) -> bool:
-        """Return whether a real member's message is passed on to a real member (or itself)."""
         messages = self._rounds * (self._members.size - 1) * self.lag
         return index + self._fed[real].length * self.lag < messages
 
@@ -232,12 +221,7 @@ class Ring(Direct):
             return arc.inside[arc.length - 1 - ago], index % self.lag
         return arc.source, index - arc.length * self.lag
 
-    def passed_at(self, peer: int, index: int, size: int) -> float | None:
-        """Return when the real member's message `index` has come to an emulated one of its arc."""
-        return self._around(peer).passed(peer, index, size)
-
     def source_of(self, peer: int) -> int:
-        """Return the last real member before an emulated one."""
         return self._around(peer).source
 
     def _around(self, peer: int) -> _Arc:
@@ -265,7 +249,6 @@ class _Arc:
         self._times: tuple[int, NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def ready(self, index: int, size: int, lag: int) -> float | None:
-        """Return when the last member may send message `index`; asked in order."""
         known = self._ready.get(index)
         if known is not None:
             return known
@@ -282,7 +265,6 @@ class _Arc:
         return self._ready[index]
 
     def passed(self, member: int, index: int, size: int) -> float | None:
-        """Return when a message of the real one's had come to a member."""
         at = self.arrived.get(index)
         if at is None:
             return None
@@ -339,7 +321,6 @@ class RingReduce(Ring):
 
     @property
     def half(self) -> int:
-        """Messages of the ring, before those to the root."""
         return (self._members.size - 1) * self.lag
 
     def allows(self, source: int, target: int, index: int) -> bool:
@@ -356,10 +337,10 @@ class RingReduce(Ring):
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
         if not self.is_part(peer, real, index):
             return super().send_at(peer, real, index, size)
-        before = self.source_of(peer)
-        if before not in self._last:
+        arc = self._around(peer)
+        if arc.source not in self._last:
             return self._members.entry(peer)
-        last, length = self._last[before]
+        last, length = self._last[arc.source]
         # The last message of the ring to `peer` was this one where it left the real member.
-        away = (before - peer) % self._members.size
-        return self.passed_at(peer, min(last, self.half - 1 - (away - 1) * self.lag), length)
+        away = (arc.source - peer) % self._members.size
+        return arc.passed(peer, min(last, self.half - 1 - (away - 1) * self.lag), length)

@@ -21,20 +21,16 @@ _MOST_LAG = 1 << 12  # segments per rank that are looked at: 4 GiB for each rank
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a vector is cut."""
-
     world: int  # members of the group
     lag: int  # segments per rank
     present: int  # segments that are not empty
 
     @property
     def is_full(self) -> bool:
-        """Whether no segment is empty."""
         return self.present == self.lag * self.world
 
     @property
     def half(self) -> int:
-        """Messages of each half, with those of empty segments."""
         return (self.world - 1) * self.lag
 
 
@@ -49,7 +45,6 @@ class Messages:
 
 
 def layout_of(world: int, size: int, element: int) -> tuple[Layout, int]:
-    """Return how gloo cuts a vector of `size` bytes, and the bytes of a segment."""
     longest = element * max(1, LONGEST // element)
     count = max(-(-size // longest), 2 * world)
     count = -(-count // world) * world
@@ -59,10 +54,7 @@ def layout_of(world: int, size: int, element: int) -> tuple[Layout, int]:
 
 
 def layout_of_segments(world: int, size: int, length: int) -> Layout | None:
-    """Return how gloo cuts a vector of `size` bytes into segments of `length`.
-
-    None where it cannot come to segments of that length.
-    """
+    """Return how gloo cuts a vector of `size` bytes into segments of `length`, where it can."""
     for element in (1, 2, 4, 8):
         layout, found = layout_of(world, size, element)
         if found == length:
@@ -150,7 +142,6 @@ class Progress:
         self._receives = counted((member + 2) * layout.lag)
 
     def posted(self, received: int, sent: int) -> tuple[int, int]:
-        """Return how many receives and sends are posted when so many of them are done."""
         while self._at < 2 * self._half:
             needed = self._half if 0 <= self._at - self._half < 2 else max(0, self._at - 1)
             if self._receives[needed] > received or self._sends[needed] > sent:
@@ -263,14 +254,11 @@ class _Explanation:
 
 
 class Remembered:
-    """The layouts of a group's operations, by the length of their segments and what was before."""
-
     def __init__(self) -> None:
         self._known: dict[tuple[object, int], Layout | None] = {}
         self._before: object = None
 
     def recall(self, length: int) -> tuple[tuple[object, int], Layout | None]:
-        """Return the key of the operation that begins, and its layout where it is known."""
         key = self._before, length
         return key, self._known.get(key)
 

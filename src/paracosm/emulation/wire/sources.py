@@ -28,14 +28,11 @@ ZEROS = Source()
 
 
 class Sources:
-    """Finds the data of messages, and keeps what that needs."""
-
     def __init__(self, payloads: Payloads) -> None:
         self._pool = BufferPool()
         self._payloads = payloads
 
     def keep(self, operation: Operation, channel: Channel, length: int) -> Buffer | None:
-        """Return where to keep data that begins to come; None to throw it away."""
         pair = channel.connection.pair
         if operation.kind == "all_to_all":
             channel.mirror = self._pool.take(length)
@@ -56,7 +53,6 @@ class Sources:
     def of(
         self, group: WireGroup, operation: Operation, channel: Channel, index: int, length: int
     ) -> Source | None:
-        """Return the data of the next message to a real member; None while it has to come first."""
         schedule, pair = operation.schedule, channel.connection.pair
         sender, offset = pair.emulated, 0
         if isinstance(schedule, Ring) and not schedule.is_part(sender, pair.real, index):
@@ -125,7 +121,6 @@ def _of_length(buffer: Buffer | None, length: int) -> Source | None:
 
 
 def _part(operation: Operation, real: int, emulated: int, length: int) -> Source:
-    """Return the chunk that a member sends to the root of a reduce: the root's own data."""
     layout = operation.layout
     if layout is None:
         return ZEROS
@@ -140,15 +135,12 @@ _SPARE = 64 << 20  # bytes of buffers that wait to be used again: fresh ones cos
 
 
 class BufferPool:
-    """Buffers for data, up to a limit."""
-
     def __init__(self) -> None:
         self._left = _MOST
         self._spare: dict[int, list[Buffer]] = {}
         self._spared = 0
 
     def take(self, length: int) -> Buffer | None:
-        """Return a buffer; None where there is no more room."""
         if length > self._left:
             return None
         self._left -= length

@@ -56,7 +56,6 @@ class StoreClient:
             raise
 
     def add(self, key: str, amount: int) -> int:
-        """Add to the number behind a key (0 at first), and return it."""
         self._socket.sendall(struct.pack("<B", _ADD) + _text(key) + struct.pack("<q", amount))
         return int.from_bytes(self._take(8), "little", signed=True)
 
@@ -81,7 +80,6 @@ class StoreClient:
             self._socket.sendall(b"".join(query))
 
     def hang_up(self) -> None:
-        """End the connection, and with it what another thread waits for."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -171,7 +169,6 @@ def address_key(group: str, rank: int) -> str:
 
 
 def is_default(group: str) -> bool:
-    """Return whether a group is the default one, of which every rank is a member."""
     return _DEFAULT.search(group) is not None
 
 
@@ -195,8 +192,6 @@ class AgentError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What to write for the emulated agents."""
-
     items: tuple[tuple[str, bytes], ...]
     barrier: str  # key of the count of agents that have ended
     agents: int  # how many emulated ones there are, which end when they are asked
@@ -222,9 +217,8 @@ def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> An
     except (ValueError, KeyError, TypeError):
         raise AgentError(f"a role and a local_world_size expected, not {value[:80]!r}") from None
     if each < 1 or world % each:
-        raise AgentError(
-            f"torchrun has {each} ranks on each machine, which do not make {world} ranks"
-        )
+        text = f"torchrun has {each} ranks on each machine, which do not make {world} ranks"
+        raise AgentError(text)
     agents = range(world // each)
     ranks = {agent: range(agent * each, (agent + 1) * each) for agent in agents}
     are_real = {agent for agent in agents if not set(real).isdisjoint(ranks[agent])}
@@ -234,22 +228,16 @@ def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> An
                 f"torchrun starts ranks {ranks[agent][0]} to {ranks[agent][-1]} on one machine, "
                 f"but real are {', '.join(map(str, real))}"
             )
-    items = [
-        (
-            f"{found[1]}{agent}",
-            json.dumps({"role": role, "rank": agent, "local_world_size": each}).encode(),
-        )
+    prefix = found[1].removesuffix("role_info/")
+    told_by: dict[str, Any] = {
+        f"{found[1]}{agent}": {"role": role, "rank": agent, "local_world_size": each}
         for agent in agents
         if agent not in are_real
-    ]
-    prefix = found[1].removesuffix("role_info/")
+    }
     if 0 not in are_real:  # agent 0 is who gives the others their ranks
-        items += [
-            (
-                f"{prefix}assigned_ranks/{agent}",
-                json.dumps([agent * each, world, agent * each, world]).encode(),
-            )
-            for agent in agents
-        ]
+        for agent in agents:
+            first = agent * each
+            told_by[f"{prefix}assigned_ranks/{agent}"] = [first, world, first, world]
+    items = tuple((key, json.dumps(value).encode()) for key, value in told_by.items())
     barrier = f"{prefix}agent/terminal_state/num_members"
-    return Answer(tuple(items), barrier, len(agents) - len(are_real))
+    return Answer(items, barrier, len(agents) - len(are_real))

@@ -22,21 +22,6 @@ from torch.utils.flop_counter import flop_registry
 from paracosm.errors import InputError
 from paracosm.graphs.graph import TensorArgument, encode_arguments
 
-__all__ = [
-    "ALLOCATE",
-    "COLLECTIVES",
-    "Effects",
-    "effects_of",
-    "encode_call",
-    "flops_of",
-    "group_of",
-    "is_view",
-    "require_strided",
-    "resource_of",
-    "traffic_of",
-]
-
-
 COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
 """Namespaces of ops that communicate."""
 
@@ -61,13 +46,7 @@ ALLOCATE = frozenset(
 
 @dataclass(frozen=True)
 class Effects:
-    """Tensors of one call.
-
-    Attributes:
-        inputs: all that it is given.
-        mutated: those among them that it changes.
-        outputs: what it returns.
-    """
+    """Tensors of one call: all that it is given, those of them that it changes, what it returns."""
 
     inputs: list[Tensor]
     mutated: list[Tensor]
@@ -231,7 +210,6 @@ def flops_of(
     outputs: Any,
     effects: Effects,
 ) -> int:
-    """Return the floating-point operations of a call."""
     packet = func.overloadpacket
     name = str(packet)
     if name in _FORMULAS:

@@ -32,16 +32,12 @@ def training_step(
 ) -> TrainingStep:
     """Return the same step on real tensors, to be run as often as wanted.
 
-    Nothing has run yet: the first run also makes the optimizer's state. PyTorch's own random
-    numbers are seeded with `seed`.
-
-    Args:
-        options: as for the graph.
-        device: instead of that of the options.
-        seed: of parameters and inputs.
+    Nothing has run yet: the first run also makes the optimizer's state. `seed` is that of
+    parameters and inputs; `device` stands in place of that of the options.
 
     Raises:
         InputError: the model cannot be made, or is shared between ranks.
+
     """
     torch = require("torch", "torch", "capturing a model")
     from paracosm.graphs.capture.step import make_step

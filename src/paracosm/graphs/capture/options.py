@@ -9,9 +9,6 @@ from paracosm.factory import is_reference
 from paracosm.models import built_in, canonical, parse_optimizer
 from paracosm.models.registry import written
 
-__all__ = ["DTYPES", "PARALLEL", "CaptureOptions", "parse_shape"]
-
-
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 PARALLEL = ("none", "fsdp2", "tensor", "fsdp2+tensor")

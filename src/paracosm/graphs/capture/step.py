@@ -19,9 +19,6 @@ from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.models import Workload, built_in, parse_optimizer
 from paracosm.models.build import build_workload
 
-__all__ = ["TrainingStep", "load_workload", "make_step", "resolved"]
-
-
 RATE = 1e-4  # of learning: it changes parameters but little
 
 
@@ -32,9 +29,8 @@ def _nobody(phase: str) -> None:
 class TrainingStep:
     """Forward, backward and optimizer of a workload; or its forward pass alone.
 
-    Attributes:
-        workload: what it works on; in evaluation mode the step is a forward pass without gradients.
-        optimizer: None where gradients are not used.
+    In evaluation mode the step is a forward pass without gradients, and has no optimizer.
+
     """
 
     def __init__(self, workload: Workload, optimizer: Optimizer | None) -> None:
@@ -42,7 +38,6 @@ class TrainingStep:
         self.optimizer = optimizer
 
     def drop_gradients(self) -> None:
-        """Free the gradients of the last step, as each step begins by doing."""
         self.workload.module.zero_grad(set_to_none=True)
 
     def run(self, enter: Callable[[str], None] = _nobody) -> None:
@@ -104,8 +99,6 @@ def load_workload(options: CaptureOptions) -> Workload:
     Parameters have the dtype of the options by being made while it is PyTorch's default: fake ones
     cannot be converted in place.
 
-    Raises:
-        InputError: the model's factory fails, or does not return what it should.
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, options.dtype))

@@ -25,9 +25,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, require
 from paracosm.files import replacing
-from paracosm.graphs.graph import TensorArgument, encode_arguments
+from paracosm.graphs.graph import BYTES, TensorArgument, encode_arguments
 
 NODE_TYPES = (
     *("INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE"),
@@ -56,12 +56,9 @@ class Tensors:
 class TraceNode:
     """One node of a trace.
 
-    Attributes:
-        id: as in the file.
-        type: index into `NODE_TYPES`, or more; None where the file has none.
-        data_deps, ctrl_deps: ids of the nodes that must end before.
-        start, duration: microseconds; 0 where they are not known.
-        attributes: by name.
+    The type is an index into `NODE_TYPES` or more, None where the file has none; start and duration
+    are microseconds, 0 where they are not known.
+
     """
 
     id: int
@@ -94,19 +91,19 @@ def parsed(text: str) -> Any:
 
 
 _DTYPES = {
-    "float": ("float32", 4),
-    "double": ("float64", 8),
-    "c10::Half": ("float16", 2),
-    "c10::BFloat16": ("bfloat16", 2),
-    "long int": ("int64", 8),
-    "long": ("int64", 8),
-    "int": ("int32", 4),
-    "short": ("int16", 2),
-    "signed char": ("int8", 1),
-    "unsigned char": ("uint8", 1),
-    "bool": ("bool", 1),
+    "double": "float64",
+    "float": "float32",
+    "c10::Half": "float16",
+    "c10::BFloat16": "bfloat16",
+    "long int": "int64",
+    "long": "int64",
+    "int": "int32",
+    "short": "int16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "bool": "bool",
 }
-"""PyTorch's names of C++ types: ours, and bytes."""
+"""Our names for PyTorch's of C++ types."""
 
 _TENSOR = re.compile(r"Tensor\((.+)\)")
 
@@ -136,8 +133,7 @@ def bytes_of(tensors: Tensors) -> int:
 
 def _argument(kind: str, shape: Any, value: Any) -> Any:
     if found := _TENSOR.fullmatch(kind):
-        dtype = _DTYPES.get(found[1], (found[1], 0))[0]
-        return TensorArgument(tuple(int(size) for size in shape), dtype)
+        return TensorArgument(tuple(int(size) for size in shape), _DTYPES.get(found[1], found[1]))
     if kind.startswith("GenericList[") and "Tensor(" in kind:
         inner = _split(kind.removeprefix("GenericList[").removesuffix("]"))
         if len(inner) == 1:  # one type stands for all
@@ -160,13 +156,12 @@ def _split(kinds: str) -> list[str]:
 
 def _bytes(argument: Any) -> int:
     if isinstance(argument, TensorArgument):
-        sizes = dict(_DTYPES.values())
-        return math.prod(argument.shape) * sizes.get(argument.dtype, 0)
+        known = argument.dtype in _DTYPES.values()
+        return math.prod(argument.shape) * BYTES[argument.dtype] if known else 0
     return sum(map(_bytes, argument)) if isinstance(argument, list) else 0
 
 
 def read_json(data: bytes, where: str) -> Trace:
-    """Return the trace that the bytes of a JSON file are."""
     whole, nodes = _parts(data, where)
     attributes = {key: value for key, value in whole.items() if key not in ("attr", "version")}
     version = str(whole.get("version", whole.get("schema", "")))
@@ -316,8 +311,7 @@ def _json_value(key: str, value: Any) -> Any:
 
 
 def read_protobuf(data: bytes, where: str) -> Trace:
-    """Return the trace that the bytes of an .et file are."""
-    metadata_class, node_class = message(GLOBAL_METADATA), message(NODE)
+    metadata_class, node_class = message("GlobalMetadata"), message("Node")
     from google.protobuf.message import DecodeError
     from google.protobuf.proto import parse_length_prefixed
 
@@ -328,10 +322,9 @@ def read_protobuf(data: bytes, where: str) -> Trace:
         while (node := parse_length_prefixed(node_class, source)) is not None:
             nodes.append(_read_node(node))
     except (DecodeError, ValueError, OverflowError, IndexError):
-        what = f"after {len(nodes)} nodes the file is cut off or damaged"
-        raise InputError(
-            f"{where}: {what if nodes else 'no Chakra trace (.et, schema 0.0.4)'}"
-        ) from None
+        cut_off = f"after {len(nodes)} nodes the file is cut off or damaged"
+        what = cut_off if nodes else "no Chakra trace (.et, schema 0.0.4)"
+        raise InputError(f"{where}: {what}") from None
     if metadata is None:
         raise InputError(f"{where}: the file is empty")
     return Trace(metadata.version, _read_attributes(metadata.attr), nodes)
@@ -339,7 +332,7 @@ def read_protobuf(data: bytes, where: str) -> Trace:
 
 def write_protobuf(trace: Trace, path: str | Path) -> None:
     """Write a trace as an .et file, which appears when it is complete."""
-    metadata_class, node_class = message(GLOBAL_METADATA), message(NODE)
+    metadata_class, node_class = message("GlobalMetadata"), message("Node")
     from google.protobuf.proto import serialize_length_prefixed
 
     sink = io.BytesIO()
@@ -410,85 +403,59 @@ _UNSIGNED = {"tensor_size": "uint64"}
 """Attributes that readers of the format expect in another type."""
 
 
-PACKAGE = "ChakraProtoMsg"
-GLOBAL_METADATA = "GlobalMetadata"
-NODE = "Node"
-
 VALUES = (
     *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
     *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"),
 )
 """Types of an attribute's value; each may also be a list."""
 
-Field = tuple[str, int, str, bool]
-"""Name, number, type or message, whether repeated."""
+MESSAGES = {
+    **{f"{kind.capitalize()}List": f"1 values {kind}*" for kind in VALUES},
+    "AttributeProto": "1 name string, 2 doc_string string, "
+    + ", ".join(
+        f"{3 + 2 * index} {kind}_val {kind}, {4 + 2 * index} {kind}_list {kind.capitalize()}List"
+        for index, kind in enumerate(VALUES)
+    ),
+    "IOInfo": "1 values string, 2 shapes string, 3 types string",
+    "GlobalMetadata": "1 version string, 2 attr AttributeProto*",
+    # The type is an enumeration in the format: the same bytes, and later numbers stay.
+    "Node": "1 id uint64, 2 name string, 3 type int32, 4 ctrl_deps uint64*, 5 data_deps uint64*, "
+    "6 start_time_micros uint64, 7 duration_micros uint64, 8 inputs IOInfo, 9 outputs IOInfo, "
+    "10 attr AttributeProto*",
+}
+"""Fields of every message: number, name and type, which "*" repeats."""
 
 
 @cache
 def message(name: str) -> Any:
-    """Return the class of a message of the format."""
-    from paracosm.errors import require
-
     purpose = "reading and writing Chakra's .et files"
     factory = require("google.protobuf.message_factory", "chakra", purpose)
-    return factory.GetMessageClass(_pool().FindMessageTypeByName(f"{PACKAGE}.{name}"))
+    return factory.GetMessageClass(_pool().FindMessageTypeByName(f"ChakraProtoMsg.{name}"))
 
 
 @cache
 def _pool() -> Any:
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
 
-    file = FileDescriptorProto(name="chakra.proto", package=PACKAGE, syntax="proto3")
-    for name, fields in _messages().items():
+    file = FileDescriptorProto(name="chakra.proto", package="ChakraProtoMsg", syntax="proto3")
+    for name, fields in MESSAGES.items():
         described = file.message_type.add(name=name)
-        for each in fields:
-            _add(described, *each)
-    attribute = next(each for each in file.message_type if each.name == "AttributeProto")
-    attribute.oneof_decl.add(name="value")
-    for described_field in attribute.field:
-        if described_field.number > 2:
-            described_field.oneof_index = 0
+        if name == "AttributeProto":
+            described.oneof_decl.add(name="value")
+        for each in fields.split(", "):
+            number, key, kind = each.split()
+            field = described.field.add(name=key, number=int(number))
+            repeated, kind = kind.endswith("*"), kind.removesuffix("*")
+            label = "LABEL_REPEATED" if repeated else "LABEL_OPTIONAL"
+            field.label = FieldDescriptorProto.Label.Value(label)
+            if kind in VALUES:
+                field.type = FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
+            else:
+                field.type_name = f".ChakraProtoMsg.{kind}"
+                field.type = FieldDescriptorProto.TYPE_MESSAGE
+            if name == "AttributeProto" and field.number > 2:
+                field.oneof_index = 0
     pool = DescriptorPool()
     pool.Add(file)
     return pool
-
-
-def _messages() -> dict[str, list[Field]]:
-    lists = {kind: f"{kind.capitalize()}List" for kind in VALUES}
-    values: list[Field] = []
-    for index, kind in enumerate(VALUES):
-        values.append((f"{kind}_val", 3 + 2 * index, kind, False))
-        values.append((f"{kind}_list", 4 + 2 * index, lists[kind], False))
-    texts = ("string", False)
-    return {
-        **{name: [("values", 1, kind, True)] for kind, name in lists.items()},
-        "AttributeProto": [("name", 1, *texts), ("doc_string", 2, *texts), *values],
-        "IOInfo": [("values", 1, *texts), ("shapes", 2, *texts), ("types", 3, *texts)],
-        GLOBAL_METADATA: [("version", 1, *texts), ("attr", 2, "AttributeProto", True)],
-        NODE: [
-            ("id", 1, "uint64", False),
-            ("name", 2, *texts),
-            # An enumeration in the format: the same bytes, and numbers of later versions stay.
-            ("type", 3, "int32", False),
-            ("ctrl_deps", 4, "uint64", True),
-            ("data_deps", 5, "uint64", True),
-            ("start_time_micros", 6, "uint64", False),
-            ("duration_micros", 7, "uint64", False),
-            ("inputs", 8, "IOInfo", False),
-            ("outputs", 9, "IOInfo", False),
-            ("attr", 10, "AttributeProto", True),
-        ],
-    }
-
-
-def _add(described: Any, name: str, number: int, kind: str, repeated: bool) -> None:
-    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Descriptor
-
-    field = described.field.add(name=name, number=number)
-    field.label = Descriptor.LABEL_REPEATED if repeated else Descriptor.LABEL_OPTIONAL
-    if kind in VALUES:
-        field.type = Descriptor.Type.Value(f"TYPE_{kind.upper()}")
-    else:
-        field.type = Descriptor.TYPE_MESSAGE
-        field.type_name = f".{PACKAGE}.{kind}"

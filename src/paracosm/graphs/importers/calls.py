@@ -7,16 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.check import in_issue_order, node_label
-from paracosm.graphs.graph import PHASES, Graph, Op, TensorArgument, encode_arguments
-
-__all__ = ["BYTES", "Call", "bytes_of", "check_sizes", "elements_of", "graph_of_calls", "shape_of"]
-
+from paracosm.graphs.graph import BYTES, PHASES, Graph, Op, TensorArgument, encode_arguments
 
 Tensors = Mapping[str, TensorArgument]
 
@@ -69,15 +63,8 @@ def graph_of_calls(
     the backward pass, then the optimizer. What waits for a later phase is part of it.
 
     A value is allocated by the call that makes it, and freed after the last one that uses it or a
-    form of it.
+    form of it; those in `kept` outlive the graph.
 
-    Args:
-        calls: in the order of the file.
-        tensors: the values whose shape and type are known.
-        where: the file, for messages.
-        resident: bytes that are held throughout, by what they are.
-        provenance: where the graph comes from.
-        kept: values that outlive the graph.
     """
     makers = _makers(calls, where)
     waits = [
@@ -170,34 +157,6 @@ def _storages(
     return [[(bytes_of(tensors.get(value)), last[value]) for value in made] for made in allocated]
 
 
-BYTES = {
-    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
-    **dict.fromkeys(("float32", "int32", "uint32"), 4),
-    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
-    **dict.fromkeys(("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
-    "complex128": 16,
-}
-"""Bytes of an element, by the name of its type."""
-
-_LARGEST = 1 << 50
-"""Elements; a tensor of more is a damaged shape."""
-
-
-def shape_of(sizes: Sequence[Any]) -> tuple[int, ...] | None:
-    """Return a shape; None where a size is unknown (negative, no number) or out of all reason."""
-    shape = []
-    for size in sizes:
-        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-            return None
-        shape.append(size)
-    return tuple(shape) if math.prod(shape) <= _LARGEST else None
-
-
-def like(shape: Sequence[int]) -> npt.NDArray[np.int8]:
-    """Return an array of a shape that takes no memory: NumPy's views say what becomes of it."""
-    return np.broadcast_to(np.int8(0), tuple(shape))
-
-
 def check_sizes(sizes: Iterable[str], known: Collection[str], where: str) -> None:
     """Check that sizes that are given by name are among those that a model leaves open."""
     for name in sizes:
@@ -208,7 +167,6 @@ def check_sizes(sizes: Iterable[str], known: Collection[str], where: str) -> Non
 
 
 def elements_of(tensor: TensorArgument | None) -> int:
-    """Return how many elements a tensor has; 0 where it is not known."""
     return 0 if tensor is None else math.prod(tensor.shape)
 
 

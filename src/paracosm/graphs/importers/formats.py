@@ -32,11 +32,9 @@ _LONGEST = 1000
 class Format:
     """One kind of file.
 
-    Attributes:
-        title: what it is.
-        reader: "module:function", imported when a file is read; takes the path and the options.
-        options: those that have an effect, by name.
-        always: other arguments of the function.
+    `reader` is "module:function", imported when a file is read; it takes the path, the `options`
+    that have an effect, and what is `always` given.
+
     """
 
     title: str
@@ -45,7 +43,6 @@ class Format:
     always: Mapping[str, Any] = field(default_factory=dict)
 
     def read(self, path: Path, **options: Any) -> Graph:
-        """Return the graph of a file."""
         module, _, function = self.reader.partition(":")
         graph: Graph = getattr(import_module(module), function)(path, **self.always, **options)
         return graph
@@ -91,11 +88,7 @@ def _flag(option: str) -> str:
 
 
 def format_of(path: Path) -> str:
-    """Return the format of a file by its content.
-
-    Raises:
-        InputError: it cannot be read, or is none of them.
-    """
+    """Return the format of a file by its content."""
     head = contents(path, _HEAD)
     if not head:
         raise InputError(f"{path}: the file is empty")

@@ -13,7 +13,8 @@ from typing import Any
 from paracosm.errors import InputError
 from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph, TensorArgument
-from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls, shape_of
+from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls
+from paracosm.graphs.importers.shape_rules import shape_of
 
 VERSION = 1
 """Of the dump."""

@@ -36,7 +36,6 @@ _KERNEL = CATEGORIES.index("kernel")
 
 
 def read_kineto_graph(path: Path, step: int | None = None) -> Graph:
-    """Read one step of a trace as a graph."""
     trace = read_kineto(path)
     chosen = _median_step(trace) if step is None else step
     window = window_of(trace, None if chosen is None else [chosen])
@@ -75,11 +74,7 @@ def _device_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Nod
     before: dict[int, int] = {}
     nodes = []
     for number in order.tolist():
-        row, call, stream = (
-            int(spans.row[number]),
-            int(spans.call[number]),
-            int(spans.stream[number]),
-        )
+        row, call, stream = (int(at[number]) for at in (spans.row, spans.call, spans.stream))
         needed = {ids[other] for other in waits.get(number, ()) if other in ids}
         if stream in before:
             needed.add(before[stream])
@@ -90,10 +85,7 @@ def _device_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Nod
         nodes.append(
             Node(
                 id=ids[number],
-                op=Op(
-                    _op_name(op or trace.text(row)),
-                    bytes_read=max(0, -1 if met is None else met.size),
-                ),
+                op=Op(_op_name(op or trace.text(row)), bytes_read=max(0, met.size if met else 0)),
                 phase=_phase(during.of(int(spans.thread[number]), float(spans.launched[number]))),
                 resource="memory" if not kernel else "compute" if met is None else "communication",
                 dependencies=tuple(each for each in sorted(needed) if each < ids[number]),

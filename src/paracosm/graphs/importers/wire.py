@@ -13,8 +13,6 @@ from typing import Any, NoReturn
 
 from paracosm.errors import InputError
 
-__all__ = ["Message", "Schema", "decode", "schema"]
-
 Message = dict[str, Any]
 Schema = Mapping[str, Mapping[int, tuple[str, str]]]
 """Messages by name; of each, number -> (name, kind). A kind is "int", "bool", "float", "double",
@@ -43,7 +41,7 @@ _FIXED = {"float": ("<f", 4), "double": ("<d", 8)}
 
 
 def schema(text: str) -> Schema:
-    """Return the messages of a text: lines "Message = number field kind, ..." and their rests."""
+    """Return the messages of lines "Message = number field kind, ..." and their rests."""
     messages: dict[str, dict[int, tuple[str, str]]] = {}
     for line in text.strip().split("\n"):
         name, begins, listed = line.rpartition(" = ")
@@ -73,7 +71,11 @@ class _Reader:
     def message(self, name: str, at: int, end: int, depth: int) -> Message:
         if depth > _DEPTH:
             self.broken(at, f"{name} stands in {_DEPTH} others")
-        fields = self.schema[name]
+        return self.fields(self.schema[name], name, at, end, depth)
+
+    def fields(
+        self, fields: Mapping[int, tuple[str, str]], name: str, at: int, end: int, depth: int
+    ) -> Message:
         found: Message = {field: _empty(kind) for field, kind in fields.values()}
         while at < end:
             start = at
@@ -85,47 +87,28 @@ class _Reader:
                 at = self.passed(wire, at, end, name)
                 continue
             field, kind = fields[number]
-            at = self.field(found, field, kind, wire, at, end, f"{name}.{field}", depth)
-        return found
-
-    def field(
-        self,
-        found: Message,
-        field: str,
-        kind: str,
-        wire: int,
-        at: int,
-        end: int,
-        label: str,
-        depth: int,
-    ) -> int:
-        repeated, mapped = kind.endswith("*"), kind.startswith("map:")
-        kind = kind.removesuffix("*").removeprefix("map:")
-        if kind in _WIRE:
-            if wire == 2 and repeated:
+            label, repeated = f"{name}.{field}", kind.endswith("*")
+            plain = kind.removesuffix("*").removeprefix("map:")
+            if wire != _WIRE.get(plain, 2) and not (wire == 2 and repeated):
+                self.broken(at, f"{label} has the wire type {wire}")
+            stop, values = end, []
+            if wire == 2:
                 stop, at = self.length(at, end, label)
-                while at < stop:
-                    value, at = self.scalar(kind, at, stop, label)
-                    found[field].append(value)
-                return at
-            if wire != _WIRE[kind]:
-                self.broken(at, f"{label} has the wire type {wire}")
-            value, at = self.scalar(kind, at, end, label)
-        else:
-            if wire != 2:
-                self.broken(at, f"{label} has the wire type {wire}")
-            stop, at = self.length(at, end, label)
-            value = self.piece(kind, at, stop, label, depth) if not mapped else None
-            if mapped:
-                key, entry = self.entry(kind, at, stop, label, depth)
-                found[field][key] = entry
-                return stop
-            at = stop
-        if repeated:
-            found[field].append(value)
-        else:
-            found[field] = value
-        return at
+            if plain not in _WIRE:
+                at, values = stop, [self.piece(kind.removesuffix("*"), at, stop, label, depth)]
+            elif wire != 2:
+                value, at = self.scalar(plain, at, end, label)
+                values = [value]
+            while plain in _WIRE and wire == 2 and at < stop:
+                value, at = self.scalar(plain, at, stop, label)
+                values.append(value)
+            if kind.startswith("map:"):
+                found[field] |= values[0]
+            elif repeated:
+                found[field] += values
+            else:
+                found[field] = values[0]
+        return found
 
     def piece(self, kind: str, at: int, stop: int, label: str, depth: int) -> Any:
         if kind == "size":
@@ -139,23 +122,13 @@ class _Reader:
                 return str(self.data[at:stop], "utf-8")
             except UnicodeDecodeError:
                 self.broken(at, f"{label} is no text")
+        if kind.startswith("map:"):  # an entry is a message of key and value
+            kind = kind.removeprefix("map:")
+            entry = self.fields({1: ("key", "string"), 2: ("value", kind)}, label, at, stop, depth)
+            empty = entry["value"] is None
+            value = self.message(kind, stop, stop, depth + 1) if empty else entry["value"]
+            return {entry["key"]: value}
         return self.message(kind, at, stop, depth + 1)
-
-    def entry(self, kind: str, at: int, stop: int, label: str, depth: int) -> tuple[str, Any]:
-        """Return key and value of a map's entry, which is a message of fields 1 and 2."""
-        key, value = "", _empty(kind)
-        while at < stop:
-            tag, at = self.varint(at, stop, label)
-            if tag not in (10, 18):
-                at = self.passed(tag & 7, at, stop, label)
-                continue
-            behind, at = self.length(at, stop, label)
-            if tag == 10:
-                key = self.piece("string", at, behind, label, depth)
-            else:
-                value = self.piece(kind, at, behind, label, depth)
-            at = behind
-        return key, value if value is not None else self.message(kind, stop, stop, depth + 1)
 
     def scalar(self, kind: str, at: int, end: int, label: str) -> tuple[Any, int]:
         if kind in _FIXED:

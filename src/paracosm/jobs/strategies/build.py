@@ -97,11 +97,7 @@ def _check_gradients(plan: Plan) -> None:
 def check_changes(
     replica: Replica, cluster: Cluster, strategy: Strategy, changes: Sequence[Change]
 ) -> None:
-    """Refuse changes of collectives of which a job has none.
-
-    Raises:
-        InputError: for the first of them; as `build_job`.
-    """
+    """Refuse changes of collectives of which a job has none."""
     met: set[str] = set()
     if changes:
         build_job(replica, cluster, strategy, changes, met)
@@ -114,12 +110,9 @@ def check_changes(
 def _programs(
     plan: Plan, layout: Layout, books: Books, of_all: Costs
 ) -> tuple[list[Program], Ints]:
-    """Return the distinct programs, and which one each rank has.
-
-    Ranks of a stage differ only in what their communication costs, which `of_all` says but for
-    their groups.
-    """
-    roles, communicators = layout.roles, layout.communicators()
+    """Return the distinct programs, and which one each rank has; stages differ in costs only."""
+    roles = tuple(role for roles in layout.groups for role in roles)
+    communicators = layout.communicators()
     table = layout.table(roles)
     classes = [group_classes(of_all.cluster, groups)[0] for groups in layout.groups.values()]
     cost = np.concatenate([np.zeros(0, dtype=np.int64), *classes])
@@ -150,22 +143,15 @@ class Layout:
         tensor=2, data=2, pipeline=2:    p=0: (0 1) (2 3)    p=1: (4 5) (6 7)
                                          data groups (0 2) (1 3) (4 6) (5 7)
 
-    Attributes:
-        stage: of each rank.
-        groups: role to the ranks of each group, one row for each; messages have a role at either
-            end, and pairs (sender, receiver).
+    `groups` leads from a role to the ranks of each group, one row for each; messages have a role
+    at either end, and pairs (sender, receiver).
+
     """
 
     stage: Ints
     groups: dict[tuple[str, ...], Ints]
 
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """All that a communicator is to some rank."""
-        return tuple(role for roles in self.groups for role in roles)
-
     def communicators(self) -> Communicators:
-        """Return all groups as communicators, in the order of `groups`."""
         rows = [(len(ranks), ranks.shape[1]) for ranks in self.groups.values()]
         sizes = np.concatenate(
             [np.full(count, each) for count, each in rows] or [np.zeros(0, dtype=np.int64)]
@@ -191,7 +177,6 @@ class Layout:
 
 
 def layout_of(strategy: Strategy) -> Layout:
-    """Return the places of all ranks."""
     pp, dp, tp = strategy.pipeline, strategy.data, strategy.tensor
     ranks = np.arange(pp * dp * tp, dtype=np.int64).reshape(pp, dp, tp)
     groups: dict[tuple[str, ...], Ints] = {}

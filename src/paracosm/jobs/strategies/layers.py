@@ -1,39 +1,58 @@
-"""Which layer of the model every node of a graph belongs to.
+"""Layers of the model, and how tensor-parallel ranks split them.
 
 A place that has a number in it names a layer: "h.0.attention.qkv" is of "h.0". Places between
 those without one ("wte", "wpe"; "ln_f", "lm_head") come together as a layer of their own; in a
 model without any number, every module at the top is a layer. Nodes without a place belong to the
 layer before them.
+
+Tensor parallelism: ranks split the matrices of every layer (Megatron-LM, Shoeybi et al. 2019).
+
+    compute  | norm | attention / t |        | norm | perceptron / t |
+    tensor                          | sum    |                       | sum
+
+A graph that is captured with tensor parallelism has its collectives; a graph of one rank is split
+by estimate. In the longest list of layers ("h.0", "h.1", ...) all takes 1/t of the time, of the
+gradients and of the activations, but for what every rank does whole: norms (a place whose last name
+has "norm" in it, or is "ln", "ln_1") and the sums at the place of the layer itself ("h.0"). After
+every run of split ops the ranks sum up its output, and in the backward pass the gradient of its
+input, which is as large: in a transformer two all-reduces a layer each way. A layer of one op in
+each pass, as a per-layer profile has it, is split whole and followed by two of them. What is
+outside those layers (embedding, head, loss) every rank does whole. Nothing overlaps with the sums.
+
+Heads of an attention stay whole. Where t does not divide them, all that is at the place of the
+attention takes what it takes on the ranks that have most of them: 2/12, of 12 heads on 8 ranks.
+
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import PHASES, Graph, Storages
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, TensorArgument, decode_arguments
+from paracosm.jobs.strategies.work import Sum, Work
+
+Ints = npt.NDArray[np.int64]
 
 FORWARD, BACKWARD, OPTIMIZER = (PHASES.index(p) for p in ("forward", "backward", "optimizer"))
 
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """Layers in the order of the forward pass, and the parts of the step.
+    """Layers in the order of the forward pass, and the parts of the step."""
 
-    Attributes:
-        names: of the layers.
-        layer: of each of n nodes, an index into `names`; -1 for a node of the optimizer that works
-            on the parameters of all layers.
-        backward, optimizer: the first row of either; n where there is none.
-    """
-
-    names: tuple[str, ...]
-    layer: npt.NDArray[np.int64]
-    backward: int
+    names: tuple[str, ...]  # of the layers
+    # of each of n nodes, an index into `names`; -1 for a node of the optimizer that works on the
+    # parameters of all layers
+    layer: Ints
+    backward: int  # backward, optimizer: the first row of either; n where there is none
     optimizer: int
 
     @property
@@ -48,9 +67,16 @@ class Layers:
     def optimizer_rows(self) -> range:
         return range(self.optimizer, len(self.layer))
 
+    def gradient_bytes(self, first: Ints, last: Ints, size: Ints) -> Ints:
+        """Return the bytes of gradients that each node makes, from the storages of the graph."""
+        count = len(self.layer)
+        sizes = np.zeros(count, dtype=np.int64)
+        lasting = (first >= self.backward) & (first < self.optimizer) & (last == count)
+        np.add.at(sizes, first[lasting], size[lasting])
+        return sizes
+
 
 def layers_of(graph: Graph) -> Layers:
-    """Return the layers of a training step."""
     backward, optimizer = _parts(graph)
     places = [graph.names[code] for code in graph.name.tolist()]
     label = _labels(places[:backward])
@@ -111,13 +137,10 @@ def _backward_layers(
     rows: range,
     places: list[str],
     of_place: dict[str, int],
-    layer: npt.NDArray[np.int64],
+    layer: Ints,
     last: int,
 ) -> None:
-    """Fill in the layers of the backward pass.
-
-    No node stands in a later layer than one that it needs the gradient from.
-    """
+    """Fill in the layers of the backward pass: none later than one whose gradient a node needs."""
     current = last
     for row in rows:
         current = of_place.get(places[row], current)
@@ -130,9 +153,7 @@ def _parts(graph: Graph) -> tuple[int, int]:
     n = len(graph)
     order = np.where(graph.phase == PHASES.index("other"), -1, graph.phase)
     latest = np.maximum.accumulate(order) if n else order
-    wrong = np.flatnonzero((order >= 0) & (order < latest))
-    if len(wrong):
-        row = int(wrong[0])
+    for row in np.flatnonzero((order >= 0) & (order < latest))[:1].tolist():
         raise InputError(
             f"graph: node {int(graph.id[row])} ({graph.ops[graph.op[row]].name}) is of the "
             f"{PHASES[order[row]]} pass, but stands behind the {PHASES[latest[row]]} pass: only "
@@ -143,48 +164,19 @@ def _parts(graph: Graph) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Gradients that are reduced together.
-
-    Attributes:
-        rows: of the nodes that make them, in order.
-        size: bytes.
-    """
+    """Gradients that are reduced together: rows of the nodes that make them, in order; bytes."""
 
     rows: tuple[int, ...]
     size: int
 
 
-def gradient_bytes(
-    storages: Storages, size: npt.NDArray[np.int64], rows: range, count: int
-) -> npt.NDArray[np.int64]:
-    """Return the bytes of gradients that each of `count` nodes makes.
-
-    Args:
-        storages: of the graph.
-        size: bytes of each of them.
-        rows: of the backward pass.
-        count: of nodes.
-    """
-    sizes = np.zeros(count, dtype=np.int64)
-    first = storages.first
-    lasting = (first >= rows.start) & (first < rows.stop) & (storages.last == count)
-    np.add.at(sizes, first[lasting], size[lasting])
-    return sizes
-
-
-def buckets_of(
-    rows: Sequence[int], sizes: npt.NDArray[np.int64], first: float, usual: float
-) -> list[Bucket]:
+def buckets_of(rows: Sequence[int], sizes: Ints, first: float, usual: float) -> list[Bucket]:
     """Return the buckets of these backward rows, as PyTorch's DDP fills them after one iteration.
 
     Gradients fill a bucket in the order in which they appear; the one that fills it up closes it
     (Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB
-    2020, sections 3.2 and 4.2).
+    2020, sections 3.2 and 4.2). `first` and `usual` bytes close the first one and the others.
 
-    Args:
-        rows: of one rank, in the order in which they run.
-        sizes: bytes of gradients of every node.
-        first, usual: bytes that close the first bucket, and the others.
     """
     buckets: list[Bucket] = []
     filled: list[int] = []
@@ -198,3 +190,187 @@ def buckets_of(
             buckets.append(Bucket(tuple(filled), size))
             filled, size = [], 0
     return [*buckets, Bucket(tuple(filled), size)] if filled else buckets
+
+
+NORM = re.compile(r"norm|^ln(_?\d+)?$")
+PRODUCT = re.compile(r"mm|matmul|linear|attention|conv|einsum|gemm")
+SUMS_OF_A_LAYER = 2
+HOST = RESOURCES.index("host")
+
+
+def split(work: Work, layers: Layers, tensor: int) -> Work:
+    """Return the work of one of `tensor` ranks, estimated from that of one rank that has all."""
+    split_rows = _split_rows(work, layers)
+    if not split_rows.any():
+        raise InputError(
+            f"strategy: tp={tensor}: nothing to split: no list of layers with matrix products, at "
+            'places such as "h.0.mlp"; capture the graph with --parallel tensor'
+        )
+    forward = np.flatnonzero(split_rows[: layers.backward]).tolist()
+    check_divides(work.graph, forward, tensor)
+    share = np.where(split_rows, 1 / tensor, 1.0)
+    for place, most in shares_of_heads(work.graph, forward, tensor).items():
+        share[split_rows & _inside(work, place)] = most
+    duration = np.array(work.duration) * share
+    first = work.graph.storages.first
+    size = work.storage_size.copy()
+    of_split = (first >= 0) & split_rows[first]
+    sums = _sums(work, layers, split_rows)
+    whole = np.isin(first, list(sums)) & (first < layers.backward)
+    whole &= work.graph.bytes_written[first] >= size  # its output, not what it keeps besides
+    shared = of_split & ~whole
+    parts = np.round(size[shared] * share[first[shared]], 6)  # 1/3 of 99 is 33, not 34
+    size[shared] = np.ceil(parts)
+    every = np.arange(len(duration)) >= layers.optimizer
+    every &= layers.layer < 0  # steps on the parameters of all layers at once
+    kept = kept_gradients(work, size, layers)
+    duration[every] *= kept
+    updates = (first >= 0) & every[first]
+    size[updates] = np.rint(size[updates] * kept)
+    return replace(work, duration=duration.tolist(), storage_size=size, sums=sums)
+
+
+def kept_gradients(work: Work, size: npt.NDArray[np.int64], layers: Layers) -> float:
+    """Return the share of the bytes of gradients that is left where storages have these sizes."""
+    storages = work.graph.storages
+    of_one, left = (
+        layers.gradient_bytes(storages.first, storages.last, each).sum()
+        for each in (storages.size, size)
+    )
+    return float(left / of_one) if of_one else 1.0
+
+
+def _split_rows(work: Work, layers: Layers) -> npt.NDArray[np.bool_]:
+    graph = work.graph
+    family = _longest_list(layers.names)
+    inside = np.array([name in family for name in layers.names] + [False])[layers.layer]
+    places = [graph.names[code] for code in graph.name.tolist()]
+    ops = [op.name for op in graph.ops]
+    deep = {  # layers that have modules of their own
+        int(layers.layer[row])
+        for row in layers.forward_rows
+        if inside[row] and places[row] != layers.names[layers.layer[row]]
+    }
+    rows = np.zeros(len(graph), dtype=np.bool_)
+    for row in np.flatnonzero(inside & (graph.resource != HOST)).tolist():
+        place, layer = places[row], int(layers.layer[row])
+        name = layers.names[layer]
+        whole = NORM.search(place.rpartition(".")[2].lower()) or "norm" in ops[graph.op[row]]
+        its_own = layer not in deep if place == name else place.startswith(f"{name}.")
+        rows[row] = its_own and not whole
+    known = [ops[code] for code in set(graph.op[rows].tolist()) if ops[code].startswith("aten.")]
+    if known and not any(PRODUCT.search(name) for name in known):
+        rows[:] = False
+    return rows
+
+
+def _inside(work: Work, place: str) -> npt.NDArray[np.bool_]:
+    graph = work.graph
+    within = [name == place or name.startswith(f"{place}.") for name in graph.names]
+    return np.array(within, dtype=np.bool_)[graph.name]
+
+
+def _longest_list(names: tuple[str, ...]) -> frozenset[str]:
+    """Return the layers whose names differ in nothing but the number, where they are the most."""
+    numbered = [name for name in names if is_numbered(name)]
+    if not numbered:
+        return frozenset()
+    ((longest, _),) = Counter(name.rpartition(".")[0] for name in numbered).most_common(1)
+    return frozenset(name for name in numbered if name.rpartition(".")[0] == longest)
+
+
+def _sums(
+    work: Work, layers: Layers, split_rows: npt.NDArray[np.bool_]
+) -> dict[int, tuple[Sum, ...]]:
+    written = work.graph.bytes_written
+    sums: dict[int, tuple[Sum, ...]] = {}
+    outputs: dict[int, list[int]] = {}  # of each layer, in the order of the forward pass
+    for layer, run, alone in _runs(work, layers, split_rows, layers.forward_rows):
+        size = int(written[run[-1]])
+        outputs.setdefault(layer, []).append(size)
+        sums[run[-1]] = _all_reduces(size, alone)
+    for layer, run, alone in _runs(work, layers, split_rows, layers.backward_rows):
+        left = outputs.get(layer, [0])
+        sums[run[-1]] = _all_reduces(left.pop() if len(left) > 1 else left[0], alone)
+    return sums
+
+
+def _all_reduces(size: int, alone: bool) -> tuple[Sum, ...]:
+    return (Sum("all_reduce", size, "all-reduce"),) * (SUMS_OF_A_LAYER if alone else 1)
+
+
+def _runs(
+    work: Work, layers: Layers, split_rows: npt.NDArray[np.bool_], rows: range
+) -> list[tuple[int, list[int], bool]]:
+    """Return runs of split nodes of one layer, and whether one node is all that the layer has."""
+    busy = [row for row in rows if work.graph.resource[row] != HOST]
+    count = Counter(int(layers.layer[row]) for row in busy)
+    found = []
+    for (layer, shared), run in groupby(
+        busy, key=lambda row: (int(layers.layer[row]), bool(split_rows[row]))
+    ):
+        if shared:
+            found.append((layer, list(run), count[layer] == 1))
+    return found
+
+
+ATTENTION = "scaled_dot_product"
+PRODUCTS = ("mm", "addmm")
+"""Ops, by their names without framework and overload, whose last two arguments are the matrices."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Something that is split: heads, or a matrix along one of its sides."""
+
+    what: str
+    lengths: tuple[int, ...]
+    are_heads: bool = False
+
+    def divides(self, ranks: int) -> bool:
+        if self.are_heads:
+            return ranks <= max(self.lengths)
+        return any(length % ranks == 0 for length in self.lengths)
+
+
+def check_divides(graph: Graph, rows: Iterable[int], ranks: int) -> None:
+    """Check that so many tensor-parallel ranks can share these nodes."""
+    codes = dict.fromkeys(graph.op[row] for row in rows)
+    found = dict.fromkeys(part for code in codes for part in _divided(graph.ops[code]))
+    parts = sorted(found, key=lambda part: not part.are_heads)
+    for part in parts:
+        if not part.divides(ranks):
+            most = max(max(each.lengths) for each in parts)
+            sound = [n for n in range(1, most + 1) if all(each.divides(n) for each in parts)]
+            near = min(sound, key=lambda number: abs(number - ranks))
+            reason = "is more than" if part.are_heads else "does not divide"
+            raise InputError(
+                f"strategy: tp={ranks} {reason} {part.what} of the model: tp={near} fits"
+            )
+
+
+def shares_of_heads(graph: Graph, rows: Iterable[int], ranks: int) -> dict[str, float]:
+    """Return the largest part of each attention that one of these ranks has, by its place.
+
+    Heads stay whole: between 8 ranks, some have 2 of 12.
+    """
+    shares: dict[str, float] = {}
+    for row in rows:
+        for part in _divided(graph.ops[graph.op[row]]):
+            if part.are_heads:
+                place, number = graph.names[graph.name[row]], max(part.lengths)
+                shares[place] = max(shares.get(place, 0.0), -(-number // ranks) / number)
+    return shares
+
+
+def _divided(op: Op) -> list[_Part]:
+    name = op.name.split(".")[1] if op.name.count(".") > 1 else op.name
+    if not op.arguments or not (ATTENTION in name or name in PRODUCTS):
+        return []
+    arguments, _ = decode_arguments(op.arguments)
+    shapes = [each.shape for each in arguments if isinstance(each, TensorArgument)]
+    if ATTENTION in name:  # batch x heads x length x size: queries, then keys
+        heads = {shape[1] for shape in shapes[:2] if len(shape) == 4}
+        return [_Part(f"the {number} heads", (number,), True) for number in sorted(heads)]
+    rows, columns = shapes[-1] if shapes and len(shapes[-1]) == 2 else (0, 0)
+    return [_Part(f"a matrix of {rows} x {columns}", (rows, columns))] if rows * columns else []

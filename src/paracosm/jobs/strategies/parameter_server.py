@@ -20,6 +20,7 @@ takes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,29 +28,20 @@ import numpy as np
 from paracosm.cluster.cluster import Cluster
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook, Communicators, Job, Program, ProgramWriter, write_communicators
-from paracosm.jobs.blocks import ProgramOfBlocks, last_on
 from paracosm.jobs.strategies.layers import Bucket, buckets_of
-from paracosm.jobs.strategies.passes import FORWARD, backward_block, forward_block
 from paracosm.jobs.strategies.plan import Plan, plan_of
-from paracosm.jobs.strategies.rank import check_length
+from paracosm.jobs.strategies.rank import FORWARD, backward_block, check_length, forward_block
 from paracosm.jobs.strategies.rows import Gathered, RowWriter, merge, row_anchors
 from paracosm.jobs.strategies.stage import Books, Costs, Stage
 from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.jobs.strategies.work import Replica
+from paracosm.jobs.writer import ProgramOfBlocks, last_on
 from paracosm.network import Stations
 
 
 @dataclass(frozen=True, eq=False)
 class _Share:
-    """What one server has of a bucket.
-
-    Attributes:
-        number: of the bucket.
-        bucket: whose parameters.
-        server: that has them.
-        size: bytes of them.
-        update: seconds of their update.
-    """
+    """A part of the bucket `number` that one server has: bytes, and seconds of their update."""
 
     number: int
     bucket: Bucket
@@ -121,13 +113,7 @@ def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
 
 
 class _Pushes:
-    """Writes pushes behind the last gradient of every bucket.
-
-    Args:
-        rows: the backward pass.
-        shares: what every server has of every bucket.
-        lets_go: whether the gradients go when they have been pushed.
-    """
+    """Writes pushes behind the last gradient of every bucket."""
 
     def __init__(self, rows: RowWriter, shares: list[_Share], *, lets_go: bool) -> None:
         self._rows, self._lets_go = rows, lets_go
@@ -142,15 +128,8 @@ class _Pushes:
             for each in share.bucket.rows:
                 merge(there, self._rows.ready[each])
             lane = f"to server {share.server}"
-            push = self._rows.writer.communicate(
-                f"push {share.number}",
-                lane,
-                0.0,
-                row_anchors(there, lane),
-                "send",
-                share.size,
-                lane,
-            )
+            name, anchors = f"push {share.number}", row_anchors(there, lane)
+            push = self._rows.writer.communicate(name, lane, 0.0, anchors, "send", share.size, lane)
             if self._lets_go:
                 self.freed |= dict.fromkeys(share.bucket.rows, push)
 
@@ -204,40 +183,24 @@ def _server(plan: Plan, books: Books, shares: list[_Share], server: int) -> Prog
 
 def _serve(writer: ProgramWriter, share: _Share, workers: list[int]) -> None:
     size = share.size
-    came = [
-        writer.add(
-            f"push {share.number}",
-            None,
-            0.0,
-            step="communication",
-            kind="receive",
-            role=f"from worker {worker}",
-            size=size,
+
+    def message(name: str, kind: str, role: str, after: Sequence[int] = ()) -> int:
+        name = f"{name} {share.number}"
+        return writer.add(
+            name, None, 0.0, after, step="communication", kind=kind, role=role, size=size
         )
-        for worker in workers
-    ]
+
+    came = [message("push", "receive", f"from worker {worker}") for worker in workers]
     update = writer.add(f"update {share.number}", "update", share.update, came, step="optimizer")
     writer.hold(size, update, update)  # gradients are added up as they come
     for worker in workers:
-        writer.add(
-            f"pull {share.number}",
-            None,
-            0.0,
-            [update],
-            step="communication",
-            kind="send",
-            role=f"to worker {worker}",
-            size=size,
-        )
+        message("pull", "send", f"to worker {worker}", [update])
 
 
 def _communicators(
     cluster: Cluster, roles: tuple[str, ...]
 ) -> tuple[Communicators, np.ndarray[tuple[int, int], np.dtype[np.int32]]]:
-    """Return pairs (worker, server) and (server, worker), and which one each rank has by role.
-
-    Each pair has its connection of the network. Servers are the ranks after the workers.
-    """
+    """Return pairs (worker, server) and (server, worker), and which one each rank has by role."""
     workers, servers = cluster.workers, cluster.servers
     network = Stations(cluster)
     pairs: list[tuple[int, int]] = []

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import Graph
-from paracosm.jobs.strategies.layers import Layers, gradient_bytes, layers_of
+from paracosm.jobs.strategies.layers import Layers, kept_gradients, layers_of, split
 from paracosm.jobs.strategies.strategy import Strategy
-from paracosm.jobs.strategies.tensor_parallel import kept_gradients, split
 from paracosm.jobs.strategies.work import Replica, Work, work_of
 
 DIVIDED = ("parameters", "gradients", "optimizer")
@@ -25,13 +24,9 @@ DIVIDED = ("parameters", "gradients", "optimizer")
 class Plan:
     """A replica's work, and who does which part of it.
 
-    Attributes:
-        strategy: that it is for.
-        work: of one of the tensor-parallel ranks.
-        layers: of the graph.
-        parts: one for each stage; chunk c of rank p of a pipeline is `parts[c * pipeline + p]`.
-        gradients: bytes that each node makes.
-        resident: bytes that a replica holds throughout, by what they are.
+    Chunk c of rank p of a pipeline is `parts[c * pipeline + p]`. `gradients` are the bytes that
+    each node makes, `resident` those that a replica holds throughout, by what they are.
+
     """
 
     strategy: Strategy
@@ -64,11 +59,7 @@ class Plan:
     @cached_property
     def until(self) -> npt.NDArray[np.int64]:
         """The last layer whose forward pass looks at what each node makes; -1 for none."""
-        graph, layers = self.work.graph, self.layers
-        until = np.full(len(graph), -1, dtype=np.int64)
-        for row in layers.forward_rows:
-            np.maximum.at(until, graph.predecessors(row), layers.layer[row])
-        return until
+        return _last_to_look(self.work.graph, self.layers, self.layers.layer)
 
     def sections(self, rows: Sequence[int]) -> list[tuple[int, list[int]]]:
         """Return these rows as runs of rows of one layer, each with the number of the layer."""
@@ -89,7 +80,6 @@ class Plan:
 
 
 def plan_of(replica: Replica, strategy: Strategy) -> Plan:
-    """Cut a replica into the stages of a strategy."""
     graph, layers = replica.graph, layers_of(replica.graph)
     work = work_of(replica, strategy.tensor)
     if strategy.tensor != replica.tensor and not work.collective:
@@ -104,7 +94,8 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
         layers.layer[passes], weights=np.array(work.duration)[passes], minlength=len(layers.names)
     ).astype(np.float64)
     stage = stages_of(layers, time, strategy.pipeline * strategy.chunks, strategy.cut)
-    gradients = gradient_bytes(graph.storages, work.storage_size, layers.backward_rows, len(graph))
+    storages = graph.storages
+    gradients = layers.gradient_bytes(storages.first, storages.last, work.storage_size)
     kept = kept_gradients(work, work.storage_size, layers)
     return Plan(
         strategy=strategy,
@@ -120,16 +111,11 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one stage does.
+    """What one stage does: rows, those of the optimizer with the share of it.
 
-    Attributes:
-        number: of the stage; of so many.
-        stages: how many there are.
-        forward, backward: rows, in order.
-        optimizer: rows, each with the share of it that this stage does.
-        received, sent: bytes of activations that come from the stage before and go to the next;
-            gradients of the same sizes go back.
-        share: of the parameters, by the bytes of their gradients.
+    Activations of `received` bytes come from the stage before, `sent` bytes go to the next one, and
+    gradients of the same sizes back. `share` is that of the parameters, by the bytes of gradients.
+
     """
 
     number: int
@@ -145,13 +131,6 @@ class Part:
 def parts_of(
     graph: Graph, layers: Layers, stage_of_layer: list[int], gradients: np.ndarray
 ) -> list[Part]:
-    """Return the parts of all stages.
-
-    Args:
-        graph, layers: of the replica.
-        stage_of_layer: of every layer.
-        gradients: bytes of gradients that each node makes.
-    """
     stages = max(stage_of_layer) + 1
     stage = np.where(layers.layer >= 0, np.array(stage_of_layer)[layers.layer], -1)
     crossing = [0, *crossing_bytes(graph, layers, stage, stages), 0]
@@ -183,15 +162,11 @@ def parts_of(
 def stages_of(
     layers: Layers, time: npt.NDArray[np.float64], count: int, cut: Sequence[str]
 ) -> list[int]:
-    """Return the stage of every layer.
+    """Return the stage of every layer, from their seconds or from `cut`.
 
-    Args:
-        layers: in order.
-        time: seconds of every layer, forward and backward.
-        count: of stages.
-        cut: the first layer of each stage but the first one; where there is none, the longest stage
-            is as short as can be, and then each one, from the last on, has as few layers as then
-            can be.
+    Without a cut the longest stage is as short as can be, and then each one, from the last on, has
+    as few layers as then can be.
+
     """
     if count > len(layers.names):
         raise InputError(
@@ -219,10 +194,7 @@ def crossing_bytes(
     there = graph.storages.first >= 0
     np.maximum.at(sizes, graph.storages.first[there], graph.storages.size[there])
     written = graph.bytes_written
-    until = np.full(len(graph), -1, dtype=np.int64)  # the last stage that looks at a node
-    for row in layers.forward_rows:
-        before = graph.predecessors(row)
-        np.maximum.at(until, before, stage[row])
+    until = _last_to_look(graph, layers, stage)
     rows = np.arange(layers.backward)
     crossing = []
     for number in range(count - 1):
@@ -235,6 +207,16 @@ def crossing_bytes(
             size = int(written[made[-1]]) if len(made) else 0
         crossing.append(size)
     return crossing
+
+
+def _last_to_look(
+    graph: Graph, layers: Layers, number: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the largest number of the forward nodes that look at each node; -1 for none."""
+    until = np.full(len(graph), -1, dtype=np.int64)
+    for row in layers.forward_rows:
+        np.maximum.at(until, graph.predecessors(row), number[row])
+    return until
 
 
 def _begin(layers: Layers, name: str) -> int:

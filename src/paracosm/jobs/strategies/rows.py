@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from paracosm.jobs.blocks import HERE, BlockWriter, Place, last_on
 from paracosm.jobs.strategies.plan import Part, Plan
 from paracosm.jobs.strategies.work import COMPUTE, DEVICE, TENSOR, Sum, Work
+from paracosm.jobs.writer import HERE, BlockWriter, Place, last_on
 
 Ready = Mapping[tuple[str, str], int]
 """What something waits for: by lane and anchor, how many rows after the anchor the last one is."""
@@ -35,12 +35,9 @@ TensorTime = Callable[[str, int], float]
 class RowWriter:
     """Writes nodes of one rank's graph, in order.
 
-    Args:
-        work: what to write.
-        writer: the block.
-        tensor_time: what collectives between tensor-parallel ranks take.
-        earlier: what is there when nodes of earlier blocks are done.
-        elsewhere: what is there when nodes of other stages are done.
+    `earlier` and `elsewhere` say what is there when nodes of earlier blocks, and of other stages,
+    are done.
+
     """
 
     def __init__(
@@ -268,10 +265,7 @@ def _hold(rows: RowWriter, size: int, first: int, last: int) -> None:
 
 
 def _handed_on(plan: Plan, row: int, size: int) -> int:
-    """Return how many of the bytes that a node allocates later layers' forward passes look at.
-
-    A layer as one node may keep more than it writes for the next one.
-    """
+    """Return how many of the bytes that a node allocates later layers' forward passes look at."""
     if plan.until[row] <= plan.layers.layer[row]:
         return 0
     return min(size, int(plan.work.graph.bytes_written[row]) or size)

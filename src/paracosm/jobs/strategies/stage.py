@@ -1,4 +1,21 @@
-"""One stage of one rank, and how it communicates."""
+"""One stage of one rank: its messages, reductions of gradients and gathers of parameters.
+
+PyTorch's DDP reduces gradients in buckets, each as soon as its last gradient is there (Li et al.
+2020, section 3.2.3), on a lane of its own that slows no computation down. With several
+micro-batches the gradients are added up, and reduced with the last one.
+
+ZeRO (Rajbhandari et al. 2020) and FSDP (Zhao et al. 2023) share what DDP copies. Stage 1 divides
+the optimizer's state: gradients are reduced and scattered, every rank updates its share, and all
+gather the parameters. Stage 2 divides the gradients as well, stage 3 (FSDP) also the parameters:
+each layer's are gathered before its forward and its backward pass, and dropped after. Gathers and
+scatters take turns on one lane, as NCCL's on one communicator; with `prefetch` = 1:
+
+    communication | gather 0 | gather 1 | gather 2 | ... | gather 1 | scatter 2 | gather 0 | ...
+    compute                  | forward 0 | forward 1 |...| backward 2 | backward 1 | ...
+
+A gather waits until the layer `prefetch` + 1 places before it is done: so many are there at a time.
+
+"""
 
 from __future__ import annotations
 
@@ -11,10 +28,11 @@ from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.collectives import collective_time
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook
-from paracosm.jobs.blocks import HERE, BlockWriter, last_on
+from paracosm.jobs.strategies.layers import Bucket, buckets_of
 from paracosm.jobs.strategies.plan import Part, Plan
-from paracosm.jobs.strategies.rows import Ready, RowWriter, row_anchors
-from paracosm.jobs.strategies.work import COMMUNICATION, DEVICE
+from paracosm.jobs.strategies.rows import Gathered, Ready, RowWriter, merge, row_anchors
+from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, DEVICE
+from paracosm.jobs.writer import HERE, BlockWriter, last_on
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +49,7 @@ class Books:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One stage of one rank.
-
-    Attributes:
-        plan: of the job.
-        part: the rows of this stage.
-        costs: of the rank's communication.
-        books: for the names of tasks.
-    """
+    """One stage of one rank."""
 
     plan: Plan
     part: Part
@@ -81,15 +92,7 @@ def send(stage: Stage, rows: RowWriter, what: str, size: int) -> None:
 def collective(
     stage: Stage, writer: BlockWriter, name: str, kind: str, size: int, there: Ready
 ) -> int:
-    """Write a collective between the data-parallel ranks, and return its row.
-
-    Args:
-        stage, writer: of the block.
-        name: for people.
-        kind: one of `paracosm.cluster.collectives.COLLECTIVES`.
-        size: bytes of the whole vector.
-        there: what it waits for.
-    """
+    """Write a collective between the data-parallel ranks, and return its row."""
     name = f"{name} of stage {stage.part.number}" if stage.part.stages > 1 else name
     seconds, anchors = stage.costs.of_data(kind, size), row_anchors(there, COMMUNICATION)
     return writer.communicate(name, COMMUNICATION, seconds, anchors, "collective", size, "data")
@@ -99,12 +102,9 @@ def collective(
 class Costs:
     """Times of messages and collectives of one rank, and of all that are placed like it.
 
-    Attributes:
-        cluster: where.
-        all_reduce: the algorithm between data-parallel ranks.
-        group: role to the ranks that it communicates with in it.
-        changes: of collectives and messages ("send"), one after the other.
-        met: kinds of all collectives that were asked for.
+    `group` has the ranks that it communicates with in each role; `met` gets the kinds of all
+    collectives that were asked for.
+
     """
 
     cluster: Cluster
@@ -150,3 +150,102 @@ class Costs:
             if kind in change.kinds and change.what == "time":
                 seconds = max(seconds * change.factor + float(change.added), 0.0)
         return seconds
+
+
+def reduced_buckets(stage: Stage, *, last: bool) -> list[Bucket]:
+    """Return what a backward pass reduces, `last` of the micro-batches or not.
+
+    ZeRO 2 and 3 keep no whole gradients, and reduce them with every micro-batch; ZeRO 3 layer by
+    layer.
+    """
+    plan, strategy, part = stage.plan, stage.plan.strategy, stage.part
+    if strategy.data == 1 or (not last and strategy.sharding in ("none", "optimizer")):
+        return []
+    if strategy.sharding == "parameters":
+        return [
+            bucket
+            for _, nodes in plan.sections(plan.backward_rows(part))
+            for bucket in buckets_of(nodes, plan.gradients, float("inf"), float("inf"))
+        ]
+    rows = plan.backward_rows(part)
+    return buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket)
+
+
+class Reductions:
+    """Writes the reductions of a backward pass, each behind the last node that it waits for."""
+
+    def __init__(self, stage: Stage, rows: RowWriter, buckets: Sequence[Bucket]) -> None:
+        self._stage, self._rows = stage, rows
+        self._closed_by = {bucket.rows[-1]: (n, bucket) for n, bucket in enumerate(buckets)}
+        self.freed: dict[int, int] = {}
+        """The task that has reduced the gradients of a node, and after which they are no longer
+        needed whole."""
+
+    def after(self, row: int) -> None:
+        if row not in self._closed_by:
+            return
+        number, bucket = self._closed_by[row]
+        there: Gathered = {}
+        for each in bucket.rows:
+            merge(there, self._rows.ready[each])
+        strategy = self._stage.plan.strategy
+        kind = "all_reduce" if strategy.sharding == "none" else "reduce_scatter"
+        name = f"{kind.replace('_', '-')} {number}"
+        task = collective(self._stage, self._rows.writer, name, kind, bucket.size, there)
+        if strategy.sharding in ("gradients", "parameters"):
+            self.freed |= dict.fromkeys(bucket.rows, task)
+
+
+class Gathers:
+    """Writes the gathers of one pass; none where parameters are not sharded."""
+
+    def __init__(self, stage: Stage, rows: RowWriter, layers: Sequence[int]) -> None:
+        self._stage, self._rows = stage, rows
+        sizes = stage.plan.layer_parameters
+        self._sizes = [int(sizes[layer]) for layer in layers]
+        self._names = [stage.plan.layers.names[layer] for layer in layers]
+        self._units = [n for n, size in enumerate(self._sizes) if size and stage.plan.gathers]
+        self._ahead = min(stage.plan.strategy.prefetch, len(sizes))
+        self._place = {number: unit for unit, number in enumerate(self._units)}
+        self._gathered: list[int] = []
+        self._ended: list[int] = []
+
+    def begin(self, number: int) -> None:
+        """Gather what the `number`-th layer needs, and those that come ahead of their use."""
+        if number not in self._place:
+            return
+        unit = self._place[number]
+        while len(self._gathered) <= min(unit + self._ahead, len(self._units) - 1):
+            self._gather(len(self._gathered))
+        self._rows.wait({(COMMUNICATION, HERE): self._gathered[unit]})
+
+    def end(self, number: int) -> None:
+        """Drop the parameters of the `number`-th layer."""
+        if number in self._place:
+            row = self._rows.writer.last.get(COMPUTE, self._gathered[self._place[number]])
+            self._rows.writer.release(self._sizes[number], row)
+            self._ended.append(row)
+
+    def close(self) -> None:
+        """Tell the blocks that follow when the last layers were dropped."""
+        for back in range(self._ahead + 1 if self._ended else 0):
+            place = max(len(self._ended) - 1 - back, 0)
+            self._rows.writer.mark(_dropped(back), self._ended[place])
+
+    def _gather(self, unit: int) -> None:
+        number, writer = self._units[unit], self._rows.writer
+        before = unit - 1 - self._ahead
+        there: Ready = (
+            {(COMPUTE, HERE): self._ended[before]}
+            if before >= 0
+            else {(COMPUTE, _dropped(-1 - before)): 0}
+        )
+        name = f"all-gather {self._names[number]}"
+        size = self._sizes[number]
+        task = collective(self._stage, writer, name, "all_gather", size, there)
+        writer.allocate(size, task)
+        self._gathered.append(task)
+
+
+def _dropped(back: int) -> str:
+    return f"dropped {back}"

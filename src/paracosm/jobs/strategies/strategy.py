@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from paracosm.errors import InputError, unknown
@@ -64,8 +66,8 @@ class Strategy:
     cut: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for key, name, least in _COUNTS:
-            value = getattr(self, name)
+        for key, least in _COUNTS.items():
+            value = getattr(self, KEYS[key])
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InputError(f"strategy: {key} must be {least} or more, not {value}")
         for key, kind, name, valid in (
@@ -88,20 +90,24 @@ class Strategy:
 
     def __str__(self) -> str:
         """The text that `parse_strategy` turns into an equal strategy."""
+        words = [] if not self.servers else ["ps-async" if self.asynchronous else "ps"]
+        if self.data > 1 or self.servers:
+            words.append(f"dp={self.data}")
+        for key, name in KEYS.items():
+            value = getattr(self, name)
+            if key not in ("dp", "cut") and value != getattr(Strategy, name):
+                words.append(f"{key}={_written(name, value)}")
+        if self.cut:
+            words.append(f"cut={'+'.join(self.cut)}")
+        return ", ".join(words) or "single"
 
-        return format_strategy(self)
 
-
-_COUNTS = (
-    ("dp", "data", 1),
-    ("tp", "tensor", 1),
-    ("pp", "pipeline", 1),
-    ("chunks", "chunks", 1),
-    ("microbatches", "microbatches", 1),
-    ("prefetch", "prefetch", 0),
-    ("servers", "servers", 0),
-    ("iterations", "iterations", 1),
-)
+_COUNTS = {
+    **dict.fromkeys(("dp", "tp", "pp", "chunks", "microbatches"), 1),
+    **dict.fromkeys(("prefetch", "servers"), 0),
+    "iterations": 1,
+}
+"""The least that a key can be."""
 
 
 def _check_pipeline(strategy: Strategy) -> None:
@@ -172,19 +178,10 @@ KEYS = {
     "dp": "data",
     "tp": "tensor",
     "pp": "pipeline",
-    "schedule": "schedule",
-    "chunks": "chunks",
-    "microbatches": "microbatches",
+    **{key: key for key in ("schedule", "chunks", "microbatches")},
     "zero": "sharding",
-    "bucket": "bucket",
-    "first_bucket": "first_bucket",
-    "all_reduce": "all_reduce",
-    "prefetch": "prefetch",
-    "overlap": "overlap",
-    "recompute": "recompute",
-    "servers": "servers",
-    "iterations": "iterations",
-    "cut": "cut",
+    **{key: key for key in ("bucket", "first_bucket", "all_reduce", "prefetch", "overlap")},
+    **{key: key for key in ("recompute", "servers", "iterations", "cut")},
 }
 """Key -> field of `Strategy`."""
 
@@ -244,23 +241,6 @@ def parse_strategy(text: str, workers: int | None = None) -> Strategy:
     return Strategy(**_spread(values, words, workers))
 
 
-def format_strategy(strategy: Strategy) -> str:
-    """Return the text that parses back to an equal strategy."""
-    words = [] if not strategy.servers else ["ps-async" if strategy.asynchronous else "ps"]
-    if strategy.data > 1 or strategy.servers:
-        words.append(f"dp={strategy.data}")
-    for key, name in KEYS.items():
-        value, usual = getattr(strategy, name), _DEFAULTS[name]
-        if key not in ("dp", "cut") and value != usual:
-            words.append(f"{key}={_written(name, value)}")
-    if strategy.cut:
-        words.append(f"cut={'+'.join(strategy.cut)}")
-    return ", ".join(words) or "single"
-
-
-_DEFAULTS = {each.name: getattr(Strategy, each.name, None) for each in fields(Strategy)}
-
-
 def _settings(word: str) -> dict[str, Any]:
     key, equals, value = (part.strip() for part in word.partition("="))
     if not equals:
@@ -279,7 +259,7 @@ def _read(key: str, value: str) -> Any:
     if name in ("schedule", "all_reduce"):
         return value
     if name in ("bucket", "first_bucket"):
-        return _read_size(key, value)
+        return _read_number(key, value, parse_size)
     if name in ("recompute", "overlap"):
         if value not in ("yes", "no"):
             raise InputError(f'strategy: {key} is "yes" or "no", not "{value}"')
@@ -288,7 +268,10 @@ def _read(key: str, value: str) -> Any:
         return tuple(part.strip() for part in value.split("+"))
     if name == "sharding" and value in SHARDINGS:
         return value
-    number = _read_count(key, value)
+    number = _read_number(key, value, parse_number)
+    if number != int(min(number, 2**53)):
+        raise InputError(f"strategy: {key} must be a whole number, not {value}")
+    number = int(number)
     if name != "sharding":
         return number
     if number >= len(SHARDINGS):
@@ -296,19 +279,9 @@ def _read(key: str, value: str) -> Any:
     return SHARDINGS[number]
 
 
-def _read_count(key: str, value: str) -> int:
+def _read_number(key: str, value: str, parse: Callable[[str], float]) -> float:
     try:
-        number = parse_number(value)
-    except InputError as error:
-        raise InputError(f"strategy: {key}: {error}") from None
-    if number != int(min(number, 2**53)):
-        raise InputError(f"strategy: {key} must be a whole number, not {value}")
-    return int(number)
-
-
-def _read_size(key: str, value: str) -> float:
-    try:
-        return parse_size(value)
+        return parse(value)
     except InputError as error:
         raise InputError(f"strategy: {key}: {error}") from None
 
@@ -343,13 +316,14 @@ def _spread(values: dict[str, Any], words: list[str], workers: int | None) -> di
 
 
 def does_not_fit(dp: int, tp: int, pp: int, workers: int) -> InputError:
+    fits = tp * pp and not workers % (tp * pp)
+    hint = (
+        f"dp={workers // (tp * pp)} fits"
+        if fits
+        else f"{_nearest(workers, tp * pp)} workers would fit"
+    )
     product = _product({"dp": dp, "tp": tp, "pp": pp})
-    have = f"the cluster has {workers} workers"
-    if tp * pp and not workers % (tp * pp):
-        hint = f"dp={workers // (tp * pp)} fits"
-    else:
-        hint = f"{_nearest(workers, tp * pp)} workers would fit"
-    return InputError(f"strategy: {product}, but {have}: {hint}")
+    return InputError(f"strategy: {product}, but the cluster has {workers} workers: {hint}")
 
 
 def _does_not_divide(tp: int, pp: int, workers: int) -> InputError:
@@ -372,9 +346,7 @@ def _nearest(workers: int, ranks: int) -> int:
 def _product(ways: dict[str, int | None]) -> str:
     """Return "dp=3 x tp=4 = 12 ranks"."""
     there = {key: way for key, way in ways.items() if way is not None and (way != 1 or key == "dp")}
-    total = 1
-    for way in there.values():
-        total *= way
+    total = math.prod(there.values())
     ranks = "rank" if total == 1 else "ranks"
     if len(there) == 1:
         return f"{next(iter(there))}={total}: {total} {ranks}"

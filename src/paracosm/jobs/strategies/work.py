@@ -20,13 +20,7 @@ DEVICE = (COMPUTE, MEMORY, TENSOR)
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A collective between tensor-parallel ranks.
-
-    Attributes:
-        collective: one of `paracosm.cluster.collectives.COLLECTIVES`.
-        size: bytes of the whole vector.
-        name: for people.
-    """
+    """A collective between tensor-parallel ranks, of so many bytes of the whole vector."""
 
     collective: str
     size: int
@@ -35,31 +29,20 @@ class Sum:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """The nodes of a graph as tasks of one rank.
-
-    Attributes:
-        graph: whose nodes.
-        duration: n seconds.
-        lane: of each node.
-        on_host: whether the host carries out the node.
-        waits: whether the host waits for what the node depends on.
-        host: the lane of the host, which on a synchronous device is that of the device.
-        launch: seconds of the host for each node that it only issues.
-        storage_size: bytes of every storage of the graph.
-        collective: what a node of kind communication does; none of it where the strategy has one
-            tensor-parallel rank.
-        sums: collectives after a node, which the next ones wait for.
-    """
+    """The nodes of a graph as tasks of one rank."""
 
     graph: Graph
-    duration: list[float]
+    duration: list[float]  # n seconds
     lane: list[str]
     on_host: list[bool]
-    waits: list[bool]
-    host: str
-    launch: float
-    storage_size: npt.NDArray[np.int64]
+    waits: list[bool]  # whether the host waits for what the node depends on
+    host: str  # the lane of the host, which on a synchronous device is that of the device
+    launch: float  # seconds of the host for each node that it only issues
+    storage_size: npt.NDArray[np.int64]  # bytes of every storage of the graph
+    # what a node of kind communication does; none of it where the strategy has one tensor-parallel
+    # rank
     collective: Mapping[int, Sum] = field(default_factory=lambda: MappingProxyType({}))
+    # collectives after a node, which the next ones wait for
     sums: Mapping[int, tuple[Sum, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -137,22 +120,18 @@ def _collective_of(name: str) -> str:
 class Replica:
     """A training step of one replica, on a worker of speed 1.
 
-    Attributes:
-        graph: forward, backward and optimizer, of one micro-batch.
-        duration: n seconds on the node's own lane.
-        asynchronous: whether the host runs ahead of the device, as with a GPU.
-        launch: seconds that the host spends on issuing a node that it does not carry out itself.
-        tensor: tensor-parallel ranks that the graph is one of. Where it has no nodes that
-            communicate, durations are taken to include that.
 
     Raises:
         InputError: a duration or the launch time is missing (NaN), negative or infinite; no rank.
     """
 
-    graph: Graph
-    duration: npt.NDArray[np.float64]
-    asynchronous: bool = False
+    graph: Graph  # forward, backward and optimizer, of one micro-batch
+    duration: npt.NDArray[np.float64]  # n seconds on the node's own lane
+    asynchronous: bool = False  # whether the host runs ahead of the device, as with a GPU
+    # seconds that the host spends on issuing a node that it does not carry out itself
     launch: float = 0.0
+    # tensor-parallel ranks that the graph is one of. Where it has no nodes that communicate,
+    # durations are taken to include that.
     tensor: int = 1
 
     @property
@@ -166,9 +145,7 @@ class Replica:
         times = np.asarray(self.duration, dtype=np.float64)
         if times.shape != (len(self.graph),):
             raise InputError(f"replica: {times.size} durations for {len(self.graph)} nodes")
-        wrong = np.flatnonzero(~(np.isfinite(times) & (times >= 0)))
-        if len(wrong):
-            row = int(wrong[0])
+        for row in np.flatnonzero(~(np.isfinite(times) & (times >= 0)))[:1]:
             op = self.graph.ops[self.graph.op[row]].name
             raise InputError(
                 f"replica: the duration of node {int(self.graph.id[row])} ({op}) is {times[row]} s"

@@ -25,16 +25,12 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class AlikeRanks:
-    """Ranks that spend their time alike, and hold as much, but for what a table does not show.
-
-    Attributes:
-        peak_memory: the most bytes that any of them holds at a time; None where nobody knows.
-    """
+    """Ranks that spend their time alike, and hold as much, but for what a table does not show."""
 
     ranks: tuple[int, ...]
     label: str  # the name of the first
     parts: Mapping[str, float]  # seconds of an iteration by `PARTS`; they add up to the iteration
-    peak_memory: int | None
+    peak_memory: int | None  # the most bytes that any of them holds; None where nobody knows
     is_worker: bool  # or a parameter server
 
 
@@ -74,7 +70,6 @@ class JobPrediction:
 
     @property
     def peak_memory(self) -> int | None:
-        """The most bytes that any rank holds; None where nobody knows."""
         known = [each.peak_memory for each in self.alike if each.peak_memory is not None]
         return max(known, default=None)
 
@@ -200,9 +195,6 @@ def strategies_by_workers(
 
     In a sweep from one replica on, that replica has nobody to share with: what concerns sharing is
     left out for it. `held` is how many servers the cluster has, where nobody says how many.
-
-    Raises:
-        InputError: the text cannot be read, or does not fit a number; servers that have no effect.
     """
     if workers is None:
         strategy = _read(text, None, servers, held)

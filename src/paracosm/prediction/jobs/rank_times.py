@@ -145,10 +145,7 @@ def _departures(schedule: JobSchedule, rank: int) -> Floats:
 
 
 def _messages(schedule: JobSchedule, rank: int) -> Iterator[tuple[Ints, int, Ints]]:
-    """Yield rows of receives, the rank that they receive from, and the rows of its sends.
-
-    One entry for each role in which the rank receives; the k-th receive gets the k-th send.
-    """
+    """For each role: rows of receives, their sender, rows of its sends; the k-th gets the k-th."""
     job = schedule.job
     program = job.programs[job.program[rank]]
     receives = np.flatnonzero(program.kind == RECEIVE)
@@ -166,11 +163,7 @@ MOST = 16
 
 
 def parse_ranks(text: str) -> tuple[range, ...] | None:
-    """Return the ranks in a text such as "0,8..15", as ranges; None for "all".
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Read "0,8..15" as ranges; None for "all"."""
     if text.strip() == "all":
         return None
     ranks: list[range] = []
@@ -183,18 +176,14 @@ def parse_ranks(text: str) -> tuple[range, ...] | None:
 
 
 def check_ranks(text: str, count: int) -> None:
-    """Raise InputError if a text such as "0,8..15" names a rank that a job of `count` has not."""
+    """Raise InputError if the text names a rank that a job of `count` has not."""
     for ranks in parse_ranks(text) or ():
         if ranks.stop > count:
             raise InputError(f"timeline_ranks: no rank {ranks.stop - 1}: they are 0 to {count - 1}")
 
 
 def shown_ranks(schedule: JobSchedule, wanted: str | None) -> tuple[int, ...]:
-    """Return the ranks to show: those that are wanted, or one of each class, at most `MOST`.
-
-    Raises:
-        InputError: the job has no such rank.
-    """
+    """Return those that are wanted, or one of each class, at most `MOST`."""
     count = schedule.job.ranks
     if wanted is None:
         return tuple(_spread(sorted(schedule.representative.tolist())))
@@ -206,7 +195,6 @@ def shown_ranks(schedule: JobSchedule, wanted: str | None) -> tuple[int, ...]:
 
 
 def _spread(ranks: Sequence[int]) -> list[int]:
-    """Return at most `MOST` of them, evenly spread, the first and the last among them."""
     if len(ranks) <= MOST:
         return list(ranks)
     step = (len(ranks) - 1) / (MOST - 1)

@@ -21,16 +21,11 @@ ahead of all gradients is not what anyone sees of an uplink."""
 
 @dataclass(frozen=True)
 class Phases:
-    """Mean durations of one worker's step, in seconds.
-
-    Attributes:
-        uplink: from the first transfer's begin to the last one's end, but not before the downlink's
-            end.
-    """
+    """Mean durations of one worker's step, in seconds."""
 
     downlink: float  # from the first transfer's begin to the last one's end
     worker: float  # from there to the begin of the uplink; 0 where they overlap
-    uplink: float
+    uplink: float  # the same of the uplink, but not before the downlink's end
     server: float  # from there to the end of the step
     rest: float  # between the end of a step and the next one's downlink
     computing: float  # of all ops of the worker
@@ -38,7 +33,6 @@ class Phases:
 
     @property
     def step(self) -> float:
-        """Seconds from step to step."""
         return self.downlink + self.worker + self.uplink + self.server + self.rest
 
 
@@ -106,12 +100,8 @@ def mean_value_analysis(demands: Sequence[float], delay: float, customers: int) 
 
     Exact mean-value analysis (Reiser and Lavenberg 1980, section 2): a customer finds the stations
     as they are with one customer less. Stations serve one customer at a time or share their
-    processor, which comes to the same.
-
-    Args:
-        demands: seconds of service of a cycle at each queueing station.
-        delay: seconds of a cycle for which a customer waits for nobody.
-        customers: up to how many; 1 or more.
+    processor, which comes to the same. `demands` are seconds of service of a cycle at each station,
+    `delay` those for which a customer waits for nobody.
     """
     service = np.asarray(demands, dtype=np.float64)
     queue = np.zeros(len(service))
@@ -131,10 +121,8 @@ def cynthia(phases: Phases, bandwidth: float, workers: int, *, duplex: bool = Fa
     with batch K are W K / (T_P max(1, W U_1) + 2 T_C), where T_P is the time of processing a batch,
     T_C that of transmitting the model or its update, and U_1 the network's utilisation with one
     worker: 2 T_C over the time of its step. Of several servers, the one with most bytes counts.
-
-    Args:
-        bandwidth: bytes/s of each server's port.
-        duplex: halve T_C, as both directions are networks of their own (Li et al., section 4.4).
+    `bandwidth` is bytes/s of each server's port; `duplex` halves T_C, as both directions are
+    networks of their own (Li et al., section 4.4).
     """
     transmission = float(phases.carried.max()) / bandwidth / (2 if duplex else 1)
     used = 2 * transmission / phases.step

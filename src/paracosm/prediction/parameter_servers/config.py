@@ -127,7 +127,6 @@ class ThroughputFields(BaseModel):
         return order
 
     def idle_habits(self) -> dict[str, set[str]]:
-        """Return the fields that others make pointless, by the reason."""
         idle: dict[str, set[str]] = {}
         if not self.flow_control:
             idle["there is no flow control"] = {"flow_control_window"}
@@ -140,11 +139,7 @@ class ThroughputFields(BaseModel):
         return idle
 
     def resolve_bandwidth(self, asked: float | None, profile: JobProfile) -> float:
-        """Return the bytes/s of links without a cluster file: asked, of the node, or as profiled.
-
-        Raises:
-            InputError: the node's calibration cannot be read; nothing says how fast links are.
-        """
+        """Return the bytes/s of links without a cluster file: asked, the node's, or as profiled."""
         node = self._calibration()
         on_loopback = node.over_loopback("bandwidth_out") or node.over_loopback("bandwidth_in")
         if asked is None and node.bandwidth is None and on_loopback:
@@ -164,12 +159,6 @@ class ThroughputFields(BaseModel):
         return bandwidth
 
     def resolve_settings(self, cluster: Cluster, workers: Sequence[int]) -> Settings:
-        """Return the settings of a profiled job on a cluster, for these numbers of workers.
-
-        Raises:
-            InputError: the node's calibration or the order cannot be read; something does not fit
-                the cluster or the numbers of workers.
-        """
         node = self._calibration()
         if workers[-1] > MOST_WORKERS:
             raise InputError(f"workers: of a profile {MOST_WORKERS:,} at most, not {workers[-1]:,}")
@@ -210,7 +199,7 @@ class ThroughputFields(BaseModel):
         return NodeCalibration() if self.node is None else load_calibration(self.node)
 
     def _share_sigma(self, node: NodeCalibration) -> float:
-        """Return what was asked for, or what was measured over a network, or fair queueing."""
+        """What was asked for, or what was measured over a network, or fair queueing."""
         if self.uneven is not None:
             return self.uneven
         if node.uneven is None or node.over_loopback("uneven"):
@@ -227,11 +216,6 @@ THROUGHPUT = frozenset(ThroughputFields.model_fields)
 
 
 def load_profile(path: Path, batch: int | None) -> JobProfile:
-    """Return the job profile in a file, with its batch if that is given.
-
-    Raises:
-        InputError: it cannot be read, or says another batch.
-    """
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     if not is_job_profile(path):
@@ -268,15 +252,7 @@ def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a job is simulated on a cluster, for any number of its workers.
-
-    Attributes:
-        backup: synchronous: workers that a step does not wait for; None: asynchronous.
-        start: what is predicted beside the steady state.
-        stagger: seconds between the begins of workers that start staggered; None: a step of one
-            worker spread over all.
-        measure: seconds of a measurement; None: as long as 50 steps take, but 10 of each worker.
-    """
+    """How a job is simulated on a cluster, for any number of its workers."""
 
     ports: Ports  # of all servers and of as many workers as are ever asked for
     alpha: float = 0.0  # seconds a byte of parsing what was received
@@ -286,10 +262,10 @@ class Settings:
     cores: int = 0  # of each server, shared by the updates of all workers; 0: one for each worker
     background: Background | None = None  # traffic of others in the ports of servers
     share_sigma: float = 0.0  # standard deviation of ln(share) of flows that compete for a port
-    backup: int | None = None
+    backup: int | None = None  # workers that a synchronous step does not wait for; or asynchronous
     start: Literal["steady", "together", "staggered"] = "steady"
-    stagger: float | None = None
-    measure: float | None = None
+    stagger: float | None = None  # seconds between begins; None: a step spread over all workers
+    measure: float | None = None  # seconds; None: as long as 50 steps take, but 10 of each worker
     steps: int | None = None  # simulated steps of each worker; None: as many as take a second or so
     repeats: int = 20  # simulated measurements after a start
 
@@ -338,8 +314,7 @@ def ports_of(cluster: Cluster) -> Ports:
     """Return the ports of a star or a switch with servers on nodes of their own.
 
     Raises:
-        InputError: another topology, no server, a server on a worker's node, links without a finite
-            bandwidth.
+        InputError: any other cluster, or links without a finite bandwidth.
     """
     topology = cluster.topology
     if not isinstance(topology, Star | Switch):
@@ -381,11 +356,6 @@ class Background:
 
 
 def parse_background(text: str) -> Background:
-    """Return the background traffic that a text describes.
-
-    Raises:
-        InputError: it cannot be read, or its times are not above 0.
-    """
     match = re.fullmatch(
         r"(\d+)(?:\s*flows?)?(?:\s*,\s*([^,]+?)\s+on\s*,\s*([^,]+?)\s+off)?", text.strip()
     )
@@ -401,11 +371,7 @@ def parse_background(text: str) -> Background:
 
 
 def background_changes(background: Background, horizon: float) -> tuple[Floats, Ints]:
-    """Return when the number of flows changes, in seconds, and what it is from then on.
-
-    Raises:
-        InputError: it changes more than `MOST` times until the horizon.
-    """
+    """Return when the number of flows changes, in seconds, and what it is from then on."""
     if not background.off:
         return np.zeros(1), np.full(1, background.flows)
     period = background.on + background.off

@@ -40,13 +40,8 @@ def transfer_order(
     and so go first come, first served. A list orders the transfers in it, of either direction; the
     others come after them as they were recorded.
 
-    Args:
-        names: of the ops; those at their end that have none, as parsing has, may be left out.
-        bandwidth: bytes/s of the link, by which TAC weighs bytes against seconds.
-        seed: of the random order.
-
-    Raises:
-        InputError: no such order, or a list with a name that is no transfer's, or twice in it.
+    `names` may leave out ops at the end that have none, as parsing has. By `bandwidth`, bytes/s of
+    the link, TAC weighs bytes against seconds; `seed` is that of the random order.
     """
     if not isinstance(order, str):
         return _listed(order, workload, names)
@@ -67,7 +62,7 @@ def transfer_order(
 
 
 def _listed(order: Sequence[str], workload: Workload, names: Sequence[str]) -> Floats:
-    """Return each op's position in a list of names; of all that are not in it, its length."""
+    """Of ops that are not in the list, the priority is its length."""
     transfer = np.isin(workload.resource, (DOWNLINK, UPLINK))
     ops = {name: op for op, name in enumerate(names) if transfer[op]}
     priority = np.full(workload.ops, float(len(order)))
@@ -142,27 +137,19 @@ def tic(workload: Workload) -> Floats:
 
 @dataclass(frozen=True)
 class _Needed:
-    """Groups of computations that need the same transfers, whether at first or second hand.
-
-    Attributes:
-        needs: whether each group needs each transfer (`op.dep` in the paper), (groups, transfers).
-    """
+    """Groups of computations that need the same transfers, whether at first or second hand."""
 
     transfers: npt.NDArray[np.int64]  # ops, as numbered in the workload, (transfers,)
-    needs: Bools
+    needs: Bools  # whether a group needs a transfer (`op.dep` in the paper), (groups, transfers)
     seconds: Floats  # that all computations of each group take, (groups,)
 
     def properties(self, outstanding: Bools, seconds: Floats) -> tuple[Floats, Floats]:
-        """Return what Algorithm 1 (`UpdateProperties`) says of each transfer, in seconds.
+        """Return P and M+ of each transfer by Algorithm 1 (`UpdateProperties`), in seconds.
 
-        Args:
-            outstanding: which transfers have not been given a priority, (transfers,).
-            seconds: that each transfer takes, (transfers,).
-
-        Returns:
-            P, the computing that can begin with this transfer alone ("directly-dependent compute
-            load"), and M+, the least of all transfers together that a computation needs beside
-            this one ("impending communication load"); infinite if there is none.
+        P is the computing that can begin with this transfer alone ("directly-dependent compute
+        load"), M+ the least of all transfers together that a computation needs beside this one
+        ("impending communication load"), infinite if there is none. `outstanding` are the transfers
+        that have no priority yet.
         """
         needs = self.needs & outstanding
         several, alone = needs.sum(axis=1) > 1, needs.sum(axis=1) == 1
@@ -171,7 +158,6 @@ class _Needed:
 
 
 def _needed_by_computations(workload: Workload) -> _Needed:
-    """Return which transfers to the worker its computations need, and the least time these took."""
     transfers = np.flatnonzero(workload.resource == DOWNLINK)
     needs = np.zeros((workload.ops, len(transfers)), bool)
     for op in in_order(workload.waits, workload.first_dependent, workload.dependents):

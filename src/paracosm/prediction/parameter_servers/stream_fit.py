@@ -46,11 +46,8 @@ def fit_streams(profile: JobProfile, *, bandwidth: float | None = None) -> Strea
     """Return the model of a profile's downlink streams with the least errors of their ends.
 
     Errors are relative; those beyond 2 % count linearly (soft L1). A window is believed if it
-    makes the average error at least a twentieth smaller.
-
-    Args:
-        profile: of one worker.
-        bandwidth: bytes/s of payload of the link, where it was measured; else it is fitted, too.
+    makes the average error at least a twentieth smaller. `bandwidth` is bytes/s of payload of the
+    link, where it was measured; else it is fitted, too.
 
     Raises:
         InputError: there are no streams with bytes in them; or a bandwidth that is not above 0.
@@ -102,7 +99,7 @@ def _goodput(streams: Streams) -> float:
 
 
 def _windows(streams: Streams) -> list[float]:
-    """Return windows to try: sizes of streams, where the model jumps, and some between them."""
+    """Windows to try: sizes of streams, where the model jumps, and some between them."""
     sizes = np.unique(streams.size)
     sizes = sizes[sizes >= _SMALLEST]
     if not len(sizes):
@@ -169,33 +166,26 @@ def _cost(streams: Streams, model: StreamModel) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StreamModel:
-    """What decides when streams end.
-
-    Attributes:
-        burst: bytes that the link lets through at once after a pause (a token bucket, as shapers
-            and clouds have them); as many come back in a second as `bandwidth` says.
-    """
+    """What decides when streams end."""
 
     bandwidth: float  # bytes/s, of every server and of the worker
     window: float = inf  # bytes of a stream's first turn; infinite without flow control
     alpha: float = 0.0  # seconds a byte of parsing
     beta: float = 0.0  # seconds of parsing any stream
+    # Bytes that the link lets through at once after a pause (a token bucket, as shapers and clouds
+    # have them); as many come back in a second as `bandwidth` says.
     burst: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Downlink streams of several steps, those of a step one after the other as they were begun.
-
-    Attributes:
-        begin, end: seconds from the step's begin, as recorded.
-    """
+    """Downlink streams of several steps, those of a step one after the other as they were begun."""
 
     first: Ints  # those of step i are `first[i]` to `first[i + 1]`
     server: Ints
     size: Floats  # bytes
-    begin: Floats
-    end: Floats
+    begin: Floats  # seconds from the step's begin, as recorded
+    end: Floats  # the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +200,7 @@ class EndErrors:
 
 
 def downlink_streams(profile: JobProfile) -> Streams:
-    """Return the downlink streams of a profile; those that a step did not trace are left out.
-
-    Raises:
-        InputError: it has none.
-    """
+    """Those that a step did not trace are left out."""
     ops = np.flatnonzero(profile.resource == DOWNLINK)
     begin, end = profile.begin[:, ops], profile.end[:, ops]
     order = np.argsort(begin, axis=1, kind="stable")  # one begun at the same time: by op
@@ -243,7 +229,6 @@ def stream_ends(streams: Streams, model: StreamModel) -> Floats:
 
 
 def end_errors(streams: Streams, model: StreamModel) -> EndErrors:
-    """Return how far a model is off the recorded ends."""
     off = np.abs(stream_ends(streams, model) - streams.end) / streams.end
     return EndErrors(
         streams=len(off),

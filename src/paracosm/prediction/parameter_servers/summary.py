@@ -43,14 +43,7 @@ def summarise_throughput(
     profile_file: str,
     cluster: Mapping[str, Any],
 ) -> ThroughputSummary:
-    """Return the summary of a job's throughput, the last number of workers at its centre.
-
-    Args:
-        profile: that it is predicted from; `profile_file` is where it was read.
-        alone: steps/s of each worker that has the servers to itself.
-        phases: of one worker, which coarse models are fed with.
-        cluster: as `describe_cluster` says it.
-    """
+    """`alone` is steps/s of each worker with the servers to itself, `phases` are of one worker."""
     rows = [_row(point, profile.batch, alone) for point in points]
     found = {point.throughput.workers: point.throughput.steps_per_second for point in points}
     at = saturates_at(found, float(alone.mean()))
@@ -141,7 +134,7 @@ def _baselines(
 def _sentence(
     points: Sequence[Point], rows: Sequence[ThroughputRow], saturated: ThroughputRow | None
 ) -> str:
-    """Return where throughput saturates and why, or what limits the largest number."""
+    """Say where throughput saturates and why, or what limits the largest number."""
     if saturated is not None:
         point = next(each for each in points if each.throughput.workers == saturated.workers)
         return (
@@ -177,7 +170,6 @@ _WORDS = {
 
 
 def _imagined(settings: Settings) -> dict[str, Any]:
-    """Return what is assumed of the cluster, as far as a number says it."""
     return {
         "bandwidth": float(settings.ports.server.min()),
         "sharing": settings.ports.ways.sharing,

@@ -45,12 +45,10 @@ class TargetJob:
     def system(
         self, ports: Ports, start: Floats | None = None, until: float | None = None
     ) -> System:
-        """Return the system of all workers that have ports.
+        """Return the system of all workers that have ports; without `start` they begin at once.
 
-        Args:
-            start: seconds at which each worker begins; all at once if not given.
-            until: seconds for which background traffic is needed; as long as the simulated steps,
-                or all profiled ones, may take if not given.
+        Background traffic is needed for `until` seconds: without it, for as long as the simulated
+        steps, or all profiled ones, may take.
         """
         settings = self.settings
         system = System(
@@ -71,7 +69,6 @@ class TargetJob:
         return replace(system, background_times=times, background_down=flows, background_up=flows)
 
     def by_server(self, resource: int, amounts: Floats) -> Floats:
-        """Return sums of the amounts of a resource's ops, (servers,)."""
         chosen = self.workload.resource == resource
         servers = len(self.settings.ports.server)
         held = self.workload.server[chosen]
@@ -81,10 +78,7 @@ class TargetJob:
         return replace(self, settings=replace(self.settings, backup=None))
 
     def with_shares(self, system: System, steps: int, seed: Sequence[int]) -> System:
-        """Return the system with the shares that each worker's flows get where they are uneven.
-
-        They are log-normal, anew for each step, as those of TCP connections in one queue are.
-        """
+        """Draw uneven shares: log-normal, anew each step, as of TCP connections in one queue."""
         if self.settings.share_sigma == 0:
             return system
         sigma = self.settings.share_sigma
@@ -95,7 +89,6 @@ class TargetJob:
         return replace(system, weight=np.exp(np.stack(drawn)))
 
     def steps(self, workers: int) -> int:
-        """Return how many steps of each worker are simulated."""
         if self.settings.steps is not None:
             return self.settings.steps
         affordable = OPS // (workers * self.workload.ops)
@@ -152,10 +145,6 @@ def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
     """Return a profiled job on a target cluster.
 
     Other servers than the profile's share its parameters anew. `seed` is that of a random order.
-
-    Raises:
-        InputError: the order names what is no transfer; the profile cannot be shared by as many
-            servers, or takes no time.
     """
     servers = len(settings.ports.server)
     if servers != profile.servers:
@@ -175,7 +164,6 @@ def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
 
 
 def _transfers_in_a_row(workload: Workload) -> int:
-    """Return of how many transfers each waits for the one before it, at most."""
     own = np.isin(workload.resource, (DOWNLINK, UPLINK)).astype(np.int64)
     most = own.copy()
     for op in in_order(workload.waits, workload.first_dependent, workload.dependents):
@@ -327,7 +315,6 @@ def _without_requests(profile: JobProfile) -> JobProfile:
 
 
 def _computed_for(profile: JobProfile) -> Floats:
-    """Return the mean seconds of computing, one op behind the other, that each op waits for."""
     took = np.nan_to_num(profile.end - profile.begin).mean(axis=0)
     first, waiting = dependents_of(profile.first_dependency, profile.dependencies)
     before = np.zeros(profile.ops)
@@ -345,7 +332,7 @@ def _asked(profile: JobProfile) -> Floats:
 
 
 def _gaps(profile: JobProfile) -> Floats:
-    """Return the seconds between the last op of each step and the begin of the next one."""
+    """Seconds between the last op of each step and the begin of the next one."""
     last = np.nanmax(profile.end, axis=1)
     lengths = profile.step_end - profile.step_begin
     between = profile.step_begin[1:] - profile.step_end[:-1]
@@ -369,9 +356,6 @@ def shared_by(profile: JobProfile, servers: int) -> JobProfile:
     waits for, those that update it, and its gradient: the uplink that these wait for, or where the
     profile joins no uplink to a parameter, the last one of the same size that is left. What
     concerns several parameters stays on the first server.
-
-    Raises:
-        InputError: there are fewer parameters than servers.
     """
     parameters = np.flatnonzero((profile.resource == DOWNLINK) & (profile.size > 0))
     if len(parameters) < servers:

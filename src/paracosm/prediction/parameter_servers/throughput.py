@@ -21,9 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class AfterStart:
-    """Steps/s of simulated measurements of so many `seconds` that begin with the workers: their
-    mean, and the standard deviation between them.
-    """
+    """Simulated measurements that begin with the workers: their mean and standard deviation."""
 
     steps_per_second: float
     spread: float
@@ -32,24 +30,15 @@ class AfterStart:
 
 @dataclass(frozen=True)
 class Throughput:
-    """The throughput of a number of workers.
-
-    Attributes:
-        spread: standard deviation between measurements of the steady state, steps/s; None where the
-            simulated time has room for one measurement only.
-        after_start: of measurements that begin with the workers; None where nobody asked, or where
-            one is too short for the steps of any worker.
-        utilisation: share of time for which each of `RESOURCES` is busy, by server; of all workers
-            in the mean.
-    """
+    """The throughput of a number of workers."""
 
     workers: int  # their number
     steps_per_second: float  # of all together, in the steady state
     error: float  # standard error of that, of so much simulated time, steps/s
-    spread: float | None
+    spread: float | None  # standard deviation between measurements, steps/s; None of one
     seconds: float  # length of a measurement
-    after_start: AfterStart | None
-    utilisation: Mapping[str, Floats]
+    after_start: AfterStart | None  # None where nobody asked, or too short for a worker's steps
+    utilisation: Mapping[str, Floats]  # share of time by `RESOURCES`, by server; of all workers one
 
 
 def predict_throughput(job: TargetJob, workers: int, seed: int) -> Throughput:
@@ -133,7 +122,7 @@ def limiting(gains: Mapping[str, float], busy: Mapping[str, float]) -> str:
     """Return the resource that would bring most; of several, the first of `RESOURCES`.
 
     Where none would bring more than simulations differ by, as where both directions are full, it is
-    the busiest one. `gains` are as `sensitivity` returns them, `busy` shares of time.
+    the busiest one.
     """
     most = gains if max(gains.values()) > NOTHING else busy
     return max(gains, key=lambda resource: most[resource])
@@ -206,15 +195,11 @@ that were measured, 50 steps in the paper (section 4.1)."""
 
 @dataclass(frozen=True)
 class Steady:
-    """A steady state.
-
-    Attributes:
-        all_rates: steps/s of each worker, with synchronous steps that came too late, (workers,).
-    """
+    """A steady state."""
 
     steps_per_second: float  # of all workers together
     error: float  # standard error of that, steps/s
-    all_rates: Floats
+    all_rates: Floats  # of each worker, with synchronous steps that came too late, (workers,)
     measured: Floats  # steps/s of all workers in stretches of `seconds`, (stretches,)
     seconds: float
 
@@ -232,13 +217,9 @@ def steady_state(
 
     Workers begin at random within the time of their longest possible step, as if they had been
     started by hand, so that what is measured depends on no arrangement. The first `LEADING` steps
-    of each are left out (Li et al. 2020, section 4.1).
-
-    Args:
-        steps: that each worker does in all replicas together, beside those left out.
-        seconds: length of a measurement; None: as long as `MEASURED` steps of all and `OF_EACH` of
-            a worker take, or all that are simulated after those left out.
-        change: makes another workload and system of the job's, of which the same is drawn.
+    of each are left out (Li et al. 2020, section 4.1); `steps` are those beside them, in all
+    replicas together. A measurement of no given `seconds` is as long as `MEASURED` steps of all and
+    `OF_EACH` of a worker take, or all that are simulated.
     """
     ports = job.settings.ports.first(workers)
     each = ceil(steps / REPLICAS) + LEADING
@@ -279,7 +260,7 @@ def steady_state(
 def _rates(
     starts: Sequence[Floats], ended: Sequence[Floats], periods: Sequence[tuple[float, float]]
 ) -> Floats:
-    """Return the steps/s of each worker in each replica's period, (replicas, workers)."""
+    """Of each worker in each replica's period, (replicas, workers)."""
     return np.array(
         [
             rates_in_period(start, ends, *period)
@@ -311,10 +292,7 @@ def rates_in_period(start: Floats, ended: Floats, begin: float, until: float) ->
     A step that is under way at the stretch's begin or end counts by the share of it that is within,
     so that rates are right in the mean, however unequally steps last. (Steps that end within over
     the time that they took are not: it is the long steps that a stretch begins and ends in.)
-
-    Args:
-        start: seconds at which each worker began, (workers,).
-        ended: seconds at which steps ended that count, (workers, steps); NaN for others.
+    `ended` is NaN for steps that do not count.
     """
     found = np.zeros(len(ended))
     for worker, row in enumerate(ended):

@@ -29,22 +29,18 @@ _KERNEL = CATEGORIES.index("kernel")
 
 @dataclass(frozen=True, eq=False)
 class DeviceSegments:
-    """The segments of all streams.
-
-    Attributes:
-        first: of each span what must come after its launch: a delay, or its own segment.
-    """
+    """The segments of all streams."""
 
     segments: list[Segment]
     of: list[Segment]  # the segment of each span
-    first: list[Segment]
+    first: list[Segment]  # what must come after each span's launch: a delay, or its own segment
     issued: list[float]  # seconds at which each span was issued by its call
 
 
 def device_segments(
     trace: KinetoTrace, window: Window, spans: DeviceSpans, steps: Steps
 ) -> DeviceSegments:
-    """Return the segments of all streams; what launches them is still to be put before them."""
+    """What launches the segments is still to be put before them."""
     waits = waits_between_streams(trace, spans)
     calls = Calls(trace)
     names = {lane: _name(trace, spans, lane) for lane in set(spans.stream.tolist())}
@@ -109,7 +105,7 @@ def _delayed(
 
 
 def _name(trace: KinetoTrace, spans: DeviceSpans, lane: int) -> str:
-    """The name of a stream, with its device where there are several."""
+    """With its device where there are several."""
     devices = {trace.lanes[each].owner for each in set(spans.stream.tolist())}
     what = trace.lanes[lane]
     return what.name if len(devices) == 1 else f"device {what.owner} {what.name}"

@@ -156,10 +156,6 @@ def groups_of(
 
     The k-th collective of a rank in a group meets the k-th of the others. `world` is the number of
     the job's ranks, where the traces say it.
-
-    Raises:
-        InputError: the traces of some ranks are missing, or the collectives do not match (which,
-            and where).
     """
     found: dict[tuple[str, tuple[int, ...]], dict[int, list[Segment]]] = {}
     for rank in sorted(segments):
@@ -183,11 +179,6 @@ def groups_of(
 def _ranks(
     call: Collective, given: tuple[int, ...], world: int | None, path: Path
 ) -> tuple[int, ...]:
-    """Return the ranks that meet at a collective.
-
-    Raises:
-        InputError: there is no trace of one of them, or nobody says which they are.
-    """
     if call.ranks:
         ranks = tuple(sorted(set(call.ranks)))
     elif call.group_size == 1:
@@ -286,7 +277,6 @@ class _Meeting:
 def write_programs(
     ranks: Sequence[TracedSegments], numbers: Sequence[int], groups: Sequence[Group]
 ) -> tuple[Job, tuple[TracedRank, ...]]:
-    """Return the job of these ranks, and what the trace of each says of its rows."""
     place = {rank: number for number, rank in enumerate(numbers)}
     roles = _roles(groups, place)
     met: dict[int, _Meeting] = {}
@@ -320,7 +310,7 @@ def write_programs(
 
 
 def _roles(groups: Sequence[Group], place: Mapping[int, int]) -> list[str]:
-    """Return a role for each group: its name, with its number where a rank has two of the name."""
+    """The name of each group, with its number where a rank has two of the name."""
     taken: list[set[str]] = [set() for _ in place]
     roles = []
     for number, group in enumerate(groups):
@@ -336,7 +326,6 @@ def _roles(groups: Sequence[Group], place: Mapping[int, int]) -> list[str]:
 def _written(
     writer: ProgramWriter, rank: TracedSegments, met: Mapping[int, _Meeting]
 ) -> list[Segment]:
-    """Write the segments of a rank, after the time by which it begins later than the first one."""
     rows = list(rank.segments.segments)
     late = rank.window.begin + rank.offset
     start: list[Segment] = []

@@ -29,9 +29,7 @@ Floats = npt.NDArray[np.float64]
 def next_step_time(traced: TracedJob, ahead: int = 1) -> float:
     """Return the seconds that a later step takes, of the slowest rank, from its loop's thread.
 
-    Args:
-        traced: with the steps before.
-        ahead: which one: 1 for the first after those of the traces.
+    `ahead` is 1 for the first step after those of the traces.
 
     Raises:
         InputError: the traces mark no steps.

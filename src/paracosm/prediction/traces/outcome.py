@@ -28,16 +28,12 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """The rank that comes last most often.
-
-    Attributes:
-        lateness: seconds for which the others waited on the average, in those where it came last.
-    """
+    """The rank that comes last most often."""
 
     rank: int  # which
     last: int  # to how many collectives
     collectives: int  # how many there are in its groups
-    lateness: float
+    lateness: float  # seconds for which the others waited, in the mean of those
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +46,6 @@ class Outcome:
 
 
 def traced_times(traced: TracedJob) -> Times:
-    """Return the times of a job as they were traced."""
     return Times(
         tuple(rank.arrive for rank in traced.ranks),
         tuple(rank.begin for rank in traced.ranks),
@@ -59,7 +54,7 @@ def traced_times(traced: TracedJob) -> Times:
 
 
 def replayed(job: Job) -> Times:
-    """Return the times of a job that is played; ranks are played one by one, none is folded."""
+    """Ranks are played one by one, none is folded."""
     schedule = replay_job(job, fold=False)
     rows = [schedule.tasks_of(rank) for rank in range(job.ranks)]
     return Times(
@@ -70,7 +65,6 @@ def replayed(job: Job) -> Times:
 
 
 def outcome_of(traced: TracedJob, times: Times) -> Outcome:
-    """Return what came of a job at these times."""
     iterations = max(len(traced.steps), 1)
     breakdowns = tuple(
         breakdown_of(rank, arrive, begin, end, iterations)
@@ -86,7 +80,7 @@ def outcome_of(traced: TracedJob, times: Times) -> Outcome:
 
 
 def _straggler(traced: TracedJob, times: Times) -> Straggler | None:
-    """Return the rank that comes last to most collectives; of several the one that is latest."""
+    """The rank that comes last to most collectives; of several the one that is latest."""
     job = traced.job
     last, met = np.zeros((2, job.ranks), dtype=np.int64)
     lateness = np.zeros(job.ranks)
@@ -121,33 +115,22 @@ _COMMUNICATION, _LOADING = WORK.index("communication"), WORK.index("data loading
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """Seconds of an iteration of one rank; the first four make up the whole.
+    """Seconds of an iteration of one rank; the first four make up the whole."""
 
-    Attributes:
-        compute: some stream of the device computes or copies (on a rank without a device: some
-            thread works).
-        exposed_communication: none does, and data is on its way.
-        waiting: the device waits in a collective for other ranks.
-        host: none of these: the device waits for the host.
-        data_loading: the training loop waits for data; part of the others.
-    """
-
-    compute: float
-    exposed_communication: float
-    waiting: float
-    host: float
-    data_loading: float
+    compute: float  # some stream computes or copies; without a device, some thread works
+    exposed_communication: float  # none does, and data is on its way
+    waiting: float  # the device waits in a collective for other ranks
+    host: float  # none of these: the device waits for the host
+    data_loading: float  # the training loop waits for data; part of the others
 
     @property
     def total(self) -> float:
-        """Seconds of the iteration."""
         return self.compute + self.exposed_communication + self.waiting + self.host
 
 
 def breakdown_of(
     rank: TracedRank, arrive: Floats, begin: Floats, end: Floats, iterations: int
 ) -> Breakdown:
-    """Return where the time of a rank goes, for one iteration of those that ran."""
     first, last = 0.0, float(end.max(initial=0.0))
     if len(rank.marks):
         first, last = float(begin[rank.marks[0]]), float(end[rank.marks[-1]])
@@ -169,10 +152,7 @@ def breakdown_of(
 
 
 def bottleneck_of(breakdowns: Sequence[Breakdown], straggler: int | None) -> str:
-    """Return what takes the largest part of the ranks' time, and how large it is.
-
-    `straggler` is the rank that the others wait for most often.
-    """
+    """Name the largest part of the time; `straggler` is whom others wait for most often."""
     total = sum(each.total for each in breakdowns)
     if not total:
         return "Nothing takes time."
@@ -201,7 +181,7 @@ _COLLECTIVE = KINDS.index("collective")
 
 
 def timeline_of(traced: TracedJob, replays: Sequence[tuple[str, Times]]) -> Timeline:
-    """Return the spans of replays of one job, each with a text behind the names of its ranks."""
+    """Each replay comes with a text behind the names of its ranks."""
     timeline, job = Timeline(), traced.job
     names = [name[:LONGEST] for name in job.names]
     words = [*names, *(f"wait: {name}" for name in names)]

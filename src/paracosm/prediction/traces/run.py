@@ -43,20 +43,13 @@ class Scenario:
 
 @dataclass(frozen=True, eq=False)
 class Replays:
-    """All that was asked of some traces.
-
-    Attributes:
-        measured: what came of the job when it was traced.
-        unchanged: what comes of it when it is played again as it was.
-        scenarios: each what-if by itself.
-        together: all of them at once; None where there are less than two.
-    """
+    """All that was asked of some traces."""
 
     traced: TracedJob
-    measured: Outcome
-    unchanged: Scenario
-    scenarios: tuple[Scenario, ...]
-    together: Scenario | None
+    measured: Outcome  # what came of the job when it was traced
+    unchanged: Scenario  # what comes of it when it is played again as it was
+    scenarios: tuple[Scenario, ...]  # each what-if by itself
+    together: Scenario | None  # all of them at once; None where there are less than two
 
     @property
     def error(self) -> float:
@@ -119,7 +112,6 @@ def replay_traces(
 
 
 def summarise_replays(replays: Replays) -> ReplaySummary:
-    """Return what came of the traces."""
     traced = replays.traced
     return ReplaySummary(
         status="done",

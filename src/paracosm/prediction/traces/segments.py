@@ -36,20 +36,15 @@ ByThread = dict[int, list[Segment]]
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """What a rank did in a window.
-
-    Attributes:
-        launched: pairs of a call and the span that it launched, in the order of launches.
-    """
+    """What a rank did in a window."""
 
     segments: list[Segment]  # in an order of issue
     marks: list[Segment]  # those of the loop's thread with which the steps begin
     last: Segment | None  # of the loop's thread; None where the trace has no steps
-    launched: list[tuple[Segment, Segment]]
+    launched: list[tuple[Segment, Segment]]  # calls and their spans, in order
 
 
 def segments_of(trace: KinetoTrace, window: Window) -> Segments:
-    """Return what a rank did in a window of its trace."""
     spans = device_spans(trace, window)
     steps = steps_of_training(trace)
     device = device_segments(trace, window, spans, steps)
@@ -102,7 +97,6 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
 
 
 def _number(window: Window, spans: DeviceSpans, device: DeviceSegments, threads: ByThread) -> None:
-    """Note for each segment in which step it was done, or launched."""
     begins = np.array([step.begin - 1e-12 for step in window.steps])
     for segments in threads.values():
         for segment in segments:
@@ -113,13 +107,13 @@ def _number(window: Window, spans: DeviceSpans, device: DeviceSegments, threads:
 
 
 def _matters(trace: KinetoTrace, spans: DeviceSpans, thread: int) -> bool:
-    """Whether a thread has ops or launches something; some only look what is ready."""
+    """Some threads have neither ops nor launches, and only look what is ready."""
     ops = trace.of("op")
     return bool((trace.lane[ops] == thread).any() or (spans.thread == thread).any())
 
 
 def _holes(window: Window, overs: list[HandOver], thread: int) -> list[tuple[float, float]]:
-    """Return when a thread waits for another one to hand something over, or back."""
+    """When a thread waits for another one to hand something over, or back."""
     if thread == window.thread:
         return [(over.begin, over.end) for over in overs]
     holes, reached = [], window.begin
@@ -211,16 +205,12 @@ of V100, in which calls become long at 1020 to 1022 launches under way."""
 
 @dataclass(frozen=True, eq=False)
 class Host:
-    """What all threads of a rank have in common.
-
-    Attributes:
-        launches: by row of a call, the numbers of the spans that it launches.
-    """
+    """What all threads of a rank have in common."""
 
     trace: KinetoTrace
     steps: Steps
     device: DeviceSegments
-    launches: Mapping[int, Sequence[int]]
+    launches: Mapping[int, Sequence[int]]  # by row of a call, numbers of its spans
     place: Mapping[int, int]  # by row of a call, how many spans were launched before
     queue: Sequence[int]  # numbers of the spans in the order of their launches
     launched_by: dict[int, Segment]  # by row of a call, its segment; filled as segments are made
@@ -230,12 +220,7 @@ class Host:
 def thread_segments(
     host: Host, thread: int, begin: float, end: float, holes: Iterable[Hole], cuts: Iterable[float]
 ) -> list[Segment]:
-    """Return the segments of a thread, which cover all of its time but the holes.
-
-    Args:
-        holes: (begin, end) in which it waits for another thread.
-        cuts: seconds at which no segment may lie astride.
-    """
+    """The segments cover all but the holes, (begin, end), and none lies astride of a cut."""
     between = _Between(host, thread, cuts)
     trace, ends = host.trace, host.trace.end
     items = [(first, -1, last) for first, last in holes]
@@ -336,7 +321,6 @@ class _Between:
             yield Segment(first, last, lane, name, work, step)
 
     def _name(self, begin: float, end: float) -> str:
-        """Return the first op that the stretch has a part of, or "between ops"."""
         at = int(np.searchsorted(self._end, begin, side="right"))
         if at < len(self._ops) and self._begin[at] < end:
             return self._host.trace.text(int(self._ops[at]))

@@ -21,12 +21,8 @@ Floats = npt.NDArray[np.float64]
 class TracedRank:
     """What a rank's trace says of the n rows of its program.
 
-    Attributes:
-        arrive, begin, end: n seconds, as traced, from the beginning of the job; a collective waits
-            from its arrival to its begin, when the last rank has arrived.
-        marks: row with which each step begins, and the last row of the thread of the last step;
-            empty where no steps are marked.
-        launches, spans: rows of calls and of the spans that they launched, in that order.
+    Times are n seconds, as traced, from the beginning of the job; a collective waits from its
+    arrival to its begin, when the last rank has arrived.
     """
 
     path: Path  # of the trace
@@ -35,28 +31,23 @@ class TracedRank:
     begin: Floats
     end: Floats
     work: Codes  # n indices into `WORK`
+    # Rows with which steps begin, and the last of the thread of the last step; empty: no steps.
     marks: Ints
     iteration: Codes  # n numbers of the steps in which the rows were done or launched; -1 for none
-    launches: Ints
-    spans: Ints
+    launches: Ints  # rows of calls ...
+    spans: Ints  # ... and of the spans that they launched, in that order
     missing: tuple[str, ...]  # what the trace lacks
 
 
 @dataclass(frozen=True, eq=False)
 class TracedJob:
-    """A job as it was traced.
+    """A job as it was traced."""
 
-    Attributes:
-        job: one program for each rank; collectives last as long as they did on the rank that came
-            last.
-        moved: seconds by which clocks were set, by rank; those that were not are left out.
-    """
-
-    job: Job
+    job: Job  # a program for each rank; collectives last as long as on the last to come
     ranks: tuple[TracedRank, ...]  # what the trace of each says
     steps: tuple[int, ...]  # numbers of the steps; none where none are marked
     alone: bool  # whether collectives of a rank alone are taken as long as they were
-    moved: Mapping[int, float]
+    moved: Mapping[int, float]  # seconds by which clocks were set, by rank; only those that were
 
 
 WORK = (
@@ -76,19 +67,15 @@ by which a rank begins later than the first one."""
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """A stretch of time on a lane of one rank, which becomes a task of its program.
+    """A stretch of time on a lane of one rank, which becomes a task of its program."""
 
-    Attributes:
-        begin, end: seconds from the origin of the rank's trace.
-        after: segments that end before it begins, beside the one before it on its lane.
-    """
-
-    begin: float
-    end: float
+    begin: float  # seconds from the origin of the rank's trace
+    end: float  # the same
     lane: str
     name: str
     work: str  # one of `WORK`
     step: str = "other"  # one of `STEPS` of a program
+    # Those that end before it begins, beside the one before it on its lane.
     after: list[Segment] = field(default_factory=list)
     call: Collective | None = None
     row: int = -1  # in the program; -1 until it is written

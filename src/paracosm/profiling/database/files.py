@@ -41,12 +41,10 @@ COLUMNS: Mapping[str, type] = {
 def export(
     database: ProfileDatabase, path: str | Path, environments: Collection[Environment] | None = None
 ) -> Timings:
-    """Write what a database holds to a file, whose suffix says how; return what was written.
+    """Write what a database holds (of some environments) to a file, whose suffix says how; return
+    it.
 
     A file that was there is replaced at the end, whole.
-
-    Args:
-        environments: those to write; None for all.
 
     Raises:
         InputError: the suffix is none of `FORMATS`, or the file cannot be written.
@@ -104,7 +102,6 @@ def load_export(path: str | Path) -> Timings:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the file at `path` begins as a Parquet file does."""
     try:
         with path.open("rb") as file:
             return file.read(4) == b"PAR1"
@@ -170,13 +167,9 @@ def _line(error: Exception) -> str:
 def merge(into: str | Path, others: Sequence[str | Path]) -> dict[Environment, Added]:
     """Add all that `others` hold to the database `into`, which is made where there is none.
 
-    Timings of other devices and environments come to stand side by side. What is there already, by
-    its key, is not added again; so the same merge may be repeated, and goes on where it was
-    interrupted: every file is one transaction, and is added whole or not at all. The others are
-    not changed.
-
-    Returns:
-        how many sets of samples were added, and how many had been there, by environment.
+    What is there already, by its key, is not added again; so the same merge may be repeated, and
+    goes on where it was interrupted: every file is one transaction. Returned is how many sets of
+    samples were added, and how many had been there, by environment.
 
     Raises:
         InputError: one of the files cannot be used (nothing has been merged then), or `into`
@@ -210,9 +203,6 @@ def replacing_database(path: Path) -> Iterator[Path]:
     """Yield a path to write to; at the end that file takes the place of `path`, at once.
 
     After an error or Ctrl-C it is removed, and what was at `path` is still there.
-
-    Raises:
-        InputError: it cannot be written.
     """
     with replacing(path) as unfinished:
         try:

@@ -15,9 +15,88 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import Op
+from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming, Spread
+
+
+def choose_environments(environments: Sequence[Environment], asked: str) -> list[Environment]:
+    """Return the environment with a number ("2", as `paracosm db show` counts), or all whose
+    description has a text in it, upper and lower case alike."""
+    if asked.isdecimal() and 1 <= int(asked) <= len(environments):
+        return [environments[int(asked) - 1]]
+    found = [
+        each
+        for each in environments
+        if asked.lower() in describe(each).lower() and not asked.isdecimal()
+    ]
+    if not found:
+        there = "; ".join(
+            f"{number}: {describe(each)}" for number, each in enumerate(environments, 1)
+        )
+        raise InputError(f'no environment "{asked}": there is {there or "none"}')
+    return found
+
+
+def describe(environment: Environment) -> str:
+    """Return "cpu, AMD EPYC, torch 2.13.0, threads 1, malloc pinned, denormals flushed"."""
+    return f"{environment.device}, {environment}"
+
+
+_LONGEST = 3  # entries that are shown of a list of tensors
+_CUT = 80  # characters of arguments that are not of the form that ops have
+
+
+def short_arguments(text: str) -> str:
+    """Return "64x3x32x32 float32, 64x3x7x7, -, [2,2]" for the text of an op's arguments.
+
+    A tensor is its shape; its dtype follows where it is not that of the tensor before, its strides
+    where it is not contiguous. What is not given is "-". Named arguments are `name=value`. Texts of
+    another form, from another program, are shown as they are, cut where they are long.
+    """
+    try:
+        args, kwargs = decode_arguments(text)
+    except InputError:
+        return text if len(text) <= _CUT else f"{text[: _CUT - 3]}..."
+    writer = _Writer()
+    parts = [writer.written(value) for value in args]
+    parts += [f"{name}={writer.written(value)}" for name, value in kwargs.items()]
+    return ", ".join(parts)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self._dtype = ""
+
+    def written(self, value: Any) -> str:
+        match value:
+            case TensorArgument():
+                return self._tensor(value)
+            case None:
+                return "-"
+            case bool():
+                return str(value).lower()
+            case list() if any(isinstance(each, TensorArgument) for each in value):
+                shown = [self.written(each) for each in value[:_LONGEST]]
+                rest = len(value) - len(shown)
+                return f"[{', '.join(shown)}{f', and {rest} more' if rest else ''}]"
+            case list():
+                return f"[{','.join(self.written(each) for each in value)}]"
+            case dict():  # {"dtype": "int64"}
+                return " ".join(str(each) for each in value.values())
+        return str(value)
+
+    def _tensor(self, tensor: TensorArgument) -> str:
+        words = ["x".join(map(str, tensor.shape)) or "scalar"]
+        if tensor.dtype != self._dtype:
+            words.append(tensor.dtype)
+            self._dtype = tensor.dtype
+        if tensor.stride is not None:
+            words.append(f"strides [{','.join(map(str, tensor.stride))}]")
+        if tensor.on is not None:
+            words.append(f"on {tensor.on}")
+        return " ".join(words)
+
 
 Timing = TypeVar("Timing", OpTiming, LinkTiming, IterationTiming)
 Item = TypeVar("Item")
@@ -32,8 +111,6 @@ _NUMBERS = ("mean", "variance", "minimum", "p10", "median", "p90", "probe")
 
 @dataclass(frozen=True)
 class Kind(Generic[Timing]):
-    """How one kind of timings is kept."""
-
     view: str
     columns: tuple[str, ...]  # of the view, in the order of the fields
     build: Callable[[Sequence[Any]], Timing]  # makes a timing of the values of a row
@@ -41,7 +118,6 @@ class Kind(Generic[Timing]):
 
 
 def rows_of(kind: Kind[Timing], timings: Iterable[Timing]) -> list[dict[str, Any]]:
-    """Return a row for every timing."""
     return [_checked(_flat(kind, timing)) for timing in timings]
 
 
@@ -67,11 +143,7 @@ def select(
     """Return the timings whose columns are as `where` says; a value of None asks for nothing.
 
     They are sorted by what they are, not by when they came: databases with equal contents answer
-    alike.
-
-    Args:
-        wanted: JSON, a list of pairs of a name and arguments: the ops that are wanted, in any
-            order then; "" for all.
+    alike. `wanted` is JSON, pairs of a name and arguments: only these, in any order; "" for all.
     """
     asked = {column: value for column, value in where.items() if value is not None}
     source = f"{kind.view} AS t"
@@ -139,16 +211,14 @@ def _op_timing(row: Sequence[Any]) -> OpTiming:
 
 def _link_timing(row: Sequence[Any]) -> LinkTiming:
     kind, scenario, size, ranks, environment, *rest = row
-    return LinkTiming(
-        kind, scenario, size, ranks, _environment(environment), Spread(*rest[:7]), *rest[7:]
-    )
+    spread = Spread(*rest[:7])
+    return LinkTiming(kind, scenario, size, ranks, _environment(environment), spread, *rest[7:])
 
 
 def _iteration_timing(row: Sequence[Any]) -> IterationTiming:
     fingerprint, model, environment, *rest = row
-    return IterationTiming(
-        fingerprint, model, _environment(environment), Spread(*rest[:7]), *rest[7:]
-    )
+    spread = Spread(*rest[:7])
+    return IterationTiming(fingerprint, model, _environment(environment), spread, *rest[7:])
 
 
 def _insertion(table: str, columns: Sequence[str]) -> str:
@@ -217,7 +287,6 @@ class Timings:
         return len(self.ops) + len(self.links) + len(self.iterations)
 
     def only(self, environments: Collection[Environment]) -> Timings:
-        """Return those of some environments."""
         return Timings(
             tuple(each for each in self.ops if each.environment in environments),
             tuple(each for each in self.links if each.environment in environments),
@@ -225,12 +294,10 @@ class Timings:
         )
 
     def by_environment(self) -> dict[Environment, Timings]:
-        """Return the parts, in the order in which their environments appear."""
         found = dict.fromkeys(each.environment for each in self.everyone())
         return {environment: self.only((environment,)) for environment in found}
 
     def everyone(self) -> Iterator[OpTiming | LinkTiming | IterationTiming]:
-        """Go through all of them, kind by kind."""
         yield from self.ops
         yield from self.links
         yield from self.iterations

@@ -22,8 +22,7 @@ import numpy as np
 from paracosm.errors import InputError, unknown
 from paracosm.factory import one_line
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
-from paracosm.profiling.designs.families import FAMILIES
-from paracosm.profiling.designs.family import FLOAT, Argument, Family, Point
+from paracosm.profiling.designs.families import FAMILIES, FLOAT, Argument, Family, Point
 
 _TRIES = 50  # draws for each point that is wanted, before a family is held to be exhausted
 
@@ -42,8 +41,6 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """Ops to time."""
-
     name: str  # one of `DESIGNS`
     ops: tuple[Op, ...]  # distinct, family by family
     points: tuple[tuple[str, Point], ...]  # for each op the name of its family and its point
@@ -94,20 +91,14 @@ def design(
 
 
 def points_of(name: str, family: Family, values: int, seed: int = 0) -> Iterator[Point]:
-    """Yield points of a design: all that the paper's grid has; of the others without end.
-
-    Each family has a stream of random numbers of its own, which no other family's draws move.
-    """
+    """Yield points of a design: all that the paper's grid has; of the others without end."""
     sequence = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(family.name.encode()),))
     return DESIGNS[name](family, values, np.random.default_rng(sequence))
 
 
 def values_of(argument: Argument, values: int) -> list[int]:
-    """Return `values` different integers over the range of an argument, or all that there are.
-
-    They are spaced by equal factors; where those are closer than integers, the free integers next
-    to them are taken.
-    """
+    """Return `values` different integers over the range of an argument, or all that there are:
+    spaced by equal factors, or where those are closer than integers, the free ones next to them."""
     low, high = argument.bounds
     if high - low + 1 <= values:
         return list(range(low, high + 1))
@@ -120,7 +111,6 @@ def values_of(argument: Argument, values: int) -> list[int]:
 
 
 def _around(middle: int, low: int, high: int) -> Iterator[int]:
-    """Yield the integers of a range, those next to the middle first."""
     for distance in range(high - low + 1):
         for value in (middle + distance, middle - distance):
             if low <= value <= high:
@@ -168,7 +158,6 @@ DESIGNS: Mapping[str, Callable[[Family, int, np.random.Generator], Iterator[Poin
 def _within(
     family: Family, points: Iterator[Point], values: int, limits: Limits, dtype: str
 ) -> tuple[list[tuple[Op, Point]], int]:
-    """Return the ops at points within the limits, and how many points were beyond."""
     wanted = size_of(family, values)
     found: dict[Op, Point] = {}
     seen: set[str] = set()
@@ -236,13 +225,8 @@ def figure2_design(values: int = 16, step: int = 32, at: Point = FIGURE2) -> dic
 
 
 def counted(op: Op) -> Op:
-    """Return the op as the recorder of `graphs.capture` would note it: with its work, in its words.
-
-    It runs once on fake tensors: nothing is computed.
-
-    Raises:
-        InputError: PyTorch does not take these arguments.
-    """
+    """Return the op as the recorder of `graphs.capture` would note it, with its work: it runs once
+    on fake tensors, which computes nothing."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from paracosm.graphs.capture.calls import effects_of, encode_call, flops_of, traffic_of

@@ -3,19 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.graph import TensorArgument
-from paracosm.profiling.designs.family import FLOAT, Argument, Call, Family, tensor
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
+
+Point = Mapping[str, int]
+"""A value for every argument of a family."""
+
+Call = tuple[list[Any], dict[str, Any]]
+"""Positional and named arguments of an op, with `TensorArgument` for tensors."""
+
+FLOAT = "float32"  # stands for the design's dtype in the tables of families
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One number that an op's arguments follow from."""
+
+    name: str  # "channels"
+    typical: tuple[int, ...]  # values that models have, repeated where they are frequent
+    base: int  # where it stays while other arguments vary
+    # low, high: the range; that of `typical` unless given
+    low: int = 0
+    high: int = 0
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return self.low or min(self.typical), self.high or max(self.typical)
+
+    def __post_init__(self) -> None:
+        low, high = self.bounds
+        assert all(low <= value <= high for value in (*self.typical, self.base)), self
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One op, and how a point becomes its arguments."""
+
+    op: str  # as a graph names it, "aten.convolution.default"
+    arguments: tuple[Argument, ...]  # what a point has values for
+    # Takes the values by name, returns what eager PyTorch calls the op with
+    call: Callable[..., Call]
+    # Takes them too, says whether a model has them together; None where all go well with each other
+    plausible: Callable[..., bool] | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called on the command line, "convolution"."""
+        return self.op.split(".")[1]
+
+    def at(self, point: Point, dtype: str = FLOAT) -> Op:
+        """Return the op at a point; its flops and bytes are not counted yet."""
+        args, kwargs = self.call(**point)
+        return Op(self.op, encode_arguments(_as(dtype, args), _as(dtype, kwargs)))
+
+    def fixed(self, values: Mapping[str, int]) -> Family:
+        for name, value in values.items():
+            if value < 1:
+                raise InputError(f"{name} must be 1 or more, not {value}")
+        held = tuple(
+            Argument(each.name, (values[each.name],), values[each.name])
+            if each.name in values
+            else each
+            for each in self.arguments
+        )
+        return replace(self, arguments=held)
+
+    def argument(self, name: str) -> Argument:
+        for each in self.arguments:
+            if each.name == name:
+                return each
+        raise unknown(f"argument of {self.name}", name, [each.name for each in self.arguments])
+
+
+def tensor(*shape: int, dtype: str = FLOAT, stride: Sequence[int] | None = None) -> TensorArgument:
+    return TensorArgument(shape, dtype, None if stride is None else tuple(stride))
+
+
+def _as(dtype: str, value: Any) -> Any:
+    if isinstance(value, TensorArgument):
+        return replace(value, dtype=dtype) if value.dtype == FLOAT else value
+    if isinstance(value, list):
+        return [_as(dtype, each) for each in value]
+    if isinstance(value, dict):
+        return {key: _as(dtype, each) for key, each in value.items()}
+    return dtype if value == FLOAT else value
 
 
 def families_named(names: Sequence[str]) -> list[Family]:
-    """Return the families of some names; "all" is every one.
-
-    Raises:
-        InputError: an unknown name, with the nearest known one; no name.
-    """
+    """Return the families of some names; "all" is every one."""
     if not names:
         raise InputError(f"name at least one op, such as {next(iter(FAMILIES))}, or all")
     for name in names:
@@ -49,12 +127,10 @@ def _channels(name: str = "channels", base: int = 64, extra: tuple[int, ...] = (
 
 
 def _features(name: str, base: int) -> Argument:
-    """One side of a matrix: features, rows of activations, classes."""
     return Argument(name, _FEATURES, base, low=1, high=8192)
 
 
-_SIZE = Argument("size", _SIZES, 28)
-"""Height, and width, of an image or a feature map."""
+_SIZE = Argument("size", _SIZES, 28)  # height, and width, of an image or a feature map
 
 _TOKENS = Argument("tokens", (32, 64, 128, 128, 196, 256, 256, 512, 512, 1024), 128, low=1)
 _WIDTH = Argument("width", _WIDTHS, 512, low=1)
@@ -381,13 +457,10 @@ def _parameter(outputs: int, inputs: int, kernel: int, dims: int) -> TensorArgum
 
 
 def _of_parameters(tensors: int, *rest: float, **named: float) -> Callable[..., Call]:
-    """Return the call with so many tensors like one parameter."""
     return lambda **point: ([*[_parameter(**point)] * tensors, *rest], dict(named))
 
 
 def _of_lists(lists: int, *rest: float, **named: float) -> Callable[..., Call]:
-    """Return the call with so many lists of parameters."""
-
     def call(tensors: int, **point: int) -> Call:
         parameters = [_parameter(**point, dims=4)] * tensors
         return [*[parameters] * lists, *rest], dict(named)

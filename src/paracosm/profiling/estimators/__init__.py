@@ -1,8 +1,7 @@
 """How long an op takes that nobody timed: estimators trained from the timings of one device."""
 
-from paracosm.profiling.estimators.crossvalidate import Score, format_scores
-from paracosm.profiling.estimators.estimators import Estimators, load_estimators
-from paracosm.profiling.estimators.fit import fit_estimators
+from paracosm.profiling.estimators.estimators import Estimators, fit_estimators, load_estimators
+from paracosm.profiling.estimators.methods import Score, format_scores
 from paracosm.profiling.estimators.roofline import SOURCES, Estimate
 
 __all__ = [

@@ -51,11 +51,6 @@ class Description:
 
 
 def describe(op: Op) -> Description:
-    """Return the description of `op`.
-
-    Raises:
-        InputError: its arguments are not of the form that `graphs.op` describes.
-    """
     args, kwargs = _arguments(op)
     sizes: dict[str, float] = {}
     numbers: dict[str, float] = {}
@@ -126,7 +121,6 @@ def _categories_of(path: str, tensor: TensorArgument) -> dict[str, str]:
 
 
 def _order(tensor: TensorArgument) -> str:
-    """Return how the elements lie in memory, whatever their number."""
     stride = tensor.stride
     if stride is None:
         return "dense"
@@ -234,8 +228,6 @@ _TOO_ALIKE = 0.9995  # correlation at which the second column says nothing new
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The columns that an estimator was fitted on."""
-
     # "raw": the arguments as they are, sizes and numbers on a logarithmic scale; "derived":
     # `quantities` and the numbers
     view: str
@@ -279,8 +271,6 @@ def layout_of(ops: Sequence[Description], view: str) -> Layout:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What the samples of an op type covered."""
-
     categories: tuple[tuple[str, str], ...]  # every (path, value) among them
     always: tuple[str, ...]  # paths of the categories that each of them has
     numbers: tuple[str, ...]  # paths of the numbers of the "derived" view
@@ -303,7 +293,6 @@ class Seen:
 
 
 def seen_in(ops: Sequence[Description]) -> Seen:
-    """Return what `ops` cover."""
     values = [_numbers_of(op, "derived") for op in ops]
     numbers = sorted({path for each in values for path in each})
     table = np.array([[each.get(path, 0.0) for path in numbers] for each in values])

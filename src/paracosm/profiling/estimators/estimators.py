@@ -5,24 +5,55 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, unknown
 from paracosm.files import replacing
 from paracosm.graphs.graph import Op
-from paracosm.profiling.environment import Environment
-from paracosm.profiling.estimators.crossvalidate import Score
-from paracosm.profiling.estimators.describe import Description, Layout, Seen, describe
-from paracosm.profiling.estimators.methods import Fitted, GaussianProcess, Network
-from paracosm.profiling.estimators.roofline import Device, Estimate, Roofline, estimate_around
-from paracosm.profiling.estimators.timed import Cells, Exact, Key
+from paracosm.profiling.environment import Environment, one_thread
+from paracosm.profiling.estimators.describe import (
+    Description,
+    Floats,
+    Layout,
+    Seen,
+    describe,
+    seen_in,
+)
+from paracosm.profiling.estimators.methods import (
+    FOLDS,
+    METHODS,
+    Fitted,
+    GaussianProcess,
+    HeldOut,
+    Network,
+    Score,
+    hold_out,
+    score_of,
+)
+from paracosm.profiling.estimators.roofline import (
+    FARTHEST,
+    LEAST,
+    Cells,
+    Device,
+    Estimate,
+    Exact,
+    Key,
+    Roofline,
+    cells_of,
+    conformal,
+    estimate_around,
+    fit_device,
+    fit_roofline,
+    pool,
+    rows_by_type,
+)
+from paracosm.profiling.samples import OpTiming, at_one_speed
 
 _ROOM = math.log(2.0)  # beyond the ratios to the roofline that were measured
 
@@ -40,8 +71,6 @@ class Neighbourhood:
 
 @dataclass(frozen=True, eq=False)
 class TypeEstimator:
-    """What is known of one op type."""
-
     method: str  # name of the chosen estimator
     fitted: Fitted
     half_width: float  # of its interval (logarithm) over the scale that it predicts
@@ -73,12 +102,8 @@ class Estimators:
     scores: tuple[Score, ...]  # cross-validation of every op type
 
     def estimate(self, op: Op) -> Estimate:
-        """Return the estimate of `op`; always positive and finite.
-
-        Raises:
-            InputError: the arguments of `op` are not of the form that `graphs.op` describes.
-        """
-        row = self._rows.get((op.name, op.arguments))
+        """Return the estimate of `op`; always positive and finite."""
+        row = self.exact.rows.get((op.name, op.arguments))
         if row is not None:
             return self.exact.estimate(row)
         described = describe(op)
@@ -89,13 +114,8 @@ class Estimators:
         return self._interpolated(described, known) or self._estimated(described, known)
 
     def estimate_all(self, ops: Iterable[Op]) -> list[Estimate]:
-        """Return the estimates of `ops` in their order; equal ops are estimated once.
-
-        Each is what `estimate` returns, to the bit, whatever else is among `ops`.
-
-        Raises:
-            InputError: as `estimate`.
-        """
+        """Return the estimates of `ops` in their order, each as `estimate` returns it to the
+        bit; equal ops are estimated once."""
         found: dict[Op, Estimate] = {}
         estimates = []
         for op in ops:
@@ -105,15 +125,19 @@ class Estimators:
         return estimates
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one .npz file at `path`: arrays and JSON, no pickles.
+        """Write everything to one .npz file, which is replaced once the new one is whole.
 
-        A file that is there is replaced, once the new one is whole.
+        It runs no code when it is read: every value is written as JSON in the array "content",
+        NumPy arrays as references to entries "0", "1", ... beside it. A record {"is": "Roofline",
+        "of": {...}} is one of `_CLASSES`. "checksum" covers all of it.
         """
-        save_estimators(self, path)
-
-    @cached_property
-    def _rows(self) -> dict[Key, int]:
-        return self.exact.rows()
+        arrays: list[Array] = []
+        content = {"paracosm estimators": _VERSION, "estimators": _packed(self, arrays)}
+        entries: dict[str, Array] = {str(number): array for number, array in enumerate(arrays)}
+        entries["content"] = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
+        entries["checksum"] = _checksum(entries)
+        with replacing(path) as beside, beside.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **entries)
 
     def _interpolated(self, op: Description, known: TypeEstimator) -> Estimate | None:
         near = self.neighbourhood
@@ -153,29 +177,8 @@ _CLASSES: Mapping[str, type] = {
 }
 
 
-def save_estimators(estimators: Estimators, path: str | Path) -> None:
-    """Write `estimators` to `path`; a file that is there is replaced, once the new one is whole.
-
-    One .npz file of arrays and JSON, that runs no code when it is read. Every value is written as
-    JSON in the array "content", NumPy arrays as references to entries "0", "1", ... beside it. A
-    record {"is": "Roofline", "of": {...}} is one of `_CLASSES`. "checksum" covers all of it.
-    """
-    arrays: list[Array] = []
-    content = {"paracosm estimators": _VERSION, "estimators": _packed(estimators, arrays)}
-    entries: dict[str, Array] = {str(number): array for number, array in enumerate(arrays)}
-    entries["content"] = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
-    entries["checksum"] = _checksum(entries)
-    with replacing(path) as beside, beside.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **entries)
-
-
 def load_estimators(path: str | Path) -> Estimators:
-    """Return the estimators of the file at `path`, equal to those saved to the bit.
-
-    Raises:
-        InputError: there is no such file; it holds no estimators, or those of a newer version; it
-            is damaged.
-    """
+    """Return the estimators of the file at `path`, equal to those saved to the bit."""
     entries = _entries(path)
     foreign = InputError(
         f'"{path}" holds no estimators: expected a file that Estimators.save wrote'
@@ -262,3 +265,133 @@ def _checksum(entries: Mapping[str, Array]) -> npt.NDArray[np.uint8]:
 
 def _damaged(path: str | Path, why: str) -> InputError:
     return InputError(f'"{path}" is damaged, fit the estimators again: {" ".join(why.split())}')
+
+
+_RADII = (0.05, 0.1, 0.2, FARTHEST)
+_RADIUS_UNTRIED = 0.1  # where too few neighbours were held out to choose one
+_SOFTENING = 0.05
+
+
+def fit_estimators(
+    timings: Sequence[OpTiming],
+    *,
+    exclude: Collection[Key] = (),
+    only: Collection[str] | None = None,
+    method: str | None = None,
+    folds: int = FOLDS,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Estimators:
+    """Return estimators trained from `timings`, whose order does not matter.
+
+    Timings are brought to one speed first, by their speed probes (see `at_one_speed`).
+
+    Args:
+        timings: of one environment and one cache state.
+        exclude: (name, arguments) of ops to be left out, as if they had never been timed: a model's
+            own ones, to see how well it is predicted from others.
+        only: op types that estimates are wanted of; every other gets a roofline, which is quick.
+        method: one of `METHODS` for every op type, instead of the best of each.
+        folds: of the cross-validation; at least 2.
+        seed: of its folds, and of what is random in fitting.
+        progress: called with the number of op types done and their total.
+
+    Raises:
+        InputError: no timings (left); timings of several environments or cache states; a time that
+            is not positive; arguments of an op that cannot be read; an unknown method.
+        MissingExtraError: scikit-learn is not installed.
+    """
+    if method is not None and method not in METHODS:
+        raise unknown("estimator", method, METHODS)
+    if folds < 2:
+        raise InputError(f"cross-validation needs at least 2 folds, not {folds}")
+    _of_one_kind(timings)
+    exact, ops = pool(at_one_speed(timings), exclude)
+    by_type = rows_by_type(ops)
+    device = fit_device(ops, exact.log_time, by_type, seed)
+    types: dict[str, TypeEstimator] = {}
+    scores: list[Score] = []
+    tried: dict[str, HeldOut] = {}
+    with one_thread():
+        for done, (name, rows) in enumerate(by_type.items(), start=1):
+            its, log_time = [ops[row] for row in rows], exact.log_time[rows]
+            if len(rows) >= LEAST and (only is None or name in only):
+                tried[name] = hold_out(its, log_time, device.roofline, folds, seed)
+                scores.append(score_of(name, tried[name]))
+            else:
+                scores.append(Score(name, len(rows), {}, "roofline"))
+            types[name] = _fit_type(its, log_time, device, tried.get(name), method, seed)
+            if progress is not None:
+                progress(done, len(by_type))
+    return Estimators(
+        environment=timings[0].environment,
+        cache=timings[0].cache,
+        exact=exact,
+        types=types,
+        neighbourhood=_neighbourhood(tried),
+        device=device,
+        scores=tuple(scores),
+    )
+
+
+def _of_one_kind(timings: Sequence[OpTiming]) -> None:
+    for timing in timings[1:]:
+        if timing.environment != timings[0].environment:
+            different = ", ".join(timings[0].environment.differences(timing.environment))
+            raise InputError(f"timings of two environments cannot be fitted together: {different}")
+        if timing.cache != timings[0].cache:
+            raise InputError(
+                f"timings with {timing.cache} and {timings[0].cache} caches cannot be fitted "
+                "together"
+            )
+
+
+def _fit_type(
+    ops: Sequence[Description],
+    log_time: Floats,
+    device: Device,
+    held_out: HeldOut | None,
+    method: str | None,
+    seed: int,
+) -> TypeEstimator:
+    """Return the estimator of one op type: the best that was held out, or the `method` if tried."""
+    roofline = fit_roofline(ops, log_time, device.roofline)
+    chosen, half_width = "roofline", device.few
+    if held_out is not None:
+        chosen = method if method and method in held_out.errors else held_out.best
+        half_width = conformal(held_out.scores(chosen), device.few)
+    ratio = log_time - roofline.log_time(ops)
+    return TypeEstimator(
+        method=chosen,
+        fitted=METHODS[chosen](ops, log_time, roofline, seed),
+        half_width=half_width,
+        roofline=roofline,
+        lowest=float(ratio.min()),
+        highest=float(ratio.max()),
+        seen=seen_in(ops),
+        cells=cells_of(ops, log_time, roofline),
+    )
+
+
+def _neighbourhood(tried: Mapping[str, HeldOut]) -> Neighbourhood:
+    """Return the radius within which neighbours erred less than the best estimators, by most; of
+    all op types together, because one alone has few close pairs."""
+    held = list(tried.values())
+    distance = np.concatenate([np.zeros(0), *(each.distance for each in held)])
+    near = np.abs(np.concatenate([np.zeros(0), *(each.near for each in held)]))
+    other = np.abs(np.concatenate([np.zeros(0), *(each.errors[each.best] for each in held)]))
+    inside = {radius: distance <= radius for radius in _RADII}
+    gains = {
+        radius: float((other - near)[its].sum())
+        for radius, its in inside.items()
+        if np.count_nonzero(its) >= LEAST
+    }
+    if not gains:
+        return Neighbourhood(_RADIUS_UNTRIED, 0.0, _SOFTENING)
+    radius = max(gains, key=lambda each: gains[each])
+    if gains[radius] <= 0:
+        unjudged = [each for each in _RADII if each not in gains]
+        return Neighbourhood(max(unjudged, default=0.0), 0.0, _SOFTENING)
+    its = inside[radius]
+    half_width = conformal(near[its] / (_SOFTENING + distance[its]), 0.0)
+    return Neighbourhood(radius, half_width, _SOFTENING)

@@ -14,26 +14,23 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from paracosm.errors import require
-from paracosm.profiling.estimators.describe import Description, Floats, Layout, layout_of
-from paracosm.profiling.estimators.roofline import Roofline
+from paracosm.profiling.estimators.describe import Description, Floats, Layout, layout_of, seen_in
+from paracosm.profiling.estimators.roofline import Roofline, cells_of, fit_roofline
 
 
 class Fitted(Protocol):
-    """An estimator of one op type, fitted."""
-
     def predict(self, ops: Sequence[Description]) -> tuple[Floats, Floats]:
         """Return the logarithms of durations (seconds) and the scales of their errors."""
         ...
 
 
 _HIDDEN = (24, 24)
-
 _DECAY = 0.5  # L2 penalty
-
 _MLP_ITERATIONS = 60  # of L-BFGS
 
 
@@ -88,11 +85,8 @@ def fit_mlp(ops: Sequence[Description], log_time: Floats, roofline: Roofline, se
 # A few steps only: with some sixty samples and a dozen length scales, the optimum of the marginal
 # likelihood is over-fitted (docs/estimators.md).
 _GAUSSIAN_ITERATIONS = 8
-
 _MOST_SAMPLES = 256  # the rest is dropped at random: the fit is cubic in them
-
 _LENGTH = 3.0
-
 _NOISE = 0.1
 
 
@@ -196,10 +190,136 @@ def _matern(left: Floats, right: Floats) -> Floats:
 Fit = Callable[[Sequence[Description], Floats, Roofline, int], Fitted]
 
 
-def _roofline(
-    ops: Sequence[Description], log_time: Floats, roofline: Roofline, seed: int
-) -> Roofline:
-    return roofline
+METHODS: Mapping[str, Fit] = {
+    "roofline": lambda ops, log_time, roofline, seed: roofline,
+    "mlp": fit_mlp,
+    "gaussian": fit_gaussian,
+}
+
+FOLDS = 5
 
 
-METHODS: Mapping[str, Fit] = {"roofline": _roofline, "mlp": fit_mlp, "gaussian": fit_gaussian}
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How well the estimators of one op type did on ops that they had not seen."""
+
+    name: str
+    samples: int  # distinct ops that were timed
+    # Mean absolute error of the logarithm of the time, by method: 0.1 is about 10 %. Empty for
+    # types of fewer than `LEAST` samples; the roofline alone where it errs by less than 2 %.
+    errors: Mapping[str, float]
+    # The method of the least error, or a preferred one that errs no more than the noise of
+    # this comparison beyond it (`HeldOut.best`)
+    chosen: str
+    near: int = 0  # how many held-out ops had a near neighbour (`timed.FARTHEST`) among the others
+    near_error: float = float("nan")  # the error of scaling from it; NaN without any
+
+
+def score_of(name: str, held_out: HeldOut) -> Score:
+    near = np.abs(held_out.near[np.isfinite(held_out.distance)])
+    return Score(
+        name=name,
+        samples=len(held_out.near),
+        errors={each: float(np.abs(error).mean()) for each, error in held_out.errors.items()},
+        chosen=held_out.best,
+        near=len(near),
+        near_error=float(near.mean()) if len(near) else float("nan"),
+    )
+
+
+def format_scores(scores: Sequence[Score]) -> str:
+    """Return the scores as a table of text, a line for each op type."""
+    width = max([len("op type"), *(len(score.name) for score in scores)])
+    titles = "".join(f"{method:>10}" for method in METHODS)
+    lines = [f"{'op type':{width}} {'samples':>8}{titles}{'nearest':>16}  chosen"]
+    for score in scores:
+        errors = "".join(
+            f"{score.errors[method]:>10.3f}" if method in score.errors else f"{'-':>10}"
+            for method in METHODS
+        )
+        near = f"{score.near_error:.3f} of {score.near}" if score.near else "-"
+        lines.append(f"{score.name:{width}} {score.samples:>8}{errors}{near:>16}  {score.chosen}")
+    return "\n".join(lines)
+
+
+_GOOD_ENOUGH = 0.02  # mean error of a roofline (a view's, a constant) that nobody need compete with
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Of n ops of one type, each estimated from folds that it is not in."""
+
+    errors: Mapping[str, Floats]  # by method, (n,): logarithm of estimate over measured time
+    scales: Mapping[str, Floats]  # by method, (n,): the scale of that error, as the method has it
+    near: Floats  # (n,), as `errors`, of the nearest neighbour; NaN where none is near
+    distance: Floats  # (n,), to it
+
+    @property
+    def best(self) -> str:
+        """The last of `METHODS` whose mean absolute error is the least, or greater by no more than
+        one standard error of the difference: the later ones generalise better."""
+        absolute = {method: np.abs(error) for method, error in self.errors.items()}
+        least = min(absolute.values(), key=lambda each: float(each.mean()))
+        noise = math.sqrt(len(least))
+        return [
+            method
+            for method, each in absolute.items()
+            if (each - least).mean() <= (each - least).std() / noise
+        ][-1]
+
+    def scores(self, method: str) -> Floats:
+        return np.abs(self.errors[method]) / self.scales[method]
+
+
+def hold_out(
+    ops: Sequence[Description], log_time: Floats, device: Roofline, folds: int, seed: int
+) -> HeldOut:
+    """Return the held-out errors of the `METHODS` on `ops` of one type with logarithms of seconds.
+
+    If the roofline errs by less than 2 %, no other is tried.
+    """
+    fold = fold_of(ops, folds, seed)
+    count = len(ops)
+    errors = {method: np.full(count, np.nan) for method in METHODS}
+    scales = {method: np.ones(count) for method in METHODS}
+    near, distance, outside = np.full(count, np.nan), np.full(count, np.inf), np.zeros(count)
+    rooflines: dict[int, Roofline] = {}
+    for number in np.unique(fold):
+        rest, held = _split(fold == number)
+        training = [ops[i] for i in rest]
+        roofline = rooflines[number] = fit_roofline(training, log_time[rest], device)
+        cells, seen = cells_of(training, log_time[rest], roofline), seen_in(training)
+        for i in held:
+            estimate, distance[i] = cells.estimate(ops[i], roofline)
+            near[i] = estimate - log_time[i]
+            away = seen.outside(ops[i])
+            outside[i] = away if np.isfinite(away) else 0.0
+        errors["roofline"][held] = roofline.log_time([ops[i] for i in held]) - log_time[held]
+    if np.abs(errors["roofline"]).mean() < _GOOD_ENOUGH:
+        only = {"roofline": errors["roofline"]}
+        return HeldOut(only, {"roofline": 1 + outside}, near, distance)
+    for number, roofline in rooflines.items():
+        rest, held = _split(fold == number)
+        training, tested = [ops[i] for i in rest], [ops[i] for i in held]
+        for method, fit in METHODS.items():
+            fitted = fit(training, log_time[rest], roofline, seed)
+            estimates, scales[method][held] = fitted.predict(tested)
+            errors[method][held] = estimates - log_time[held]
+    scales = {method: scale * (1 + outside) for method, scale in scales.items()}
+    return HeldOut(errors, scales, near, distance)
+
+
+def fold_of(ops: Sequence[Description], folds: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the fold of every op; ops of equal sizes are in the same one, unless all sizes are
+    equal: an op would else be estimated from one that differs from it in a learning rate."""
+    shapes: list[Any] = [op.shapes for op in ops]
+    if len(set(shapes)) < 2:
+        shapes = [op.arguments for op in ops]
+    groups = sorted(set(shapes))
+    order = np.random.default_rng(seed).permutation(len(groups))
+    number = {group: int(place) % folds for group, place in zip(groups, order, strict=True)}
+    return np.array([number[shape] for shape in shapes], dtype=np.int64)
+
+
+def _split(held: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    return np.flatnonzero(~held), np.flatnonzero(held)

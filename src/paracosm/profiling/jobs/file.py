@@ -28,17 +28,6 @@ from paracosm.profiling.jobs.job_profile import (
 if TYPE_CHECKING:
     import pyarrow
 
-
-__all__ = [
-    "METADATA",
-    "is_job_profile",
-    "is_packed",
-    "load_job_profile",
-    "load_packed",
-    "save_job_profile",
-]
-
-
 METADATA = b"paracosm job profile"
 VERSION = 1
 
@@ -132,7 +121,6 @@ def load_job_profile(path: str | Path) -> JobProfile:
 
 
 def _check_rows(rows: Mapping[str, pyarrow.Array], shape: tuple[int, int]) -> None:
-    """Refuse rows in another order, and ops that are not the same in all steps."""
     step, op = np.indices(shape)
     for name, expected in (("step", step), ("op", op)):
         if not np.array_equal(rows[name].to_numpy().reshape(shape), expected):
@@ -201,12 +189,10 @@ def _read(path: Path) -> tuple[pyarrow.Table, dict[str, Any]]:
 
 
 _PACKED_COLUMNS = ("name", "type", "res", "ps", "size", "deps")
-ABSENT = -1e-6
-"""Seconds: begin and length of an op that was not traced in a step."""
+ABSENT = -1e-6  # seconds: begin and length of an op that was not traced in a step
 
 
 def is_packed(path: Path) -> bool:
-    """Return whether a file looks like one of this form."""
     try:
         begin = contents(path, 4096).lstrip()
     except InputError:
@@ -215,7 +201,6 @@ def is_packed(path: Path) -> bool:
 
 
 def load_packed(path: Path) -> JobProfile:
-    """Return the profile in a packed file."""
     where, packed = str(path), contents(path)
     try:
         found = json.loads(packed)

@@ -11,25 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-
-__all__ = [
-    "DOWNLINK",
-    "INTERRUPTED",
-    "RESOURCES",
-    "SERVER",
-    "UPLINK",
-    "WORKER",
-    "JobProfile",
-    "ProfiledOp",
-    "check_job_profile",
-    "dependencies_of",
-    "dependents_of",
-    "in_order",
-    "job_profile_of",
-    "smallest_first",
-    "without_interrupted",
-]
-
+from paracosm.timeline import covered
 
 Codes = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int64]
@@ -73,21 +55,17 @@ class JobProfile:
 
     @property
     def ops(self) -> int:
-        """How many ops a step has."""
         return len(self.names)
 
     @property
     def steps(self) -> int:
-        """How many steps were profiled."""
         return len(self.step_begin)
 
     @property
     def servers(self) -> int:
-        """How many parameter servers there are."""
         return int(self.server.max(initial=0)) + 1
 
     def waits_for(self, op: int) -> Ints:
-        """Return the ops that an op waits for."""
         return self.dependencies[self.first_dependency[op] : self.first_dependency[op + 1]]
 
     def of_steps(self, kept: npt.NDArray[np.bool_]) -> JobProfile:
@@ -103,8 +81,6 @@ class JobProfile:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledOp:
-    """One op of a step, as `JobProfile` has them."""
-
     name: str
     kind: str
     resource: int
@@ -121,7 +97,6 @@ def job_profile_of(
     step_end: Floats,
     **known: Any,
 ) -> JobProfile:
-    """Return the profile of ops; `known` is what else `JobProfile` has."""
     first, dependencies = dependencies_of([op.waits for op in ops])
     return JobProfile(
         names=tuple(op.name for op in ops),
@@ -229,10 +204,8 @@ def _check_dependencies(profile: JobProfile, where: str) -> None:
 
 
 def _faults(profile: JobProfile) -> list[tuple[str, npt.NDArray[np.bool_]]]:
-    """Return what can be wrong with an op of a step, and where it is, (steps, ops).
-
-    A transfer that was not traced, with neither begin nor end, is none: its bytes are known.
-    """
+    """Return what can be wrong with an op of a step, and where it is, (steps, ops); a transfer that
+    was not traced, with neither begin nor end, is not: its bytes are known."""
     transfer = np.isin(profile.resource, (DOWNLINK, UPLINK))
     untraced = transfer & np.isnan(profile.begin) & np.isnan(profile.end)
     begin, end = np.where(untraced, 0.0, profile.begin), np.where(untraced, 0.0, profile.end)
@@ -249,7 +222,6 @@ def _faults(profile: JobProfile) -> list[tuple[str, npt.NDArray[np.bool_]]]:
 
 
 def dependencies_of(waits: Sequence[Iterable[int]]) -> tuple[Ints, Ints]:
-    """Return `first_dependency` and `dependencies`, as a `JobProfile` has them."""
     rows = [list(each) for each in waits]
     first = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return first, np.array([op for row in rows for op in row], np.int64)
@@ -264,10 +236,8 @@ def dependents_of(first_dependency: Ints, dependencies: Ints) -> tuple[Ints, Int
 
 
 def in_order(waits: Ints, first_dependent: Ints, dependents: Ints) -> list[int]:
-    """Return ops, each behind those that it waits for (Kahn's algorithm).
-
-    Ops that wait for each other, and those that wait for such, are not among them.
-    """
+    """Return ops, each behind those that it waits for (Kahn's algorithm); without those in
+    circles."""
     left, first, after = waits.tolist(), first_dependent.tolist(), dependents.tolist()
     order = [op for op, count in enumerate(left) if not count]
     for op in order:
@@ -279,12 +249,8 @@ def in_order(waits: Ints, first_dependent: Ints, dependents: Ints) -> list[int]:
 
 
 def smallest_first(sizes: Sequence[float], servers: int) -> list[int]:
-    """Return the server of each parameter: the one that holds least so far (Li et al. 2020,
-    section 5); of several, the first.
-
-    Args:
-        sizes: bytes, in the order in which parameters are placed.
-    """
+    """Return the server of each parameter, given their bytes: the one that holds least so far
+    (Li et al. 2020, section 5); of several, the first."""
     held = [0.0] * servers
     found = []
     for size in sizes:
@@ -301,8 +267,7 @@ FAR = 3.0
 """Interquartile ranges above the upper quartile: what Tukey ("Exploratory Data Analysis", 1977)
 calls far out."""
 
-LONGER = 1.1
-"""Times the median: where all steps last alike, next to nothing would be far out."""
+LONGER = 1.1  # times the median: where all steps last alike, next to nothing would be far out
 
 
 def without_interrupted(profile: JobProfile) -> JobProfile:
@@ -320,3 +285,42 @@ def without_interrupted(profile: JobProfile) -> JobProfile:
         return profile
     dropped = {**profile.dropped, INTERRUPTED: int((~kept).sum())}
     return replace(profile.of_steps(kept), dropped=dropped)
+
+
+def summarize_profile(profile: JobProfile) -> dict[str, Any]:
+    """Return what a profile has in it.
+
+    Its `utilisation` is, by resource, the median share of a step in which one of its ops at least
+    was under way; of a link that includes the time in which its transfers waited for each other, or
+    for the other end. It is None where no step has times of its ops.
+    """
+    lengths = profile.step_end - profile.step_begin
+    return {
+        "steps": profile.steps,
+        "dropped": dict(profile.dropped),
+        "ops": profile.ops,
+        "servers": profile.servers,
+        "ops_of": {
+            name: int((profile.resource == code).sum()) for code, name in enumerate(RESOURCES)
+        },
+        "bytes_down": int(profile.size[profile.resource == DOWNLINK].sum()),
+        "bytes_up": int(profile.size[profile.resource == UPLINK].sum()),
+        "step_seconds": float(np.median(lengths)),
+        "step_seconds_p10_p90": np.percentile(lengths, (10, 90)).tolist(),
+        "utilisation": {
+            name: _share(profile, profile.resource == code, lengths)
+            for code, name in enumerate(RESOURCES)
+        },
+        "batch": profile.batch,
+        "bandwidth": profile.bandwidth,
+        "provenance": dict(profile.provenance),
+    }
+
+
+def _share(profile: JobProfile, ops: npt.NDArray[np.bool_], lengths: Floats) -> float | None:
+    shares = [
+        covered(begin[traced], end[traced]) / length
+        for begin, end, length in zip(profile.begin, profile.end, lengths, strict=True)
+        if length > 0 and (traced := ops & np.isfinite(end)).any()
+    ]
+    return float(np.median(shares)) if shares else None

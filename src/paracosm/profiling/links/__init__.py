@@ -1,6 +1,5 @@
 """How long data takes from memory to memory here: copies, and collectives between processes."""
 
-from paracosm.profiling.links.measure import LinkSettings, measure_links
-from paracosm.profiling.links.table import rows, write_table
+from paracosm.profiling.links.measure import LinkSettings, measure_links, rows, write_table
 
 __all__ = ["LinkSettings", "measure_links", "rows", "write_table"]

@@ -6,35 +6,33 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
 
 from paracosm.errors import InputError, require, unknown
+from paracosm.profiling.environment import environment_here
 from paracosm.profiling.processes import Processes, WorkerError
 from paracosm.profiling.samples import LinkTiming, Spread, now, spread_of
-from paracosm.profiling.this_machine import environment_here
-from paracosm.units import format_size
+from paracosm.units import format_bandwidth, format_duration, format_size
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
-
 DEVICE_KINDS = ("host to device", "device to host", "device to device")
-
 KINDS = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", *COLLECTIVES)
 """Kinds of transfers; a kind has one or more scenarios."""
 
 USUAL = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", "all_reduce")
 """What is measured where nobody says otherwise: table 1, and a message between processes."""
 
-ITEM = 4
-"""Bytes of one number of a message: collectives add 32-bit floats."""
+ITEM = 4  # bytes of one number of a message: collectives add 32-bit floats
 
 _ROW = 2e-3  # seconds that calls in a row take, at least
-
 _FEWEST = 3
-
 _MOST = 200
-
 _BLOCK = 5  # rows that are ordered at a time
 
 
@@ -153,7 +151,6 @@ def _until_known(workers: Team, scenario: Scenario, size: int, settings: LinkSet
 
 
 def _unavailable(asked: Sequence[Scenario]) -> dict[str, str]:
-    """Return why scenarios cannot run on this machine."""
     torch = require("torch", "torch", "measuring links")
     devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return {
@@ -178,12 +175,7 @@ def _check_sizes(here: Sequence[Scenario], sizes: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator[Team]:
-    """Start `processes` workers, and end them with the block.
-
-    Args:
-        largest: bytes of the largest message.
-        timeout: seconds for any one answer.
-    """
+    """Start workers for messages of up to `largest` bytes, and end them with the block."""
     with contextlib.ExitStack() as stack:
         memory = _shared_memory()
         pipes = [os.pipe(), os.pipe()]
@@ -209,14 +201,8 @@ def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator
 
 
 class Team(Processes):
-    """Workers that carry out every order together."""
-
     def run(self, scenario: Scenario, size: int, times: int, rows: int) -> list[float]:
-        """Return seconds of one message, one number a row: those of the slowest worker.
-
-        Args:
-            size: bytes of a message.
-        """
+        """Return seconds of one message of `size` bytes by row: those of the slowest worker."""
         order = {"scenario": asdict(scenario), "size": size, "times": times, "rows": rows}
         self.order(dict.fromkeys(range(len(self._workers)), order))
         by_worker = [answer["seconds"] for answer in self.answers(str(scenario))]
@@ -233,8 +219,6 @@ def _shared_memory() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One way to move a message."""
-
     kind: str
     name: str  # which of several ways
     ranks: int  # processes or devices that take part
@@ -251,7 +235,6 @@ class Scenario:
         return "cuda" if self.devices else "cpu"
 
     def message(self, size: int) -> int:
-        """Return the bytes nearest below `size` that this scenario can send."""
         unit = ITEM * (self.ranks if self.kind == "reduce_scatter" else 1)
         if size < unit:
             raise InputError(f"{self}: a message has at least {unit} bytes, not {size}")
@@ -264,11 +247,7 @@ class Scenario:
 
 
 def scenarios(kinds: Sequence[str], ranks: Sequence[int]) -> list[Scenario]:
-    """Return the scenarios of some kinds, those together that one team of workers can do.
-
-    Raises:
-        InputError: an unknown kind; fewer than two ranks.
-    """
+    """Return the scenarios of some kinds, those together that one team of workers can do."""
     for few in ranks:
         if few < 2:
             raise InputError(f"a collective needs at least 2 ranks, not {few}")
@@ -289,7 +268,8 @@ def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
                 Scenario(kind, "bi-direct", 2, processes=2, directions=2),
             ]
         case "host to device" | "device to host":
-            return [Scenario(kind, f"{memory} memory", 1, devices=1) for memory in _MEMORIES]
+            names = ("pinned memory", "pageable memory")
+            return [Scenario(kind, name, 1, devices=1) for name in names]
         case "device to device":
             return [
                 Scenario(kind, "uni-direct", 2, devices=2),
@@ -309,4 +289,150 @@ def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
     return gloo + nccl
 
 
-_MEMORIES = ("pinned", "pageable")
+_COLUMNS = 5  # sizes that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    # kind, scenario, ranks: as in `LinkTiming`
+    kind: str
+    scenario: str
+    ranks: int
+    seconds: Mapping[int, float]  # median by size of the message in bytes
+    directions: int  # messages under way at once
+    line: Line | None  # fitted to `seconds`; None where there are fewer than two sizes
+    link: Line | None  # the link that explains the line (`link_of`)
+
+    def throughput(self, size: int) -> float:
+        """Return bytes/s, of all directions together."""
+        return self.directions * size / self.seconds[size]
+
+
+def rows(timings: Iterable[LinkTiming]) -> list[Row]:
+    """Return one row for each scenario; of several timings of one size, the last one counts."""
+    made = []
+    ordered = sorted(timings, key=_place)
+    for (_, kind, ranks, _, scenario), group in groupby(ordered, key=_place):
+        seconds = {t.size: t.time.median for t in sorted(group, key=lambda t: t.size)}
+        line = fit_line(list(seconds), list(seconds.values())) if len(seconds) > 1 else None
+        link = None if line is None else link_of(line, kind, ranks)
+        directions = 2 if "bi-direct" in scenario else 1
+        made.append(Row(kind, scenario, ranks, seconds, directions, line, link))
+    return made
+
+
+def _place(timing: LinkTiming) -> tuple[int, str, int, bool, str]:
+    """Return where in the table a timing stands: in the order of `KINDS`, uni-direct first."""
+    known = KINDS.index(timing.kind) if timing.kind in KINDS else len(KINDS)
+    back = "bi-direct" in timing.scenario
+    return known, timing.kind, timing.ranks, back, timing.scenario
+
+
+def write_table(table: Sequence[Row]) -> str:
+    """Return the table as text: MB/s by size, then the lines for a cluster file."""
+    if not table:
+        return "nothing was measured"
+    sizes = sorted({size for row in table for size in row.seconds})
+    step = max(1, -(-len(sizes) // _COLUMNS))
+    sizes = sizes[::-1][::step][::-1]  # evenly among all, the largest with them
+    labels = [f"{row.kind}, {row.scenario}" for row in table]
+    wide = max(map(len, [*labels, "MB/s"]))
+    titles = "".join(f"{format_size(size, exact=True):>10}" for size in sizes)
+    lines = [f"{'MB/s':{wide}}{titles}"]
+    for label, row in zip(labels, table, strict=True):
+        rates = [f"{row.throughput(n) / 1e6:,.2f}" if n in row.seconds else "-" for n in sizes]
+        lines.append(f"{label:{wide}}" + "".join(f"{rate:>10}" for rate in rates))
+    lines += ["", "As a link of a cluster file (relative error of the line: mean, largest):"]
+    for label, row in zip(labels, table, strict=True):
+        if row.link is not None:
+            lines.append(f"{label:{wide}}  {_link(row.link, len(row.seconds))}")
+    return "\n".join(lines)
+
+
+def _link(link: Line, sizes: int) -> str:
+    latency, bandwidth = format_duration(link.latency), format_bandwidth(link.bandwidth)
+    line = f"latency: {latency}, bandwidth: {bandwidth}"
+    # Through two points there is always a line.
+    return line if sizes < 3 else f"{line}  ({link.error:.0%}, {link.worst:.0%})"
+
+
+_OUTLIER = 0.1  # relative error beyond which a size counts less than by its square
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Seconds of a message of n bytes: `latency + n / bandwidth` (the alpha-beta model)."""
+
+    latency: float  # seconds
+    bandwidth: float  # bytes/s
+    error: float = 0.0  # mean of the relative errors at the sizes that it was fitted to
+    worst: float = 0.0  # the largest of them
+
+    def seconds(self, size: float) -> float:
+        return self.latency + size / self.bandwidth
+
+
+def fit_line(sizes: Sequence[float], seconds: Sequence[float]) -> Line:
+    """Return the line with the least relative errors, neither latency nor slope below 0.
+
+    Errors are relative, because times span five orders of magnitude, and all sizes matter; those
+    beyond a tenth count linearly, not by their squares (soft L1), because a cache that some sizes
+    fit in is no reason to be wrong about all others.
+    """
+    n, t = np.asarray(sizes, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
+    if len(np.unique(n)) < 2:
+        raise InputError(
+            f"a latency and a bandwidth need two sizes or more, not {len(np.unique(n))}"
+        )
+    if not (np.isfinite(t).all() and (t > 0).all()):
+        raise InputError("a latency and a bandwidth need times above 0")
+    latency, slope = _robust(n, t)
+    off = np.abs((latency + n * slope) / t - 1)
+    return Line(
+        latency=latency,
+        # Where noise hides the slope, no less than what was reached.
+        bandwidth=1 / slope if slope > 0 else float((n / t).max()),
+        error=float(off.mean()),
+        worst=float(off.max()),
+    )
+
+
+def _robust(n: npt.NDArray[np.float64], t: npt.NDArray[np.float64]) -> tuple[float, float]:
+    from scipy.optimize import least_squares, nnls
+
+    design = np.stack([1 / t, n / t], axis=1)
+    scale = 1 / design.max(axis=0)  # the largest latency, and slope, that any time allows
+    design = design * scale
+    start, _ = nnls(design, np.ones(len(t)))
+    found = least_squares(
+        lambda parameters: design @ parameters - 1,
+        start,
+        jac=lambda _: design,
+        bounds=(0, inf),
+        loss="soft_l1",
+        f_scale=_OUTLIER,
+        xtol=1e-12,
+        ftol=1e-12,
+        gtol=1e-12,
+    )
+    latency, slope = np.maximum(found.x, 0) * scale
+    # Where the best slope is 0, the search ends just above it.
+    return float(latency), float(slope) if slope * n.max() > 1e-9 * latency else 0.0
+
+
+def link_of(line: Line, kind: str, ranks: int) -> Line:
+    """Return latency and bandwidth of the one link that explains a collective's line.
+
+    A ring all-reduce of n bytes between p ranks is 2 (p - 1) steps of n / p bytes, an all-gather
+    p - 1 steps of n (one rank's part), a reduce-scatter p - 1 steps of n / p, a broadcast down a
+    binomial tree ceil(log2 p) steps of n: as `cluster.collectives` has them, which so gives back
+    the line. What is added up on the way counts as transfer.
+    """
+    p = ranks
+    steps, share = {
+        "all_reduce": (2 * (p - 1), 1 / p),
+        "all_gather": (p - 1, 1.0),
+        "reduce_scatter": (p - 1, 1 / p),
+        "broadcast": ((p - 1).bit_length(), 1.0),
+    }.get(kind, (1, 1.0))
+    return Line(line.latency / steps, line.bandwidth * steps * share, line.error, line.worst)

@@ -17,15 +17,13 @@ from torch._C._distributed_c10d import FileStore
 
 from paracosm.factory import one_line
 from paracosm.profiling.allocator import keep_memory
+from paracosm.profiling.environment import Clock, CudaClock, HostClock
 from paracosm.profiling.links.measure import ITEM, Scenario
 from paracosm.profiling.processes import answering, loopback
-from paracosm.profiling.this_machine import Clock, CudaClock, HostClock
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One worker of a team."""
-
     rank: int
     ranks: int
     memory: int  # file descriptor of memory that all workers share
@@ -36,8 +34,6 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A call to time."""
-
     call: Callable[[], object]  # one transfer, or there and back
     messages: int  # that one after the other pass in a call
     clock: Clock
@@ -71,10 +67,8 @@ def _full(size: int, device: str = "cpu") -> torch.Tensor:
 
 
 def _shared(size: int, member: Member) -> list[torch.Tensor]:
-    """Return four messages' room in the shared memory: two a rank, used in turn.
-
-    A rank may write its second room while the other one still reads the first.
-    """
+    """Return four messages' room in the shared memory: two a rank, so that it may write one
+    while the other is still read."""
     room = mmap.mmap(member.memory, 4 * size)
     whole = torch.frombuffer(room, dtype=torch.uint8).fill_(1)
     return list(whole.view(4, size))
@@ -101,7 +95,6 @@ def _there_and_back(size: int, member: Member) -> Callable[[], object]:
 
 
 def _exchange(size: int, member: Member) -> Callable[[], object]:
-    """Both write to each other at the same time."""
     rooms, mine, other = _shared(size, member), _full(size), _full(size)
     listen, tell = member.signals
     turn = 0
@@ -128,11 +121,8 @@ def _device_copy(scenario: Scenario, size: int) -> Callable[[], object]:
 
 
 def _between_devices(size: int, directions: int) -> Callable[[], object]:
-    """Copy from device 0 to device 1, and at once back the other way where asked to.
-
-    Each direction has a stream of its own; the current stream, whose events tell the time, is there
-    before them and waits for both.
-    """
+    """Copy from device 0 to device 1, and at once back the other way where asked to: on streams of
+    their own, for which the current one, whose events tell the time, waits."""
     pairs = [(_full(size, f"cuda:{i}"), _full(size, f"cuda:{1 - i}")) for i in range(directions)]
     stream_on: Any = torch.cuda.Stream
     streams = [stream_on(device=f"cuda:{i}") for i in range(directions)]

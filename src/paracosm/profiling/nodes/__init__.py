@@ -1,12 +1,12 @@
 """What a node and its link add to a transfer: bandwidth and its sharing, parsing, flow control."""
 
-from paracosm.profiling.nodes.goodput import (
+from paracosm.profiling.nodes.calibration import (
     BandwidthSettings,
     ShareSettings,
     measure_goodput,
     measure_shares,
 )
-from paracosm.profiling.nodes.peer import connected, connected_here
+from paracosm.profiling.nodes.exchange import connected, connected_here
 
 __all__ = [
     "BandwidthSettings",

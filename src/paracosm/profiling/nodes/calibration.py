@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
+from math import sqrt
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from paracosm.errors import InputError
-from paracosm.profiling.nodes.goodput import Goodput, Shares, unevenness
+from paracosm.profiling.nodes.exchange import (
+    BOTH,
+    LONGEST,
+    MOST_CONNECTIONS,
+    PING,
+    RECEIVE,
+    SEND,
+    SHORTEST,
+    Exchange,
+    Peer,
+    Table,
+    warm_up,
+)
 from paracosm.profiling.nodes.parsing import Parsing
 from paracosm.profiling.samples import now
 from paracosm.units import (
@@ -26,24 +42,9 @@ from paracosm.units import (
 )
 from paracosm.validation import read_yaml, validated
 
-__all__ = [
-    "QUANTITIES",
-    "Found",
-    "NodeCalibration",
-    "calibration_of_goodput",
-    "calibration_of_parsing",
-    "calibration_of_shares",
-    "calibration_of_window",
-    "found_by",
-    "load_calibration",
-    "save_calibration",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How a quantity was found."""
-
     how: Literal["measured", "estimated"]
     by: str  # in words, "3 rounds of 3 s to 10.0.0.2:5201", "TensorFlow 2.21 on loopback"
     when: str  # date and time, ISO 8601
@@ -58,10 +59,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class NodeCalibration:
-    """Bandwidth, parsing overhead and flow control of a node (Li et al. 2020, section 3).
-
-    Each quantity is None where it is not known.
-    """
+    """Bandwidth, parsing and flow control of a node (Li et al. 2020, section 3), where known."""
 
     # Bytes/s of payload that this node can send to the other one
     bandwidth_out: float | None = None
@@ -85,24 +83,19 @@ class NodeCalibration:
 
     @property
     def bandwidth(self) -> float | None:
-        """That of a link: the smaller one of the two ways, bytes/s; None if neither is known.
-
-        What was found over loopback is none of a link.
-        """
+        """That of a link: the smaller one of the two ways, bytes/s; None if neither is known, or
+        both were found over loopback."""
         ways = {"bandwidth_out": self.bandwidth_out, "bandwidth_in": self.bandwidth_in}
         known = (value for name, value in ways.items() if not self.over_loopback(name))
         return min((value for value in known if value is not None), default=None)
 
     def over_loopback(self, name: str) -> bool:
-        """Return whether a quantity was found without a network."""
         found = self.found.get(name)
         return found is not None and found.loopback
 
     def over(self, older: NodeCalibration) -> NodeCalibration:
-        """Return what this one knows, and where it does not, what the older one does.
-
-        What was found over loopback does not take the place of what was found over a network.
-        """
+        """Return what this one knows, and where it does not, or only over loopback, what the
+        older one does."""
         missing = [
             name
             for name in QUANTITIES
@@ -130,7 +123,6 @@ QUANTITIES = tuple(
 
 
 def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False) -> NodeCalibration:
-    """Return the medians of all rounds."""
     both = [sum(pair) for pair in goodput.both]
     values = {
         "bandwidth_out": (statistics.median(goodput.sent), _spread(goodput.sent)),
@@ -142,18 +134,12 @@ def calibration_of_goodput(goodput: Goodput, by: str, *, loopback: bool = False)
 
 
 def calibration_of_shares(shares: Shares, by: str, *, loopback: bool = False) -> NodeCalibration:
-    """Return how unevenly connections share.
-
-    Raises:
-        InputError: nothing came over any connection.
-    """
     apart = abs(unevenness(shares.sent) - unevenness(shares.received))
     spread = apart / shares.uneven if shares.uneven > 0 else None
     return found_by("measured", by, {"uneven": (shares.uneven, spread)}, loopback=loopback)
 
 
 def calibration_of_parsing(parsing: Parsing, by: str) -> NodeCalibration:
-    """Return alpha and beta of a line."""
     error = parsing.error
     return found_by(
         "measured", by, {"alpha": (parsing.alpha, error), "beta": (parsing.beta, error)}
@@ -161,11 +147,6 @@ def calibration_of_parsing(parsing: Parsing, by: str) -> NodeCalibration:
 
 
 def calibration_of_window(window: float, by: str) -> NodeCalibration:
-    """Return a window.
-
-    Args:
-        window: bytes, as announced.
-    """
     return found_by("measured", by, {"window": (window, None)})
 
 
@@ -230,12 +211,7 @@ class _File(BaseModel):
 
 
 def load_calibration(path: str | Path) -> NodeCalibration:
-    """Return the calibration that the YAML file at `path` holds.
-
-    Raises:
-        InputError: there is no such file, or it is none; the key that is wrong is named, and for
-            an unknown one the nearest.
-    """
+    """Return the calibration that a YAML file holds; a key that is wrong is refused by name."""
     if not Path(path).exists():
         raise InputError(f'no calibration at "{path}": paracosm calibrate --out {path} makes one')
     mapping = read_yaml(path, "calibration")
@@ -249,11 +225,7 @@ def load_calibration(path: str | Path) -> NodeCalibration:
 
 
 def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
-    """Write a calibration to a YAML file, from which it is read back equal.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Write a calibration to a YAML file, from which it is read back equal."""
     mapping: dict[str, Any] = {
         name: write(value)
         for name, write in _WRITTEN.items()
@@ -277,14 +249,8 @@ def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
 
 
 _bandwidth = partial(format_bandwidth, exact=True)
-
-
 _duration = partial(format_duration, exact=True)
-
-
 _size = partial(format_size, exact=True)
-
-
 _WRITTEN: Mapping[str, Callable[[float], Any]] = {
     "bandwidth_out": _bandwidth,
     "bandwidth_in": _bandwidth,
@@ -296,3 +262,176 @@ _WRITTEN: Mapping[str, Callable[[float], Any]] = {
     "beta": _duration,
     "window": _size,
 }
+
+
+_PINGS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthSettings:
+    """How long to measure."""
+
+    seconds: float = 3.0  # of sending in a round; the first quarter, at most 1 s, does not count
+    rounds: int = 3  # of each of three: out, in, both at once
+
+    def __post_init__(self) -> None:
+        if not SHORTEST <= self.seconds <= LONGEST:
+            raise InputError(
+                f"a round lasts 50 ms to {LONGEST:g} s, not {self.seconds:g} s: 3 s tell enough"
+            )
+        if self.rounds < 1:
+            raise InputError(f"there is at least one round, not {self.rounds}")
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Bytes/s of payload between this host and a peer, one number a round."""
+
+    sent: tuple[float, ...]  # that the peer received, while it sent nothing
+    received: tuple[float, ...]  # that this host received, while it sent nothing
+    both: tuple[tuple[float, float], ...]  # (sent, received) while both sent
+    round_trip: float  # seconds of 16 bytes there and back, the median of 50
+
+    @property
+    def duplex(self) -> float:
+        """What both ways carry at once, relative to the sum of what each carries alone."""
+        at_once = statistics.median(sum(pair) for pair in self.both)
+        return at_once / (statistics.median(self.sent) + statistics.median(self.received))
+
+
+def measure_goodput(
+    peer: Peer,
+    settings: BandwidthSettings | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Goodput:
+    """Return the goodput to a peer."""
+    settings = settings or BandwidthSettings()
+    sent: list[float] = []
+    received: list[float] = []
+    both: list[tuple[float, float]] = []
+    round_trip = _round_trip(peer.exchange)
+    for turn in range(settings.rounds):
+        sent.append(_rates(peer.exchange, SEND, settings.seconds)[0])
+        progress(3 * turn + 1)
+        received.append(_rates(peer.exchange, RECEIVE, settings.seconds)[1])
+        progress(3 * turn + 2)
+        both.append(_rates(peer.exchange, BOTH, settings.seconds))
+        progress(3 * turn + 3)
+    return Goodput(tuple(sent), tuple(received), tuple(both), round_trip)
+
+
+def _rates(exchange: Exchange, kind: int, seconds: float) -> tuple[float, float]:
+    """Return bytes/s that the other end received, and that this one did."""
+    interval = seconds - warm_up(seconds)
+    sent, received = (sum(map(sum, each)) for each in exchange.ask(kind, seconds, interval))
+    if (kind != RECEIVE and not sent) or (kind != SEND and not received):
+        raise InputError(f"no data came to or from {exchange.peer} in {interval:g} s")
+    return sent / interval, received / interval
+
+
+def _round_trip(exchange: Exchange) -> float:
+    took = []
+    for turn in range(_PINGS):
+        begun = time.perf_counter()
+        exchange.say(PING, float(turn))
+        exchange.expect(PING)
+        took.append(time.perf_counter() - begun)
+    return statistics.median(took)
+
+
+SEGMENT = 1448
+"""Bytes of payload in a segment of Ethernet: what a connection is taken to have got at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSettings:
+    """Over how many connections, and for how long."""
+
+    connections: int = 4  # that send at once
+    interval: float = 1.0  # seconds, about as long as a step of a job takes
+    intervals: int = 10  # that count, each way; those of the first second or so do not
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.connections <= MOST_CONNECTIONS:
+            raise InputError(
+                f"2 to {MOST_CONNECTIONS} connections share a link, not {self.connections}"
+            )
+        if self.intervals < 1:
+            raise InputError(f"there is at least one interval, not {self.intervals}")
+        if not self.interval >= SHORTEST or not self.seconds <= LONGEST:
+            raise InputError(
+                f"an interval lasts {SHORTEST * 1e3:g} ms at least and all of them with what goes "
+                f"before {LONGEST:g} s at most, not {self.intervals} of {self.interval:g} s"
+            )
+
+    @property
+    def seconds(self) -> float:
+        """Of sending each way, with what does not count (`exchange.warm_up`)."""
+        counted = self.interval * self.intervals
+        return counted + min(counted / 3, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    interval: float  # seconds
+    sent: Table  # bytes that the peer received, (intervals, connections)
+    received: Table  # bytes that this host received, the same
+
+    @property
+    def uneven(self) -> float:
+        """Standard deviation of ln(share), the root of the mean square of both ways."""
+        return sqrt((unevenness(self.sent) ** 2 + unevenness(self.received) ** 2) / 2)
+
+
+def measure_shares(
+    peer: Peer,
+    settings: ShareSettings | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Shares:
+    """Return what connections to a peer carry that all send, then all receive."""
+    settings = settings or ShareSettings()
+    how = (settings.seconds, settings.interval, settings.connections)
+    sent, _ = peer.exchange.ask(SEND, *how)
+    progress(1)
+    _, received = peer.exchange.ask(RECEIVE, *how)
+    progress(2)
+    return Shares(settings.interval, sent, received)
+
+
+def unevenness(carried: Sequence[Sequence[int]]) -> float:
+    """Return the standard deviation of ln(share / equal share) within intervals.
+
+    It is the root of the mean over intervals of the sample variance over connections of ln(bytes),
+    so it does not depend on how many connections there are. A connection that got less than a
+    segment counts as if it had got one; intervals in which the link stood still do not (`counted`).
+    """
+    deviations = _deviations(carried)[counted(carried)]
+    return float(np.sqrt(deviations.var(axis=1, ddof=1).mean()))
+
+
+def correlation(carried: Sequence[Sequence[int]]) -> float | None:
+    """Return how the ln(share) of a connection correlate between consecutive intervals: 1 where
+    it keeps its share; None where no two intervals in a row count, or all shares are equal."""
+    deviations, counts = _deviations(carried), counted(carried)
+    both = counts[:-1] & counts[1:]
+    now, later = deviations[:-1][both].ravel(), deviations[1:][both].ravel()
+    size = sqrt(float((now @ now) * (later @ later)))
+    return float(now @ later) / size if size > 0 else None
+
+
+def counted(carried: Sequence[Sequence[int]]) -> npt.NDArray[np.bool_]:
+    """Return which intervals tell of sharing, (intervals,): in the others all connections together
+    carried less than half of what they usually did, because one of the hosts was busy."""
+    total = np.array(carried).sum(axis=1)
+    usual = np.median(total)
+    if not usual > 0:
+        raise InputError("nothing came over several connections most of the time: is a host busy?")
+    enough: npt.NDArray[np.bool_] = total >= usual / 2
+    return enough
+
+
+def _deviations(carried: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
+    """Return ln(bytes) minus its mean over the connections of an interval."""
+    logarithms = np.log(np.maximum(np.array(carried, float), SEGMENT))
+    deviations: npt.NDArray[np.float64] = logarithms - logarithms.mean(axis=1, keepdims=True)
+    return deviations

@@ -16,28 +16,30 @@ that waits needs to accept them.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import secrets
 import selectors
 import socket
 import struct
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
 
 from paracosm.errors import InputError
+from paracosm.profiling.processes import Processes
 
 PING, SEND, RECEIVE, BOTH, REPORT, END, INTERVAL, JOIN = range(1, 9)
 
-LONGEST = 60.0
-"""Seconds that data may be asked for in one order."""
+LONGEST = 60.0  # seconds that data may be asked for in one order
 
-SHORTEST = 0.05
-"""Seconds of a round or an interval at least."""
+SHORTEST = 0.05  # seconds of a round or an interval at least
 
-MOST_CONNECTIONS = 64
-"""That may be asked for each way, beside the first one."""
+MOST_CONNECTIONS = 64  # that may be asked for each way, beside the first one
 
 Table = tuple[tuple[int, ...], ...]
 """Bytes, (intervals, connections)."""
@@ -50,15 +52,8 @@ _PLACES = 2 * MOST_CONNECTIONS
 
 
 class Exchange:
-    """One end of the first connection; it is closed by who opened it.
-
-    Args:
-        timeout: seconds to wait for anything.
-
-    Raises:
-        InputError: by all methods, if the other end is gone, does nothing in time, or says what the
-            protocol does not have.
-    """
+    """One end of the first connection, closed by who opened it; it waits `timeout` seconds for
+    anything, and all methods raise `InputError` if the other end is gone or says something else."""
 
     def __init__(self, connection: socket.socket, peer: str, timeout: float) -> None:
         connection.settimeout(timeout)
@@ -67,14 +62,12 @@ class Exchange:
         self._connection = connection
 
     def say(self, kind: int, number: float = 0.0) -> None:
-        """Send an order or an answer."""
         try:
             self._connection.sendall(_ORDER.pack(_MAGIC, _VERSION, kind, 0, number))
         except OSError as error:
             raise self._broken(error) from None
 
     def hear(self) -> tuple[int, float]:
-        """Return the kind and the number of an order or an answer."""
         said = self._read(_ORDER.size)
         magic, version, kind, zero, number = _ORDER.unpack(said)
         if magic != _MAGIC:
@@ -89,7 +82,6 @@ class Exchange:
         return kind, number
 
     def expect(self, kind: int) -> float:
-        """Return the number of an answer of one kind."""
         found, number = self.hear()
         if found != kind:
             raise InputError(f"{self.peer} answered {found} where {kind} was expected")
@@ -179,7 +171,6 @@ class Exchange:
             yield connections
 
     def _listening_again(self) -> socket.socket:
-        """Return a socket that listens where the other end reached this one."""
         address, family = self._connection.getsockname(), self._connection.family
         try:
             return socket.create_server(address, family=family)
@@ -194,7 +185,6 @@ class Exchange:
         seconds: float,
         interval: float,
     ) -> Table:
-        """Send and receive at once; return the bytes that came."""
         with ThreadPoolExecutor(1) as pool:
             sent = pool.submit(_send_over, sending, seconds + self.timeout)
             try:
@@ -212,12 +202,8 @@ class Exchange:
     def receive_over(
         self, connections: Sequence[socket.socket], seconds: float, interval: float
     ) -> Table:
-        """Return bytes that came over each connection in each interval.
-
-        Args:
-            seconds: since the first byte; the first quarter, at most 1 s, does not count.
-            interval: seconds.
-        """
+        """Return bytes that came over each connection in each interval, both in seconds, from
+        the first byte on; the first quarter, at most 1 s, does not count."""
         counts = [[0] * len(connections) for _ in range(intervals_of(seconds, interval))]
         buffer = memoryview(bytearray(_PIECE))
         begun: float | None = None
@@ -274,7 +260,6 @@ def warm_up(seconds: float) -> float:
 
 
 def intervals_of(seconds: float, interval: float) -> int:
-    """Return how many intervals of so many seconds count."""
     return round((seconds - warm_up(seconds)) / interval)
 
 
@@ -294,3 +279,92 @@ def _send_over(connections: Sequence[socket.socket], seconds: float) -> None:
                     continue
                 except OSError:
                     open_ones.unregister(key.data)
+
+
+_START = 60.0  # seconds that starting Python takes at most, on a machine that is busy
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    exchange: Exchange
+    loopback: bool  # it is on this machine, so there is no network in between
+
+
+@contextmanager
+def connected(host: str, port: int, timeout: float = 10.0) -> Iterator[Peer]:
+    """Connect to a peer that runs `paracosm calibrate serve`, and is given up after `timeout`
+    seconds of silence; say goodbye in the end."""
+    if not 0 < timeout < float("inf"):
+        raise InputError(f"a timeout must be above 0 and finite, not {timeout:g}")
+    try:
+        connection = socket.create_connection((host, port), timeout)
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"{host}:{port}: {reason}: does paracosm calibrate serve --port {port} run there?"
+        ) from None
+    with connection:
+        here, there = connection.getsockname()[0], connection.getpeername()[0]
+        exchange = Exchange(connection, f"{host}:{port}", timeout)
+        yield Peer(exchange, here == there or ip_address(there).is_loopback)
+        exchange.say(END)
+
+
+@contextmanager
+def connected_here(timeout: float = 10.0) -> Iterator[Peer]:
+    """Start another process of this machine and connect to it over loopback."""
+    with Processes("paracosm.profiling.nodes.exchange", timeout) as others:
+        others.start("the other process", {"timeout": timeout})
+        (answer,) = others.answers("to listen", seconds=_START)
+        with connected("127.0.0.1", answer["port"], timeout) as peer:
+            yield peer
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 is any that is free."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot listen on {host}:{port}: {reason}") from None
+
+
+def serve_one(
+    listener: socket.socket, timeout: float, came: Callable[[str], None] | None = None
+) -> int:
+    """Do what one client asks for, and return in how many rounds data were sent."""
+    connection, address = listener.accept()
+    listener.close()
+    peer = f"{address[0]}:{address[1]}"
+    if came is not None:
+        came(peer)
+    with connection:
+        exchange, rounds = Exchange(connection, peer, timeout), 0
+        while (order := exchange.hear())[0] != END:
+            kind, number = order
+            if kind == PING:
+                exchange.say(PING, number)
+                continue
+            if kind not in (SEND, RECEIVE, BOTH):
+                raise InputError(f"{peer} says what it was not asked for: {kind}")
+            if number > LONGEST:
+                raise InputError(
+                    f"{peer} asks for {number:g} s of data, and {LONGEST:g} is the most"
+                )
+            exchange.answer(kind, number)
+            rounds += 1
+    return rounds
+
+
+def main() -> None:
+    """Serve one client on loopback; say on which port."""
+    setup = json.loads(sys.argv[1])
+    listener = listen("127.0.0.1", 0)
+    print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+    serve_one(listener, setup["timeout"])
+    print(json.dumps({}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -22,24 +22,9 @@ import numpy as np
 
 from paracosm.errors import InputError, MissingExtraError, require, unknown
 from paracosm.graphs.importers.wire import Schema, decode
-from paracosm.profiling.links.table import fit_line
-from paracosm.profiling.nodes.http2 import Stream, StreamWatch
-from paracosm.profiling.nodes.proxy import Proxy
+from paracosm.profiling.links.measure import fit_line
+from paracosm.profiling.nodes.proxy import Proxy, Stream, StreamWatch
 from paracosm.profiling.processes import Processes, free_ports
-
-__all__ = [
-    "PARSERS",
-    "PARSING_SIZES",
-    "SIZES",
-    "Parsing",
-    "Transfers",
-    "fit_parsing",
-    "measure_parsing",
-    "measure_transfers",
-    "overheads_of",
-    "tensor_of",
-]
-
 
 PARSERS = ("numpy", "torch")
 """numpy: a copy out of the receive buffer into a new array. torch: `frombuffer` and `clone` on one
@@ -53,8 +38,6 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Parsing:
-    """The line through the times of several sizes."""
-
     alpha: float  # seconds a byte
     beta: float  # seconds
     error: float  # mean of the relative errors of the line at the sizes
@@ -68,15 +51,7 @@ def measure_parsing(
     seconds: float = 0.5,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Parsing:
-    """Return what it costs here to make a tensor of bytes that were received.
-
-    Args:
-        sizes: bytes, multiples of 4.
-
-    Raises:
-        InputError: there is no such parser, or fewer than two sizes.
-        MissingExtraError: the parser's library is not installed.
-    """
+    """Return what it costs here to make a tensor of bytes that were received, of sizes in bytes."""
     parse = _parser(parser)
     wrong = [size for size in sizes if size < 4 or size % 4]
     if wrong:
@@ -90,11 +65,7 @@ def measure_parsing(
 
 
 def fit_parsing(seconds: dict[int, float]) -> Parsing:
-    """Return the line through measured times, with the least relative errors (soft L1).
-
-    Args:
-        seconds: by size in bytes.
-    """
+    """Return the line through seconds by size with the least relative errors (soft L1)."""
     line = fit_line(list(seconds), list(seconds.values()))
     return Parsing(1 / line.bandwidth, line.latency, line.error, line.worst, dict(seconds))
 
@@ -111,19 +82,15 @@ def _parser(name: str) -> Callable[[bytearray], object]:
 @contextlib.contextmanager
 def _undisturbed(parser: str) -> Iterator[None]:
     """Collect no garbage meanwhile, and let PyTorch copy on one thread."""
-    collects = gc.isenabled()
-    gc.disable()
-    torch = importlib.import_module("torch") if parser == "torch" else None
-    threads = torch.get_num_threads() if torch else 0
-    if torch:
-        torch.set_num_threads(1)
-    try:
+    with contextlib.ExitStack() as after:
+        if gc.isenabled():
+            after.callback(gc.enable)
+        gc.disable()
+        if parser == "torch":
+            torch = importlib.import_module("torch")
+            after.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)
         yield
-    finally:
-        if torch:
-            torch.set_num_threads(threads)
-        if collects:
-            gc.enable()
 
 
 def _received(parse: Callable[[bytearray], object], size: int, seconds: float) -> list[float]:
@@ -159,9 +126,6 @@ def _received(parse: Callable[[bytearray], object], size: int, seconds: float) -
     return took[1:]
 
 
-SIZES = tuple(4**power for power in range(5, 13))
-"""Bytes of the variables: 1 KiB to 16 MiB."""
-
 _WARM = 3  # fetches that are not counted
 _TOGETHER = 10  # times that all variables are fetched at once
 _GRPC = 5  # bytes before a message: whether it is compressed, and its length
@@ -171,8 +135,6 @@ _NUMBER = re.compile(r"fetched(\d+)\b")
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """What was seen of TensorFlow's transfers."""
-
     parsing: Parsing  # alpha and beta, from tensors that were fetched one at a time
     # (seconds since the first, bytes) that the receiver announced for streams, in time
     windows: tuple[tuple[float, int], ...]
@@ -192,15 +154,7 @@ def measure_transfers(
 
     As Li et al. 2020 (section 3.2.1) did with tcpdump: the overhead of a transfer is the time from
     its last byte, as a proxy hands it on, to the end of its RecvTensor, as TensorFlow's step stats
-    say.
-
-    Args:
-        timeout: seconds for the start of TensorFlow, and for each fetch.
-
-    Raises:
-        MissingExtraError: TensorFlow is not installed.
-        InputError: what went through the proxy is not what TensorFlow said that it received.
-        WorkerError: one of the two processes failed.
+    say. The start of TensorFlow and each fetch may take `timeout` seconds.
     """
     here = _version()
     server, worker = free_ports(2)
@@ -213,22 +167,22 @@ def measure_transfers(
                 "role": role,
                 "server": f"127.0.0.1:{port}",
                 "worker": f"127.0.0.1:{worker}",
-                "sizes": SIZES,
+                "sizes": PARSING_SIZES,
             }
             processes.start(f"TensorFlow's {role}", setup)
             processes.answers("to start", [number])
         alone = []
-        for turn in range((_WARM + repeats) * len(SIZES)):
-            alone.append(_fetch(processes, [turn % len(SIZES)]))
+        for turn in range((_WARM + repeats) * len(PARSING_SIZES)):
+            alone.append(_fetch(processes, [turn % len(PARSING_SIZES)]))
             progress(turn + 1)
         before = sum(len(each.ended) for each in proxy.watches)
         for _ in range(_TOGETHER):
-            _fetch(processes, range(len(SIZES)))
+            _fetch(processes, range(len(PARSING_SIZES)))
     if proxy.failures:
         raise InputError(f"the proxy between worker and server: {proxy.failures[0]}")
     streams = [stream for each in proxy.watches for stream in each.ended]
-    overheads = overheads_of(streams[:before], alone[_WARM * len(SIZES) :])
-    seconds = {SIZES[at]: statistics.median(each) for at, each in overheads.items()}
+    overheads = overheads_of(streams[:before], alone[_WARM * len(PARSING_SIZES) :])
+    seconds = {PARSING_SIZES[at]: statistics.median(each) for at, each in overheads.items()}
     windows = sorted(each for watch in proxy.watches for each in watch.windows)
     if not windows:
         raise InputError("TensorFlow's worker announced no flow-control window")
@@ -245,12 +199,8 @@ def overheads_of(
 ) -> dict[int, list[float]]:
     """Return seconds from the last byte of each transfer to its end, by number of the variable.
 
-    The stream of a transfer is the one of that tensor whose last byte went by at the time nearest
-    to its end: fetches of one tensor are far apart.
-
-    Args:
-        streams: as they went by, their instants in Unix seconds.
-        ended: of several fetches, when each tensor was there, Unix seconds.
+    The stream of a transfer is the one of that tensor whose last byte went by at the time (Unix
+    seconds) nearest to its end: fetches of one tensor are far apart.
     """
     last: dict[str, list[float]] = {}
     for stream in streams:
@@ -286,7 +236,7 @@ def _fetch(processes: Processes, which: Sequence[int]) -> dict[str, float]:
 
 
 def _version() -> str:
-    """Return TensorFlow's version without importing it: this process does not need it."""
+    """TensorFlow's, without importing it: this process does not need it."""
     for name in ("tensorflow", "tensorflow-cpu"):
         with contextlib.suppress(PackageNotFoundError):
             return version(name)

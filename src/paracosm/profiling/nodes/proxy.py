@@ -1,4 +1,4 @@
-"""A TCP proxy that changes nothing and lets a watcher see the bytes of both sides."""
+"""A TCP proxy that changes nothing, and a watcher of both sides' bytes that follows HTTP/2."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
 from paracosm.errors import InputError
@@ -31,19 +33,7 @@ Watcher = TypeVar("Watcher", bound=Watch)
 
 
 class Proxy(Generic[Watcher]):
-    """Hands on connections to a target, from `start` until `close`.
-
-    Args:
-        host, port: where it listens; port 0 is any that is free.
-
-    Attributes:
-        address: host and port where it listens.
-        watches: what `watch` returned, in the order of the connections.
-        failures: why connections were not handed on, or not watched to their end.
-
-    Raises:
-        InputError: it cannot listen there.
-    """
+    """Hands on connections to a target, from `start` until `close`; port 0 is any that is free."""
 
     def __init__(
         self,
@@ -65,11 +55,9 @@ class Proxy(Generic[Watcher]):
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Begin to take connections."""
         self._run(self._accept)
 
     def close(self) -> None:
-        """End all connections."""
         for each in (self._listener, *self._sockets):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -119,8 +107,6 @@ class Proxy(Generic[Watcher]):
 
 
 class _Watched:
-    """Both directions of a connection."""
-
     def __init__(self, failures: list[str]) -> None:
         self._lock = threading.Lock()  # a watcher sees one piece at a time
         self._failures = failures
@@ -157,3 +143,192 @@ class _Watched:
             except InputError as error:
                 self._failed = True
                 self._failures.append(str(error))
+
+
+STANDARD_WINDOW = 65_535
+"""Bytes of a stream that may come at first, unless a setting says otherwise (RFC 9113, 6.9.2)."""
+
+_OPEN = 10_000  # streams that are followed at a time: more is nothing that frameworks do
+_ENDED = 100_000  # that are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    number: int  # of the stream in its connection
+    request: bytes  # the first 4 KiB that the client sent in it
+    size: int  # bytes of the response
+    # Bytes that it sent until another stream had its turn, one number a turn
+    turns: tuple[int, ...]
+    stopped: bool  # whether its first turn ended when the window was full
+    window: int  # bytes that the client let every stream send at first, when it asked for this one
+    last: float  # instant at which its last byte came by, in the seconds of who watched
+
+
+@dataclass(slots=True)
+class _Open:
+    window: int
+    request: bytes = b""
+    size: int = 0
+    turns: tuple[int, ...] = ()
+    turn: int = 0
+    last: float = 0.0
+
+
+class StreamWatch:
+    """Follows the responses of one connection, from the bytes of both sides."""
+
+    def __init__(self) -> None:
+        self.ended: list[Stream] = []
+        self.windows: list[tuple[float, int]] = []
+        self._client, self._server = FrameReader(client=True), FrameReader(client=False)
+        self._open: OrderedDict[int, _Open] = OrderedDict()
+        self._window = STANDARD_WINDOW
+        self._sending: int | None = None
+
+    def from_client(self, data: bytes | memoryview, now: float) -> None:
+        for frame in self._client.read(data):
+            stream = self._open.get(frame.stream)
+            if frame.kind == SETTINGS and not frame.flags & ACK:
+                window = settings_of(frame).get(INITIAL_WINDOW_SIZE)
+                if window is not None and len(self.windows) < _ENDED:
+                    self.windows.append((now, window))
+                self._window = self._window if window is None else window
+            elif frame.kind == HEADERS and stream is None:
+                self._open[frame.stream] = _Open(self._window)
+                if len(self._open) > _OPEN:
+                    self._open.popitem(last=False)
+            elif frame.kind == DATA and stream is not None and not stream.request:
+                stream.request = frame.payload
+            elif frame.kind == RST_STREAM:
+                self._open.pop(frame.stream, None)
+
+    def from_server(self, data: bytes | memoryview, now: float) -> None:
+        for frame in self._server.read(data):
+            stream = self._open.get(frame.stream)
+            if stream is None:
+                continue
+            if frame.kind == DATA:
+                self._sent(frame, stream, now)
+            if frame.kind == RST_STREAM:
+                del self._open[frame.stream]
+            elif frame.kind in (DATA, HEADERS) and frame.flags & END_STREAM:
+                self._end(frame.stream, self._open.pop(frame.stream))
+
+    def _sent(self, frame: Frame, stream: _Open, now: float) -> None:
+        if self._sending not in (frame.stream, None):
+            other = self._open.get(self._sending or 0)
+            if other is not None:
+                other.turns = (*other.turns, other.turn)
+                other.turn = 0
+        self._sending = frame.stream
+        stream.last = now
+        stream.size += frame.size
+        stream.turn += frame.size
+
+    def _end(self, number: int, stream: _Open) -> None:
+        if not stream.size:
+            return
+        turns = (*stream.turns, stream.turn) if stream.turn else stream.turns
+        if self._sending == number:
+            self._sending = None
+        if len(self.ended) >= _ENDED:
+            del self.ended[: _ENDED // 2]
+        self.ended.append(
+            Stream(
+                number=number,
+                request=stream.request,
+                size=stream.size,
+                turns=turns,
+                stopped=len(turns) > 1 and turns[0] >= stream.window,
+                window=stream.window,
+                last=stream.last,
+            )
+        )
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+DATA, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE = 0, 1, 3, 4, 8
+"""Kinds of frames (section 6)."""
+
+END_STREAM = ACK = 1  # flags: of DATA and HEADERS, and of SETTINGS
+
+INITIAL_WINDOW_SIZE = 4
+"""Key of a setting (section 6.5.2): bytes of a stream that may come before its window is opened."""
+
+_HEAD = 9
+_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    kind: int
+    flags: int
+    stream: int
+    size: int  # bytes of its payload
+    payload: bytes  # the first of them, at most 4,096
+
+
+class FrameReader:
+    """Finds frames in bytes that come in pieces; of a frame it keeps 4 KiB at most."""
+
+    def __init__(self, client: bool) -> None:
+        self._preface = client
+        self._first = True
+        self._head: tuple[int, int, int, int] | None = None  # size, kind, flags, stream
+        self._kept = bytearray()
+        self._missing = len(PREFACE) if client else _HEAD  # bytes until what is kept is whole
+        self._passing = 0  # bytes of the payload behind those
+
+    def read(self, data: bytes | memoryview) -> Iterator[Frame]:
+        at = 0
+        while at < len(data):
+            if self._missing:
+                piece = data[at : at + self._missing]
+                self._kept += piece
+                self._missing -= len(piece)
+                at += len(piece)
+                if not self._missing and self._head is None:
+                    self._begin()
+            else:
+                passed = min(self._passing, len(data) - at)
+                self._passing -= passed
+                at += passed
+            if self._head is not None and not self._missing and not self._passing:
+                yield self._ended(*self._head)
+
+    def _begin(self) -> None:
+        if self._preface:
+            if self._kept != PREFACE:
+                raise InputError("not HTTP/2 in clear text: the client does not begin with PRI")
+            self._preface, self._missing = False, _HEAD
+        else:
+            size, kind = int.from_bytes(self._kept[:3]), self._kept[3]
+            stream = int.from_bytes(self._kept[5:]) & 0x7FFFFFFF
+            self._check(size, kind, stream)
+            self._first = False
+            self._head = size, kind, self._kept[4], stream
+            self._missing = min(size, _KEPT)
+            self._passing = size - self._missing
+        self._kept.clear()
+
+    def _ended(self, size: int, kind: int, flags: int, stream: int) -> Frame:
+        frame = Frame(kind, flags, stream, size, bytes(self._kept))
+        self._kept.clear()
+        self._head, self._missing = None, _HEAD
+        return frame
+
+    def _check(self, size: int, kind: int, stream: int) -> None:
+        if self._first and kind != SETTINGS:
+            raise InputError(f"not HTTP/2 in clear text: the first frame is of kind {kind}")
+        if kind == SETTINGS and (size % 6 or size > _KEPT or stream):
+            raise InputError(f"malformed HTTP/2: SETTINGS of {size} bytes on stream {stream}")
+        if kind == WINDOW_UPDATE and size != 4:
+            raise InputError(f"malformed HTTP/2: WINDOW_UPDATE of {size} bytes, not 4")
+        if kind in (DATA, HEADERS, RST_STREAM) and not stream:
+            raise InputError(f"malformed HTTP/2: a frame of kind {kind} on stream 0")
+
+
+def settings_of(frame: Frame) -> dict[int, int]:
+    parts = (frame.payload[at : at + 6] for at in range(0, len(frame.payload), 6))
+    return {int.from_bytes(part[:2]): int.from_bytes(part[2:]) for part in parts}

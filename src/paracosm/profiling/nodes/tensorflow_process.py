@@ -22,7 +22,6 @@ _EDGE = re.compile(r"(edge_\S+) from ")
 
 
 def main() -> None:
-    """Serve, or carry out orders until the input ends."""
     setup = json.loads(sys.argv[1])
     answer = answering()
     try:

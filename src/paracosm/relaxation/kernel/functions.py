@@ -128,10 +128,7 @@ def _ignoring_matrix(function: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def _into_room(function: Any) -> Any:
-    """Return the compiled pattern function as one that writes the rows to `room`, if they fit.
-
-    It returns how many there are. The loop could not free an array that it is given.
-    """
+    """Let a compiled pattern function write its rows to `room` if they fit; return how many."""
     import numba
 
     def choose(processor: Any, update: Any, u: Any, room: Any) -> Any:

@@ -166,9 +166,7 @@ def _move(halos: Any, link: Any, source: Any, target: Any) -> None:
 def receive(halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant: Any) -> Any:
     """Let processor `who` take what has arrived; of each link, the newest values win.
 
-    Returns:
-        How many updates had been written when everything that `who` now knows was the newest there
-        was: as `read_at` in shared memory, where it is the number of all updates so far.
+    Returns how many updates had been written when all that it now knows was the newest there was.
     """
     known = counters[UPDATES]
     if ports is not None:
@@ -227,10 +225,7 @@ def gather(matrix: Any, halos: Any, iterate: Any, rows: Any, first: Any, end: An
 
 @compiled_whole
 def exchange(iterate: Any, halos: Any, who: Any) -> None:
-    """Swap what processor `who` knows of the others' rows with what these rows really are.
-
-    Around a function of the user's, which so sees the iterate as its processor does.
-    """
+    """Swap what `who` knows of others' rows with what they are, around a function of the user's."""
     for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):
         link = halos.into[position]
         for place in range(halos.link[link], halos.link[link + 1]):
@@ -254,13 +249,9 @@ def no_links() -> Halos:
 
 
 def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
-    """Return the links of the run's pattern, every processor knowing the first iterate.
+    """Return the links of the run's pattern, and the ports that they share, if any.
 
-    And the ports that they share; None where nothing is shared.
-
-    Args:
-        spec: a run in distributed memory.
-        jitter: row of the table of distributions that adds to latencies, or -1.
+    `jitter` is the row of the table of distributions that adds to latencies, or -1.
     """
     problem, pattern, cluster, ticks = spec.problem, spec.pattern, spec.cluster, spec.ticks
     assert cluster is not None

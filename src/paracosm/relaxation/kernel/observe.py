@@ -198,10 +198,7 @@ def mark(s: Any, what: Any) -> None:
 
 @compiled_whole
 def save(s: Any, instant: Any, until: Any) -> None:
-    """Take the checkpoints that are due before `instant` and, with their costs, before `until`.
-
-    Until then the iterate stays as it is: the last of them is the one that counts.
-    """
+    """Take the checkpoints due before `instant` and, with costs, `until`: the last one counts."""
     rules, counters, gauges = s.rules, s.counters, s.gauges
     span = (instant - gauges[k.NEXT_CHECKPOINT]) / rules.interval
     left = until - gauges[k.SHIFT] - gauges[k.NEXT_CHECKPOINT]

@@ -37,19 +37,12 @@ class RunTimes:
 
 @dataclass(frozen=True, eq=False)
 class ThreadTimes:
-    """The durations of one thread, over all runs with timers of its case.
+    """The durations of one thread, over all runs with timers of its case."""
 
-    Args:
-        count: iterations made.
-        mean, sd: of copy, compute, update and the whole iteration, over all of them, in seconds
-            (of the residual thread: copy, check, whole).
-        samples: a row an iteration, one column a phase, in whole nanoseconds: all iterations, or
-            as many as are kept, shape (kept, 3) (of the residual thread 2).
-    """
-
-    count: int
-    mean: tuple[float, ...]
-    sd: tuple[float, ...]
+    count: int  # iterations made
+    mean: tuple[float, ...]  # seconds: copy, compute, update (or copy, check), whole
+    sd: tuple[float, ...]  # likewise
+    # nanoseconds, one column a phase: all iterations, or as many as are kept
     samples: NDArray[np.int64]
 
 
@@ -140,10 +133,7 @@ class Phases:
         return np.concatenate([rows[:, 2] for rows in self.workers])
 
     def on_core(self) -> Phases:
-        """Return the iterations that did not lose their core: what the run queue works with.
-
-        An iteration counts as interrupted when it took `interruptions.LOST` longer than the median.
-        """
+        """Return the iterations less than `LOST` above the median: those that kept their core."""
 
         def kept(rows: Array) -> Array:
             total = rows.sum(axis=1)
@@ -155,14 +145,7 @@ class Phases:
 def phases(
     measurement: Measurement, variant: str, threads: int, *, corrected: bool = True
 ) -> Phases:
-    """Return the measured phases of a variant with so many relaxation threads.
-
-    Args:
-        corrected: take from every phase what reading the clock once takes, which each contains.
-
-    Raises:
-        InputError: that was not measured.
-    """
+    """Return the measured phases; `corrected` by the time of one reading of the clock in each."""
     case = measurement.case(variant, threads)
     off = measurement.clock_overhead if corrected else 0.0
 
@@ -201,11 +184,7 @@ def save_measurement(measurement: Measurement, path: str | Path) -> None:
 
 
 def load_measurement(path: str | Path) -> Measurement:
-    """Read a measurement from a file that `Measurement.save` wrote.
-
-    Raises:
-        InputError: the file is missing, cannot be read, or is no such file; a key is missing.
-    """
+    """Read a measurement from a file that `Measurement.save` wrote."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -338,25 +317,15 @@ Stamps = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """What every thread of a run did when, in nanoseconds since the common start.
+    """What every thread of a run did when, in nanoseconds since the common start."""
 
-    Args:
-        pointer: thread k relaxes the rows from `pointer[k]` to `pointer[k + 1]`.
-        workers: of each relaxation thread, a row an iteration: start, copied, computed, updated;
-            shape (recorded iterations, 4). The start of an iteration is the end of the one before.
-        iterations: how many each relaxation thread made, recorded or not.
-        checks: of the residual thread, a row a check: start, copied, checked; shape (checks, 3).
-            Empty for the stencil variant, which has no such thread.
-        norms: the residual norm that each check found, shape (checks,).
-        detecting: the index of the check that detected convergence; -1 if none did.
-    """
-
-    pointer: NDArray[np.int64]
+    pointer: NDArray[np.int64]  # thread k relaxes the rows from `pointer[k]` to `pointer[k + 1]`
+    # a row an iteration: start (the end before), copied, computed, updated
     workers: tuple[Stamps, ...]
-    iterations: tuple[int, ...]
-    checks: Stamps
-    norms: NDArray[np.float64]
-    detecting: int
+    iterations: tuple[int, ...]  # of each relaxation thread, recorded or not
+    checks: Stamps  # of the residual thread: start, copied, checked; empty for stencil
+    norms: NDArray[np.float64]  # that each check found
+    detecting: int  # index of the check that detected convergence, or -1
 
     @property
     def complete(self) -> bool:

@@ -33,59 +33,37 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Limits:
-    """What keeps a run from going on for ever, and its recording from filling the memory.
-
-    `recorded` is how many iterations of each thread are recorded one by one; later ones still
-    enter its totals.
-    """
+    """When a run is given up, and how many iterations of a thread are recorded one by one."""
 
     iterations: int = 50_000_000
     seconds: float = 600.0
-    recorded: int = 1 << 18
+    recorded: int = 1 << 18  # later ones still enter the totals
 
 
 @dataclass(frozen=True)
 class ThreadTotals:
-    """What a relaxation thread did in all its iterations, recorded one by one or not.
-
-    `sums` are seconds and squared seconds of copy, compute, update and the whole iteration,
-    shape (2, 4); zeros without timers.
-    """
+    """What a relaxation thread did in all its iterations, recorded one by one or not."""
 
     iterations: int
-    sums: Array
+    sums: Array  # seconds and squares of copy, compute, update, whole; shape (2, 4)
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of real threads did.
-
-    Args:
-        variant: "race", "safe" or "stencil".
-        threads: relaxation threads; race and safe have one more, which computes the residual.
-        timed: whether every iteration read the clock.
-        status: "converged", "diverged", or "stopped" at a limit.
-        time: seconds from the common start to the detection of convergence; to the end of the last
-            thread if there was none.
-        joined: seconds from the common start until all threads had ended.
-        residual: ||b - Ax|| of the final x, computed afresh.
-        checks: how often the residual thread computed the residual; 0 for stencil.
-        totals: of every relaxation thread.
-        recording: the stamps of all threads; None without timers.
-        x: the final iterate, shape (n,).
-    """
+    """What one run of real threads did."""
 
     variant: str
-    threads: int
+    threads: int  # that relax; race and safe have one more, for the residual
     timed: bool
-    status: str
+    status: str  # "converged", "diverged", or "stopped" at a limit
+    # seconds from the common start to the detection, or else to the end of the last thread
     time: float
-    joined: float
-    residual: float
-    checks: int
+    joined: float  # seconds until all threads had ended
+    residual: float  # ||b - Ax|| of the final x, computed afresh
+    checks: int  # of the residual thread; 0 for stencil
     totals: tuple[ThreadTotals, ...]
-    recording: Recording | None
-    x: Array
+    recording: Recording | None  # None without timers
+    x: Array  # shape (n,)
 
 
 def run_threads(

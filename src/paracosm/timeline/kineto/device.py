@@ -18,24 +18,15 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class DeviceSpans:
-    """m spans of streams, by begin.
+    """m spans of streams, by begin; times in seconds from the trace's origin."""
 
-    Attributes:
-        row: m rows of the trace.
-        begin, end: m seconds from the trace's origin; what began before the window begins with it.
-        stream: m lanes of the trace.
-        call: m rows of the calls that launched them; -1 where that was before the window.
-        launched: m seconds at which those calls began; minus infinity where there is none.
-        thread: m lanes of those calls; -1.
-    """
-
-    row: Ints
-    begin: Floats
+    row: Ints  # of the trace
+    begin: Floats  # that of the window for what began before it
     end: Floats
-    stream: Codes
-    call: Ints
-    launched: Floats
-    thread: Codes
+    stream: Codes  # lanes of the trace
+    call: Ints  # rows of the calls that launched them; -1: before the window
+    launched: Floats  # when those calls began; minus infinity
+    thread: Codes  # lanes of those calls; -1
 
     def __len__(self) -> int:
         return len(self.row)
@@ -244,30 +235,17 @@ class _Streams:
 
 @dataclass(frozen=True, slots=True)
 class OpSpan:
-    """One op.
+    """One op."""
 
-    Attributes:
-        record: "Record function id"; -1 where it has none.
-        thread: number of the lane that it began on, where ops stand in the order of their begins.
-        name: "aten::addmm".
-        seconds: of the device on what the op launched, itself and through others that it called;
-            its own span on the host where it launched nothing.
-        on_device: whether it launched anything.
-    """
-
-    record: int
-    thread: int
-    name: str
-    seconds: float
-    on_device: bool
+    record: int  # "Record function id", or -1
+    thread: int  # lane; in each, ops come in the order of their begins
+    name: str  # "aten::addmm"
+    seconds: float  # of the device on all it launched, else its own on the host
+    on_device: bool  # whether it launched anything
 
 
 def op_times(trace: KinetoTrace) -> Iterator[OpSpan]:
-    """Yield the ops and named ranges of a trace, thread by thread in the order in which they began.
-
-    What an op launched are the kernels, copies and fills whose correlation a call of the runtime
-    has that stands within the op on its thread.
-    """
+    """Yield ops and named ranges by thread and begin; what they launched, the correlations say."""
     device = trace.of("kernel", "copy", "memset")
     known = device[trace.correlation[device] >= 0]
     work: dict[int, float] = {}

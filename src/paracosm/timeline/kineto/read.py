@@ -325,11 +325,7 @@ _WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 
 
 def open_trace(path: Path) -> IO[bytes]:
-    """Open a file, unpacking it if it is gzipped, whatever its name ends in.
-
-    Raises:
-        InputError: it cannot be opened.
-    """
+    """Open a file, unpacking it if it is gzipped, whatever its name ends in."""
     try:
         file = path.open("rb")
         packed = file.read(2) == b"\x1f\x8b"

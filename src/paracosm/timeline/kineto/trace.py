@@ -25,17 +25,11 @@ driver; what runs on the device: a kernel, a copy, a memset; a wait that the pro
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Where spans stand: a thread of the host, or a stream of a device.
+    """Where spans stand: a thread of the host, or a stream of a device."""
 
-    Attributes:
-        kind: "thread" or "stream".
-        owner: the process, or the device.
-        number: of the thread or stream, as the file has it.
-    """
-
-    kind: str
-    owner: str
-    number: str
+    kind: str  # "thread" or "stream"
+    owner: str  # the process, or the device
+    number: str  # as the file has it
 
     @property
     def name(self) -> str:
@@ -45,98 +39,57 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """What the arguments of a span say of a collective.
+    """What the arguments of a span say of a collective."""
 
-    Attributes:
-        kind: "all_reduce", ...; "" where it is not said.
-        size: bytes that go in, on this rank; -1 where it is not known.
-        group: name of the process group; "" where it is not said.
-        group_size: ranks in it; 0 where it is not said.
-        ranks: which they are; empty where it is not said.
-    """
-
-    kind: str
-    size: int
-    group: str
-    group_size: int
-    ranks: tuple[int, ...]
+    kind: str  # "all_reduce", ...; "" where it is not said
+    size: int  # bytes that go in, on this rank; -1: unknown
+    group: str  # name of the process group, or ""
+    group_size: int  # ranks in it, or 0
+    ranks: tuple[int, ...]  # which they are, or empty
 
 
 @dataclass(frozen=True, slots=True)
 class Synchronisation:
-    """What the profiler has seen of a wait.
+    """What the profiler has seen of a wait."""
 
-    Attributes:
-        kind: "stream", "context" (the whole device), "event", or "stream wait event".
-        stream: the stream that is waited for, or for the last kind, that waits; "" for none.
-        on: the stream in which the event was recorded; "" where it is not known.
-        recorded: correlation of the call that recorded it; -1 where it is not known.
-    """
-
-    kind: str
-    stream: str
-    on: str
-    recorded: int
+    kind: str  # "stream", "context" (the whole device), "event", or "stream wait event"
+    stream: str  # that is waited for, or for the last kind, that waits; "" for none
+    on: str  # the stream in which the event was recorded, or ""
+    recorded: int  # correlation of the call that recorded it, or -1
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What `record_shapes=True` tells of an op's arguments.
+    """What `record_shapes=True` tells of an op's arguments."""
 
-    Attributes:
-        shapes: one for each; [] of what is no tensor, and a list of shapes of a list of tensors.
-        types: "float", "c10::Half", "Scalar", ...; "" of what is not there.
-    """
-
-    shapes: tuple[Any, ...]
-    types: tuple[str, ...]
+    shapes: tuple[Any, ...]  # [] of what is no tensor, a list of shapes of a list of tensors
+    types: tuple[str, ...]  # "float", "c10::Half", "Scalar", ...; "" of what is not there
 
 
 @dataclass(frozen=True, eq=False)
 class KinetoTrace:
-    """The n complete spans of one rank's trace, by begin; an op stands before what is in it.
-
-    Attributes:
-        path: of the file.
-        rank, world_size: of "distributedInfo"; None where it has none.
-        origin: nanoseconds, on the clock of the machine, at which the first span begins.
-        names: the distinct names.
-        lanes: the distinct threads and streams, in the order of appearance.
-        begin: n seconds from the origin.
-        end: n seconds from the origin; of spans that touch, equal to the next one's begin.
-        duration: n seconds.
-        name: n indices into `names`.
-        category: n indices into `CATEGORIES`.
-        lane: n indices into `lanes`.
-        correlation: n numbers, which a call of the runtime shares with what it launches; -1.
-        record: n numbers ("Record function id"), by which execution traces name the op; -1.
-        sequence: n numbers, which an op and its gradient share; of ops that call others, the number
-            that the next one has. -1 where there is none.
-        collectives: by row, what is said of collectives.
-        synchronisations: by row of category "sync".
-        inputs: by row, arguments of ops; empty unless they were recorded and asked for.
-        missing: what the file lacks, in words; it was read without.
-    """
+    """The n complete spans of one rank's trace, by begin; an op stands before what is in it."""
 
     path: Path
-    rank: int | None
+    rank: int | None  # of "distributedInfo", as `world_size`
     world_size: int | None
-    origin: int
-    names: tuple[str, ...]
-    lanes: tuple[Lane, ...]
-    begin: Floats
-    end: Floats
-    duration: Floats
-    name: Codes
-    category: Codes
-    lane: Codes
-    correlation: Ints
-    record: Ints
+    origin: int  # nanoseconds on the machine's clock at which the first span begins
+    names: tuple[str, ...]  # distinct
+    lanes: tuple[Lane, ...]  # distinct threads and streams, by appearance
+    begin: Floats  # seconds from the origin
+    end: Floats  # of spans that touch, equal to the next one's begin
+    duration: Floats  # seconds
+    name: Codes  # indices into `names`
+    category: Codes  # indices into `CATEGORIES`
+    lane: Codes  # indices into `lanes`
+    correlation: Ints  # which a call of the runtime shares with what it launches; -1
+    record: Ints  # "Record function id", by which execution traces name the op; -1
+    # which an op and its gradient share; of ops that call others, the next one's; -1
     sequence: Ints
-    collectives: Mapping[int, Collective]
+    collectives: Mapping[int, Collective]  # by row, as the next two
     synchronisations: Mapping[int, Synchronisation]
-    inputs: Mapping[int, Inputs]
-    missing: tuple[str, ...]
+    inputs: Mapping[int, Inputs]  # empty unless they were recorded and asked for
+    missing: tuple[str, ...]  # what the file lacks, in words; it was read without
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -255,17 +208,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is played: from `begin` to `end` on the host, in seconds from the trace's origin.
-
-    Attributes:
-        thread: lane of the thread that runs the training loop; -1 where the trace has no threads.
-        steps: those in it; none where the trace marks none, and is played whole.
-    """
+    """What is played: from `begin` to `end` on the host, in seconds from the trace's origin."""
 
     begin: float
     end: float
-    thread: int
-    steps: tuple[Step, ...]
+    thread: int  # lane of the training loop; -1 where the trace has no threads
+    steps: tuple[Step, ...]  # none where the trace marks none, and is played whole
 
 
 def steps_of(trace: KinetoTrace) -> tuple[Step, ...]:
@@ -305,10 +253,7 @@ def window_of(trace: KinetoTrace, numbers: Sequence[int] | None = None) -> Windo
 
 
 def _main_thread(trace: KinetoTrace) -> int:
-    """Return the thread of the training loop: that of the steps, or that with the most ops.
-
-    Threads of the backward pass have ops too; they are known by autograd's own.
-    """
+    """Return the thread of the steps, or that with the most ops which is none of autograd's."""
     for row, _ in _marks(trace):
         if trace.lanes[lane := int(trace.lane[row])].kind == "thread":
             return lane
@@ -359,14 +304,9 @@ class Ranges:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """What the threads of a trace are at, at every instant.
+    """What the threads of a trace are at, at every instant."""
 
-    Attributes:
-        engine: the threads on which autograd runs backward passes alone.
-        backward, optimizer, loading: ranges of the names that say so.
-    """
-
-    engine: frozenset[int]
+    engine: frozenset[int]  # threads on which autograd runs backward passes alone
     backward: Ranges
     optimizer: Ranges
     loading: Ranges

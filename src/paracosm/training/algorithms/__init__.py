@@ -1,6 +1,7 @@
-"""One file an algorithm; `registry.py` lists them, `algorithm.py` says what one is made of."""
+"""`registry.py` lists the algorithms, `algorithm.py` says what one is made of."""
 
-from paracosm.training.algorithms.algorithm import Algorithm, Topology
+from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.registry import ALGORITHMS, parse_algorithm
+from paracosm.training.roles import Topology
 
 __all__ = ["ALGORITHMS", "Algorithm", "Topology", "parse_algorithm"]

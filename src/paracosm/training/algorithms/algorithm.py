@@ -7,7 +7,7 @@ run's end, metrics, random streams and the difference between one and several se
 concern (`paracosm.training.roles`), so the coroutines loop for ever. All values that they handle
 are arrays with arithmetic (PyTorch vectors; vectors of length zero in timing-only mode).
 
-Adding one: write the file, list it in `registry.py`.
+Adding one: write the class, list it in `registry.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from typing import ClassVar
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
-
-__all__ = ["Algorithm", "Topology"]
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,7 @@ class Algorithm:
         return None
 
     def topology_for(self, wanted: Topology | None) -> Topology:
-        """Return `wanted`, or the algorithm's own topology when nothing is wanted.
-
-        Raises:
-            InputError: if the algorithm does not run on the one that is wanted.
-        """
+        """Return `wanted`, or the algorithm's own topology when nothing is wanted."""
         if wanted is not None and wanted not in self.topologies:
             raise InputError(
                 f'{self.name} does not run on topology "{wanted}": '

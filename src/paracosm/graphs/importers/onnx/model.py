@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import TensorArgument
-from paracosm.graphs.importers.calls import check_sizes, shape_of
+from paracosm.graphs.importers.calls import check_sizes
+from paracosm.graphs.importers.shape_rules import shape_of
 from paracosm.graphs.importers.wire import Message, decode, schema
 
 Values = npt.NDArray[Any]
@@ -35,18 +36,11 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class Model:
-    """A model.
+    """A model: values by name, and the nodes in the order of the file, which runs.
 
-    Attributes:
-        nodes: in the order of the file, which runs.
-        inputs, outputs: values that come in and go out.
-        weights: initializers, by name.
-        tensors: values whose shape the file gives (weights among them).
-        dtypes: of values, as far as the file gives them.
-        constants: values that are known and few.
-        free: values with sizes by name or none, and these sizes.
-        producer: which program wrote it, with its version.
-        opset: version of the standard ops.
+    `tensors` are those whose shape the file gives, `constants` those that are known and few, `free`
+    those with sizes by name or none, with these sizes.
+
     """
 
     nodes: tuple[OnnxNode, ...]
@@ -64,10 +58,8 @@ class Model:
 def read_model(data: bytes, where: str, sizes: Mapping[str, int]) -> Model:
     """Return the model of an ONNX file.
 
-    Args:
-        data: the bytes of the file.
-        where: its name, for messages.
-        sizes: those of sizes that the file gives by name; "batch" stands for a first one without.
+    `sizes` gives those that the file has by name; "batch" stands for a first one without.
+
     """
     found = decode(data, "ModelProto", ONNX, where)
     graph = found["graph"]

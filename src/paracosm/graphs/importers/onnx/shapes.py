@@ -14,15 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.graphs.graph import TensorArgument
-from paracosm.graphs.importers.calls import like, shape_of
+from paracosm.graphs.importers import shape_rules as rules
 from paracosm.graphs.importers.onnx.model import DTYPES, LARGEST_VALUE, Model, OnnxNode
+from paracosm.graphs.importers.shape_rules import FAULTS, Shape, like, shape_of
 
 Values = npt.NDArray[Any]
-Shape = tuple[int, ...]
-Rule = Callable[[OnnxNode, Sequence[Any], Sequence[Any]], list[Any]]
-
-_FAULTS = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
-"""What rules raise for shapes that they lack, or that do not fit."""
 
 
 def infer_shapes(model: Model) -> None:
@@ -31,18 +27,13 @@ def infer_shapes(model: Model) -> None:
         shapes = [_shape(model, value) for value in node.inputs]
         values = [model.constants.get(value) for value in node.inputs]
         _evaluate(model, node, shapes, values)
-        rule = _RULES.get(node.op)
-        try:
-            inferred = rule(node, shapes, values) if rule is not None else []
-        except _FAULTS:
-            inferred = []
+        inferred = rules.shapes_by(_RULES.get(node.op), node, shapes, values)
         for position, value in enumerate(node.outputs):
             dtype = model.dtypes.setdefault(value, _dtype(model, node, position))
             shape = inferred[position] if position < len(inferred) else None
-            if value not in model.tensors and shape is not None:
-                sound = shape_of([int(size) for size in shape])
-                if sound is not None:
-                    model.tensors[value] = TensorArgument(sound, dtype)
+            sound = None if shape is None else shape_of([int(size) for size in shape])
+            if value not in model.tensors and sound is not None:
+                model.tensors[value] = TensorArgument(sound, dtype)
 
 
 def _shape(model: Model, value: str) -> Shape | None:
@@ -81,7 +72,7 @@ def _evaluate(
         return
     try:
         result = compute(node, shapes, values)
-    except _FAULTS:
+    except FAULTS:
         return
     if result is not None and result.size <= LARGEST_VALUE and result.dtype.kind in "iub":
         model.constants[node.outputs[0]] = result
@@ -187,33 +178,15 @@ def _pool(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[
 
 
 def _gemm(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    a, b = shapes[:2]
-    rows = a[1] if node.attributes.get("transA") else a[0]
-    return [(rows, b[0] if node.attributes.get("transB") else b[1])]
-
-
-def _matmul(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    a, b = shapes[:2]
-    left, right = (a if len(a) > 1 else (1, *a)), (b if len(b) > 1 else (*b, 1))
-    if left[-1] != right[-2]:
-        raise ValueError("sizes do not fit")
-    rows = (left[-2],) if len(a) > 1 else ()
-    columns = (right[-1],) if len(b) > 1 else ()
-    return [(*np.broadcast_shapes(left[:-2], right[:-2]), *rows, *columns)]
+    flags = (node.attributes.get(key) for key in ("transA", "transB"))
+    return [rules.product(*(rules.turned(x, flag) for x, flag in zip(shapes, flags, strict=False)))]
 
 
 def _reshape(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    asked = [int(n) for n in _whole(values[1])] if len(values) > 1 else node.attributes["shape"]
+    asked = _whole(values[1]).tolist() if len(values) > 1 else node.attributes["shape"]
     if not node.attributes.get("allowzero"):
         asked = [shapes[0][i] if n == 0 else n for i, n in enumerate(asked)]
-    rest = math.prod(n for n in asked if n != -1)
-    return [tuple(math.prod(shapes[0]) // rest if n == -1 else n for n in asked)]
-
-
-def _concat(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    axis = node.attributes["axis"] % len(shapes[0])
-    total = sum(shape[axis] for shape in shapes)
-    return [(*shapes[0][:axis], total, *shapes[0][axis + 1 :])]
+    return [rules.reshaped(shapes[0], asked)]
 
 
 def _split(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -225,7 +198,7 @@ def _split(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list
     if parts is None:
         each = -(-x[axis] // count)
         parts = [each] * (count - 1) + [x[axis] - each * (count - 1)]
-    return [(*x[:axis], n, *x[axis + 1 :]) for n in parts]
+    return [rules.resized(x, {axis: n}) for n in parts]
 
 
 def _slices(node: OnnxNode, shape: Shape, values: Sequence[Any]) -> tuple[slice, ...]:
@@ -248,13 +221,10 @@ def _slices(node: OnnxNode, shape: Shape, values: Sequence[Any]) -> tuple[slice,
 
 def _reduce(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     x = shapes[0]
-    axes = {axis % len(x) for axis in _axes(node, values)}
+    axes = _axes(node, values)
     if not axes and node.attributes.get("noop_with_empty_axes"):
         return [x]
-    axes = axes or set(range(len(x)))
-    kept = [1 if i in axes else n for i, n in enumerate(x)]
-    return [tuple(kept) if node.attributes.get("keepdims", 1) else
-            tuple(n for i, n in enumerate(x) if i not in axes)]  # fmt: skip
+    return [rules.reduced(x, axes or range(len(x)), node.attributes.get("keepdims", 1))]
 
 
 def _pad(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -275,21 +245,10 @@ def _resize(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> lis
     return [tuple(int(n * scale) for n, scale in zip(shapes[0], scales, strict=True))]
 
 
-def _arg(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    axis = node.attributes.get("axis", 0) % len(shapes[0])
-    one = (1,) if node.attributes.get("keepdims", 1) else ()
-    return [(*shapes[0][:axis], *one, *shapes[0][axis + 1 :])]
-
-
 def _layer_norm(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     axis = node.attributes.get("axis", -1) % len(shapes[0])
     means = (*shapes[0][:axis], *[1] * (len(shapes[0]) - axis))
     return [shapes[0], means, means]
-
-
-def _gather(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    axis = node.attributes.get("axis", 0) % len(shapes[0])
-    return [(*shapes[0][:axis], *shapes[1], *shapes[0][axis + 1 :])]
 
 
 def _flatten(node: OnnxNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -313,48 +272,41 @@ _BROADCAST = (
 )
 _REDUCED = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSumExp")
 
-_RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(_LIKE_FIRST, lambda n, shapes, v: [shapes[0]] * len(n.outputs)),
-    **dict.fromkeys(_BROADCAST, lambda n, shapes, v: [np.broadcast_shapes(*shapes)]),
+_RULES: Mapping[str, Callable[..., Any]] = {
+    **dict.fromkeys(_LIKE_FIRST, lambda n, x, v: [x[0]] * len(n.outputs)),
+    **dict.fromkeys(_BROADCAST, lambda n, x, v: [np.broadcast_shapes(*x)]),
     **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
     **dict.fromkeys(
         ("GlobalAveragePool", "GlobalMaxPool"),
-        lambda n, shapes, v: [(*shapes[0][:2], *[1] * (len(shapes[0]) - 2))],
+        lambda n, x, v: [(*x[0][:2], *[1] * (len(x[0]) - 2))],
     ),
-    **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
+    **dict.fromkeys(
+        ("ArgMax", "ArgMin"),
+        lambda n, x, v: rules.reduced(
+            x[0], [n.attributes.get("axis", 0)], n.attributes.get("keepdims", 1)
+        ),
+    ),
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     **dict.fromkeys((f"Reduce{kind}" for kind in _REDUCED), _reduce),
     # The outputs behind the first are like the scale.
-    "BatchNormalization": lambda n, shapes, v: [shapes[0], *[shapes[1]] * (len(n.outputs) - 1)],
-    "Concat": _concat,
-    "ConstantOfShape": lambda n, shapes, values: [tuple(_whole(values[0]).tolist())],
-    "Conv": lambda n, shapes, v: [
-        (shapes[0][0], shapes[1][0], *_window(n, shapes[0][2:], shapes[1][2:]))
-    ],
+    "BatchNormalization": lambda n, x, v: [x[0], *[x[1]] * (len(n.outputs) - 1)],
+    "Concat": lambda n, x, v: rules.concatenated(x, n.attributes["axis"]),
+    "ConstantOfShape": lambda n, x, v: [tuple(_whole(v[0]).tolist())],
+    "Conv": lambda n, x, v: [(x[0][0], x[1][0], *_window(n, x[0][2:], x[1][2:]))],
     "ConvTranspose": _conv_transpose,
-    "Expand": lambda n, shapes, values: [
-        np.broadcast_shapes(shapes[0], tuple(_whole(values[1]).tolist()))
-    ],
+    "Expand": lambda n, x, v: np.broadcast_shapes(x[0], tuple(_whole(v[1]).tolist())),
     "Flatten": _flatten,
-    "Gather": _gather,
-    "GatherElements": lambda n, shapes, v: [shapes[1]],
+    "Gather": lambda n, x, v: rules.gathered(x[0], x[1], n.attributes.get("axis", 0)),
+    "GatherElements": lambda n, x, v: [x[1]],
     "Gemm": _gemm,
     "LayerNormalization": _layer_norm,
-    "MatMul": _matmul,
+    "MatMul": lambda n, x, v: rules.product(*x[:2]),
     "Pad": _pad,
     "Reshape": _reshape,
-    "Slice": lambda n, shapes, values: [like(shapes[0])[_slices(n, shapes[0], values)].shape],
+    "Slice": lambda n, x, v: [like(x[0])[_slices(n, x[0], v)].shape],
     "Split": _split,
-    "Squeeze": lambda n, shapes, values: [
-        np.squeeze(like(shapes[0]), tuple(_axes(n, values)) or None).shape
-    ],
-    "Tile": lambda n, shapes, values: [
-        tuple(size * int(times) for size, times in zip(shapes[0], _whole(values[1]), strict=True))
-    ],
-    "Transpose": lambda n, shapes, v: [
-        np.transpose(like(shapes[0]), n.attributes.get("perm") or None).shape
-    ],
-    "Unsqueeze": lambda n, shapes, values: [
-        np.expand_dims(like(shapes[0]), tuple(_axes(n, values))).shape
-    ],
+    "Squeeze": lambda n, x, v: rules.squeezed(x[0], _axes(n, v)),
+    "Tile": lambda n, x, v: rules.tiled(x[0], _whole(v[1]).tolist()),
+    "Transpose": lambda n, x, v: np.transpose(like(x[0]), n.attributes.get("perm") or None).shape,
+    "Unsqueeze": lambda n, x, v: np.expand_dims(like(x[0]), tuple(_axes(n, v))).shape,
 }

@@ -1,19 +1,32 @@
-"""Which of the calls within calls are ops that a device carries out, and where they belong.
+"""PyTorch execution traces: their calls, and which of these are ops that a device carries out.
+
+    1.0.1          {"name", "id", "rf_id", "parent", "inputs": [...], "input_shapes": [...], ...}
+    1.0.2-chakra.0.0.4 and later
+                   {"id", "name", "ctrl_deps", "inputs": {"values", "shapes", "types"}, "attrs"}
+
+A tensor is [tensor id, storage id, offset, elements, bytes of an element, device].
 
 PyTorch's ops call each other: linear calls addmm, which calls kernels of its own. What counts is
 the outermost op with a kernel of its own, the one that a TorchDispatchMode sees; ops that only call
 others (CompositeImplicitAutograd) are looked into.
+
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
+from paracosm.graphs.chakra.trace import Tensors
 from paracosm.graphs.check import cycle_message, node_label
-from paracosm.graphs.importers.pytorch.trace import ObservedCall, ObservedTrace
+from paracosm.timeline.kineto import OpSpan
 
 COLLECTIVE = "record_param_comms"
 
@@ -48,13 +61,10 @@ COMPOSITE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An op that counts.
+    """An op that counts: its phase, and the modules that it stands in, where they were recorded.
 
-    Attributes:
-        call: as observed.
-        phase: one of the graph's.
-        place: the modules that it stands in, where they were recorded.
-        accumulates: whether it hands a gradient to its parameter.
+    It may hand a gradient to its parameter (`accumulates`).
+
     """
 
     call: ObservedCall
@@ -74,7 +84,6 @@ class _Scope:
 
 
 def steps_of(trace: ObservedTrace) -> dict[int, int]:
-    """Return the ids of the calls that mark steps, by the number of the step."""
     found = {}
     for call in trace.calls.values():
         if step := _STEP.match(call.name):
@@ -111,7 +120,6 @@ class _Scopes:
         self._known: dict[int, _Scope] = {}
 
     def of(self, wanted: int) -> _Scope:
-        """Return what stands within this call inherits."""
         path: list[int] = []
         met: set[int] = set()
         at = wanted
@@ -177,10 +185,9 @@ _ALIVE = -1
 class Booked:
     """What follows from the storages.
 
-    Attributes:
-        waits: for each unit, ids of those that must end before.
-        allocates: for each unit, (bytes, id of the last user; -1 where it outlives the step).
-        resident: bytes that were there before: what the optimizer changes, and the others.
+    For each unit ids of those that must end before, and (bytes, id of the last user or -1) of what
+    it allocates; `resident` are the bytes that were there before.
+
     """
 
     waits: list[tuple[int, ...]]
@@ -280,3 +287,199 @@ def _resident(lives: Sequence[_Life]) -> dict[str, int]:
         "parameters": sum(life.size for life in there if life.updated),
         "inputs": sum(life.size for life in there if not life.updated),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class TensorUse:
+    """A tensor among the arguments of a call: the storage that it lies in, and its bytes."""
+
+    storage: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedCall:
+    """A call as the observer wrote it down; ids ascend in the order in which calls begin.
+
+    `parent` is the call that it stands in, `record` the id by which the profiler knows it or -1,
+    `sequence` the number that a forward op and its gradient share or -1; `read` and `made` are the
+    tensors in `inputs` and `outputs`.
+
+    """
+
+    id: int
+    name: str
+    parent: int
+    record: int
+    sequence: int
+    schema: str
+    inputs: Tensors
+    outputs: Tensors
+    read: tuple[TensorUse, ...]
+    made: tuple[TensorUse, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ObservedTrace:
+    """A trace: the version of its schema, and its calls by id, ascending."""
+
+    schema: str
+    calls: Mapping[int, ObservedCall]
+
+
+def parse_trace(data: bytes, where: str) -> ObservedTrace:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("nodes"), list):
+        raise InputError(f'{where}: no execution trace of PyTorch: it lacks "nodes"')
+    calls: dict[int, ObservedCall] = {}
+    for position, node in enumerate(found["nodes"]):
+        call = _call(node, position, where)
+        if call.id in calls:
+            raise InputError(f"{where}: two nodes have the id {call.id}: {calls[call.id].name}, "
+                             f"{call.name}")  # fmt: skip
+        calls[call.id] = call
+    return ObservedTrace(str(found.get("schema", "")), dict(sorted(calls.items())))
+
+
+def _call(node: Any, position: int, where: str) -> ObservedCall:
+    if not isinstance(node, dict):
+        raise InputError(f"{where}: node {position} of the file is no mapping")
+    attributes = _attributes(node)
+    nested = isinstance(node.get("inputs"), dict)
+    parent = node.get("ctrl_deps") if "ctrl_deps" in node else node.get("parent")
+    for key, value in (("id", node.get("id")), ("ctrl_deps or parent", parent)):
+        if type(value) is not int or not 0 <= value < 2**63:
+            raise InputError(f'{where}: node {position} of the file lacks "{key}": {value!r:.40}')
+    if not isinstance(node.get("name"), str):
+        raise InputError(f'{where}: node {node["id"]} lacks "name"')
+    inputs, outputs = (_tensors(node, what, nested) for what in ("input", "output"))
+    return ObservedCall(
+        id=node["id"],
+        name=node["name"],
+        parent=parent if type(parent) is int else 0,
+        record=_integer(attributes.get("rf_id")),
+        sequence=_integer(attributes.get("seq_id")),
+        schema=str(attributes.get("op_schema", "")),
+        inputs=inputs,
+        outputs=outputs,
+        read=tuple(_uses(inputs.values)),
+        made=tuple(_uses(outputs.values)),
+        attributes=attributes,
+    )
+
+
+def _attributes(node: dict[str, Any]) -> dict[str, Any]:
+    """Return what stands in "attrs", or in older schemas in the node itself."""
+    found = {key: value for key, value in node.items() if key not in ("inputs", "outputs", "attrs")}
+    listed = node.get("attrs")
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, dict) and isinstance(each.get("name"), str):
+            found[each["name"]] = each.get("value")
+    return found
+
+
+def _tensors(node: dict[str, Any], what: str, nested: bool) -> Tensors:
+    if nested:
+        part = node.get(f"{what}s")
+        part = part if isinstance(part, dict) else {}
+        found = [part.get(key) for key in ("shapes", "types", "values")]
+    else:
+        found = [node.get(f"{what}_shapes"), node.get(f"{what}_types"), node.get(f"{what}s")]
+    return Tensors(*(value if isinstance(value, list) else [] for value in found))
+
+
+def _integer(value: Any) -> int:
+    return value if type(value) is int else -1
+
+
+def _uses(value: Any, depth: int = 0) -> Iterator[TensorUse]:
+    """Yield the tensors in nested lists of values; undefined ones have no storage."""
+    if not isinstance(value, list) or depth > 8:
+        return
+    whole = len(value) >= 6 and all(type(each) is int for each in value[:5])
+    if whole and isinstance(value[5], str):
+        size = value[3] * value[4]
+        if value[1] > 0 and 0 <= size < 2**50:
+            yield TensorUse(value[1], size)
+        return
+    for each in value:
+        yield from _uses(each, depth + 1)
+
+
+Codes = npt.NDArray[np.int32]
+
+_ANCHOR = 2000
+"""Calls of a thread by which its place in the profiler's trace is found."""
+
+_ALIKE = 0.8
+"""Share of the names that must be the same there."""
+
+
+def joined(
+    calls: Mapping[int, ObservedCall], times: Sequence[OpSpan], where: str
+) -> dict[int, OpSpan]:
+    """Return the times of calls by their ids, as far as they are met.
+
+    Both traces count record functions: what the execution trace calls "rf_id" is the profiler's
+    "Record function id", since PyTorch 2.2. Traces without it are aligned: the calls of each thread
+    are found where as many names as possible are the same in the same order.
+    """
+    wanted = sorted((c for c in calls.values() if c.record > 0), key=lambda c: c.record)
+    by_record = {time.record: time for time in times if time.record > 0}
+    if by_record:
+        found = {
+            call.id: by_record[call.record]
+            for call in wanted
+            if call.record in by_record and by_record[call.record].name == call.name
+        }
+    else:
+        found = _aligned(calls.values(), times)
+    if not found:
+        raise InputError(
+            f"{where}: the profiler's trace has none of its ops: it is of another run, or of "
+            "another rank"
+        )
+    return found
+
+
+def _aligned(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int, OpSpan]:
+    codes: dict[str, int] = {}
+    threads: dict[object, list[ObservedCall]] = {}
+    for call in calls:
+        if call.record > 0:
+            threads.setdefault(call.attributes.get("tid"), []).append(call)
+    lanes: dict[int, list[OpSpan]] = {}
+    for time in times:
+        lanes.setdefault(time.thread, []).append(time)
+
+    def coded(names: Iterable[str]) -> Codes:
+        return np.array([codes.setdefault(name, len(codes)) for name in names], dtype=np.int32)
+
+    seen = {lane: coded(time.name for time in ops) for lane, ops in lanes.items()}
+    found: dict[int, OpSpan] = {}
+    for thread in threads.values():
+        wanted = coded(call.name for call in thread)
+        share, lane, offset = _found_in(wanted, seen)
+        if share < _ALIKE:
+            continue
+        for call, time in zip(thread, lanes[lane][offset:], strict=False):
+            if call.name == time.name:
+                found[call.id] = time
+    return found
+
+
+def _found_in(wanted: Codes, seen: Mapping[int, Codes]) -> tuple[float, int, int]:
+    anchor = wanted[:_ANCHOR]
+    best = (0.0, 0, 0)
+    for lane, names in seen.items():
+        if len(names) < len(anchor):
+            continue
+        windows = np.lib.stride_tricks.sliding_window_view(names, len(anchor))
+        same = np.array([np.count_nonzero(window == anchor) for window in windows])
+        place = int(same.argmax())
+        best = max(best, (float(same[place]) / len(anchor), lane, place), key=lambda each: each[0])
+    return best

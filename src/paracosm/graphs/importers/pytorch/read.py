@@ -15,13 +15,16 @@ from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph, Op
 from paracosm.graphs.importers.pytorch.ops import (
     COLLECTIVE,
+    ObservedCall,
+    ObservedTrace,
     Unit,
     book,
     is_view,
+    joined,
+    parse_trace,
     steps_of,
     units_of,
 )
-from paracosm.graphs.importers.pytorch.trace import ObservedCall, ObservedTrace, joined, parse_trace
 from paracosm.timeline.kineto import OpSpan, collective_of
 
 _SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")

@@ -14,8 +14,13 @@ from paracosm.graphs.check import in_issue_order, node_label
 from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph, TensorArgument
 from paracosm.graphs.importers.calls import Call, bytes_of, check_sizes, elements_of, graph_of_calls
-from paracosm.graphs.importers.tensorflow.nodes import TfNode, needed_by, read_nodes
-from paracosm.graphs.importers.tensorflow.shapes import Known, infer_shapes
+from paracosm.graphs.importers.tensorflow.nodes import (
+    Known,
+    TfNode,
+    infer_shapes,
+    needed_by,
+    read_nodes,
+)
 
 _VARIABLES = frozenset(("Variable", "VariableV2", "VarHandleOp"))
 
@@ -309,11 +314,7 @@ def module_path(name: str) -> str:
 def flops_of(
     op: str, inputs: Sequence[TensorArgument | None], outputs: Sequence[TensorArgument | None]
 ) -> int:
-    """Return floating-point operations; 0 where the shapes are not known.
-
-    Products by their formula (a multiply-add is two), moves none, any other op one for each
-    element of its largest tensor.
-    """
+    """Return floating-point operations; 0 where the shapes are not known."""
     plain = op.removeprefix("_Fused").removeprefix("Resource")
     if op in HOST or plain in _MOVES or _COPIES.search(op):
         return 0

@@ -18,7 +18,8 @@ from typing import Any
 from paracosm.errors import InputError
 from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph, TensorArgument
-from paracosm.graphs.importers.calls import Call, graph_of_calls, shape_of
+from paracosm.graphs.importers.calls import Call, graph_of_calls
+from paracosm.graphs.importers.shape_rules import shape_of
 from paracosm.graphs.importers.tensorflow.graph_def import (
     flops_of,
     module_path,
@@ -27,19 +28,6 @@ from paracosm.graphs.importers.tensorflow.graph_def import (
 )
 from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW, dtype_of, shape_proto
 from paracosm.graphs.importers.wire import Message, decode
-
-__all__ = [
-    "Event",
-    "StepOp",
-    "graph_of_step",
-    "is_stream",
-    "kernel_node",
-    "read_run_metadata",
-    "read_timeline",
-    "run_metadata_ops",
-    "timeline_events",
-    "timeline_ops",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +199,11 @@ def read_run_metadata(path: Path, *, step_stats: bool = False) -> Graph:
 def run_metadata_ops(data: bytes, where: str, *, step_stats: bool = False) -> list[StepOp]:
     """Return the ops that a RunMetadata has traced, of all devices, as they stand in it.
 
-    Args:
-        data: a RunMetadata in protobuf's binary form.
-        where: its file, for messages.
-        step_stats: the data are those of the field `step_stats` alone.
+    The data are those of the field `step_stats` alone where that is said.
 
     Raises:
         InputError: damaged, no step was traced.
+
     """
     if step_stats:
         found = decode(data, "StepStats", TENSORFLOW, where)

@@ -15,8 +15,15 @@ import numpy.typing as npt
 from paracosm.errors import InputError, require
 from paracosm.factory import one_line
 from paracosm.graphs.capture.options import CaptureOptions
-from paracosm.profiling.jobs.kineto.segments import WorkerStep
-from paracosm.timeline.kineto import KinetoTrace
+from paracosm.timeline.kineto import (
+    DeviceSpans,
+    KinetoTrace,
+    Step,
+    Window,
+    backward_threads,
+    device_spans,
+    window_of,
+)
 from paracosm.timeline.kineto.trace import bytes_of, is_backward
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -29,7 +36,6 @@ _COMMUNICATION = re.compile(
 
 
 def refuse_without_training(trace: KinetoTrace) -> None:
-    """Refuse a trace in which gradients travel already, or that shows none."""
     why = "record one process without torch.distributed, on one device"
     if trace.world_size is not None and trace.world_size > 1:
         raise InputError(
@@ -75,11 +81,8 @@ class Gradient:
 def gradients_of(
     trace: KinetoTrace, step: WorkerStep, threads: Sequence[int]
 ) -> tuple[Gradient, ...]:
-    """Return the gradients of a step in the order in which they were whole.
-
-    Several backward passes over one batch's pieces make the same gradients: each is whole after the
-    last pass, and its parameter is needed by the first.
-    """
+    """Return the gradients of a step in the order in which they were whole; those of several
+    backward passes over one batch's pieces after the last pass, and needed by the first."""
     ops = trace.of("op")
     within = (trace.begin[ops] >= step.called) & (trace.begin[ops] < step.returned)
     rows = np.asarray(ops[within & np.isin(trace.lane[ops], threads)], np.int64)
@@ -104,7 +107,6 @@ def shapes_in(value: Any) -> Iterator[tuple[int, ...]]:
 
 
 def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
-    """Return the gradient that the `AccumulateGrad` in a row hands over: its argument."""
     shape, dtype, size = None, "", -1
     inputs = trace.inputs.get(row)
     if inputs is not None and inputs.shapes and inputs.types and inputs.types[0]:
@@ -129,10 +131,8 @@ def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
 def _of_parameters(
     trace: KinetoTrace, step: WorkerStep, rows: Ints, found: Sequence[Gradient]
 ) -> list[Gradient]:
-    """Return gradients without those of activations at which a recomputation begins.
-
-    Reentrant checkpoints make leaves of them; the optimizer has nothing of their shapes.
-    """
+    """Return gradients without those of activations at which a recomputation begins: reentrant
+    checkpoints make leaves of them, but the optimizer has nothing of their shapes."""
     updated = {
         shape
         for segment in step.segments
@@ -169,7 +169,6 @@ def _passes(trace: KinetoTrace, rows: Ints, found: Sequence[Gradient]) -> list[l
 def _merged(
     passes: Sequence[Sequence[Gradient]], trace: KinetoTrace, step: WorkerStep
 ) -> list[Gradient]:
-    """Return the gradients of passes that make the same ones: whole in the last."""
     first, last = passes[0], passes[-1]
     shapes = [gradient.shape for gradient in first]
     for each in passes[1:]:
@@ -185,10 +184,8 @@ def _merged(
 def _as_pushed(
     trace: KinetoTrace, step: WorkerStep, rows: Ints, found: Sequence[Gradient]
 ) -> tuple[Gradient, ...]:
-    """Return gradients that are ready when the program has changed them for the last time.
-
-    It changes them in place, to clip or unscale them, between the backward pass and the optimizer.
-    """
+    """Return gradients as ready when the program has changed them in place for the last time, to
+    clip or unscale them, between the backward pass and the optimizer."""
     optimizer = min(
         (segment.called for segment in step.segments if segment.optimizer), default=None
     )
@@ -241,10 +238,9 @@ class Consumers:
         self._ran_first: dict[int, int] = {}
 
     def of(self, row: int) -> tuple[int, str]:
-        """Return the row of the op that takes the parameter of an `AccumulateGrad`, and how it was
-        found: by "sequence number", "as recomputed" (the backward pass ran the forward pass again:
-        by name and shapes), or -1, "not found".
-        """
+        """Return the row of the op that takes the parameter of an `AccumulateGrad`, and how it
+        was found: by "sequence number", "as recomputed" (the backward pass ran the forward pass
+        again: by name and shapes), or -1, "not found"."""
         at = int(np.searchsorted(self._begins, self._trace.begin[row])) - 1
         if at < 0:
             return -1, "not found"
@@ -257,10 +253,8 @@ class Consumers:
         return (first, "as recomputed") if first >= 0 else (-1, "not found")
 
     def _ran_first_as(self, consumer: int) -> int:
-        """Return the row of the call that one within the backward pass repeats, or -1.
-
-        Calls are repeated from the last to the first, so it is the last one not taken yet.
-        """
+        """Return the row of the call that one within the backward pass repeats, or -1: calls are
+        repeated from the last to the first, so it is the last one not taken yet."""
         if consumer not in self._ran_first:
             wanted = self._looks(consumer)
             taken = set(self._ran_first.values())
@@ -291,9 +285,6 @@ def parameters_of_model(options: CaptureOptions) -> tuple[Parameter, ...]:
 
     The order is found by a step on fake tensors, which computes nothing. Parameters that are frozen
     or not used have no gradient and are not among them; one that is tied has its first name.
-
-    Args:
-        options: the model's name and what its size depends on (shape, classes, dtype).
 
     Raises:
         InputError: the model cannot be made or does not run.
@@ -366,3 +357,155 @@ def without_model(gradients: Sequence[Gradient]) -> tuple[Parameter, ...]:
 
 def _written(shape: tuple[int, ...] | None) -> str:
     return "x".join(str(size) for size in shape or ()) or "scalar"
+
+
+OPTIMIZER = "Optimizer.step"
+"""How the ranges begin that PyTorch puts around the steps of its optimizers."""
+
+CHECKPOINT = "CheckpointFunction"
+"""In the names of ops that are whole parts of a model, forward or recomputed and backward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of the worker's computing."""
+
+    name: str
+    # begin, end: seconds from the trace's origin
+    begin: float
+    end: float
+    # called, returned: when the host began and ended the op, on the same clock
+    called: float
+    returned: float
+    optimizer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStep:
+    """A step of the worker, in seconds from the trace's origin."""
+
+    number: int
+    # begin, end: of the worker's time: with a device, from where it ended what the step
+    # before launched to where it ends what this one does, if that is later than the host's
+    begin: float
+    end: float
+    # called, returned: of the loop's step on the host
+    called: float
+    returned: float
+    segments: tuple[Segment, ...]  # by begin; none overlap
+
+
+@dataclass(frozen=True)
+class WorkerSteps:
+    steps: tuple[WorkerStep, ...]
+    threads: tuple[int, ...]  # lanes of the training loop and of autograd
+    device: str  # "cuda" or "cpu": what the segments ran on
+
+    def gap_after(self, step: WorkerStep) -> float:
+        later = (each.begin for each in self.steps if each.number == step.number + 1)
+        return max(0.0, next(later, step.end) - step.end)
+
+
+def worker_steps(trace: KinetoTrace) -> WorkerSteps:
+    """Return the steps that the profiler marked, or the whole trace if it shows a single one."""
+    window = window_of(trace)
+    threads = tuple(sorted({window.thread, *backward_threads(trace)} - {-1}))
+    outermost = {lane: _outermost(trace, lane) for lane in threads}
+    marked = window.steps or (_whole(trace, window),)
+    spans = device_spans(trace, Window(0.0, float(trace.end.max()), window.thread, ()))
+    if not len(spans):
+        rows = np.sort(np.concatenate([np.zeros(0, np.int64), *outermost.values()]))
+        return WorkerSteps(tuple(_on_host(trace, step, rows) for step in marked), threads, "cpu")
+    callers = _callers(trace, spans, outermost)
+    return WorkerSteps(
+        tuple(_on_device(trace, step, spans, callers) for step in marked), threads, "cuda"
+    )
+
+
+def _whole(trace: KinetoTrace, window: Window) -> Step:
+    names = [trace.text(row) for row in trace.of("annotation")]
+    if sum(name.startswith(OPTIMIZER) for name in names) != 1:
+        raise InputError(
+            f"{trace.path}: where its steps begin is not marked (no ProfilerStep): call "
+            "profiler.step() at the end of each"
+        )
+    return Step(0, window.begin, window.end)
+
+
+def _outermost(trace: KinetoTrace, lane: int) -> Ints:
+    """Return the rows of a thread's ops and ranges of optimizers that are in no other of them."""
+    optimizer = [code for code, name in enumerate(trace.names) if name.startswith(OPTIMIZER)]
+    around = [code for code, name in enumerate(trace.names) if CHECKPOINT in name]
+    ops, ranges = trace.of("op"), trace.of("annotation")
+    ops = ops[~np.isin(trace.name[ops], around)]
+    rows = np.sort(np.concatenate([ops, ranges[np.isin(trace.name[ranges], optimizer)]]))
+    rows = rows[trace.lane[rows] == lane]
+    reached = np.maximum.accumulate(trace.end[rows])
+    first = np.ones(len(rows), bool)
+    first[1:] = trace.begin[rows[1:]] >= reached[:-1]
+    return np.asarray(rows[first], np.int64)
+
+
+def _on_host(trace: KinetoTrace, step: Step, rows: Ints) -> WorkerStep:
+    first, last = np.searchsorted(trace.begin[rows], [step.begin, step.end])
+    segments = [_segment(trace, row, trace.begin[row], trace.end[row]) for row in rows[first:last]]
+    whole = _one_after_another(segments, step.begin)
+    return WorkerStep(step.number, step.begin, step.end, step.begin, step.end, whole)
+
+
+def _callers(trace: KinetoTrace, spans: DeviceSpans, outermost: dict[int, Ints]) -> Ints:
+    """Return, for each span of the device, the row of the outermost op that launched it, or -1."""
+    found = np.full(len(spans), -1, np.int64)
+    for lane, rows in outermost.items():
+        here = np.flatnonzero(spans.thread == lane)
+        at = np.searchsorted(trace.begin[rows], spans.launched[here], side="right") - 1
+        within = (at >= 0) & (spans.launched[here] < trace.end[rows[np.maximum(at, 0)]])
+        found[here[within]] = rows[at[within]]
+    return found
+
+
+def _on_device(trace: KinetoTrace, step: Step, spans: DeviceSpans, callers: Ints) -> WorkerStep:
+    before = spans.end[spans.launched < step.begin].max(initial=-np.inf)
+    begin = float(max(step.begin, before))
+    mine = np.flatnonzero((spans.launched >= step.begin) & (spans.launched < step.end))
+    end = float(max(step.end, begin, spans.end[mine].max(initial=-np.inf)))
+    segments: list[Segment] = []
+    last = -1
+    for number in mine[np.argsort(spans.begin[mine], kind="stable")].tolist():
+        caller = int(callers[number])
+        since, until = spans.begin[number], spans.end[number]
+        if caller >= 0 and caller == last:
+            segments[-1] = replace(segments[-1], end=max(segments[-1].end, float(until)))
+        elif caller >= 0:
+            segments.append(_segment(trace, caller, since, until))
+        else:
+            alone, call = _segment(trace, int(spans.row[number]), since, until), spans.call[number]
+            called, returned = float(trace.begin[call]), float(trace.end[call])
+            segments.append(replace(alone, called=called, returned=returned))
+        last = caller
+    return WorkerStep(
+        step.number, begin, end, step.begin, step.end, _one_after_another(segments, begin)
+    )
+
+
+def _segment(trace: KinetoTrace, row: int, begin: float, end: float) -> Segment:
+    name = trace.text(row)
+    return Segment(
+        name=name.partition("(")[0].removeprefix("autograd::engine::evaluate_function: "),
+        begin=float(begin),
+        end=float(end),
+        called=float(trace.begin[row]),
+        returned=float(trace.end[row]),
+        optimizer=name.startswith(OPTIMIZER),
+    )
+
+
+def _one_after_another(segments: Sequence[Segment], begin: float) -> tuple[Segment, ...]:
+    """Return segments, which stand by begin, of which each begins when those before have ended."""
+    reached = begin
+    found = []
+    for segment in segments:
+        since = max(segment.begin, reached)
+        reached = max(segment.end, since)
+        found.append(replace(segment, begin=since, end=reached))
+    return tuple(found)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +25,14 @@ from paracosm.profiling.jobs.job_profile import (
 from paracosm.profiling.jobs.kineto.gradients import (
     Gradient,
     Parameter,
+    WorkerStep,
     gradients_of,
     named,
     refuse_without_training,
     shapes_in,
     without_model,
+    worker_steps,
 )
-from paracosm.profiling.jobs.kineto.segments import WorkerStep, worker_steps
 from paracosm.timeline.kineto import KinetoTrace, read_kineto
 from paracosm.timeline.kineto.trace import is_backward
 
@@ -77,17 +77,20 @@ def job_profile_of_trace(
             f"{path}: how large the parameters are is not recorded: record the trace with "
             "record_shapes=True, or name the model"
         )
-    own = (
-        named(usual.gradients, parameters, str(path))
-        if parameters
-        else without_model(usual.gradients)
-    )
-    profile = _assemble(
-        [each.step for each in kept],
-        [steps.gap_after(each.step) for each in kept],
-        usual.placement,
-        own,
-        servers,
+    own = without_model(usual.gradients)
+    if parameters:
+        own = named(usual.gradients, parameters, str(path))
+    plan = _plan(usual.step, usual.placement, own, servers)
+    begins, ends, lengths = zip(*(_times(plan, each.step, servers) for each in kept), strict=True)
+    length = np.array(lengths)
+    gaps = [steps.gap_after(each.step) for each in kept]
+    begin = np.concatenate([[0.0], np.cumsum(length + gaps)[:-1]])
+    profile = job_profile_of(
+        plan.ops,
+        np.array(begins),
+        np.array(ends),
+        begin,
+        begin + length,
         batch=batch_of(trace, usual.step, usual.gradients) if batch is None else batch,
         dropped=dropped,
         provenance={
@@ -98,7 +101,7 @@ def job_profile_of_trace(
             "steps": [each.step.number for each in kept],
             "transfers": "inserted",
             "updates": "the optimizer's seconds by bytes"
-            if any(segment.optimizer for segment in usual.step.segments)
+            if usual.has_optimizer
             else "no optimizer in the trace: they take no time",
             "placed": dict(sorted(Counter(each.how for each in usual.gradients).items())),
             "missing": list(trace.missing),
@@ -109,8 +112,6 @@ def job_profile_of_trace(
 
 @dataclass(frozen=True)
 class _Step:
-    """A step, the gradients that it makes, and the segments that need and make them."""
-
     step: WorkerStep
     gradients: tuple[Gradient, ...]
     placement: Placement
@@ -162,11 +163,8 @@ class Placement:
 
 
 def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
-    """Return where a step's transfers go.
-
-    An op that launched nothing itself, such as a view, hands its need on to the next segment, and
-    the device has a gradient when it has ended all that was launched before.
-    """
+    """Return where a step's transfers go: an op that launched nothing itself, such as a view, hands
+    its need on to the next segment; the device has a gradient when it has ended all before it."""
     needed = [
         next((at for at, segment in enumerate(step.segments) if segment.returned > each.needed), 0)
         for each in gradients
@@ -182,11 +180,9 @@ def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
 
 
 def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]) -> int | None:
-    """Return the first size of what the first layer takes, if a loss has so many rows; else None.
-
-    Of sequences, whose loss has a row for each token, and of losses that were not recorded, the
-    shapes do not tell which size is the batch.
-    """
+    """Return the first size of what the first layer takes, if a loss has so many rows; else
+    None: of sequences, whose loss has a row for each token, shapes do not tell which size is the
+    batch."""
     known = [each for each in gradients if each.shape and each.consumer >= 0]
     first = min(known, key=lambda each: each.needed, default=None)
     if first is None:
@@ -219,34 +215,8 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def _assemble(
-    steps: Sequence[WorkerStep],
-    gaps: Sequence[float],
-    placement: Placement,
-    parameters: Sequence[Parameter],
-    servers: int,
-    **known: Any,
-) -> JobProfile:
-    """Return the profile of steps that have the same segments, with the seconds behind each.
-
-    Ops of a step, in this order: the pulls in the order of their first use; the worker's, of which
-    each waits for the one before (the time between two segments is an op of the kind `Host`); the
-    pushes in the order in which gradients are ready; the updates. The optimizer's segments are cut
-    out of the worker's time and what follows moves up.
-    """
-    plan = _plan(steps[0], placement, parameters, servers)
-    begins, ends, lengths = zip(*(_times(plan, step, servers) for step in steps), strict=True)
-    length = np.array(lengths)
-    begin = np.concatenate([[0.0], np.cumsum(length + gaps)[:-1]])
-    return job_profile_of(
-        plan.ops, np.array(begins), np.array(ends), begin, begin + length, **known
-    )
-
-
 @dataclass(frozen=True)
 class _Plan:
-    """What is the same in all steps."""
-
     ops: list[ProfiledOp]
     sizes: Ints  # by gradient, bytes
     server: Ints  # by gradient
@@ -257,6 +227,10 @@ class _Plan:
 def _plan(
     step: WorkerStep, placement: Placement, parameters: Sequence[Parameter], servers: int
 ) -> _Plan:
+    """Return the ops of a step, in this order: the pulls in the order of their first use; the
+    worker's, of which each waits for the one before (the time between two segments is an op of the
+    kind `Host`); the pushes in the order in which gradients are ready; the updates. The optimizer's
+    segments are cut out of the worker's time and what follows moves up."""
     work: list[tuple[str, str]] = []  # names and kinds of the worker's ops
     op_of: dict[int, int] = {}
     resumes = -1

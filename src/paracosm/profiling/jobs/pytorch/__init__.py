@@ -3,11 +3,12 @@
 from paracosm.profiling.jobs.pytorch.job import (
     Goodput,
     Job,
+    JobOptions,
+    Node,
     measure_throughput,
     parameter_server_job,
     profile_module,
 )
-from paracosm.profiling.jobs.pytorch.options import JobOptions, Node
 
 __all__ = [
     "Goodput",

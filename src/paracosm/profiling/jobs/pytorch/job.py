@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paracosm.errors import InputError, require
+from paracosm.graphs.capture import CaptureOptions
+from paracosm.models import Workload
 from paracosm.profiling.jobs.job_profile import (
     DOWNLINK,
     SERVER,
@@ -23,19 +27,101 @@ from paracosm.profiling.jobs.job_profile import (
     check_job_profile,
     job_profile_of,
 )
-from paracosm.profiling.jobs.pytorch.options import JobOptions, Node, Setup
 from paracosm.profiling.processes import Processes, WorkerError
+
+if TYPE_CHECKING:
+    from torch.nn import Parameter
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where a process runs."""
+
+    # A command that runs it as the rest of its own command line, and becomes it, such as
+    # ("nsenter", "--net=/run/netns/worker0", "--")
+    prefix: tuple[str, ...] = ()
+    interface: str | None = None  # of the network, such as "eth0"; None for the loopback
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """A job of asynchronous SGD."""
+
+    model: str  # as of `CaptureOptions`
+    batch: int = 8  # examples of a step
+    shape: tuple[int, ...] | None = None  # of one example; None for the model's default
+    classes: int | None = None  # to tell apart; None for the model's default
+    servers: int = 1  # parameter servers; parameter i is on server i modulo their number
+    rate: float = 0.01  # learning rate
+    # Seconds that the forward and the backward pass take at least, shared among the layers by their
+    # floating-point operations; None for no waiting
+    waiting: tuple[float, float] | None = None
+    threads: int = 1  # of PyTorch, in each process
+    seed: int = 0  # of parameters and examples, the same in all processes
+    # Of the servers, then of the workers; empty for this machine's loopback
+    nodes: tuple[Node, ...] = ()
+    timeout: float = 120.0  # seconds without a sign of life after which a process is given up
+
+    def __post_init__(self) -> None:
+        for name, value in (("servers", self.servers), ("threads", self.threads)):
+            if value < 1:
+                raise InputError(f"{name}: {value}, but at least 1 is needed")
+        for name, number in (("rate", self.rate), ("timeout", self.timeout)):
+            if not 0 < number < math.inf:
+                raise InputError(f"{name}: {number:g}, not above 0")
+        if self.waiting is not None and not all(0 <= each < math.inf for each in self.waiting):
+            raise InputError("waiting: give the seconds of the forward and of the backward pass")
+        self.capture()
+
+    def capture(self) -> CaptureOptions:
+        """Return how the model and its examples are made."""
+        return CaptureOptions(self.model, self.batch, self.shape, self.classes, dropout=True)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What one process of a job is told when it is started."""
+
+    options: JobOptions
+    rank: int  # servers come first
+    workers: int
+    interface: str | None  # of the network; None for the loopback
+    store: str  # a file in which the processes find each other
+
+    @property
+    def is_worker(self) -> bool:
+        return self.rank >= self.options.servers
+
+    @classmethod
+    def of_json(cls, text: str) -> Setup:
+        """Return what `asdict` has made JSON of."""
+        found = json.loads(text)
+        return cls(JobOptions(**found.pop("options")), **found)
+
+
+def load(options: JobOptions) -> Workload:
+    """Make model and examples, the same ones in every process."""
+    import torch
+
+    from paracosm.graphs.capture.step import load_workload
+
+    torch.manual_seed(options.seed)
+    workload = load_workload(options.capture())
+    if not trained(workload):
+        raise InputError(f'model "{options.model}" has no parameter to train')
+    return workload
+
+
+def trained(workload: Workload) -> list[tuple[str, Parameter]]:
+    """Return names and parameters that have gradients, in the order of their definition."""
+    named = workload.module.named_parameters()
+    return [(name, parameter) for name, parameter in named if parameter.requires_grad]
 
 
 def profile_module(
     options: JobOptions, steps: int = 100, progress: Callable[[int, int], None] | None = None
 ) -> JobProfile:
-    """Train with one worker, and return what it and the servers did, op by op.
-
-    Raises:
-        InputError: options that cannot be, or a process failed.
-        MissingExtraError: PyTorch is not installed.
-    """
+    """Train with one worker, and return what it and the servers did, op by op."""
     if steps < 1:
         raise InputError(f"steps: {steps}, but at least 1 is needed")
     try:
@@ -48,18 +134,7 @@ def profile_module(
 def measure_throughput(
     options: JobOptions, workers: int, seconds: float, stagger: float = 0.0
 ) -> dict[str, Any]:
-    """Train with so many workers, and return when each began and ended its steps.
-
-    Args:
-        stagger: worker i begins its first step i times so many seconds later.
-
-    Returns:
-        As `Job.window`.
-
-    Raises:
-        InputError: options that cannot be, or a process failed.
-        MissingExtraError: PyTorch is not installed.
-    """
+    """Train with so many workers; return when each began and ended its steps, as `Job.window`."""
     try:
         with parameter_server_job(options, workers) as job:
             return job.window(workers, seconds, stagger)
@@ -91,11 +166,6 @@ def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
 
     All of them have to be on one machine, be it in network namespaces of their own: they find each
     other by a file, and their times are those of its monotonic clock.
-
-    Raises:
-        InputError: the model cannot be made, or the nodes are not as many as the processes.
-        WorkerError: a process could not start.
-        MissingExtraError: PyTorch is not installed.
     """
     require("torch", "torch", "a PyTorch job")
     processes = options.servers + workers
@@ -233,16 +303,12 @@ class Job:
 def _profile(
     made: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], servers: int
 ) -> JobProfile:
-    """Return the profile of the steps.
+    """Return the profile of the steps of a worker that said `made` of itself.
 
     The ops of a step are a pull of each parameter, the segments that the worker computes, and for
     each gradient its push and the update. A segment waits for the one before it, as a module runs
     one line after the other, and for the pulls that it is the first to need; a push for the segment
     that makes its gradient; an update for its push. Parameter i is on server i modulo their number.
-
-    Args:
-        made: what the worker said of itself: "parameters", names and bytes; "segments", as
-            `worker.Segment`; "examples" of a step.
     """
     parameters, segments = made["parameters"], made["segments"]
     pulls = {name: i for i, (name, _) in enumerate(parameters)}

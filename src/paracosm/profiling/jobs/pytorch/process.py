@@ -22,7 +22,8 @@ from torch import Tensor
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
-from paracosm.profiling.jobs.pytorch.options import Setup, load, trained
+from paracosm.profiling.environment import environment_here
+from paracosm.profiling.jobs.pytorch.job import Setup, load, trained
 from paracosm.profiling.jobs.pytorch.worker import (
     ACKNOWLEDGE,
     GOODPUT,
@@ -34,7 +35,6 @@ from paracosm.profiling.jobs.pytorch.worker import (
     join,
 )
 from paracosm.profiling.processes import Answer, answering
-from paracosm.profiling.this_machine import environment_here
 
 Order = dict[str, Any]
 

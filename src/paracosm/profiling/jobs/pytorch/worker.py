@@ -21,7 +21,7 @@ from torch._C._distributed_c10d import FileStore
 from torch.utils.flop_counter import FlopCounterMode
 
 from paracosm.models import Workload
-from paracosm.profiling.jobs.pytorch.options import Setup, trained
+from paracosm.profiling.jobs.pytorch.job import Setup, trained
 from paracosm.profiling.processes import loopback
 
 
@@ -40,22 +40,13 @@ class Step:
 
 
 class Worker:
-    """Runs steps; parameter i comes from, and its gradient goes to, server i modulo their number.
-
-    Attributes:
-        segments: of every step.
-        parameters: names and parameters.
-    """
+    """Runs steps; parameter i comes from, and its gradient goes to, server i modulo their count."""
 
     def __init__(
         self, workload: Workload, servers: int, waiting: tuple[float, float] | None
     ) -> None:
-        """Find the segments, by a step here.
-
-        Args:
-            servers: their ranks are 0 to `servers` - 1.
-            waiting: seconds of the forward and the backward pass, or None.
-        """
+        """Find the segments, by a step here; `waiting` is seconds of the forward and the
+        backward pass, or None. The servers' ranks are 0 to `servers` - 1."""
         self.parameters = trained(workload)
         self.segments = find_segments(workload)
         self._numbers = {name: i for i, (name, _) in enumerate(self.parameters)}

@@ -1,6 +1,5 @@
 """Job profiles from what TensorFlow traces of its steps."""
 
-from paracosm.profiling.jobs.tensorflow.read import read_steps
-from paracosm.profiling.jobs.tensorflow.script import ScriptSettings, profile_script
+from paracosm.profiling.jobs.tensorflow.read import ScriptSettings, profile_script, read_steps
 
 __all__ = ["ScriptSettings", "profile_script", "read_steps"]

@@ -21,7 +21,6 @@ from paracosm.profiling.processes import Answer, answering
 
 
 def main(setup: dict[str, Any]) -> None:
-    """Run the script as the task of its cluster that `setup` names."""
     answer = answering()
     os.environ["TF_CONFIG"] = json.dumps(setup["tf_config"])
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -54,11 +53,9 @@ _GRAPHS = 3  # steps whose partitioned graphs are asked for: all have the same, 
 def trace_sessions(folder: Path, steps: int, warmup: int, answer: Answer) -> None:
     """Let every `Session.run` of this process be traced, and keep those that are training steps.
 
-    A training step has transfers in both directions. When there are enough, the process ends.
-
-    Args:
-        answer: told of each step: "step" its number, "span" nanoseconds at which it was asked
-            for and done, "pause" seconds that keeping it took; and "done" in the end.
+    A training step has transfers in both directions. `answer` is told of each: "step" its number,
+    "span" nanoseconds at which it was asked for and done, "pause" seconds that keeping it took; and
+    "done" in the end, when there are enough and the process ends.
     """
     tensorflow = require("tensorflow", "tensorflow", "profiling a TensorFlow job")
     config = tensorflow.compat.v1
@@ -133,7 +130,6 @@ def _refuse_coordinators(answer: Answer) -> None:
 
 
 def _end() -> NoReturn:
-    """End this process, with whatever its script and TensorFlow's threads are at."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

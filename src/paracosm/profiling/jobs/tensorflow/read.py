@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, require
 from paracosm.profiling.jobs.job_profile import (
     JobProfile,
     ProfiledOp,
@@ -21,13 +22,14 @@ from paracosm.profiling.jobs.job_profile import (
 from paracosm.profiling.jobs.tensorflow.records import (
     Device,
     Key,
-    Node,
     Records,
     TracedStep,
     read_traced_step,
     records_of,
+    traced_step,
 )
 from paracosm.profiling.jobs.tensorflow.structure import Columns, columns_of, structure_of
+from paracosm.profiling.processes import Processes, WorkerError, free_ports
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,11 +71,11 @@ def read_steps(
 def profile_of_steps(
     steps: Sequence[TracedStep], where: str, provenance: Mapping[str, Any]
 ) -> JobProfile:
-    """Return the profile of steps that were read."""
     every = sorted(map(records_of, steps), key=lambda each: (each.base, each.step.where))
     dropped: Counter[str] = Counter()
     every = _each_once(every, dropped)
-    usual = _usual_runs(every)
+    count = Counter(key for each in every for key in each.runs)
+    usual = {key for key, times in count.items() if 2 * times > len(every)}
     alike = [each for each in every if each.runs.keys() == usual]
     for each in every:
         if each.runs.keys() != usual:
@@ -81,12 +83,20 @@ def profile_of_steps(
     if not alike:
         raise InputError(_no_step(every, usual))
     reference = max(alike, key=lambda each: (len(each.receives), -each.base))
-    nodes = _graph(alike, usual)
+    names = {name for _, name, _ in usual}
+    # The partitioned graph of a step that knows all nodes that ran; empty if none does.
+    nodes = next((each.step.nodes for each in alike if names <= each.step.nodes.keys()), {})
     structure = structure_of(reference, nodes)
     columns = columns_of(structure, reference, every)
     ops = columns.ops()
     times = times_of(alike, columns)
-    kept = _kept(alike, times, dropped)
+    dropped["a tensor came before it was sent"] += int(times.early.sum())
+    if times.early.all():
+        raise InputError(
+            f"{alike[0].step.where}: a tensor came before it was sent, whichever way the clocks "
+            f"are set: no step is left of {len(alike)}"
+        )
+    kept = ~times.early
     told = {
         "source": "TensorFlow step statistics",
         **provenance,
@@ -115,12 +125,6 @@ def _each_once(steps: Sequence[Records], dropped: Counter[str]) -> list[Records]
     return once
 
 
-def _usual_runs(steps: Sequence[Records]) -> set[Key]:
-    """Return what more than half of the steps ran."""
-    count = Counter(key for step in steps for key in step.runs)
-    return {key for key, times in count.items() if 2 * times > len(steps)}
-
-
 def _no_step(steps: Sequence[Records], usual: set[Key]) -> str:
     step = min(steps, key=lambda each: len(each.runs.keys() ^ usual))
     device, name, _ = min(step.runs.keys() ^ usual)
@@ -129,23 +133,6 @@ def _no_step(steps: Sequence[Records], usual: set[Key]) -> str:
         f"{step.step.where}: the step {lacks} {name} on {device}, other than most: no step ran the "
         f"ops that most of the {len(steps)} steps did: trace steps that fetch the same"
     )
-
-
-def _graph(steps: Sequence[Records], usual: set[Key]) -> Mapping[str, Node]:
-    """Return the partitioned graph of a step that knows all nodes that ran; empty if none does."""
-    names = {name for _, name, _ in usual}
-    return next((each.step.nodes for each in steps if names <= each.step.nodes.keys()), {})
-
-
-def _kept(steps: Sequence[Records], times: Times, dropped: Counter[str]) -> npt.NDArray[np.bool_]:
-    """Return which steps have no tensor that came before it was sent; count the others."""
-    dropped["a tensor came before it was sent"] += int(times.early.sum())
-    if times.early.all():
-        raise InputError(
-            f"{steps[0].step.where}: a tensor came before it was sent, whichever way the clocks "
-            f"are set: no step is left of {len(steps)}"
-        )
-    return ~times.early
 
 
 def _profile(
@@ -190,9 +177,7 @@ def _one_after_another(
 ) -> JobProfile:
     """Set steps behind each other with the gaps that followed them, as if none had been left out.
 
-    Args:
-        begin, end: of all steps that were traced, in seconds.
-        pauses: seconds after each that are no part of the gap.
+    Begins and ends, in seconds, are of all steps that were traced; `pauses` are no part of a gap.
     """
     length = end - begin
     gaps = np.maximum(begin[1:] - end[:-1] - pauses[:-1], 0.0)
@@ -222,7 +207,6 @@ class Times:
 
 
 def times_of(steps: Sequence[Records], columns: Columns) -> Times:
-    """Return the times of steps that ran the same nodes."""
     shape = (len(steps), len(columns.waits))
     begin, end = np.full(shape, np.nan), np.full(shape, np.nan)
     first = len(columns.keys)
@@ -281,14 +265,12 @@ def _enter_receives(begin: Floats, end: Floats, step: Records, columns: Columns)
 
 
 def _enter_sent(sent: Floats, end: Floats, columns: Columns) -> None:
-    """Enter when each transfer's tensor was there to be sent; -inf where nobody knows."""
     for column, each in enumerate(columns.sent, len(columns.keys)):
         if each.senders:
             sent[:, column] = end[:, sorted(each.senders)].max(axis=1)
 
 
 def _offsets(sent: Floats, end: Floats, columns: Columns) -> dict[Device, float]:
-    """Return how far the servers' clocks are ahead, of those where it shows."""
     ways: dict[Device, tuple[list[int], list[int]]] = {}
     for column, each in enumerate(columns.sent, len(columns.keys)):
         ways.setdefault(each.server, ([], []))[0 if each.is_down else 1].append(column)
@@ -310,14 +292,10 @@ def clock_offset(down: Sequence[Floats], up: Sequence[Floats]) -> float:
     """Return the seconds that a server's clock is ahead of the worker's; 0 if nothing shows it.
 
     A tensor comes after it was sent. With a server that is d ahead, the end of a transfer minus
-    that of the op that made its tensor is at least -d on the downlink and at least d on the uplink.
-    The shortest of each direction take about as long, so d is half of their difference, as NTP has
-    it (RFC 5905, section 8). The median over the steps is taken, and no offset unless most steps
-    cannot be explained without one.
-
-    Args:
-        down: of each step, seconds from the end of a tensor's op on the server to the end of its
-            transfer, by the clocks of each; NaN is passed over.
+    that of the op that made its tensor (`down`, `up`: by step, NaN is passed over) is at least -d
+    on the downlink and at least d on the uplink. The shortest of each direction take about as long,
+    so d is half of their difference, as NTP has it (RFC 5905, section 8). The median over the steps
+    is taken, and no offset unless most steps cannot be explained without one.
     """
     offsets, shown = [], 0
     for downs, ups in zip(down, up, strict=True):
@@ -338,13 +316,9 @@ def match_by_time(
 ) -> npt.NDArray[np.int64]:
     """Return by tensor which of the receives is its, for as many of each.
 
-    A tensor is received before the ops that need it begin, and after the op that sends it; among
-    the pairings that are possible the one with the shortest waits, squared, is taken.
-
-    Args:
-        sent: seconds at which each tensor was there.
-        needed: seconds at which the first op that needs it began; inf of none.
-        received: begin and end of each receive, in seconds.
+    A tensor is received (begin and end in seconds) before the ops that need it begin, inf of none,
+    and after the op that sends it; among the pairings that are possible the one with the shortest
+    waits, squared, is taken.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -354,3 +328,138 @@ def match_by_time(
     waits = np.where(np.isfinite(late), late, 0.0) ** 2 + early**2
     cost = waits + _IMPOSSIBLE * (late > _ROUNDED) + _UNLIKELY * (early > _ROUNDED)
     return np.asarray(linear_sum_assignment(np.nan_to_num(cost, nan=_IMPOSSIBLE))[1], np.int64)
+
+
+@dataclass(frozen=True)
+class ScriptSettings:
+    """How a script is run."""
+
+    servers: int = 1  # parameter servers
+    warmup: int = 5  # training steps that are run before those that are kept
+    timeout: float = 300.0  # seconds without a training step after which the script is given up
+
+    def __post_init__(self) -> None:
+        if self.servers < 1:
+            raise InputError(f"servers: {self.servers}, but at least 1 is needed")
+        if self.warmup < 0:
+            raise InputError(f"warmup: {self.warmup} steps, less than none")
+        if not self.timeout > 0:
+            raise InputError(f"timeout: {self.timeout:g}, not above 0")
+
+
+def profile_script(
+    script: Path,
+    arguments: Sequence[str],
+    steps: int = 100,
+    settings: ScriptSettings | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> JobProfile:
+    """Run a training script as it is on this machine, and return what its steps did, op by op.
+
+    Every process gets its task by TF_CONFIG, and by {job}, {task}, {servers} and {workers} wherever
+    they stand in the arguments. The worker's sessions are traced (FULL_TRACE); what it runs that
+    sends nothing to a server, such as initialization, is no training step. The script is ended as
+    soon as enough steps are there. If it ends before, or is interrupted, the profile has those that
+    there are; "ended" in its provenance is "enough", "by itself" or "interrupted".
+
+    Raises:
+        InputError: there is no such script; it failed, ended or took too long without a training
+            step, or uses ParameterServerStrategy; what `read_steps` refuses.
+        MissingExtraError: TensorFlow is not installed.
+    """
+    if steps < 1:
+        raise InputError(f"steps: {steps}, but at least 1 is needed")
+    if not script.is_file():
+        raise InputError(f"{script}: no such file: give the script that trains")
+    if importlib.util.find_spec("tensorflow") is None:
+        require("tensorflow", "tensorflow", "profiling a TensorFlow job")
+    wanted = settings or ScriptSettings()
+    with Processes("paracosm.profiling.jobs.tensorflow.process", wanted.timeout) as processes:
+        said: list[dict[str, Any]] = []
+        ended = "enough"
+        try:
+            _start(processes, script, arguments, steps, wanted)
+            for answer in _answers(processes, wanted.servers):
+                said.append(answer)
+                if progress is not None and "step" in answer:
+                    progress(answer["step"] + 1, steps)
+        except KeyboardInterrupt:
+            ended = "interrupted"
+            if not any("step" in answer for answer in said):
+                raise
+        except WorkerError as error:
+            raise InputError(f"{script}: {error}") from None
+        processes.end()
+        return _profile_found(script, said, ended, processes.folder)
+
+
+def _start(
+    processes: Processes,
+    script: Path,
+    arguments: Sequence[str],
+    steps: int,
+    settings: ScriptSettings,
+) -> None:
+    addresses = [f"localhost:{port}" for port in free_ports(settings.servers + 1)]
+    cluster = {"ps": addresses[:-1], "worker": addresses[-1:]}
+    for job, task in [*(("ps", number) for number in range(settings.servers)), ("worker", 0)]:
+        words = {
+            "{job}": job,
+            "{task}": str(task),
+            "{servers}": ",".join(cluster["ps"]),
+            "{workers}": ",".join(cluster["worker"]),
+        }
+        setup = {
+            "script": str(script),
+            "arguments": [_filled(argument, words) for argument in arguments],
+            "tf_config": {"cluster": cluster, "task": {"type": job, "index": task}},
+            "folder": str(processes.folder),
+            "steps": steps,
+            "warmup": settings.warmup,
+        }
+        processes.start(f"{job} {task}", setup)
+
+
+def _answers(processes: Processes, worker: int) -> Iterator[dict[str, Any]]:
+    while True:
+        (answer,) = processes.answers("a training step of a tf.compat.v1.Session", [worker])
+        if "done" in answer:
+            return
+        yield answer
+        if "ended" in answer:
+            return
+
+
+def _filled(argument: str, words: dict[str, str]) -> str:
+    for word, value in words.items():
+        argument = argument.replace(word, value)
+    return argument
+
+
+def _profile_found(
+    script: Path, said: Sequence[dict[str, Any]], ended: str, folder: Path
+) -> JobProfile:
+    told = {key: value for answer in said for key, value in answer.items()}
+    kept = [answer for answer in said if "step" in answer]
+    if not kept:
+        raise InputError(
+            f"{script}: it ended without a training step: no tf.compat.v1.Session ran one that "
+            "gets parameters from a server and sends gradients to it (TensorFlow keeps step "
+            "statistics of sessions only, not of eager code; do the servers and the worker take "
+            "their tasks from TF_CONFIG, or from arguments such as --task={task}?)"
+        )
+    steps = [
+        traced_step(
+            (folder / f"step-{each['step']}.pb").read_bytes(),
+            f"{script.name}, step {each['step']}",
+            span=(each["span"][0], each["span"][1]),
+            pause=each["pause"],
+        )
+        for each in kept
+    ]
+    provenance = {
+        "framework": told["framework"],
+        "script": script.name,
+        "ended": "by itself" if "ended" in told else ended,
+    }
+    return profile_of_steps(steps, str(script), provenance)

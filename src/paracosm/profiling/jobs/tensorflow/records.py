@@ -40,15 +40,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class TracedStep:
-    """What was traced of one step."""
-
     where: str
     ops: Sequence[StepOp]  # of all devices, as they stand in the file
     # Of all partitions by name; empty where no partitioned graph was traced
     nodes: Mapping[str, Node]
     sizes: Mapping[str, int]  # bytes of tensors by the node that makes them, where they were traced
-    # Nanoseconds at which the worker asked for the step and was told that it is done, if
-    # known
+    # Nanoseconds at which the worker asked for the step and was told that it is done, if known
     span: tuple[int, int] | None = None
     pause: float = 0.0  # seconds after the step that went into keeping it, which belong to no step
 
@@ -75,7 +72,6 @@ def traced_step(
     span: tuple[int, int] | None = None,
     pause: float = 0.0,
 ) -> TracedStep:
-    """Return the step in a RunMetadata's bytes."""
     ops = run_metadata_ops(data, where, step_stats=step_stats)
     nodes = {} if step_stats else _nodes(data, where)
     sizes = {op.name: op.allocated for op in ops if op.allocated is not None}
@@ -114,8 +110,7 @@ def _sizes(events: Sequence[Event]) -> dict[str, int]:
     return sizes
 
 
-SERVERS = "ps"
-"""The job of the parameter servers: `replica_device_setter` and TF_CONFIG call it so."""
+SERVERS = "ps"  # the job of the parameter servers: `replica_device_setter` and TF_CONFIG call it so
 
 _DEVICE = re.compile(r"/job:(?P<job>[^/]+)(/replica:\d+)?/task:(?P<task>\d+)(/|$)")
 
@@ -129,7 +124,6 @@ class Device:
 
     @property
     def is_server(self) -> bool:
-        """Whether it is a parameter server."""
         return self.job == SERVERS
 
     def __str__(self) -> str:
@@ -174,8 +168,6 @@ class Receive:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """One step."""
-
     step: TracedStep
     base: int  # nanoseconds of the clocks at which times begin
     begin: float  # when the worker's executor began, in seconds as those of runs
@@ -186,7 +178,6 @@ class Records:
 
 
 def records_of(step: TracedStep) -> Records:
-    """Sort what was traced of a step."""
     check_devices(step.ops, step.where)
     base = min((op.start for op in step.ops if op.start), default=0)
     executed = [op for op in step.ops if not is_stream(op.device)]
@@ -227,11 +218,8 @@ def _times(op: StepOp, base: int) -> tuple[float, float]:
 
 
 def _time_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> None:
-    """Let nodes of an accelerator last from their first kernel's begin to their last one's end.
-
-    The executor's own times say only when the kernels were issued. Streams are listed one by one,
-    and all of them again.
-    """
+    """Let nodes of an accelerator last from their first kernel's begin to their last one's end: the
+    executor's own times say only when the kernels were issued."""
     every = [op for op in traced if op.device.endswith("stream:all")] or list(traced)
     kernels: dict[str, list[tuple[float, float]]] = {}
     for op in sorted(every, key=lambda op: (op.start, op.name)):
@@ -256,7 +244,6 @@ def device_of(name: str) -> Device | None:
 
 
 def check_devices(ops: Iterable[StepOp], where: str) -> None:
-    """Refuse a step that is not one of one worker and its servers."""
     first: dict[Device, str] = {}
     for op in ops:
         device = device_of(op.device)

@@ -29,8 +29,7 @@ _RECEIVER = re.compile(r"(?P<node>.+?)(?:_S|/_)(?P<number>\d+)", re.DOTALL)
 _CONTROL = re.compile(r"(?P<node>.+)/ctrl_S\d+", re.DOTALL)
 """What is made to be sent where one op only waits for another; its label does not say for which."""
 
-_DEEPEST = 1000
-"""Nodes that were not traced, one behind the other."""
+_DEEPEST = 1000  # nodes that were not traced, one behind the other
 
 
 @dataclass(slots=True)
@@ -47,8 +46,6 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What all steps have in common."""
-
     waits: Mapping[Key, frozenset[Key]]  # of each run, those at its own device that it waits for
     # Between devices, each once, however many times it is made in a step
     transfers: Sequence[Transfer]
@@ -59,7 +56,6 @@ class Structure:
 
 
 def structure_of(records: Records, nodes: Mapping[str, Node]) -> Structure:
-    """Return the structure of a step that has everything."""
     return _Finder(records, nodes).structure()
 
 
@@ -240,8 +236,6 @@ def _receiver(name: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One transfer of a step."""
-
     transfer: Transfer  # what is sent from where to where
     number: int  # which time of it in the step
     size: int  # bytes
@@ -265,8 +259,7 @@ class Columns:
     kinds: Sequence[str]  # the runs' ops' types
     sent: Sequence[Sent]
     waits: Sequence[frozenset[int]]  # of each column, those that it waits for
-    # Transfers and bytes from server to server: for these, an op of one waits for that of the
-    # other
+    # Transfers and bytes from server to server: for these, an op of one waits for that of the other
     between_servers: tuple[int, int]
 
     def ops(self) -> list[ProfiledOp]:
@@ -289,11 +282,7 @@ class Columns:
 
 
 def columns_of(structure: Structure, reference: Records, steps: Sequence[Records]) -> Columns:
-    """Return the columns of steps that ran the same nodes.
-
-    Args:
-        steps: all, which tell bytes of tensors.
-    """
+    """Return the columns of steps that ran the same nodes; all of them tell bytes of tensors."""
     keys = list(reference.runs)
     column = {key: number for number, key in enumerate(keys)}
     waits = [{column[other] for other in structure.waits[key]} for key in keys]
@@ -340,7 +329,6 @@ def _check_sender(transfer: Transfer, reference: Records) -> None:
 
 
 def _size(transfer: Transfer, steps: Sequence[Records]) -> int:
-    """Return the bytes of a tensor, as most steps have it."""
     edge = (transfer.source, transfer.target, transfer.tensor, 0)
     seen = Counter(step.receives[edge].size for step in steps if edge in step.receives)
     if not seen and transfer.orders:
