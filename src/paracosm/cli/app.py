@@ -9,6 +9,7 @@ import sys
 from typing import Annotated
 
 import typer
+from typer import Option
 from typer.exceptions import TyperException
 
 import paracosm
@@ -37,7 +38,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Run a distributed job on a cluster you don't have."""

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from paracosm.cli.display import aligned, printer, progress_bar, show_result
+from paracosm.cli.display import aligned, counter, printer, show_result
 from paracosm.cli.options import ForceFile, Json, Quiet, duration, named
 from paracosm.errors import InputError, unknown
 from paracosm.profiling.nodes.calibration import (
@@ -35,7 +36,6 @@ from paracosm.profiling.nodes.calibration import (
 )
 from paracosm.profiling.nodes.parsing import (
     PARSING_SIZES,
-    Parsing,
     measure_parsing,
     measure_transfers,
 )
@@ -45,47 +45,47 @@ from paracosm.studies.run_folder import describe_environment
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
 
 _PARSING = ("numpy", "torch", "tensorflow", "none")
-Out = Annotated[Path | None, typer.Option(help="calibration file to write (YAML)")]
+Out = Annotated[Path | None, Option(help="calibration file to write (YAML)")]
 Update = Annotated[
-    bool, typer.Option("--update", help="keep what the file knows and this does not find out")
+    bool, Option("--update", help="keep what the file knows and this does not find out")
 ]
 
 
 def calibrate(
     profile: Annotated[
-        Path | None, typer.Argument(help="job profile to estimate from, instead of measuring")
+        Path | None, Argument(help="job profile to estimate from, instead of measuring")
     ] = None,
     out: Out = None,
     peer: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="HOST:PORT of another host that runs paracosm calibrate serve; without it two "
             "processes here talk over loopback"
         ),
     ] = None,
     parsing: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="who makes tensors of received bytes: numpy, torch, tensorflow (which shows its "
             "flow-control window, too), or none (numpy)"
         ),
     ] = None,
     bandwidth: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="payload of the link that the profile was made on, such as 200Mbit/s (estimated)"
         ),
     ] = None,
-    seconds: Annotated[str, typer.Option(help="of sending in a round")] = "3s",
-    rounds: Annotated[int, typer.Option(min=1, help="out, in, and both ways at once")] = 3,
+    seconds: Annotated[str, Option(help="of sending in a round")] = "3s",
+    rounds: Annotated[int, Option(min=1, help="out, in, and both ways at once")] = 3,
     connections: Annotated[
-        int, typer.Option(min=1, help="that share the link, to see how evenly; 1: not measured")
+        int, Option(min=1, help="that share the link, to see how evenly; 1: not measured")
     ] = 4,
     interval: Annotated[
-        str, typer.Option(help="in which shares are compared, about as long as a step of a job")
+        str, Option(help="in which shares are compared, about as long as a step of a job")
     ] = "1s",
-    intervals: Annotated[int, typer.Option(min=1, help="of them, each way")] = 10,
-    timeout: Annotated[str, typer.Option(help="after which a silent peer is given up")] = "10s",
+    intervals: Annotated[int, Option(min=1, help="of them, each way")] = 10,
+    timeout: Annotated[str, Option(help="after which a silent peer is given up")] = "10s",
     update: Update = False,
     force: ForceFile = False,
     json: Json = False,
@@ -154,8 +154,8 @@ def _measured_link(
         else connected(*_host_and_port("--peer", peer, "10.0.0.2:5201"), timeout)
     )
     before, ways = 3 * settings.rounds, 0 if sharing is None else 2
-    with progress_bar(before + ways, hidden=hidden, unit="rounds") as shown, reached as other:
-        goodput = measure_goodput(other, settings, lambda done: shown(done, None))
+    with counter(before + ways, hidden=hidden, unit="rounds") as shown, reached as other:
+        goodput = measure_goodput(other, settings, shown)
         shares = None
         if sharing is not None:
             shares = measure_shares(other, sharing, lambda done: shown(before + done, None))
@@ -182,110 +182,84 @@ def _share_details(shares: Shares) -> dict[str, Any]:
         "uneven": {way: unevenness(carried) for way, carried in ways.items()},
         "correlation": {way: correlation(carried) for way, carried in ways.items()},
         "counted": {way: int(counted(carried).sum()) for way, carried in ways.items()},
-        "nothing": {
-            way: sum(
-                row.count(0)
-                for row, counts in zip(carried, counted(carried), strict=True)
-                if counts
-            )
-            for way, carried in ways.items()
-        },
+        "nothing": {way: _without_bytes(carried) for way, carried in ways.items()},
         "bytes": ways,
     }
 
 
+def _without_bytes(carried: Sequence[Sequence[int]]) -> int:
+    known = zip(carried, counted(carried), strict=True)
+    return sum(row.count(0) for row, counts in known if counts)
+
+
 def _measured_parsing(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
+    details: dict[str, Any] = {}
     if parser == "tensorflow":
-        return _tensorflow(hidden)
-    with progress_bar(len(PARSING_SIZES), hidden=hidden, unit="sizes") as shown:
-        found = measure_parsing(parser, progress=lambda done: shown(done, None))
-    by = {"numpy": "NumPy, a copy", "torch": "PyTorch, frombuffer and clone"}[parser]
-    return calibration_of_parsing(found, by), {"parsing": _parsing_details(found)}
-
-
-def _tensorflow(hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
-    with progress_bar(None, hidden=hidden, unit="fetches") as shown:
-        seen = measure_transfers(progress=lambda done: shown(done, None))
-    by = f"TensorFlow {seen.version} on loopback"
-    window = calibration_of_window(seen.window, f"{by}, announced last")
-    return calibration_of_parsing(seen.parsing, by).over(window), {
-        "parsing": _parsing_details(seen.parsing),
-        "windows": {
+        with counter(None, hidden=hidden, unit="fetches") as shown:
+            seen = measure_transfers(progress=shown)
+        by = f"TensorFlow {seen.version} on loopback"
+        parsing, window = seen.parsing, calibration_of_window(seen.window, f"{by}, announced last")
+        details["windows"] = {
             "announced": [{"seconds": when, "bytes": size} for when, size in seen.windows],
             "streams": len(seen.streams),
             "interrupted": sum(len(each.turns) > 1 for each in seen.streams),
-        },
-    }
-
-
-def _parsing_details(found: Parsing) -> dict[str, Any]:
-    return {"seconds": found.seconds, "error": found.error, "worst": found.worst}
+        }
+    else:
+        with counter(len(PARSING_SIZES), hidden=hidden, unit="sizes") as shown:
+            parsing = measure_parsing(parser, progress=shown)
+        by = {"numpy": "NumPy, a copy", "torch": "PyTorch, frombuffer and clone"}[parser]
+        window = NodeCalibration()
+    line = {"seconds": parsing.seconds, "error": parsing.error, "worst": parsing.worst}
+    return calibration_of_parsing(parsing, by).over(window), {"parsing": line, **details}
 
 
 def _show_details(details: Mapping[str, Any]) -> None:
-    for name, value in details.items():
-        if name in _SHOWN:
-            printer()()
-            _SHOWN[name](value)
-
-
-def _show_shares(details: Mapping[str, Any]) -> None:
-    rows = [["shares", ">intervals", ">uneven", ">correlation", ">got nothing"]]
-    for way, uneven in details["uneven"].items():
-        follows = details["correlation"][way]
-        written = "" if follows is None else f"{follows:.2f}"
-        counts, nothing = (str(details[name][way]) for name in ("counted", "nothing"))
-        rows.append([way, counts, f"{uneven:.3f}", written, nothing])
-    printer()(aligned(rows))
-    printer()(
-        f"Correlation is that of a connection's shares in consecutive intervals of "
-        f"{format_duration(details['interval'])}: 1 keeps its share, 0 draws it anew each time."
-    )
-
-
-def _show_parsing(details: Mapping[str, Any]) -> None:
-    rows = [[">size", ">parsing"]]
-    rows += [[format_size(size), format_duration(t)] for size, t in details["seconds"].items()]
-    printer()(aligned(rows))
-    printer()(
-        f"The line misses these times by {details['error']:.0%} in the mean, "
-        f"{details['worst']:.0%} at most."
-    )
-
-
-def _show_windows(details: Mapping[str, Any]) -> None:
-    printer()(
-        f"{_windows(details['announced'])} {details['interrupted']} of "
-        f"{details['streams']} streams were interrupted."
-    )
-
-
-def _show_streams(details: Mapping[str, Any]) -> None:
-    rows = [["ends of downlink streams", ">average", ">median", ">95 %", ">maximum"]]
-    for title, name in (("this model", "errors"), ("no window", "errors_without_a_window")):
-        each = details[name]
-        values = (each[key] for key in ("average", "median", "percentile_95", "maximum"))
-        rows.append([title, *(f"{value:.2%}" for value in values)])
-    printer()(aligned(rows))
-    printer()(
-        f"{details['errors']['streams']} streams; a window of {format_size(details['largest'])}, "
-        "the largest stream, or more cannot be told from none."
-    )
-
-
-_SHOWN: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
-    "shares": _show_shares,
-    "parsing": _show_parsing,
-    "windows": _show_windows,
-    "streams": _show_streams,
-}
+    say = printer()
+    if shares := details.get("shares"):
+        rows = [["shares", ">intervals", ">uneven", ">correlation", ">got nothing"]]
+        for way, uneven in shares["uneven"].items():
+            follows = shares["correlation"][way]
+            written = "" if follows is None else f"{follows:.2f}"
+            counts, nothing = (str(shares[name][way]) for name in ("counted", "nothing"))
+            rows.append([way, counts, f"{uneven:.3f}", written, nothing])
+        say()
+        say(aligned(rows))
+        say(
+            f"Correlation is that of a connection's shares in consecutive intervals of "
+            f"{format_duration(shares['interval'])}: 1 keeps its share, 0 draws it anew each time."
+        )
+    if parsing := details.get("parsing"):
+        rows = [[">size", ">parsing"]]
+        rows += [[format_size(size), format_duration(t)] for size, t in parsing["seconds"].items()]
+        say()
+        say(aligned(rows))
+        say(
+            f"The line misses these times by {parsing['error']:.0%} in the mean, "
+            f"{parsing['worst']:.0%} at most."
+        )
+    if windows := details.get("windows"):
+        say()
+        of = f"{windows['interrupted']} of {windows['streams']} streams"
+        say(f"{_windows(windows['announced'])} {of} were interrupted.")
+    if streams := details.get("streams"):
+        rows = [["ends of downlink streams", ">average", ">median", ">95 %", ">maximum"]]
+        for title, name in (("this model", "errors"), ("no window", "errors_without_a_window")):
+            values = (streams[name][k] for k in ("average", "median", "percentile_95", "maximum"))
+            rows.append([title, *(f"{value:.2%}" for value in values)])
+        say()
+        say(aligned(rows))
+        count, largest = streams["errors"]["streams"], format_size(streams["largest"])
+        say(
+            f"{count} streams; a window of {largest}, the largest stream, or more cannot be told "
+            "from none."
+        )
 
 
 def proxy(
-    to: Annotated[str, typer.Option(help="HOST:PORT of the server")],
-    listen: Annotated[int, typer.Option(min=0, max=65535, help="port; 0: any")] = 0,
-    host: Annotated[str, typer.Option(help="name or address to listen on")] = "127.0.0.1",
-    seconds: Annotated[str | None, typer.Option(help="after which it ends (Ctrl-C)")] = None,
+    to: Annotated[str, Option(help="HOST:PORT of the server")],
+    listen: Annotated[int, Option(min=0, max=65535, help="port; 0: any")] = 0,
+    host: Annotated[str, Option(help="name or address to listen on")] = "127.0.0.1",
+    seconds: Annotated[str | None, Option(help="after which it ends (Ctrl-C)")] = None,
     out: Out = None,
     update: Update = False,
     force: ForceFile = False,
@@ -303,17 +277,12 @@ def proxy(
         if not (json or quiet):
             end = "Ctrl-C ends it" if limit is None else f"for {format_duration(limit)}"
             typer.echo(f"handing on {host}:{handing.address[1]} to {to}: {end}")
-        _wait(limit)
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait(limit)
     seen = _seen(handing.watches, handing.failures)
     found = calibration_of_window(seen["window"], f"announced last between here and {to}")
     _finish(found.over(known), out, seen, _show_proxy, json, quiet)
     return 0
-
-
-def _wait(limit: float | None) -> None:
-    """Wait for so long, or for Ctrl-C."""
-    with contextlib.suppress(KeyboardInterrupt):
-        threading.Event().wait(limit)
 
 
 def _seen(watches: list[Any], failures: list[str]) -> dict[str, Any]:
@@ -349,11 +318,11 @@ def _show_proxy(seen: Mapping[str, Any]) -> None:
 
 
 def serve(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="to listen on; 0: any")] = 5201,
+    port: Annotated[int, Option(min=0, max=65535, help="to listen on; 0: any")] = 5201,
     host: Annotated[
-        str, typer.Option(help="name or address to listen on; 0.0.0.0: all of this machine")
+        str, Option(help="name or address to listen on; 0.0.0.0: all of this machine")
     ] = "127.0.0.1",
-    timeout: Annotated[str, typer.Option(help="after which a silent client is given up")] = "10s",
+    timeout: Annotated[str, Option(help="after which a silent client is given up")] = "10s",
     quiet: Quiet = False,
 ) -> int:
     """Wait for one paracosm calibrate --peer, and send and receive as it asks.
@@ -401,7 +370,10 @@ def _finish(
 ) -> None:
     """Write a calibration to `out`, if given, and print it with the details of its measurement."""
     if out is not None:
-        whole = replace(whole, environment={**whole.environment, **_environment()})
+        here: dict[str, Any] = describe_environment()
+        known = {name: here[name] for name in ("platform", "processor", "cores")} | here["versions"]
+        now = {name: str(value) for name, value in known.items()}
+        whole = replace(whole, environment={**whole.environment, **now})
         save_calibration(whole, out)
 
     def show() -> None:
@@ -411,13 +383,6 @@ def _finish(
             printer()(str(out))
 
     show_result(_as_json(whole) | {"details": details}, json, quiet, show)
-
-
-def _environment() -> dict[str, str]:
-    here = describe_environment()
-    versions: Any = here["versions"]
-    known = {name: here[name] for name in ("platform", "processor", "cores")} | versions
-    return {name: str(value) for name, value in known.items()}
 
 
 def _windows(announced: Sequence[Mapping[str, Any]]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from paracosm.cli.display import aligned, printer, show_result
 from paracosm.cli.options import ForceFile, Json, Quiet
@@ -30,13 +31,13 @@ from paracosm.units import format_bandwidth, format_duration, format_size
 
 
 def show(
-    database: Annotated[Path, typer.Argument(help="a profile database")],
+    database: Annotated[Path, Argument(help="a profile database")],
     op: Annotated[
         str | None,
-        typer.Option(help="list the timings of this op: convolution, aten.add, aten.add.Tensor"),
+        Option(help="list the timings of this op: convolution, aten.add, aten.add.Tensor"),
     ] = None,
     environment: Annotated[
-        str | None, typer.Option(help="only this one: its number here, or part of its description")
+        str | None, Option(help="only this one: its number here, or part of its description")
     ] = None,
     json: Json = False,
 ) -> int:
@@ -65,8 +66,9 @@ def _show_contents(contents: Mapping[str, Any]) -> None:
         say("")
         for line in _environment(environment):
             say(line)
+    ops = ([r["name"], f"{r['arguments']:,}", f"{r['timings']:,}"] for r in contents["ops"])
     for title, header, rows in (
-        ("op types", _OPS, map(_op_row, contents["ops"])),
+        ("op types", _OPS, ops),
         ("models", ["model", ">op timings"], ([m, f"{n:,}"] for m, n in models)),
         ("iterations", _ITERATIONS, map(_iteration_row, contents["iterations"])),
         ("links", _LINKS, map(_link_row, contents["links"])),
@@ -101,10 +103,6 @@ def _environment(found: Mapping[str, Any]) -> list[str]:
 _OPS = ["op", ">arguments", ">timings"]
 _ITERATIONS = [">environment", "model", ">median", ">p10", ">p90", ">samples", "measured"]
 _LINKS = [">environment", "kind", "scenario", ">ranks", ">sizes", "", ">highest bandwidth"]
-
-
-def _op_row(row: Mapping[str, Any]) -> list[str]:
-    return [row["name"], f"{row['arguments']:,}", f"{row['timings']:,}"]
 
 
 def _iteration_row(row: Mapping[str, Any]) -> list[str]:
@@ -211,13 +209,13 @@ def _rate(timings: Mapping[str, OpTiming]) -> str:
 
 def merge(
     sources: Annotated[
-        list[Path], typer.Argument(help="profile databases, or Parquet files from db export")
+        list[Path], Argument(help="profile databases, or Parquet files from db export")
     ],
-    out: Annotated[Path | None, typer.Option(help="new database to write")] = None,
+    out: Annotated[Path | None, Option(help="new database to write")] = None,
     into: Annotated[
-        Path | None, typer.Option(help="database to add to; made where there is none")
+        Path | None, Option(help="database to add to; made where there is none")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace the file of --out")] = False,
+    force: Annotated[bool, Option("--force", help="replace the file of --out")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -266,13 +264,13 @@ def _anew(out: Path, sources: list[Path], force: bool) -> dict[Environment, Adde
 
 
 def export(
-    database: Annotated[Path, typer.Argument(help="a profile database")],
+    database: Annotated[Path, Argument(help="a profile database")],
     out: Annotated[
-        Path | None, typer.Option(help="file to write, .parquet or .csv [DATABASE.parquet]")
+        Path | None, Option(help="file to write, .parquet or .csv [DATABASE.parquet]")
     ] = None,
     environment: Annotated[
         str | None,
-        typer.Option(help="only this one: its number in db show, or part of its description"),
+        Option(help="only this one: its number in db show, or part of its description"),
     ] = None,
     force: ForceFile = False,
     json: Json = False,
@@ -293,10 +291,7 @@ def export(
         written = export_file(opened, path, chosen)
     counts = {name: len(getattr(written, name)) for name in ("ops", "links", "iterations")}
     size = path.stat().st_size
-    show_result(
-        {"file": path, "timings": counts, "size": size},
-        json,
-        quiet,
-        lambda: typer.echo(f"{path}: {len(written):,} timings, {format_size(size)}"),
-    )
+    said = f"{path}: {len(written):,} timings, {format_size(size)}"
+    summary = {"file": path, "timings": counts, "size": size}
+    show_result(summary, json, quiet, lambda: typer.echo(said))
     return 0

@@ -136,3 +136,10 @@ def progress_bar(
             bar.update(task, completed=done, clock=clock)
 
         yield progress
+
+
+@contextlib.contextmanager
+def counter(total: int | None, hidden: bool, unit: str) -> Iterator[Callable[..., None]]:
+    """Yield a function of the number done; what else it is given is of no interest."""
+    with progress_bar(total, hidden, unit) as progress:
+        yield lambda done, *_: progress(done, None)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from paracosm.cli.options import (
     Force,
@@ -54,13 +55,13 @@ COMMANDS = {"emulate": _Emulate}
 def emulate(
     script: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="the training script, module:NAME as python -m takes it, or a study file (.yaml), "
             "which flags take the place of"
         ),
     ],
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="of the script: everything behind it")
+        list[str] | None, Argument(help="of the script: everything behind it")
     ] = None,
     **fields: Any,
 ) -> int:
@@ -90,10 +91,10 @@ _OF_A_SCRIPT = (
 @with_fields_of(EmulateConfig, positional=_OF_A_SCRIPT)
 def serve(
     *,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="of the rendezvous")] = _PORT,
+    port: Annotated[int, Option(min=1, max=65535, help="of the rendezvous")] = _PORT,
     host: Annotated[
         str,
-        typer.Option(
+        Option(
             help="of the rendezvous: where rank 0 is; if that is emulated, the address to listen "
             "on, 0.0.0.0 for all of this machine"
         ),
@@ -197,11 +198,7 @@ def _fill(
 def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | None) -> None:
     """Print the summary on standard error, and write a run folder if one is asked for.
 
-    Args:
-        setting: of the rank.
-        records: the file that it wrote, complete.
-        out: the run folder to make.
-        exit_code: of the script; None where nobody knows.
+    `records` is the complete file that the rank wrote; `exit_code` is None where nobody knows.
 
     Raises:
         InputError: the run folder cannot be made.

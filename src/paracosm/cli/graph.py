@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from paracosm.cli.display import aligned, printer, show_result
 from paracosm.cli.options import ForceFile, Json, Quiet, check_output
@@ -16,13 +17,13 @@ from paracosm.graphs.chakra import write_chakra
 from paracosm.graphs.graph import shapes_of
 from paracosm.graphs.importers import import_graph
 from paracosm.graphs.summary import summarize
-from paracosm.timeline.kineto import OpSpan, op_times, read_kineto
+from paracosm.timeline.kineto import op_times, read_kineto
 from paracosm.units import format_duration, format_size
 
 
 def show(
-    graph: Annotated[Path, typer.Argument(help="a graph file")],
-    ops: Annotated[int, typer.Option(min=0, help="how many ops to list in each table")] = 10,
+    graph: Annotated[Path, Argument(help="a graph file")],
+    ops: Annotated[int, Option(min=0, help="how many ops to list in each table")] = 10,
     json: Json = False,
 ) -> int:
     """Show a graph: its nodes, work and memory, by phase and by op.
@@ -64,11 +65,10 @@ _WORK = (">nodes", ">flops", ">bytes")
 
 
 def _facts(summary: Mapping[str, Any]) -> dict[str, str]:
+    edges, chain = summary["dependencies"], summary["longest_chain"]
     facts = {
         "nodes": f"{summary['nodes']:,}, {summary['distinct_ops']:,} distinct ops",
-        "dependencies": (
-            f"{summary['dependencies']:,}, longest chain {summary['longest_chain']:,} nodes"
-        ),
+        "dependencies": f"{edges:,}, longest chain {chain:,} nodes",
         "work": f"{_flops(summary['flops'])}, {format_size(summary['bytes'])} read and written",
     }
     if summary["nodes_with_duration"]:
@@ -79,10 +79,8 @@ def _facts(summary: Mapping[str, Any]) -> dict[str, str]:
     if any(summary["resident"].values()):
         held = [f"{what} {format_size(size)}" for what, size in summary["resident"].items() if size]
         facts["resident"] = ", ".join(held)
-    if summary["peak_memory"] is not None:
-        facts["peak memory"] = (
-            f"{format_size(summary['peak_memory'])} at {summary['peak_memory_at']}"
-        )
+    if (peak := summary["peak_memory"]) is not None:
+        facts["peak memory"] = f"{format_size(peak)} at {summary['peak_memory_at']}"
     for key, value in summary["provenance"].items():
         facts[key] = _plain(value)
     return facts
@@ -112,8 +110,7 @@ def _call(entry: Mapping[str, Any]) -> str:
     return f"{entry['name']}({' '.join(shown)})"
 
 
-_TENSORS = 4
-"""Tensors of a call that a line shows."""
+_TENSORS = 4  # of a call that a line shows
 
 
 def _flops(flops: int) -> str:
@@ -124,8 +121,8 @@ def _flops(flops: int) -> str:
 
 
 def export(
-    graph: Annotated[Path, typer.Argument(help="a graph file")],
-    out: Annotated[Path, typer.Option(help="Chakra trace to write: .et (protobuf) or .json")],
+    graph: Annotated[Path, Argument(help="a graph file")],
+    out: Annotated[Path, Option(help="Chakra trace to write: .et (protobuf) or .json")],
     force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -145,46 +142,40 @@ def export(
 def import_(
     file: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="model or trace of one rank: ONNX, TensorFlow (GraphDef, SavedModel, RunMetadata, "
             "timeline), PyTorch (execution trace, profiler), Chakra, jaxpr; gzipped or not"
         ),
     ],
-    out: Annotated[Path, typer.Option(help="graph file to write")],
+    out: Annotated[Path, Option(help="graph file to write")],
     format_: Annotated[
-        str | None, typer.Option("--format", help="of the file; else known by its content")
+        str | None, Option("--format", help="of the file; else known by its content")
     ] = None,
     size: Annotated[
         list[str] | None,
-        typer.Option(help="size that a model leaves open: batch=8, sequence=128 (ONNX, GraphDef)"),
+        Option(help="size that a model leaves open: batch=8, sequence=128 (ONNX, GraphDef)"),
     ] = None,
     train: Annotated[
-        bool, typer.Option("--train", help="add a backward pass and an optimizer (ONNX)")
+        bool, Option("--train", help="add a backward pass and an optimizer (ONNX)")
     ] = False,
-    optimizer: Annotated[
-        str | None, typer.Option(help="sgd (if left out) or adam, with --train")
-    ] = None,
-    fetch: Annotated[
-        list[str] | None, typer.Option(help="only what this node needs (GraphDef)")
-    ] = None,
+    optimizer: Annotated[str | None, Option(help="sgd (if left out) or adam, with --train")] = None,
+    fetch: Annotated[list[str] | None, Option(help="only what this node needs (GraphDef)")] = None,
     step: Annotated[
         int | None,
-        typer.Option(
-            help="which step, else the last (PyTorch execution trace), the median (profiler)"
-        ),
+        Option(help="which step, else the last (PyTorch execution trace), the median (profiler)"),
     ] = None,
     kineto: Annotated[
         Path | None,
-        typer.Option(help="profiler's trace of the same run (PyTorch execution trace): durations"),
+        Option(help="profiler's trace of the same run (PyTorch execution trace): durations"),
     ] = None,
     drop_missing: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--drop-missing", help="leave out dependencies on nodes that are not there (Chakra)"
         ),
     ] = False,
     data_only: Annotated[
-        bool, typer.Option("--data-only", help="leave out control dependencies (Chakra)")
+        bool, Option("--data-only", help="leave out control dependencies (Chakra)")
     ] = False,
     force: ForceFile = False,
     json: Json = False,
@@ -195,6 +186,11 @@ def import_(
     Example: paracosm graph import model.onnx --train --size batch=8 --out model.graph
     """
     check_output(out, force)
+    times = None if kineto is None else list(op_times(read_kineto(kineto)))
+    if times == []:
+        raise InputError(
+            f"{kineto}: the trace has no ops of the host: activities=[CPU] records them"
+        )
     graph = import_graph(
         file,
         format_,
@@ -203,7 +199,7 @@ def import_(
         optimizer=optimizer,
         fetch=tuple(fetch or ()),
         step=step,
-        times=None if kineto is None else _times(kineto),
+        times=times,
         drop_missing=drop_missing,
         data_only=data_only,
     )
@@ -221,13 +217,6 @@ def _sizes(given: list[str]) -> dict[str, int]:
             raise InputError(f"--size {text}: give a name and a number of 1 or more, batch=8")
         sizes[name] = int(number)
     return sizes
-
-
-def _times(path: Path) -> list[OpSpan]:
-    times = list(op_times(read_kineto(path)))
-    if not times:
-        raise InputError(f"{path}: the trace has no ops of the host: activities=[CPU] records them")
-    return times
 
 
 def _said(graph: Graph) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
+from typer import Argument, Option
 
 from paracosm.cli.display import aligned, printer, show_result
 from paracosm.cli.options import ForceFile, Json, Quiet, check_output, flag, named, with_flags
@@ -26,30 +27,22 @@ DATABASE: Path = PredictConfig.model_fields["db"].default
 def _flag(name: str, switch: bool = False) -> Any:
     """Return a flag worded as that of `paracosm predict`."""
     names = [f"--{name}/--no-{name}"] if switch else []
-    return typer.Option(*names, help=PredictConfig.model_fields[name].description)
+    return Option(*names, help=PredictConfig.model_fields[name].description)
 
 
-_CAPTURE: Mapping[str, Any] = {
-    "batch": int,
-    "shape": str | None,
-    "classes": int | None,
-    "dtype": str,
-    "optimizer": str,
-    "foreach": bool,
-    "dropout": bool,
-    "train": bool,
-}
-with_capture_flags = with_flags(
-    [
-        flag(name, kind, _flag(name, kind is bool), PredictConfig.model_fields[name].default)
-        for name, kind in _CAPTURE.items()
-    ]
-)
+def _capture_flag(name: str) -> inspect.Parameter:
+    field = PredictConfig.model_fields[name]
+    kind = str | None if name == "shape" else field.annotation  # read here, as its flag is named
+    return flag(name, kind, _flag(name, kind is bool), field.default)
+
+
+_CAPTURE = ("batch", "shape", "classes", "dtype", "optimizer", "foreach", "dropout", "train")
+with_capture_flags = with_flags([_capture_flag(name) for name in _CAPTURE])
 """Lets a command's `**captured` be the flags that `options_of` takes."""
 
 Shape = Annotated[str | None, _flag("shape")]
 Classes = Annotated[int | None, _flag("classes")]
-Device = Annotated[str, typer.Option(help="cpu, or cuda where PyTorch has it")]
+Device = Annotated[str, Option(help="cpu, or cuda where PyTorch has it")]
 
 
 def sizes(text: str | None) -> tuple[int, ...] | None:
@@ -63,19 +56,15 @@ def options_of(model: str, shape: str | None, **options: Any) -> CaptureOptions:
 
 @with_capture_flags
 def capture(
-    model: Annotated[
-        str, typer.Argument(help="built-in model, or package.module:factory of your own")
-    ],
+    model: Annotated[str, Argument(help="built-in model, or package.module:factory of your own")],
     *,
-    ranks: Annotated[int, typer.Option(help="of the job; the graph is that of rank 0")] = 1,
+    ranks: Annotated[int, Option(help="of the job; the graph is that of rank 0")] = 1,
     parallel: Annotated[
-        str, typer.Option(help="how ranks share the model: none, fsdp2, tensor, fsdp2+tensor")
+        str, Option(help="how ranks share the model: none, fsdp2, tensor, fsdp2+tensor")
     ] = "none",
-    tensor_ranks: Annotated[
-        int, typer.Option(help="ranks that split a layer, with fsdp2+tensor")
-    ] = 1,
+    tensor_ranks: Annotated[int, Option(help="ranks that split a layer, with fsdp2+tensor")] = 1,
     device: Device = "cpu",
-    out: Annotated[Path | None, typer.Option(help="graph file to write")] = None,
+    out: Annotated[Path | None, Option(help="graph file to write")] = None,
     force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,

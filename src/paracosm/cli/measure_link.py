@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
-from paracosm.cli.display import printer, progress_bar, show_result
+from paracosm.cli.display import counter, printer, show_result
 from paracosm.cli.options import (
     Json,
     Quiet,
@@ -41,30 +42,28 @@ _LINKS = ("send_recv", "all_reduce", "broadcast", "all_gather", "reduce_scatter"
 
 
 def link(
-    db: Annotated[Path | None, typer.Option(help="profile database that the timings go to")] = None,
+    db: Annotated[Path | None, Option(help="profile database that the timings go to")] = None,
     kinds: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="what to measure, from host-copy, shared-memory, host-to-device, device-to-host, "
             "device-to-device, send-recv, all-reduce, all-gather, reduce-scatter, broadcast "
             "(all but the last three)"
         ),
     ] = None,
-    sizes: Annotated[str | None, typer.Option(help="of messages (1KiB,4KiB,... to 64MiB)")] = None,
-    ranks: Annotated[str, typer.Option(help="processes that collectives run between")] = "2,4",
-    seconds: Annotated[str, typer.Option(help="at most for each size of each kind")] = "0.5s",
-    precision: Annotated[
-        float, typer.Option(help="relative standard error that is good enough")
-    ] = 0.01,
+    sizes: Annotated[str | None, Option(help="of messages (1KiB,4KiB,... to 64MiB)")] = None,
+    ranks: Annotated[str, Option(help="processes that collectives run between")] = "2,4",
+    seconds: Annotated[str, Option(help="at most for each size of each kind")] = "0.5s",
+    precision: Annotated[float, Option(help="relative standard error that is good enough")] = 0.01,
     timeout: Annotated[
-        str, typer.Option(help="after which a process that does not answer is given up")
+        str, Option(help="after which a process that does not answer is given up")
     ] = "2min",
     cluster_file: Annotated[
-        Path | None, typer.Option(help="cluster file to write, with the measured link")
+        Path | None, Option(help="cluster file to write, with the measured link")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="of the cluster file")] = 4,
-    servers: Annotated[int, typer.Option(min=0, help="of the cluster file")] = 1,
-    force: Annotated[bool, typer.Option("--force", help="replace the cluster file")] = False,
+    workers: Annotated[int, Option(min=1, help="of the cluster file")] = 4,
+    servers: Annotated[int, Option(min=0, help="of the cluster file")] = 1,
+    force: Annotated[bool, Option("--force", help="replace the cluster file")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -83,12 +82,12 @@ def link(
     _check_cluster_file(cluster_file, settings, force)
     with (
         nullcontext() if db is None else ProfileDatabase.open(db, create=True) as database,
-        progress_bar(None, hidden=json or quiet, unit="sizes") as shown,
+        counter(None, hidden=json or quiet, unit="sizes") as shown,
     ):
         measured = measure_links(
             settings,
-            keep=lambda timing: database and database.add_links([timing]),
-            progress=lambda done, _: shown(done, None),
+            keep=lambda timing: None if database is None else database.add_links([timing]),
+            progress=shown,
         )
     table = rows(measured.timings)
     show_result(_summary(measured, table), json, quiet, lambda: _show(measured, table, db))

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
-import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.markup import escape
+from typer import Argument, Option
 
 from paracosm.cluster.changes import Change
 from paracosm.errors import InputError
@@ -21,19 +21,15 @@ from paracosm.units import parse_duration
 Value = TypeVar("Value")
 
 StudyFile = Annotated[
-    Path | None, typer.Argument(help="a study file; flags take the place of what it says")
+    Path | None, Argument(help="a study file; flags take the place of what it says")
 ]
-Seed = Annotated[int | None, typer.Option(min=0, help="decides everything that is random [0]")]
-Out = Annotated[
-    Path | None, typer.Option(help="run folder to write: metrics, timeline, report.html")
-]
-Force = Annotated[bool, typer.Option("--force", help="replace the run in the folder")]
-Jobs = Annotated[
-    int, typer.Option(min=1, help="runs of a study with a grid to carry out at a time")
-]
-ForceFile = Annotated[bool, typer.Option("--force", help="replace the file")]
-Json = Annotated[bool, typer.Option("--json", help="print the summary as JSON, and nothing else")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="print nothing but errors")]
+Seed = Annotated[int | None, Option(min=0, help="decides everything that is random [0]")]
+Out = Annotated[Path | None, Option(help="run folder to write: metrics, timeline, report.html")]
+Force = Annotated[bool, Option("--force", help="replace the run in the folder")]
+Jobs = Annotated[int, Option(min=1, help="runs of a study with a grid to carry out at a time")]
+ForceFile = Annotated[bool, Option("--force", help="replace the file")]
+Json = Annotated[bool, Option("--json", help="print the summary as JSON, and nothing else")]
+Quiet = Annotated[bool, Option("--quiet", help="print nothing but errors")]
 
 Command = Callable[..., Any]
 
@@ -57,11 +53,7 @@ def with_fields_of(
 
     A flag that is not given is None. What is given goes to the model as the string that was typed,
     as a study file would say it; the model reads and checks it. The flag of a field that holds
-    several texts may be given several times.
-
-    Args:
-        model: the fields' own.
-        positional: fields that the command takes in another way.
+    several texts may be given several times. Those of `positional` fields are left out.
     """
     return with_flags(_flags_of(model, positional))
 
@@ -109,7 +101,7 @@ def _flag(name: str, field: FieldInfo, synonyms: Sequence[str]) -> inspect.Param
     written = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
     shown = "" if switch or default in (None, ()) else f" [{written}]"
     words = [word.replace("_", "-") for word in (name, *synonyms)]
-    option = typer.Option(
+    option = Option(
         f"--{words[0]}" + (f"/--no-{words[0]}" if switch else ""),
         *(f"--{word}" for word in words[1:]),
         help=escape(f"{field.description}{shown}"),  # the terminal's help reads [sgd] as markup

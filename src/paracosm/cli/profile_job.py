@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from paracosm.cli.display import aligned, printer, progress_bar, show_result
+from paracosm.cli.display import aligned, counter, printer, show_result
 from paracosm.cli.graph_capture import Classes, Shape, options_of, sizes
 from paracosm.cli.options import (
     ForceFile,
@@ -35,49 +35,49 @@ FRAMEWORKS = ("tensorflow", "pytorch")
 def job(
     what: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="tensorflow: a script that trains with a tf.compat.v1.train.Server; pytorch: a "
             "built-in model, package.module:factory or file.py:factory"
         ),
     ],
-    framework: Annotated[str, typer.Option(help="tensorflow or pytorch")],
-    out: Annotated[Path, typer.Option(help="job profile to write")],
+    framework: Annotated[str, Option(help="tensorflow or pytorch")],
+    out: Annotated[Path, Option(help="job profile to write")],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             help="of the script, behind --; {job}, {task}, {servers}, {workers} stand for its task "
             "and the addresses of all, which are in TF_CONFIG as well"
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="that are profiled")] = 100,
-    servers: Annotated[int, typer.Option(min=1, help="parameter servers")] = 1,
+    steps: Annotated[int, Option(min=1, help="that are profiled")] = 100,
+    servers: Annotated[int, Option(min=1, help="parameter servers")] = 1,
     batch: Annotated[
         int | None,
-        typer.Option(min=1, help="examples of a step; of a script, for examples/s (pytorch: 8)"),
+        Option(min=1, help="examples of a step; of a script, for examples/s (pytorch: 8)"),
     ] = None,
     bandwidth: Annotated[
-        str | None, typer.Option(help="of this machine's loopback, if known (tensorflow)")
+        str | None, Option(help="of this machine's loopback, if known (tensorflow)")
     ] = None,
     warmup: Annotated[
-        int | None, typer.Option(min=0, help="steps before those that are profiled (tensorflow: 5)")
+        int | None, Option(min=0, help="steps before those that are profiled (tensorflow: 5)")
     ] = None,
     shape: Shape = None,
     classes: Classes = None,
-    rate: Annotated[float | None, typer.Option(help="learning rate (pytorch: 0.01)")] = None,
+    rate: Annotated[float | None, Option(help="learning rate (pytorch: 0.01)")] = None,
     forward: Annotated[
         str | None,
-        typer.Option(help="time that a forward pass takes at least, by waiting (pytorch)"),
+        Option(help="time that a forward pass takes at least, by waiting (pytorch)"),
     ] = None,
     backward: Annotated[
         str | None,
-        typer.Option(help="time that a backward pass takes at least, by waiting (pytorch)"),
+        Option(help="time that a backward pass takes at least, by waiting (pytorch)"),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="of each process (pytorch: 1)")] = None,
+    threads: Annotated[int | None, Option(min=1, help="of each process (pytorch: 1)")] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="of parameters and examples (pytorch: 0)")
+        int | None, Option(min=0, help="of parameters and examples (pytorch: 0)")
     ] = None,
     timeout: Annotated[
-        str, typer.Option(help="without a step, after which the job is given up")
+        str, Option(help="without a step, after which the job is given up")
     ] = "5min",
     force: ForceFile = False,
     json: Json = False,
@@ -97,18 +97,14 @@ def job(
         flag = "what stands behind --" if name == "arguments" else f"--{name}"
         _refuse({flag: value}, f"has no effect with --framework {framework}")
     seconds = duration("--timeout", timeout)
-    with progress_bar(steps, hidden=json or quiet, unit="steps") as shown:
-
-        def count(done: int, total: int) -> None:
-            shown(done, None)
-
+    with counter(steps, hidden=json or quiet, unit="steps") as shown:
         if framework == "tensorflow":
             from paracosm.profiling.jobs.tensorflow import ScriptSettings, profile_script
 
             link = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
             first = ScriptSettings().warmup if warmup is None else warmup
             settings = ScriptSettings(servers, first, seconds)
-            profile = profile_script(Path(what), arguments or [], steps, settings, count)
+            profile = profile_script(Path(what), arguments or [], steps, settings, shown)
             profile = replace(profile, batch=batch, bandwidth=link)
         else:
             from paracosm.profiling.jobs.pytorch import JobOptions, profile_module
@@ -122,32 +118,30 @@ def job(
             options = JobOptions(
                 what, shape=sizes(shape), servers=servers, timeout=seconds, **chosen
             )
-            profile = profile_module(options, steps, count)
+            profile = profile_module(options, steps, shown)
     return _keep(profile, out, json, quiet)
 
 
 def import_(
     files: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             help="TensorFlow: RunMetadata and timelines of steps of one worker with parameter "
             "servers, a step a file; PyTorch: one profiler's trace of a training process"
         ),
     ],
-    out: Annotated[Path, typer.Option(help="job profile to write")],
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="examples of a step, for examples/s")
-    ] = None,
+    out: Annotated[Path, Option(help="job profile to write")],
+    batch: Annotated[int | None, Option(min=1, help="examples of a step, for examples/s")] = None,
     bandwidth: Annotated[
-        str | None, typer.Option(help="of the link that it was traced on, such as 1Gbit/s")
+        str | None, Option(help="of the link that it was traced on, such as 1Gbit/s")
     ] = None,
     servers: Annotated[
         int | None,
-        typer.Option(min=1, help="parameter servers that are added to a profiler's trace (1)"),
+        Option(min=1, help="parameter servers that are added to a profiler's trace (1)"),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="that a profiler's trace is of, built-in or package.module:factory, for names and "
             "bytes of parameters that the trace does not tell"
         ),
@@ -186,8 +180,8 @@ def import_(
         _refuse(asked, "has no effect on steps of TensorFlow: they show it")
         from paracosm.profiling.jobs.tensorflow import read_steps
 
-        with progress_bar(len(files), hidden=json or quiet, unit="steps") as shown:
-            profile = read_steps(files, lambda done, _: shown(done, None))
+        with counter(len(files), hidden=json or quiet, unit="steps") as shown:
+            profile = read_steps(files, shown)
     if batch is not None:
         profile = replace(profile, batch=batch)
     if link is not None:
@@ -200,8 +194,7 @@ def _is_profilers(path: Path) -> bool:
     return is_kineto(path) and b' Compute"' not in contents(path, _HEAD)
 
 
-_HEAD = 1 << 16
-"""Bytes in which a timeline names its devices, "/job:worker/replica:0/task:0/... Compute"."""
+_HEAD = 1 << 16  # bytes in which a timeline names its devices, "/job:worker/.../task:0/... Compute"
 
 
 def _refuse(given: Mapping[str, object], why: str) -> None:

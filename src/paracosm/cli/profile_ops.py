@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from typer import Option
 
-from paracosm.cli.display import aligned, printer, progress_bar, show_result
+from paracosm.cli.display import aligned, counter, printer, show_result
 from paracosm.cli.graph_capture import DATABASE, Device, options_of, with_capture_flags
 from paracosm.cli.options import Json, Quiet, duration, listed, named
 from paracosm.errors import InputError, unknown
@@ -34,33 +35,33 @@ from paracosm.profiling.profiler import (
 from paracosm.profiling.samples import CACHES
 from paracosm.units import format_duration, parse_number, parse_size
 
-Database = Annotated[Path, typer.Option(help="profile database to add to; made if it is not there")]
-Threads = Annotated[int, typer.Option(min=1, help="threads of one op, on the CPU")]
-Precision = Annotated[float, typer.Option(help="relative standard error at which an op is done")]
-Budget = Annotated[str, typer.Option(help="time for it all, such as 2min")]
+Database = Annotated[Path, Option(help="profile database to add to; made if it is not there")]
+Threads = Annotated[int, Option(min=1, help="threads of one op, on the CPU")]
+Precision = Annotated[float, Option(help="relative standard error at which an op is done")]
+Budget = Annotated[str, Option(help="time for it all, such as 2min")]
 
 SHOWN = 10  # op types, refused ops
+BUSY = 1.2
+SHARP = 0.5
 
 
 @with_capture_flags
 def ops(
-    model: Annotated[
-        str, typer.Option(help="built-in model, or package.module:factory of your own")
-    ],
+    model: Annotated[str, Option(help="built-in model, or package.module:factory of your own")],
     db: Database = DATABASE,
     *,
     device: Device = "cpu",
     threads: Threads = 1,
     cache: Annotated[
-        str, typer.Option(help="cold: data in memory, as in training; warm: the op again and again")
+        str, Option(help="cold: data in memory, as in training; warm: the op again and again")
     ] = "cold,warm",
     precision: Precision = 0.01,
     budget: Budget = "2min",
     iterations: Annotated[
         bool,
-        typer.Option("--iterations/--no-iterations", help="run real iterations between the ops"),
+        Option("--iterations/--no-iterations", help="run real iterations between the ops"),
     ] = True,
-    seed: Annotated[int, typer.Option(min=0, help="order of ops, values in tensors")] = 0,
+    seed: Annotated[int, Option(min=0, help="order of ops, values in tensors")] = 0,
     json: Json = False,
     quiet: Quiet = False,
     **captured: Any,
@@ -78,11 +79,9 @@ def ops(
     total = len(ops_to_profile(graph))
     with (
         ProfileDatabase.open(db, create=True) as database,
-        progress_bar(total, hidden=json or quiet, unit="ops") as shown,
+        counter(total, hidden=json or quiet, unit="ops") as shown,
     ):
-        done = profile_model(
-            options, settings, database, iterations, lambda done, _: shown(done, None), graph
-        )
+        done = profile_model(options, settings, database, iterations, shown, graph)
     if done.profile.interrupted and not done.profile.timings:
         raise typer.Abort("interrupted before anything was timed")
     summary = _model_summary(done)
@@ -103,8 +102,12 @@ def _model_summary(done: ModelProfile) -> dict[str, Any]:
     """Return what was measured, and what the ops add up to."""
     measured, graph = done.profile, done.graph
     caches = sorted({t.cache for t in measured.timings}) or ["cold"]
-    durations = {cache: _durations(done, cache) for cache in caches}
+    durations = {}  # of every node's op by cache; NaN where it has none
+    for cache in caches:
+        known = {t.op: t.duration for t in measured.timings if t.cache == cache}
+        durations[cache] = np.array([known.get(op, np.nan) for op in graph.ops])[graph.op]
     first = durations[caches[0]]
+    phases = np.bincount(graph.phase, np.nan_to_num(first), minlength=len(PHASES)).tolist()
     if not measured.timings:
         durations = {}
     real = done.iteration
@@ -122,7 +125,7 @@ def _model_summary(done: ModelProfile) -> dict[str, Any]:
         "iterations": len(done.samples),
         "sum_of_ops": {cache: float(np.nansum(each)) for cache, each in durations.items()},
         "untimed_nodes": {cache: int(np.isnan(t).sum()) for cache, t in durations.items()},
-        "by_phase": _by_phase(graph, first),
+        "by_phase": {name: time for name, time in zip(PHASES, phases, strict=True) if time > 0},
         "by_op": _by_op(graph, first),
     }
 
@@ -133,17 +136,6 @@ def _quantiles(samples: tuple[float, ...]) -> dict[str, float] | None:
         return None
     names = ("p10", "median", "p90")
     return dict(zip(names, np.percentile(samples, (10, 50, 90)).tolist(), strict=True))
-
-
-def _durations(done: ModelProfile, cache: str) -> np.ndarray:
-    """Return the duration of every node's op; NaN where it has none."""
-    known = {t.op: t.duration for t in done.profile.timings if t.cache == cache}
-    return np.array([known.get(op, np.nan) for op in done.graph.ops])[done.graph.op]
-
-
-def _by_phase(graph: Graph, durations: np.ndarray) -> dict[str, float]:
-    sums = np.bincount(graph.phase, np.nan_to_num(durations), minlength=len(PHASES))
-    return {name: float(time) for name, time in zip(PHASES, sums, strict=True) if time > 0}
 
 
 def _by_op(graph: Graph, durations: np.ndarray) -> dict[str, dict[str, float]]:
@@ -158,29 +150,45 @@ def _by_op(graph: Graph, durations: np.ndarray) -> dict[str, dict[str, float]]:
 
 def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> None:
     say = printer()
-    say(in_short(done.profile.environment))
-    say(f"{summary['nodes']:,} nodes, {summary['distinct_ops']:,} distinct ops, {_sharp(summary)}")
+    say(_in_short(done.profile.environment))
+    known, stable = "no timings", summary["stable"]
+    if count := summary["timings"]:
+        more = " (a larger --budget sharpens them)" if stable < SHARP else ""
+        known = f"{count:,} timings, {stable:.0%} with a standard error under 1 %{more}"
+    say(f"{summary['nodes']:,} nodes, {summary['distinct_ops']:,} distinct ops, {known}")
     if (probe := summary["probe"]) is not None:
         spread = probe["p90"] / probe["p10"]
         busy = " (a busy machine)" if spread > BUSY else ""
         say(f"speed probe: {format_duration(probe['median'])}, p90/p10 {spread:.2f}{busy}")
-    for line in _sums(summary):
-        say(line)
+    real, quantiles = summary["iteration_time"], summary["iteration_spread"]
+    if real is not None:
+        say(
+            f"measured iteration: {format_duration(real)} "
+            f"({format_duration(quantiles['p10'])} to {format_duration(quantiles['p90'])}, "
+            f"{summary['iterations']} of them)"
+        )
+    for cache, time in summary["sum_of_ops"].items():
+        missing = summary["untimed_nodes"][cache]
+        untimed = f" without {missing:,} nodes that were not timed" if missing else ""
+        error = "" if real is None else f", {time / real - 1:+.1%}"
+        say(f"sum of {cache} ops: {format_duration(time)}{error}{untimed}")
+    phases = ", ".join(f"{name} {format_duration(t)}" for name, t in summary["by_phase"].items())
+    say(f"by phase: {phases}")
     whole = sum(entry["time"] for entry in summary["by_op"].values()) or 1.0
     rows = [("op", ">nodes", ">time", ">share")]
     for name, entry in islice(summary["by_op"].items(), SHOWN):
         time, share = entry["time"], entry["time"] / whole
         rows.append((name, f"{entry['nodes']:,}", format_duration(time), f"{share:.1%}"))
     say(aligned(rows))
-    say_the_end(summary, db)
+    _say_the_end(summary, db)
 
 
-def in_short(here: Environment) -> str:
+def _in_short(here: Environment) -> str:
     """Return the first line of what was profiled: where."""
     return f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}"
 
 
-def say_the_end(summary: Mapping[str, Any], db: Path) -> None:
+def _say_the_end(summary: Mapping[str, Any], db: Path) -> None:
     """Print which ops were refused, and where the others are."""
     say, refused = printer(), summary["refused"]
     for op, why in islice(refused.items(), SHOWN):
@@ -192,58 +200,25 @@ def say_the_end(summary: Mapping[str, Any], db: Path) -> None:
     say(str(db))
 
 
-BUSY = 1.2
-SHARP = 0.5
-
-
-def _sharp(summary: Mapping[str, Any]) -> str:
-    """Say how well the ops are known."""
-    if not summary["timings"]:
-        return "no timings"
-    stable = summary["stable"]
-    more = " (a larger --budget sharpens them)" if stable < SHARP else ""
-    return f"{summary['timings']:,} timings, {stable:.0%} with a standard error under 1 %{more}"
-
-
-def _sums(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines on the real iteration and what its ops add up to."""
-    real, spread = summary["iteration_time"], summary["iteration_spread"]
-    if real is not None:
-        yield (
-            f"measured iteration: {format_duration(real)} "
-            f"({format_duration(spread['p10'])} to {format_duration(spread['p90'])}, "
-            f"{summary['iterations']} of them)"
-        )
-    for cache, time in summary["sum_of_ops"].items():
-        missing = summary["untimed_nodes"][cache]
-        untimed = f" without {missing:,} nodes that were not timed" if missing else ""
-        error = "" if real is None else f", {time / real - 1:+.1%}"
-        yield f"sum of {cache} ops: {format_duration(time)}{error}{untimed}"
-    phases = ", ".join(f"{name} {format_duration(t)}" for name, t in summary["by_phase"].items())
-    yield f"by phase: {phases}"
-
-
 def grid(
-    ops: Annotated[str, typer.Option(help="families of ops, such as convolution,addmm; or all")],
+    ops: Annotated[str, Option(help="families of ops, such as convolution,addmm; or all")],
     db: Database = DATABASE,
     design: Annotated[
         str,
-        typer.Option(
-            help="model-like: values that models have; random; paper: one argument at a time"
-        ),
+        Option(help="model-like: values that models have; random; paper: one argument at a time"),
     ] = "model-like",
     values: Annotated[
-        int, typer.Option(help="of each argument in the paper's grid; the others are as large")
+        int, Option(help="of each argument in the paper's grid; the others are as large")
     ] = 16,
-    batch: Annotated[int | None, typer.Option(help="the only batch size (many)")] = None,
-    dtype: Annotated[str, typer.Option(help="of floating-point tensors")] = "float32",
-    limit: Annotated[str, typer.Option(help="memory that one op may read and write")] = "512MB",
-    flops: Annotated[str, typer.Option(help="floating-point operations of one op")] = "2e10",
+    batch: Annotated[int | None, Option(help="the only batch size (many)")] = None,
+    dtype: Annotated[str, Option(help="of floating-point tensors")] = "float32",
+    limit: Annotated[str, Option(help="memory that one op may read and write")] = "512MB",
+    flops: Annotated[str, Option(help="floating-point operations of one op")] = "2e10",
     device: Device = "cpu",
     threads: Threads = 1,
     precision: Precision = 0.01,
     budget: Budget = "2min",
-    seed: Annotated[int, typer.Option(min=0, help="what is drawn, order of ops")] = 0,
+    seed: Annotated[int, Option(min=0, help="what is drawn, order of ops")] = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -258,20 +233,16 @@ def grid(
     hidden = json or quiet
     if db.exists():  # refused before anything is drawn
         ProfileDatabase.open(db).close()
-    with progress_bar(len(families), hidden, unit="families") as shown:
-        made = make_design(
-            design, families, values, seed, limits, dtype, lambda done, _: shown(done, None)
-        )
+    with counter(len(families), hidden, unit="families") as shown:
+        made = make_design(design, families, values, seed, limits, dtype, shown)
     if not made.ops:
         raise InputError("no point of the design is within --limit and --flops: raise them")
     with (
         ProfileDatabase.open(db, create=True) as database,
-        progress_bar(len(made.ops), hidden, unit="ops") as shown,
+        counter(len(made.ops), hidden, unit="ops") as shown,
     ):
         source = f"grid {design}"
-        measured = profile(
-            made.ops, settings, source, database.add, lambda done, _: shown(done, None)
-        )
+        measured = profile(made.ops, settings, source, database.add, shown)
     if measured.interrupted and not measured.timings:
         raise typer.Abort("interrupted before anything was timed")
     summary = _grid_summary(made, measured)
@@ -309,7 +280,7 @@ def _grid_summary(made: Design, measured: Profile) -> dict[str, Any]:
 
 def _show_grid(summary: Mapping[str, Any], measured: Profile, db: Path) -> None:
     say = printer()
-    say(in_short(measured.environment))
+    say(_in_short(measured.environment))
     say(
         f"design {summary['design']}: {summary['ops']:,} ops, {summary['timings']:,} timings, "
         f"{measured.stable:.0%} with a standard error under 1 %"
@@ -317,4 +288,4 @@ def _show_grid(summary: Mapping[str, Any], measured: Profile, db: Path) -> None:
     for name, counts in summary["families"].items():
         beyond = f", {counts['left_out']} beyond the limits" if counts["left_out"] else ""
         say(f"  {name}: {counts['timed']} of {counts['ops']}{beyond}")
-    say_the_end(summary, db)
+    _say_the_end(summary, db)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import typer
 from rich.table import Table
+from typer import Option
 
-from paracosm.cli.display import aligned, printer, progress_bar, show_result
+from paracosm.cli.display import aligned, counter, printer, show_result
 from paracosm.cli.options import (
     Force,
     ForceFile,
@@ -38,7 +38,7 @@ from paracosm.validation import validated
 if TYPE_CHECKING:
     from paracosm.relaxation.threads import Measurement
     from paracosm.studies.tuning import Tuning
-    from paracosm.studies.tuning_runs import Outcomes, Parameter, Spread
+    from paracosm.studies.tuning_runs import Outcomes, Parameter
 
 
 @with_run_flags(RelaxConfig)
@@ -68,24 +68,24 @@ def tune(
     *,
     space: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--tune",
             help="what to vary: alpha, omega (of the checkpoint policy), relaxation (the method's "
             'factor), processors, blocks: "alpha=1.05..20, omega=1..500"',
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="runs of each trial")] = 20,
-    trials: Annotated[int, typer.Option(min=1, help="points of the search")] = 60,
+    seeds: Annotated[int, Option(min=1, help="runs of each trial")] = 20,
+    trials: Annotated[int, Option(min=1, help="points of the search")] = 60,
     limit: Annotated[
         float,
-        typer.Option(help="times the fault-free time at which a run counts as not converging"),
+        Option(help="times the fault-free time at which a run counts as not converging"),
     ] = 20.0,
     seed: Seed = None,
     out: Annotated[
-        Path | None, typer.Option(help="folder for tuning.json, trials.csv and landscape.png")
+        Path | None, Option(help="folder for tuning.json, trials.csv and landscape.png")
     ] = None,
     force: Force = False,
-    jobs: Annotated[int, typer.Option(min=1, help="runs to carry out at a time")] = 1,
+    jobs: Annotated[int, Option(min=1, help="runs to carry out at a time")] = 1,
     json: Json = False,
     quiet: Quiet = False,
     **arguments: Any,
@@ -109,12 +109,12 @@ def tune(
     total = count_runs(config, varied, seeds, trials)
     if out is not None:
         claim_folder(out, force)
-    with progress_bar(total, hidden=json or quiet, unit="runs") as shown:
-        done = itertools.count(1)
+    with counter(total, hidden=json or quiet, unit="runs") as shown:
+        counts = itertools.count(1)
 
         def ran(count: int) -> None:
-            for _ in range(count):
-                shown(next(done), None)
+            for done in itertools.islice(counts, count):
+                shown(done)
 
         try:
             tuning = search(
@@ -165,10 +165,13 @@ def _show_tuning(tuning: Tuning, out: Path | None) -> None:
     say(aligned(rows))
     if best.setting.checkpoint is not None:
         say(f'--checkpoint "{best.setting.checkpoint}"')
+    free = tuning.fault_free
+    median, lower, upper = map(format_duration, (free.median, free.lower, free.upper))
+    failing = f", {found.failures:.0%} not converged" if found.failures else ""
     say(
         f"\n{len(tuning.trials)} trials with seeds {_range(tuning.seeds)}: without faults "
-        f"{_times(tuning.fault_free)}, the best {_ratio(found.ratio.median)} times as long "
-        f"({_quartiles(found)}){_failing(found)}."
+        f"{median} ({lower} to {upper}), the best {_ratio(found.ratio.median)} times as long "
+        f"({_quartiles(found)}){failing}."
     )
     if tuning.validation:
         say(f"Fresh seeds, {_range(tuning.fresh_seeds)}:\n")
@@ -210,48 +213,39 @@ def _range(seeds: range) -> str:
     return f"{seeds.start} to {seeds.stop - 1}" if len(seeds) > 1 else str(seeds.start)
 
 
-def _failing(found: Outcomes) -> str:
-    return f", {found.failures:.0%} not converged" if found.failures else ""
-
-
 def _written(name: str, value: float) -> str:
     return format_duration(value) if name == "omega" else f"{value:g}"
 
 
-def _times(found: Spread) -> str:
-    median, lower, upper = map(format_duration, (found.median, found.lower, found.upper))
-    return f"{median} ({lower} to {upper})"
-
-
 def measure(
     problem: Annotated[
-        str | None, typer.Option(help="grid problem to solve, such as laplace2d:100")
+        str | None, Option(help="grid problem to solve, such as laplace2d:100")
     ] = None,
-    matrix: Annotated[Path | None, typer.Option(help="Matrix Market file to solve instead")] = None,
+    matrix: Annotated[Path | None, Option(help="Matrix Market file to solve instead")] = None,
     variant: Annotated[
-        str, typer.Option(help="race (no locks), safe (locks), stencil (boundary rows locked)")
+        str, Option(help="race (no locks), safe (locks), stencil (boundary rows locked)")
     ] = "race,safe",
     threads: Annotated[
-        str, typer.Option(help="relaxation threads; race and safe use one more for the residual")
+        str, Option(help="relaxation threads; race and safe use one more for the residual")
     ] = "1,2,4",
-    tolerance: Annotated[float, typer.Option(help="residual 2-norm to reach")] = 1e-6,
+    tolerance: Annotated[float, Option(help="residual 2-norm to reach")] = 1e-6,
     relative: Annotated[
-        bool, typer.Option("--relative", help="tolerance relative to the first residual")
+        bool, Option("--relative", help="tolerance relative to the first residual")
     ] = False,
     repeats: Annotated[
-        int, typer.Option(min=1, help="runs of each case with timers, and as many without")
+        int, Option(min=1, help="runs of each case with timers, and as many without")
     ] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="right-hand side, order of runs")] = 0,
-    longest: Annotated[float, typer.Option(help="seconds after which a run is stopped")] = 600.0,
+    seed: Annotated[int, Option(min=0, help="right-hand side, order of runs")] = 0,
+    longest: Annotated[float, Option(help="seconds after which a run is stopped")] = 600.0,
     keep_recordings: Annotated[
-        bool, typer.Option("--keep-recordings", help="keep one whole run of each case, to replay")
+        bool, Option("--keep-recordings", help="keep one whole run of each case, to replay")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="file to write, which --time reads")] = None,
+    out: Annotated[Path | None, Option(help="file to write, which --time reads")] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="folder for histograms with fitted densities")
+        Path | None, Option(help="folder for histograms with fitted densities")
     ] = None,
     force: ForceFile = False,
-    json: Annotated[bool, typer.Option("--json", help="print the summary as JSON")] = False,
+    json: Annotated[bool, Option("--json", help="print the summary as JSON")] = False,
     quiet: Quiet = False,
 ) -> int:
     """Measure real parallel runs here: time of every phase of every iteration of every thread.
@@ -276,7 +270,7 @@ def measure(
     else:
         raise InputError("give either --problem laplace2d:100 or --matrix FILE")
     total = 2 * repeats * len(variants) * len(counts)
-    with progress_bar(total, hidden=json or quiet, unit="runs") as shown:
+    with counter(total, hidden=json or quiet, unit="runs") as shown:
         measurement = measure_threads(
             system,
             variants,
@@ -287,7 +281,7 @@ def measure(
             seed=seed,
             keep_recordings=keep_recordings,
             limits=Limits(seconds=longest),
-            progress=lambda done, _total, _next: shown(done, None),
+            progress=shown,
         )
     if out is not None:
         measurement.save(out)
@@ -300,6 +294,7 @@ def measure(
 
 def _measurement_summary(measurement: Measurement) -> dict[str, Any]:
     """Return what was measured without the samples."""
+    phases = ("copy", "compute", "update", "whole")
     return {
         "problem": dict(measurement.problem),
         "tolerance": measurement.tolerance,
@@ -311,10 +306,7 @@ def _measurement_summary(measurement: Measurement) -> dict[str, Any]:
                 "variant": case.variant,
                 "threads": case.threads,
                 "runs": [dict(vars(run)) for run in case.runs],
-                "phases": [
-                    dict(zip(("copy", "compute", "update", "whole"), worker.mean, strict=True))
-                    for worker in case.workers
-                ],
+                "phases": [dict(zip(phases, worker.mean, strict=True)) for worker in case.workers],
                 "core_share": case.interruptions.share,
                 "foreign_load": case.interruptions.load,
             }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from paracosm.cli.display import aligned, printer, show_result
 from paracosm.cli.options import Force, Json, Quiet, check_folder
@@ -14,23 +14,21 @@ from paracosm.results import ReplaySummary
 
 def replay(
     traces: Annotated[
-        list[Path], typer.Argument(help="Kineto traces, one for each rank: .json or .json.gz")
+        list[Path], Argument(help="Kineto traces, one for each rank: .json or .json.gz")
     ],
     what_if: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help='what is different, as often as wanted: "links: bandwidth 2x", "worker 3: compute '
             '1.5x faster", "data loading: none", "kernel *gemm*: 2x slower"'
         ),
     ] = None,
-    steps: Annotated[str | None, typer.Option(help="of the profiler, such as 5..9 [all]")] = None,
+    steps: Annotated[str | None, Option(help="of the profiler, such as 5..9 [all]")] = None,
     alone: Annotated[
         bool,
-        typer.Option(
-            "--alone", help="one rank of several: collectives take as long as they took it"
-        ),
+        Option("--alone", help="one rank of several: collectives take as long as they took it"),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="run folder to write")] = None,
+    out: Annotated[Path | None, Option(help="run folder to write")] = None,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,

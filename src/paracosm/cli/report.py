@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from paracosm.cli.options import Quiet
 from paracosm.errors import InputError
@@ -14,20 +14,13 @@ from paracosm.studies import RunFolder, read_sweep
 from paracosm.timeline import write_trace
 
 
-class ImageFormat(StrEnum):
-    """File formats of the figures."""
-
-    PNG = "png"
-    SVG = "svg"
-
-
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="run folders, or the folder of a sweep")],
+    runs: Annotated[list[Path], Argument(help="run folders, or the folder of a sweep")],
     out: Annotated[
-        Path | None, typer.Option(help="file to write [report.html in the first folder]")
+        Path | None, Option(help="file to write [report.html in the first folder]")
     ] = None,
     images: Annotated[
-        ImageFormat | None, typer.Option(help="write each figure besides, as png or svg")
+        Literal["png", "svg"] | None, Option(help="write each figure besides, as png or svg")
     ] = None,
     quiet: Quiet = False,
 ) -> int:
@@ -44,7 +37,7 @@ def report(
         write_report(folders, page)
         written = [page]
         if images is not None:
-            written += write_images(folders, page.parent, images.value)
+            written += write_images(folders, page.parent, images)
     except OSError as error:
         raise InputError(f"{page}: cannot be written: {error.strerror}") from None
     if not quiet:
@@ -64,9 +57,9 @@ def _expand(path: Path) -> list[Path]:
 
 
 def trace(
-    run: Annotated[Path, typer.Argument(help="a run folder")],
+    run: Annotated[Path, Argument(help="a run folder")],
     out: Annotated[
-        Path | None, typer.Option(help="file to write, .json or .json.gz [RUN/trace.json.gz]")
+        Path | None, Option(help="file to write, .json or .json.gz [RUN/trace.json.gz]")
     ] = None,
     quiet: Quiet = False,
 ) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from paracosm.cli.display import aligned, printer, progress_bar
+from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import RunFlags, check_folder
 from paracosm.errors import InputError
 from paracosm.report.kinds import view_of
@@ -33,19 +33,18 @@ from paracosm.studies import (
 def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: bool = False) -> int:
     """Run what a study file and flags ask for, show it, and return the exit code.
 
-    Args:
-        kind: the verb.
-        study: the study file, if one is given.
-        arguments: `RunFlags`, and the flags of the kind's model; None where one is not given.
-        log: whether every event is to be printed.
-
-    Raises:
-        InputError: if it cannot run, or some flag would have no effect.
+    `arguments` are those of `RunFlags` and of the kind's model, None where one is not given.
     """
     given = {key: value for key, value in arguments.items() if value is not None}
     flags = RunFlags(**{each.name: given.pop(each.name, each.default) for each in fields(RunFlags)})
     where = str(study) if study is not None else "command line"
-    wanted = _study(kind, study).with_arguments(flags.seed, given)
+    wanted = Study.model_validate({kind: {}}) if study is None else load_study(study)
+    if wanted.kind != kind:
+        raise InputError(
+            f"{study}: a study of {wanted.kind}, not of {kind}: run it with "
+            f"paracosm {wanted.kind} {study}"
+        )
+    wanted = wanted.with_arguments(flags.seed, given)
     points = wanted.points(where)
     alone = not wanted.is_sweep
     check_folder(flags.out, flags.force)
@@ -63,19 +62,6 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
         what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
         raise InputError(f"{where}: {what} needs a folder to write: give --out")
     return _sweep(wanted, points, flags.out, flags)
-
-
-def _study(kind: str, file: Path | None) -> Study:
-    """Return the study in a file, or an empty one; it must be one of `kind`."""
-    if file is None:
-        return Study.model_validate({kind: {}})
-    study = load_study(file)
-    if study.kind != kind:
-        raise InputError(
-            f"{file}: a study of {study.kind}, not of {kind}: run it with "
-            f"paracosm {study.kind} {file}"
-        )
-    return study
 
 
 def _one(point: Point, flags: RunFlags, log: bool) -> int:
@@ -99,10 +85,10 @@ def _one(point: Point, flags: RunFlags, log: bool) -> int:
 
 def _sweep(study: Study, points: list[Point], out: Path, flags: RunFlags) -> int:
     done = itertools.count(1)
-    with progress_bar(len(points), flags.quiet or flags.json, unit="runs") as progress:
+    with counter(len(points), flags.quiet or flags.json, unit="runs") as shown:
         try:
             rows = run_sweep(
-                study, points, out, flags.jobs, flags.force, lambda _: progress(next(done), None)
+                study, points, out, flags.jobs, flags.force, lambda _: shown(next(done))
             )
         except KeyboardInterrupt:
             again = "the same command" + (", without --force," if flags.force else "")
@@ -146,7 +132,6 @@ def show_summary(
     say(aligned([("", ""), *facts]))
     for part in view.tables(summary):
         say()
-        # The title stands over the first column.
         say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
     if (why := trouble(view, summary)) is not None:
         say(why, style="red")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from paracosm.cli.options import StudyFile, with_run_flags
 from paracosm.cli.run_verb import run_verb
@@ -15,7 +15,7 @@ from paracosm.training import TrainConfig
 def train(
     study: StudyFile = None,
     *,
-    log: Annotated[bool, typer.Option("--log", help="print a line for every event")] = False,
+    log: Annotated[bool, Option("--log", help="print a line for every event")] = False,
     **arguments: Any,
 ) -> int:
     """Train on a simulated cluster: gradients are real, time and network are simulated.
