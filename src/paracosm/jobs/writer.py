@@ -262,7 +262,6 @@ class Block:
     Row i depends on row `after[k]` behind the anchor `anchors[anchor[k]]`, k from `offsets[i]` to
     `offsets[i + 1]`; `HERE` is the first anchor. `marks` are the rows that later blocks can have as
     anchors, by name.
-
     """
 
     name: Codes

@@ -209,11 +209,8 @@ def _swatch(index: int) -> str:
 
 
 def _status(status: str) -> str:
-    return f'<span class="status {"ok" if status in SUCCESSES else "bad"}">{_status_text(status)}'
-
-
-def _status_text(status: str) -> str:
-    return f"{escape(STATUS.get(status, status))}</span>"
+    kind, text = "ok" if status in SUCCESSES else "bad", escape(STATUS.get(status, status))
+    return f'<span class="status {kind}">{text}</span>'
 
 
 def _table(head: str, rows: str, kind: str) -> str:

@@ -265,7 +265,6 @@ def _saturation(run: Run, rows: Sequence[Row]) -> list[Mark]:
 
 
 def _busy(run: Run, rows: Sequence[Row], x: Axis) -> Chart:
-    """Return how busy each resource is; of several servers, the busiest."""
     return Chart(
         name="busy_by_workers",
         title="Utilisation by workers",

@@ -145,7 +145,6 @@ class Layout:
 
     `groups` leads from a role to the ranks of each group, one row for each; messages have a role
     at either end, and pairs (sender, receiver).
-
     """
 
     stage: Ints

@@ -111,12 +111,7 @@ def _labels(places: list[str]) -> dict[str, str]:
 
 
 def _backward_layers(
-    graph: Graph,
-    rows: range,
-    places: list[str],
-    of_place: dict[str, int],
-    layer: Ints,
-    last: int,
+    graph: Graph, rows: range, places: list[str], of_place: dict[str, int], layer: Ints, last: int
 ) -> None:
     """Fill in the layers of the backward pass: none later than one whose gradient a node needs."""
     current = last
@@ -156,7 +151,6 @@ def buckets_of(rows: Sequence[int], sizes: Ints, first: float, usual: float) -> 
     Gradients fill a bucket in the order in which they appear; the one that fills it up closes it
     (Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB
     2020, sections 3.2 and 4.2). `first` and `usual` bytes close the first one and the others.
-
     """
     buckets: list[Bucket] = []
     filled: list[int] = []

@@ -27,7 +27,6 @@ class Plan:
 
     Chunk c of rank p of a pipeline is `parts[c * pipeline + p]`. `gradients` are the bytes that
     each node makes, `resident` those that a replica holds throughout, by what they are.
-
     """
 
     strategy: Strategy
@@ -49,12 +48,9 @@ class Plan:
     @cached_property
     def layer_parameters(self) -> npt.NDArray[np.float64]:
         """Bytes of the parameters of every layer, in proportion to those of their gradients."""
-        there = self.layers.layer >= 0
-        sizes = np.bincount(
-            self.layers.layer[there],
-            weights=self.gradients[there],
-            minlength=len(self.layers.names),
-        )
+        layer, count = self.layers.layer, len(self.layers.names)
+        there = layer >= 0
+        sizes = np.bincount(layer[there], weights=self.gradients[there], minlength=count)
         return np.asarray(sizes * (self.parameters / max(float(sizes.sum()), 1.0)))
 
     @cached_property
@@ -116,7 +112,6 @@ class Part:
 
     Activations of `received` bytes come from the stage before, `sent` bytes go to the next one, and
     gradients of the same sizes back. `share` is that of the parameters, by the bytes of gradients.
-
     """
 
     number: int
@@ -167,7 +162,6 @@ def stages_of(
 
     Without a cut the longest stage is as short as can be, and then each one, from the last on, has
     as few layers as then can be.
-
     """
     if count > len(layers.names):
         raise InputError(

@@ -9,7 +9,6 @@ A pass waits for what it receives, and sends when its last task is done. With re
 al. 2016) the forward pass keeps only what one layer hands to the next; before its backward pass
 each layer is computed again, so that one layer's activations are there at a time. The optimizer
 waits for all reductions; ZeRO 1 and 2 then gather what the other ranks have updated.
-
 """
 
 from __future__ import annotations
@@ -301,7 +300,6 @@ def backward_block(
 
     `follow` makes what reduces or pushes the gradients. They `stay` where this pass allocates
     them, or go when they have been followed up.
-
     """
     plan, part, writer = stage.plan, stage.part, stage.books.writer()
     came = {} if stage.is_last else receive(stage, writer, "gradients", part.sent)

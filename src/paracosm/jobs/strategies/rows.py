@@ -37,7 +37,6 @@ class RowWriter:
 
     `earlier` and `elsewhere` say what is there when nodes of earlier blocks, and of other stages,
     are done.
-
     """
 
     def __init__(

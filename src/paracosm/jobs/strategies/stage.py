@@ -14,7 +14,6 @@ scatters take turns on one lane, as NCCL's on one communicator; with `prefetch` 
     compute                  | forward 0 | forward 1 |...| backward 2 | backward 1 | ...
 
 A gather waits until the layer `prefetch` + 1 places before it is done: so many are there at a time.
-
 """
 
 from __future__ import annotations
@@ -104,7 +103,6 @@ class Costs:
 
     `group` has the ranks that it communicates with in each role; `met` gets the kinds of all
     collectives that were asked for.
-
     """
 
     cluster: Cluster
