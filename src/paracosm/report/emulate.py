@@ -25,8 +25,8 @@ from paracosm.report.chart import (
     shown_sections,
     time_unit,
 )
-from paracosm.report.run import Run
 from paracosm.report.timeline_charts import iteration_timeline, part_bars
+from paracosm.report.view import Run
 from paracosm.units import format_duration
 
 TIMELINES = 3  # of several runs, the first ones show their timeline

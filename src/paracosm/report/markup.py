@@ -23,8 +23,7 @@ from paracosm.report.chart import (
     Section,
     color_of,
 )
-from paracosm.report.run import Run
-from paracosm.report.view import SUCCESSES, Table
+from paracosm.report.view import SUCCESSES, Run, Table
 
 
 def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> str:

@@ -24,8 +24,8 @@ from paracosm.report.chart import (
     size_unit,
     time_unit,
 )
-from paracosm.report.run import Run
 from paracosm.report.timeline_charts import rank_bars, rank_timeline
+from paracosm.report.view import Run
 from paracosm.report.workers_charts import (
     first_steps_chart,
     scaling_charts,

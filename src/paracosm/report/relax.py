@@ -26,10 +26,9 @@ from paracosm.report.chart import (
     shown_sections,
     time_unit,
 )
-from paracosm.report.run import Run
 from paracosm.report.shared_charts import Histogram, Shares, staleness_chart, utilisation_chart
 from paracosm.report.timeline_charts import PHASES, lane_of, node_group, timeline_chart
-from paracosm.report.view import Figure, View, figure
+from paracosm.report.view import Figure, Run, View, figure
 from paracosm.results import RelaxationSummary
 from paracosm.timeline import Labels, Timeline, utilisation
 from paracosm.units import format_duration, format_size

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from paracosm.report.chart import Area, Axis, Boxes, Chart, Dots, Floats, quantiles, row_chart
-from paracosm.report.run import Run
 from paracosm.report.timeline_charts import LANES, laid_out, node_group, node_order
+from paracosm.report.view import Run
 
 RECORDED = ("compute", "send", "receive")
 RESOURCES = ("copy", "compute", "update", "send", "receive")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.report.chart import Axis, Boxes, Chart, Floats, row_chart, time_unit
-from paracosm.report.run import Run
+from paracosm.report.view import Run
 from paracosm.results import JobSummary
 from paracosm.timeline import Span, Spans, union
 from paracosm.units import format_duration

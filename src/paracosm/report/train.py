@@ -22,10 +22,9 @@ from paracosm.report.chart import (
     shown_sections,
     time_unit,
 )
-from paracosm.report.run import Run
 from paracosm.report.shared_charts import staleness_chart, utilisation_chart
 from paracosm.report.timeline_charts import timeline_chart
-from paracosm.report.view import Figure, View, figure
+from paracosm.report.view import Figure, Run, View, figure
 from paracosm.results import TrainingSummary
 from paracosm.units import format_duration
 
