@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic import BaseModel
 
-    from paracosm.report.run import Run
+    from paracosm.report.view import Run
     from paracosm.studies import RunFolder
     from paracosm.timeline import Timeline
 

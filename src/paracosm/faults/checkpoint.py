@@ -34,26 +34,17 @@ class CheckpointPolicy:
     2015; "Fine-grained Bit-Flip Protection for Relaxation Methods", J. Comp. Science, 2016), who
     reject single updates; here it is a block that is judged, and rolled back.
 
-    Args:
-        alpha: the growth of the residual that is put down to a fault; above 0 and finite. It must
-            be above 1 for the iteration to make progress; see `advice`.
-        omega: seconds between checkpoints: mod(t, omega) = 0; above 0 and finite. The initial guess
-            is the checkpoint until the first is taken.
-        scope: "all" puts back all of x, "block" the block alone.
-        monitor: "residual" of all, or each block's ("component").
-        cost: seconds of virtual time that taking a checkpoint costs every processor.
-        restore: the same, for a rollback.
-
     Raises:
         InputError: a value that is out of range.
     """
 
+    # growth of the residual that is put down to a fault; above 1 to make progress, see `advice`
     alpha: float
-    omega: float
-    scope: Scope = "all"
-    monitor: Monitor = "residual"
-    cost: float = 0.0
-    restore: float = 0.0
+    omega: float  # seconds between checkpoints: mod(t, omega) = 0; the initial guess is the first
+    scope: Scope = "all"  # "all" puts back all of x, "block" the block alone
+    monitor: Monitor = "residual"  # "residual" of all, or each block's
+    cost: float = 0.0  # seconds of virtual time that a checkpoint costs every processor
+    restore: float = 0.0  # the same, for a rollback
 
     def __post_init__(self) -> None:
         for name, value in (("alpha", self.alpha), ("omega", self.omega)):

@@ -123,11 +123,7 @@ class AtRandom:
             )
 
     def times(self, horizon: float | None, rng: np.random.Generator) -> Iterator[float]:
-        """Yield one time below `high`, or below the `horizon` (seconds) where there is none.
-
-        Raises:
-            InputError: if the horizon is needed and is not a finite number above 0.
-        """
+        """Yield one time below `high`, or below the `horizon` (seconds) where there is none."""
         high = self.high
         if high is None:
             if horizon is None or not 0 < horizon < inf:
@@ -179,19 +175,14 @@ _AT_RANDOM = AtRandom()
 class Fault:
     """One source of faults; `str(fault)` is its shortest spelling, which parses back equal.
 
-    Args:
-        model: what happens.
-        target: the data struck by a data fault: the iterate x, a halo message, the non-zeros of A
-            or the right-hand side b. Of no meaning for a fault of a processor.
-        where: which components (None: all of them), or which processor (None: a random one).
-        when: once or repeatedly; at random by default.
-
     Raises:
         InputError: parts that do not go together.
     """
 
     model: FaultModel
+    # of a data fault: the iterate, a halo message, the non-zeros of A, the right side b
     target: Target = "x"
+    # which components (None: all), or which processor (None: a random one)
     where: Where | None = None
     when: When = _AT_RANDOM
 

@@ -33,34 +33,23 @@ class Program:
     theirs). A send takes its duration. A receive takes its lane and ends when the message is there:
     its own duration after the end of the send. The k-th collective of a rank on a communicator
     meets the k-th of the others, and the k-th receive gets the k-th send.
-
-    Attributes:
-        name, step, kind: n indices into `Job.names`, `STEPS` and `KINDS`.
-        lane: n indices into `Job.lanes`; -1 for a task that keeps nothing busy.
-        duration: n seconds. Those of kind "task" are divided by the speed of the rank.
-        offsets, dependencies: CSR: rows `dependencies[offsets[i]:offsets[i + 1]]`, all before i.
-        role: n indices into `Job.roles`, which lead to the communicator; -1 for kind "task".
-        size: n bytes that are communicated; 0 for kind "task".
-        priority: n numbers, the smallest first, for lanes that go by priority.
-        microbatch: n numbers; -1 for tasks that belong to none.
-        allocated, released: n bytes that are held from the begin, or not from the end of a task.
-        resident: bytes that are held throughout.
     """
 
-    name: Codes
-    step: Codes
-    kind: Codes
-    lane: Codes
-    duration: Floats
+    name: Codes  # n indices into `Job.names`
+    step: Codes  # n indices into `STEPS`
+    kind: Codes  # n indices into `KINDS`
+    lane: Codes  # n indices into `Job.lanes`; -1 for a task that keeps nothing busy
+    duration: Floats  # n seconds. Those of kind "task" are divided by the speed of the rank.
+    # offsets, dependencies: CSR: rows `dependencies[offsets[i]:offsets[i + 1]]`, all before i
     offsets: Ints
     dependencies: Ints
-    role: Codes
-    size: Ints
-    priority: Codes
-    microbatch: Codes
-    allocated: Ints
-    released: Ints
-    resident: int = 0
+    role: Codes  # n indices into `Job.roles`, which lead to the communicator; -1 for kind "task"
+    size: Ints  # n bytes that are communicated; 0 for kind "task"
+    priority: Codes  # n numbers, the smallest first, for lanes that go by priority
+    microbatch: Codes  # n numbers; -1 for tasks that belong to none
+    allocated: Ints  # n bytes that are held from the begin of a task on
+    released: Ints  # n bytes that are no longer held from its end on
+    resident: int = 0  # bytes that are held throughout
 
     def __len__(self) -> int:
         return len(self.name)
@@ -73,17 +62,12 @@ of their priority among those that are ready. Ties go to the smaller rank, then 
 
 @dataclass(frozen=True, eq=False)
 class Communicators:
-    """Groups of ranks that communicate, in CSR form.
-
-    Attributes:
-        offsets, members: ranks `members[offsets[c]:offsets[c + 1]]` of communicator c. That of a
-            message has two: the sender, then the receiver.
-        network: what the messages of the first communicators share with others: communicator c
-            sends over its connection c; of all others durations say all.
-    """
+    """Groups of ranks that communicate, in CSR form."""
 
     offsets: Ints
+    # ranks `members[offsets[c]:offsets[c + 1]]`; of a message the sender, then the receiver
     members: Codes
+    # communicator c sends over its connection c; of all others durations say all
     network: Stations | None = None
 
     def __len__(self) -> int:
@@ -96,34 +80,21 @@ class Communicators:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The task graph of a job of R ranks, written down once for every distinct program.
+    """The task graph of a job of R ranks, written down once for every distinct program."""
 
-    Attributes:
-        names: of tasks.
-        lanes: what tasks keep busy, of each rank: "compute", "communication", ...
-        policies: one of `POLICIES` for each lane.
-        roles: what a communicator is to a rank: "data", "tensor", "next".
-        programs: the distinct ones.
-        program: R indices into `programs`.
-        speed: R relative speeds of the ranks' nodes.
-        communicators: the groups.
-        communicator: R x roles indices into `communicators`; -1 where a rank has none in that role.
-        labels: R names of the ranks, for people ("worker3").
-        examples: that the job works on in an iteration; None where nobody says.
-        provenance: where the job comes from; plain JSON.
-    """
-
-    names: tuple[str, ...]
-    lanes: tuple[str, ...]
-    policies: tuple[str, ...]
-    roles: tuple[str, ...]
-    programs: tuple[Program, ...]
-    program: Codes
-    speed: Floats
-    communicators: Communicators
+    names: tuple[str, ...]  # of tasks
+    lanes: tuple[str, ...]  # what tasks keep busy, of each rank: "compute", "communication", ...
+    policies: tuple[str, ...]  # one of `POLICIES` for each lane
+    roles: tuple[str, ...]  # what a communicator is to a rank: "data", "tensor", "next"
+    programs: tuple[Program, ...]  # the distinct ones
+    program: Codes  # R indices into `programs`
+    speed: Floats  # R relative speeds of the ranks' nodes
+    communicators: Communicators  # the groups
+    # R x roles indices into `communicators`; -1 where a rank has none in that role
     communicator: Codes
-    labels: tuple[str, ...]
-    examples: int | None = None
+    labels: tuple[str, ...]  # R names of the ranks, for people ("worker3")
+    examples: int | None = None  # that the job works on in an iteration; None where nobody says
+    # where the job comes from; plain JSON
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -149,41 +120,31 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class TaskGraph:
-    """n tasks on r exclusive resources and l shared links. Times are integer picoseconds.
+    """n tasks on r exclusive resources and l shared links. Times are integer picoseconds."""
 
-    Attributes:
-        resource: n indices of the exclusive resource that a task holds; -1 for none.
-        duration: n picoseconds; of a task with a route, the time before it asks for its links.
-        priority: n numbers, the smallest first.
-        offsets, dependencies: CSR: rows that must have ended before a task is ready.
-        meeting: n numbers of the collective that a task is part of; -1 for none. Its tasks arrive
-            one by one, each holding its resource, begin together when the last has arrived, and
-            end together after the longest of their durations.
-        awaited: n rows; -1 for none. A task that awaits another one holds its resource and ends
-            its own duration after the end of the other, or at once where that is past.
-        route: n indices into the routes; -1 for tasks that send nothing over shared links.
-        demand: n amounts that tasks ask of their routes: bytes that flow (fair), or picoseconds for
-            which they hold all links alone (serial).
-        route_offsets, routes: CSR: links of each route, each link at most once.
-        bandwidth: l bytes/s.
-        policy: r indices into `POLICIES`, by which a resource chooses among the tasks that want it.
-        sharing: "fair": flows over a link share its bandwidth so that rates are max-min fair;
-            "serial": they have it one after the other.
-    """
-
-    resource: Codes
-    duration: Ints
-    priority: Codes
-    offsets: Ints
+    resource: Codes  # n indices of the exclusive resource that a task holds; -1 for none
+    duration: Ints  # n picoseconds; of a task with a route, the time before it asks for its links
+    priority: Codes  # n numbers, the smallest first
+    offsets: Ints  # offsets, dependencies: CSR: rows that must have ended before a task is ready
     dependencies: Ints
+    # n numbers of the collective that a task is part of; -1 for none. Its tasks arrive one by one,
+    # each holding its resource, begin together when the last has arrived, and end together after
+    # the longest of their durations.
     meeting: Codes
+    # n rows; -1 for none. A task that awaits another one holds its resource and ends its own
+    # duration after the end of the other, or at once where that is past.
     awaited: Ints
-    route: Codes
+    route: Codes  # n indices into the routes; -1 for tasks that send nothing over shared links
+    # n amounts that tasks ask of their routes: bytes that flow (fair), or picoseconds for which
+    # they hold all links alone (serial)
     demand: Floats
-    route_offsets: Ints
+    route_offsets: Ints  # route_offsets, routes: CSR: links of each route, each link at most once
     routes: Codes
-    bandwidth: Floats
+    bandwidth: Floats  # l bytes/s
+    # r indices into `POLICIES`, by which a resource chooses among the tasks that want it
     policy: Codes
+    # "fair": flows over a link share its bandwidth so that rates are max-min fair; "serial": they
+    # have it one after the other
     sharing: str = "fair"
 
     def __len__(self) -> int:

@@ -144,6 +144,34 @@ class Section:
     charts: tuple[Chart, ...]
 
 
+def row_chart(
+    name: str,
+    title: str,
+    x: Axis,
+    rows: Iterable[str],
+    marks: Iterable[Mark],
+    caption: str = "",
+    *,
+    pixels: int,
+    label: str = "",
+    wide: bool = True,
+) -> Chart:
+    """Return a chart with a row of so many pixels for each name."""
+    y = Axis(label, names=tuple(rows))
+    height = 110 + pixels * len(y.names)
+    return Chart(name, title, x, y, tuple(marks), caption, height=height, wide=wide)
+
+
+def dot(run: int, row: int, x: float, label: str, series: str, symbol: Symbol) -> Dots:
+    """Return a single symbol in a row."""
+    return Dots(np.array([x]), np.array([float(row)]), (label,), run, series, symbol)
+
+
+def histogram_height(runs: int) -> int:
+    """Return the height of the histograms, a row for each run, and of the figure beside them."""
+    return max(320, 110 + 30 * runs)
+
+
 def shown_sections(parts: Iterable[tuple[str, Iterable[Chart | None]]]) -> list[Section]:
     """Return the sections that have a chart, of those for which there is no data None."""
     found = ((title, tuple(filter(None, charts))) for title, charts in parts)

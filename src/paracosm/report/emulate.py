@@ -18,12 +18,15 @@ from paracosm.report.chart import (
     Level,
     Mark,
     Section,
+    Symbol,
+    dot,
     extremes,
+    row_chart,
     shown_sections,
     time_unit,
 )
-from paracosm.report.run import Run
 from paracosm.report.timeline_charts import iteration_timeline, part_bars
+from paracosm.report.view import Run
 from paracosm.units import format_duration
 
 TIMELINES = 3  # of several runs, the first ones show their timeline
@@ -54,40 +57,25 @@ def _collectives(runs: Sequence[Run]) -> Chart | None:
         return None
     longest = max(each["time"] for each in times.values())
     factor, unit = time_unit(longest)
-    rows = np.arange(len(times), dtype=np.float64)
-    exposed, hidden = (
-        np.array([each[part] for each in times.values()]) for part in ("exposed", "hidden")
-    )
-    marks = tuple(
-        Boxes(
-            begin * factor,
-            end * factor,
-            rows,
-            tuple(
-                f"{kind}, {part}: {format_duration(each[part])} of {format_duration(each['time'])}"
-                for kind, each in times.items()
-            ),
-            0.7,
-            color,
-            part,
+    rows, reached = np.arange(len(times), dtype=np.float64), np.zeros(len(times))
+    marks = []
+    for part, color in (("exposed", EXPOSED), ("hidden", HIDDEN)):
+        labels = tuple(
+            f"{kind}, {part}: {format_duration(each[part])} of {format_duration(each['time'])}"
+            for kind, each in times.items()
         )
-        for part, color, begin, end in (
-            ("exposed", EXPOSED, 0.0 * exposed, exposed),
-            ("hidden", HIDDEN, exposed, exposed + hidden),
-        )
-    )
-    return Chart(
-        name="collectives",
-        title="Collectives of an iteration" if per_iteration else "Collectives",
-        x=Axis(f"time ({unit})", limits=(0.0, 1.01 * longest * factor)),
-        y=Axis("", names=tuple(times)),
-        marks=marks,
-        caption=(
-            "Hidden: under way while the rank computes. Exposed: while it waits. Time in which "
-            "several of a kind are under way counts once."
-        ),
-        height=110 + 26 * len(times),
-        wide=True,
+        end = reached + np.array([each[part] for each in times.values()])
+        marks.append(Boxes(reached * factor, end * factor, rows, labels, 0.7, color, part))
+        reached = end
+    return row_chart(
+        "collectives",
+        "Collectives of an iteration" if per_iteration else "Collectives",
+        Axis(f"time ({unit})", limits=(0.0, 1.01 * longest * factor)),
+        times,
+        marks,
+        "Hidden: under way while the rank computes. Exposed: while it waits. Time in which "
+        "several of a kind are under way counts once.",
+        pixels=26,
     )
 
 
@@ -172,17 +160,19 @@ def compared_iterations(runs: Sequence[Run]) -> Chart | None:
         label = f"{format_duration(time['p10'])} to {format_duration(time['p90'])}"
         place = np.array([float(row)])
         marks.append(Boxes(*ends, place, (label,), 0.06, run.index, "p10 to p90", run.index))
-        marks.append(_dot(run, row, time["median"] * factor, "median", time["median"]))
-        if (predicted := _predicted(run)) is not None:
-            marks.append(_dot(run, row, predicted * factor, "predicted", predicted))
-    return Chart(
-        name="compared_iterations",
-        title="Iteration time" + ("" if len(shown) > 1 else ", emulated and predicted"),
-        x=Axis(f"time ({unit})", limits=(limits[0] * factor, limits[1] * factor)),
-        y=Axis("", names=tuple(run.name if len(runs) > 1 else "iteration" for run in shown)),
-        marks=tuple(sorted(marks, key=lambda mark: isinstance(mark, Dots))),
-        height=110 + 30 * len(shown),
-        wide=True,
+        symbols: dict[str, Symbol] = {"median": "diamond", "predicted": "cross"}
+        for series, seconds in (("median", time["median"]), ("predicted", _predicted(run))):
+            if seconds is not None:
+                label = f"{series} {format_duration(seconds)}"
+                x = seconds * factor
+                marks.append(dot(run.index, row, x, label, series, symbols[series]))
+    return row_chart(
+        "compared_iterations",
+        "Iteration time" + ("" if len(shown) > 1 else ", emulated and predicted"),
+        Axis(f"time ({unit})", limits=(limits[0] * factor, limits[1] * factor)),
+        [run.name if len(runs) > 1 else "iteration" for run in shown],
+        sorted(marks, key=lambda mark: isinstance(mark, Dots)),
+        pixels=30,
     )
 
 
@@ -226,21 +216,8 @@ def _drawn(breakdown: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _predicted(run: Run) -> float | None:
-    beside = run.numbers.get("beside") or {}
-    found: float | None = beside.get("iteration_time")
-    return found
-
-
-def _dot(run: Run, row: int, x: float, series: str, seconds: float) -> Dots:
-    return Dots(
-        np.array([x]),
-        np.array([float(row)]),
-        (f"{series} {format_duration(seconds)}",),
-        run.index,
-        series,
-        "diamond" if series == "median" else "cross",
-    )
+def _predicted(run: Run) -> Any:
+    return (run.numbers.get("beside") or {}).get("iteration_time")
 
 
 FIT = 1  # colours, in a chart of one run
@@ -308,11 +285,7 @@ def _measured(
 
 
 def _fit(
-    run: Run,
-    points: Sequence[Mapping[str, Any]],
-    x_factor: float,
-    y_factor: float,
-    alone: bool,
+    run: Run, points: Sequence[Mapping[str, Any]], x_factor: float, y_factor: float, alone: bool
 ) -> list[Mark]:
     fit = run.numbers.get("knee") or {}
     if fit.get("base") is None:
@@ -320,10 +293,8 @@ def _fit(
     ends = [points[0]["delay"], points[-1]["delay"]]
     delays = np.array([*ends, *([] if fit["knee"] is None else [fit["knee"]])])
     delays.sort()
-    color = FIT if alone else None
-    return [
-        Curve(delays * x_factor, _fitted(fit, delays) * y_factor, run.index, "fit", color=color)
-    ]
+    x, y = delays * x_factor, _fitted(fit, delays) * y_factor
+    return [Curve(x, y, run.index, "fit", color=FIT if alone else None)]
 
 
 def _knee(
@@ -335,8 +306,7 @@ def _knee(
         return []
     knee = float(fit["knee"])
     y = float(_fitted(fit, np.array([knee]))[0]) * y_factor
-    interval = f"{format_duration(_digits(fit['low']))} to {format_duration(_digits(fit['high']))}"
-    label = f"knee: {format_duration(_digits(knee))} ({interval})"
+    label = f"knee: {_rounded(knee)} ({_rounded(fit['low'])} to {_rounded(fit['high'])})"
     color = KNEE if alone else None
     edges = np.array([fit["low"], fit["high"], np.nan, knee, knee]) * x_factor
     heights = np.array([y, y, np.nan, limits[0], y])
@@ -347,15 +317,13 @@ def _knee(
     ]
 
 
-def _fitted(fit: Mapping[str, Any], delays: Floats) -> Floats:
+def _fitted(fit: Mapping[str, Any], delays: Floats) -> Any:
     if fit["knee"] is None:
-        straight: Floats = fit["base"] + fit["slope"] * delays
-        return straight
+        return fit["base"] + fit["slope"] * delays
     flat = fit["flat_slope"] * np.minimum(delays, fit["knee"])
     steep = fit["slope"] * np.maximum(delays - fit["knee"], 0.0)
-    broken: Floats = fit["base"] + flat + steep
-    return broken
+    return fit["base"] + flat + steep
 
 
-def _digits(value: float) -> float:
-    return float(f"{value:.3g}")
+def _rounded(value: float) -> str:
+    return format_duration(float(f"{value:.3g}"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -75,11 +74,6 @@ def _unchanged(summary: EmulationSummary) -> str | None:
     return text if text is None or ratio is None else f"{text}; {ratio:.3f} times with the changes"
 
 
-def _cpu(summary: EmulationSummary) -> str | None:
-    cpu = (summary.utilisation or {}).get("cpu")
-    return None if cpu is None else f"{cpu:.0%}"
-
-
 FIGURES: Mapping[str, Figure] = {
     "World size": figure("world_size", "{:,}".format),
     "Mode": figure("mode", str),
@@ -92,7 +86,7 @@ FIGURES: Mapping[str, Figure] = {
     "Handling results": _handling,
     "Hidden communication": _hidden,
     "Delay that hides": _knee,
-    "Processor use": _cpu,
+    "Processor use": lambda summary: figure("cpu", "{:.0%}".format)(summary.utilisation or {}),
     "Peak memory": figure("peak_memory", format_size),
     "Wall time": figure("wall_time", format_duration),
 }
@@ -148,11 +142,12 @@ def _failed(summary: EmulationSummary) -> str:
 
 def _remarks(summary: EmulationSummary) -> dict[str, str]:
     """Return what a delay costs, who came late, what was noted."""
+    knee = summary.knee or {}
     lines = {
         "iteration time": summary.no_iteration_time or "",
         "measured": _measured(summary.iteration_time or {}),
         "waiting for others": _late_peers(summary.breakdown or {}),
-        "added delay": _added_delay(summary.knee or {}),
+        "added delay": str(knee.get("sentence") or knee.get("reason") or ""),
         "cluster": cluster_text(summary.cluster or {}),
         "prediction": str((summary.beside or {}).get("run") or ""),
         "lateness": _lateness(summary.lateness or {}),
@@ -167,10 +162,6 @@ def _measured(time: Mapping[str, Any]) -> str:
         return ""
     plural = "" if count == 1 else "s"
     return f"{count:,} iteration{plural} after the first, which holds the start-up"
-
-
-def _added_delay(knee: Mapping[str, Any]) -> str:
-    return str(knee.get("sentence") or knee.get("reason") or "")
 
 
 def _late_peers(breakdown: Mapping[str, Any]) -> str:
@@ -207,19 +198,14 @@ def _notes(summary: EmulationSummary) -> dict[str, str]:
     """Return the notes that `_failed` does not say, one to a line."""
     notes = [note for note in summary.notes or () if not note["grave"]]
     several = len({note["rank"] for note in notes}) > 1
-    lines = {
-        f"note {number}" if len(notes) > 1 else "note": (
-            f"{_who(note['rank'])}: {note['text']}" if several else note["text"]
-        )
-        for number, note in enumerate(islice(notes, NOTES), start=1)
-    }
+    lines = {}
+    for number, note in enumerate(notes[:NOTES], start=1):
+        who = "emulator" if note["rank"] < 0 else f"rank {note['rank']}"
+        text = f"{who}: {note['text']}" if several else note["text"]
+        lines[f"note {number}" if len(notes) > 1 else "note"] = text
     if len(notes) > NOTES:
         lines["more notes"] = f"{len(notes) - NOTES:,}, in summary.json"
     return lines
-
-
-def _who(rank: int) -> str:
-    return "emulator" if rank < 0 else f"rank {rank}"
 
 
 ROWS = 16  # groups or ranks in a table

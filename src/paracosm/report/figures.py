@@ -35,7 +35,10 @@ def plotly_figure(chart: Chart, runs: Sequence[str]) -> dict[str, Any]:
     """
     names = [escape(name) for name in runs]  # Plotly reads text as markup
     return {
-        "data": [_trace(mark, names) | _visible(mark.series, chart) for mark in chart.marks],
+        "data": [
+            _trace(mark, names) | {"visible": mark.series not in chart.hidden}
+            for mark in chart.marks
+        ],
         "layout": {
             "height": chart.height,
             "margin": {"l": 8, "r": 12, "t": 10, "b": 8},
@@ -50,16 +53,21 @@ def plotly_figure(chart: Chart, runs: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _visible(series: str, chart: Chart) -> dict[str, Any]:
-    return {"visible": series not in chart.hidden}
-
-
 def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
     if isinstance(mark, Level):
         return _level(mark)
     color = color_of(mark)
-    base = {"name": names[mark.run], "meta": {"run": mark.run, "series": mark.series}}
-    label = f"%{{text}}<extra>{names[mark.run] if len(names) > 1 else ''}</extra>"
+    base: dict[str, Any] = {
+        "name": names[mark.run],
+        "meta": {"run": mark.run, "series": mark.series},
+    }
+    if not isinstance(mark, Boxes):
+        base |= {"type": "scatter", "x": numbers(mark.x), "y": numbers(mark.y)}
+    if not isinstance(mark, Curve):
+        base |= {
+            "text": [escape(text) for text in mark.labels],
+            "hovertemplate": f"%{{text}}<extra>{names[mark.run] if len(names) > 1 else ''}</extra>",
+        }
     match mark:
         case Curve():
             line = {
@@ -68,11 +76,8 @@ def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
                 "dash": DASHES[mark.run // len(COLORS) % len(DASHES)],
             }
             return base | {
-                "type": "scatter",
                 # A single value would be no line at all.
                 "mode": "lines" if len(mark.x) > 1 else "markers",
-                "x": numbers(mark.x),
-                "y": numbers(mark.y),
                 "line": line,
                 "marker": {"color": color},
                 "opacity": FAINT if mark.faint else 1,
@@ -81,31 +86,21 @@ def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
             }
         case Area():
             return base | {
-                "type": "scatter",
                 "mode": "lines",
-                "x": numbers(mark.x),
-                "y": numbers(mark.y),
                 "line": {"color": color, "width": 1.5, "shape": "linear"},
                 "fill": "toself",
                 "fillcolor": _transparent(color, 0.3),
                 "hoveron": "points",
-                "text": [escape(text) for text in mark.labels],
-                "hovertemplate": label,
             }
         case Dots():
             return base | {
-                "type": "scatter",
                 "mode": "markers",
-                "x": numbers(mark.x),
-                "y": numbers(mark.y),
                 "marker": {
                     "color": color,
                     "size": 7 if mark.symbol == "dot" else 10,
                     "symbol": SYMBOLS[mark.symbol],
                     "opacity": 0.75 if mark.symbol == "dot" else 1,
                 },
-                "text": [escape(text) for text in mark.labels],
-                "hovertemplate": label,
             }
         case Boxes():
             return base | {
@@ -116,9 +111,7 @@ def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
                 "y": numbers(mark.row),
                 "width": mark.height,
                 "marker": {"color": color, "line": {"width": 0}},
-                "text": [escape(text) for text in mark.labels],
                 "textposition": "none",
-                "hovertemplate": label,
             }
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
 from paracosm.report import emulate_words, predict_words, relax, replay, train
-from paracosm.report.run import Run
-from paracosm.report.view import View, trouble
+from paracosm.report.view import Run, View, trouble
 from paracosm.results import SUMMARIES, Summary
 
 if TYPE_CHECKING:

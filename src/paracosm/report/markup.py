@@ -23,8 +23,7 @@ from paracosm.report.chart import (
     Section,
     color_of,
 )
-from paracosm.report.run import Run
-from paracosm.report.view import SUCCESSES, Table
+from paracosm.report.view import SUCCESSES, Run, Table
 
 
 def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> str:
@@ -209,11 +208,8 @@ def _swatch(index: int) -> str:
 
 
 def _status(status: str) -> str:
-    return f'<span class="status {"ok" if status in SUCCESSES else "bad"}">{_status_text(status)}'
-
-
-def _status_text(status: str) -> str:
-    return f"{escape(STATUS.get(status, status))}</span>"
+    kind, text = "ok" if status in SUCCESSES else "bad", escape(STATUS.get(status, status))
+    return f'<span class="status {kind}">{text}</span>'
 
 
 def _table(head: str, rows: str, kind: str) -> str:

@@ -16,13 +16,16 @@ from paracosm.report.chart import (
     Floats,
     Mark,
     Section,
+    Symbol,
+    dot,
     extremes,
+    row_chart,
     shown_sections,
     size_unit,
     time_unit,
 )
-from paracosm.report.run import Run
 from paracosm.report.timeline_charts import rank_bars, rank_timeline
+from paracosm.report.view import Run
 from paracosm.report.workers_charts import (
     first_steps_chart,
     scaling_charts,
@@ -64,7 +67,8 @@ def sections(runs: Sequence[Run]) -> list[Section]:
 
 def _bars(runs: Sequence[Run], what: str) -> Chart | None:
     """Return the seconds by phase, op type or place: a bar for one run, a dot for each of many."""
-    times = {run.index: found for run in runs if (found := _broken_down(run, what))}
+    breakdowns = {run.index: run.numbers.get("breakdown") or {} for run in runs}
+    times = {run: dict(found) for run, each in breakdowns.items() if (found := each.get(what))}
     if not times:
         return None
     sums: dict[str, float] = {}
@@ -80,24 +84,13 @@ def _bars(runs: Sequence[Run], what: str) -> Chart | None:
         if run.index in times
     ]
     left_out = len(order) - len(names)
-    of_job = isinstance(runs[0].numbers, JobSummary)
-    return Chart(
-        name=f"time_by_{what}",
-        title={
-            "phase": "Time by phase",
-            "op": "Time by op type",
-            "place": "Time by place in the model",
-        }[what],
-        x=Axis(f"time ({unit})"),
-        y=Axis("", names=names),
-        marks=tuple(marks),
-        caption=" ".join(
-            [
-                *(["Of one replica, each op once."] if of_job else []),
-                *([f"{left_out} more are not shown."] if left_out else []),
-            ]
-        ),
-        height=110 + 26 * len(names),
+    caption = ["Of one replica, each op once."] if isinstance(runs[0].numbers, JobSummary) else []
+    caption += [f"{left_out} more are not shown."] if left_out else []
+    by = {"phase": "phase", "op": "op type", "place": "place in the model"}[what]
+    return row_chart(
+        *(f"time_by_{what}", f"Time by {by}", Axis(f"time ({unit})")),
+        *(names, marks, " ".join(caption)),
+        pixels=26,
         wide=what != "phase",
     )
 
@@ -136,15 +129,14 @@ def _coverage(runs: Sequence[Run]) -> Chart | None:
                 )
             )
         reached += shares
-    return Chart(
-        name="coverage",
-        title="Share of the time by how it is known",
-        x=Axis("share of the ops' time", percent=True, limits=(0, 1.02)),
-        y=Axis("", names=tuple(run.name for run in shown)),
-        marks=tuple(marks),
-        caption="Exact: measured as it is. Unknown: from flops and bytes alone.",
-        height=110 + 30 * len(shown),
-        wide=True,
+    return row_chart(
+        "coverage",
+        "Share of the time by how it is known",
+        Axis("share of the ops' time", percent=True, limits=(0, 1.02)),
+        [run.name for run in shown],
+        marks,
+        "Exact: measured as it is. Unknown: from flops and bytes alone.",
+        pixels=30,
     )
 
 
@@ -200,15 +192,9 @@ def _phases_of(spans: Spans, phases: Mapping[str, Mapping[str, float]]) -> list[
 
 
 def _boxes(spans: Spans, phase: str, color: int, lanes: Sequence[str], factor: float) -> Boxes:
-    return Boxes(
-        begin=spans.begin * factor,
-        end=spans.end * factor,
-        row=np.array([float(lanes.index(resource)) for resource in spans.resource.tolist()]),
-        labels=tuple(f"{span.name}: {format_duration(span.end - span.begin)}" for span in spans),
-        height=0.6,
-        color=color,
-        series=phase,
-    )
+    row = np.array([float(lanes.index(resource)) for resource in spans.resource.tolist()])
+    labels = tuple(f"{span.name}: {format_duration(span.end - span.begin)}" for span in spans)
+    return Boxes(spans.begin * factor, spans.end * factor, row, labels, 0.6, color, phase)
 
 
 def _memory(runs: Sequence[Run]) -> Chart | None:
@@ -216,15 +202,12 @@ def _memory(runs: Sequence[Run]) -> Chart | None:
     curves = {run.index: found for run in runs if len((found := _held(run))[0])}
     if not curves:
         return None
-    longest = max(float(times[-1]) for times, _ in curves.values())
-    factor, unit = time_unit(longest)
+    factor, unit = time_unit(max(float(times[-1]) for times, _ in curves.values()))
     share, size = size_unit(max(float(held.max()) for _, held in curves.values()))
     marks = []
-    for run in runs:
-        if run.index in curves:
-            times, held = curves[run.index]
-            kept = extremes(held)
-            marks.append(Curve(times[kept] * factor, held[kept] * share, run.index, "memory"))
+    for run, (times, held) in curves.items():
+        kept = extremes(held)
+        marks.append(Curve(times[kept] * factor, held[kept] * share, run, "memory"))
     return Chart(
         name="memory",
         title="Memory over the iteration",
@@ -256,41 +239,19 @@ def _errors(runs: Sequence[Run]) -> Chart | None:
         comparisons = found.comparisons if isinstance(found, OpLatenciesSummary) else []
         names = [f"{each['device']}/{each['model']}" for each in comparisons]
         rows += [each for each in names if each not in rows]
-        for key, series, symbol in (
-            ("error", "replay", "dot"),
-            ("serial_error", "sum of latencies", "cross"),
-        ):
+        symbols: dict[str, Symbol] = {"replay": "dot", "sum of latencies": "cross"}
+        for key, series in (("error", "replay"), ("serial_error", "sum of latencies")):
             values = np.array([each[key] for each in comparisons], dtype=np.float64)
             labels = tuple(
                 f"{name}, {series}: {value:+.1%}" for name, value in zip(names, values, strict=True)
             )
             places = np.array([float(rows.index(each)) for each in names])
             if len(values):
-                marks.append(
-                    Dots(
-                        values,
-                        places,
-                        labels,
-                        run.index,
-                        series,
-                        "dot" if symbol == "dot" else "cross",
-                    )
-                )
+                marks.append(Dots(values, places, labels, run.index, series, symbols[series]))
     if not marks:
         return None
-    return Chart(
-        name="errors",
-        title="Error of the predicted time",
-        x=Axis("error", percent=True),
-        y=Axis("", names=tuple(rows)),
-        marks=tuple(marks),
-        height=110 + 20 * len(rows),
-        wide=True,
-    )
-
-
-def _broken_down(run: Run, what: str) -> dict[str, float]:
-    return dict((run.numbers.get("breakdown") or {}).get(what) or {})
+    x = Axis("error", percent=True)
+    return row_chart("errors", "Error of the predicted time", x, rows, marks, pixels=20)
 
 
 WIDEST = 2.0  # times the longest time: an interval beyond is not to hide the others
@@ -306,7 +267,7 @@ def _times(runs: Sequence[Run]) -> Chart | None:
     shown = [run for run in runs if run.numbers.get("iteration_time") is not None]
     if not shown:
         return None
-    longest = max(max(_times_of(run)) for run in shown)
+    longest = max(max(_times_of(run).values()) for run in shown)
     factor, unit = time_unit(longest)
     marks: list[Mark] = []
     highest = longest
@@ -320,36 +281,25 @@ def _times(runs: Sequence[Run]) -> Chart | None:
             color, place = run.index, np.array([float(row)])
             marks.append(Boxes(*ends, place, (label,), 0.08, color, "interval", run.index))
     for row, run in enumerate(shown):
-        marks.append(_dot(run, row, run.numbers["iteration_time"], factor, "predicted"))
-        if measured := run.numbers.get("measured"):
-            marks.append(_dot(run, row, measured["iteration_time"], factor, "measured"))
-    return Chart(
-        name="iteration_time",
-        title="Iteration time",
-        x=Axis(f"time ({unit})", limits=(0.0, 1.03 * factor * min(highest, WIDEST * longest))),
-        y=Axis("", names=tuple(run.name for run in shown)),
-        marks=tuple(marks),
-        caption="The bar is where the iteration is thought to lie, with 90 %.",
-        height=110 + 30 * len(shown),
-        wide=True,
+        for series, seconds in _times_of(run).items():
+            label = f"{series} {format_duration(seconds)}"
+            symbol: Symbol = "diamond" if series == "predicted" else "cross"
+            marks.append(dot(run.index, row, seconds * factor, label, series, symbol))
+    return row_chart(
+        *("iteration_time", "Iteration time"),
+        Axis(f"time ({unit})", limits=(0.0, 1.03 * factor * min(highest, WIDEST * longest))),
+        [run.name for run in shown],
+        marks,
+        "The bar is where the iteration is thought to lie, with 90 %.",
+        pixels=30,
     )
 
 
-def _times_of(run: Run) -> list[float]:
+def _times_of(run: Run) -> dict[str, float]:
     """Return the predicted time, and the measured one where it is known."""
-    measured = run.numbers.get("measured") or {}
-    return [run.numbers["iteration_time"], measured.get("iteration_time", 0.0)]
-
-
-def _dot(run: Run, row: int, seconds: float, factor: float, series: str) -> Dots:
-    return Dots(
-        np.array([seconds * factor]),
-        np.array([float(row)]),
-        (f"{series} {format_duration(seconds)}",),
-        run.index,
-        series,
-        "diamond" if series == "predicted" else "cross",
-    )
+    measured = run.numbers.get("measured")
+    times = {"predicted": run.numbers["iteration_time"]}
+    return {**times, "measured": measured["iteration_time"]} if measured else times
 
 
 def _throughputs(runs: Sequence[Run]) -> Chart | None:
@@ -375,21 +325,16 @@ def _against_batch(
     shown = [run for run in values if run.numbers.get("batch")]
     if len({run.numbers["batch"] for run in shown}) < 2:
         return None
-    marks = tuple(
-        Dots(
-            np.array([float(run.numbers["batch"])]),
-            np.array([values[run]]),
-            (f"batch {run.numbers['batch']:,}: {labels[run]}",),
-            run.index,
-            name.replace("_", " "),
-        )
-        for run in shown
-    )
+    marks = []
+    for run in shown:
+        batch, text = run.numbers["batch"], f"batch {run.numbers['batch']:,}: {labels[run]}"
+        place = np.array([float(batch)]), np.array([values[run]])
+        marks.append(Dots(*place, (text,), run.index, name.replace("_", " ")))
     highest = max(values[run] for run in shown)
     return Chart(
         name=name,
         title=f"{title} against batch",
         x=Axis("batch (examples)", switch="batch"),
         y=Axis(label, limits=(0.0, 1.08 * highest or 1.0)),
-        marks=marks,
+        marks=tuple(marks),
     )

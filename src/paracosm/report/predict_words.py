@@ -24,32 +24,21 @@ from paracosm.results import (
     Summary,
     ThroughputSummary,
 )
-from paracosm.results.summaries import Measured, OneReplica
+from paracosm.results.summaries import Interval, Measured, OneReplica
 from paracosm.units import format_duration, format_size
 
 ROWS = 10  # of a table of ops or places
 MOST = 0.5  # of the time, estimated, is worth a word
 
 
-def _interval(summary: Mapping[str, Any]) -> str | None:
-    interval = summary.get("interval")
-    if not interval:
-        return None
+def _interval(interval: Interval) -> str:
     return f"{format_duration(interval['low'])} to {format_duration(interval['high'])}"
 
 
-def _measured(summary: Mapping[str, Any]) -> str | None:
-    measured = summary.get("measured")
-    if not measured:
-        return None
+def _measured(measured: Measured) -> str:
     time = format_duration(measured["iteration_time"])
     spread = f"{format_duration(measured['p10'])} to {format_duration(measured['p90'])}"
     return f"{time} ({spread})"
-
-
-def _error(summary: Mapping[str, Any]) -> str | None:
-    measured = summary.get("measured")
-    return _signed(measured["error"]) if measured else None
 
 
 def _coverage(summary: Mapping[str, Any]) -> str | None:
@@ -77,11 +66,6 @@ def _rate(rate: float) -> str:
     return f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
 
 
-def _fits(summary: Mapping[str, Any]) -> str | None:
-    fits = summary.get("fits")
-    return None if fits is None else "yes" if fits else "no"
-
-
 FIGURES: Mapping[str, Figure] = {
     "Batch": figure("batch", "{:,}".format),
     "Strategy": figure("strategy", str),
@@ -89,13 +73,13 @@ FIGURES: Mapping[str, Figure] = {
     **THROUGHPUT_FIGURES,
     "Iteration time": figure("iteration_time", format_duration),
     "Unchanged": _unchanged,
-    "Interval": _interval,
-    "Measured": _measured,
-    "Error": _error,
+    "Interval": figure("interval", _interval),
+    "Measured": figure("measured", _measured),
+    "Error": figure("measured", lambda measured: _signed(measured["error"])),
     "Examples/s": figure("examples_per_second", _rate),
     "Efficiency": figure("efficiency", "{:.1%}".format),
     "Peak memory": figure("peak_memory", format_size),
-    "Fits into memory": _fits,
+    "Fits into memory": figure("fits", lambda fits: "yes" if fits else "no"),
     "Coverage": _coverage,
     "Models": figure("models", "{:,}".format),
     "Mean error": figure("mean_error", "{:.1%}".format),
@@ -132,10 +116,7 @@ def _remarks(summary: Summary) -> dict[str, str]:
                 "left out": _left_out(summary.left_out),
             }
         case ThroughputSummary():
-            lines = {
-                **_of_cluster(summary),
-                **throughput_remarks(summary),
-            }
+            lines = {**_of_cluster(summary), **throughput_remarks(summary)}
         case JobSummary():
             lines = {
                 **_of_cluster(summary),

@@ -22,13 +22,13 @@ from paracosm.report.chart import (
     Symbol,
     extremes,
     histogram,
+    histogram_height,
     shown_sections,
     time_unit,
 )
-from paracosm.report.run import Run
 from paracosm.report.shared_charts import Histogram, Shares, staleness_chart, utilisation_chart
 from paracosm.report.timeline_charts import PHASES, lane_of, node_group, timeline_chart
-from paracosm.report.view import Figure, View, figure
+from paracosm.report.view import Figure, Run, View, figure
 from paracosm.results import RelaxationSummary
 from paracosm.timeline import Labels, Timeline, utilisation
 from paracosm.units import format_duration, format_size
@@ -244,7 +244,7 @@ def _updates(runs: Sequence[Run]) -> Chart | None:
         x=Axis("processor"),
         y=Axis("updates", limits=(0.0, 1.05 * highest or 1.0)),
         marks=tuple(marks),
-        height=_height(runs),
+        height=histogram_height(len(runs)),
     )
 
 
@@ -262,7 +262,7 @@ def _staleness(runs: Sequence[Run]) -> Chart | None:
         if run.index in histograms
     )
     caption = "The last bin holds everything beyond it." if beyond else ""
-    return staleness_chart(runs, histograms, "updates", _height(runs), caption)
+    return staleness_chart(runs, histograms, "updates", histogram_height(len(runs)), caption)
 
 
 def _histogram(run: Run) -> Histogram | None:
@@ -296,11 +296,6 @@ def _shares(run: Run) -> Shares:
     begin, end = float(spans.begin.max()), float(spans.end.max())
     until = min(float(run.numbers.get("virtual_time") or end), begin or end)
     return utilisation(phased, until) if until > 0 else {}
-
-
-def _height(runs: Sequence[Run]) -> int:
-    """Return the height of the histograms, a row for each run, and of the figure beside them."""
-    return max(320, 110 + 30 * len(runs))
 
 
 CURVES = {"error": "error of the iterate", "residual": "residual"}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from paracosm.report.chart import Area, Axis, Boxes, Chart, Dots, Floats, quantiles
-from paracosm.report.run import Run
+from paracosm.report.chart import Area, Axis, Boxes, Chart, Dots, Floats, quantiles, row_chart
 from paracosm.report.timeline_charts import LANES, laid_out, node_group, node_order
+from paracosm.report.view import Run
 
 RECORDED = ("compute", "send", "receive")
 RESOURCES = ("copy", "compute", "update", "send", "receive")
@@ -62,26 +62,9 @@ def _bars(shares: Shares, title: str) -> Chart:
             f"{nodes[row]}, {resource}: {value:.1%}"
             for row, value in zip(rows, values, strict=True)
         )
-        marks.append(
-            Boxes(
-                begin=begin,
-                end=begin + values,
-                row=np.array(rows) + place.offset,
-                labels=tuple(labels),
-                height=place.height,
-                color=place.color,
-                series=resource,
-            )
-        )
-    return Chart(
-        name="utilisation",
-        title=title,
-        x=SHARE,
-        y=Axis("", names=tuple(nodes)),
-        marks=tuple(marks),
-        height=110 + 30 * len(nodes),
-        wide=True,
-    )
+        where = begin, begin + values, np.array(rows) + place.offset
+        marks.append(Boxes(*where, tuple(labels), place.height, place.color, resource))
+    return row_chart("utilisation", title, SHARE, nodes, marks, pixels=30)
 
 
 def _crowds(runs: Sequence[Run], shares: Sequence[Shares], title: str) -> Chart:
@@ -95,16 +78,10 @@ def _crowds(runs: Sequence[Run], shares: Sequence[Shares], title: str) -> Chart:
             nodes = [node for node, of in each if of == resource and node_group(node) == group]
             if nodes:
                 marks.append(_crowd(run, each, nodes, resource, row + middle, room * 0.6))
-    return Chart(
-        name="utilisation",
-        title=title,
-        x=SHARE,
-        y=Axis("", names=tuple(f"{group}s, {resource}" for group, resource in rows)),
-        marks=tuple(marks),
-        caption="A dot is a node; of more than 200 alike, 200 are shown, evenly by rank.",
-        height=110 + len(rows) * max(36, 14 * len(runs)),
-        wide=True,
-    )
+    names = [f"{group}s, {resource}" for group, resource in rows]
+    caption = "A dot is a node; of more than 200 alike, 200 are shown, evenly by rank."
+    pixels = max(36, 14 * len(runs))
+    return row_chart("utilisation", title, SHARE, names, marks, caption, pixels=pixels)
 
 
 def _crowd(
@@ -138,7 +115,8 @@ def staleness_chart(
     known = [run for run in runs if run.index in histograms]
     if not known:
         return None
-    rows = tuple(_short(run.name) for run in known) if len(runs) > 1 else ()
+    short = (run.name if len(run.name) <= 30 else f"{run.name[:29]}…" for run in known)
+    rows = tuple(short) if len(runs) > 1 else ()
     marks = []
     peak, highest = 0.0, 0.0
     for row, run in enumerate(known):
@@ -146,28 +124,19 @@ def staleness_chart(
         peak, highest = max(peak, float(shares.max())), max(highest, float(edges[-1]))
         x = np.repeat(edges, 2)
         heights = np.concatenate([[0.0], np.repeat(shares, 2), [0.0]])
-        labels = tuple(f"staleness {_whole(e)}: {h:.2%}" for e, h in zip(x, heights, strict=True))
+        labels = tuple(
+            f"staleness {np.ceil(e):.0f}: {h:.2%}" for e, h in zip(x, heights, strict=True)
+        )
         y: Floats = row + 0.4 - 0.8 * heights / shares.max() if rows else heights
         marks.append(Area(x, y, labels, run.index, what))
     scaled = "Each run is scaled to its own peak." if rows else ""
+    share = Axis(f"share of {what}", percent=True, limits=(0.0, 1.05 * peak))
     return Chart(
         name="staleness",
         title=f"Staleness of {what}",
         x=Axis("staleness (updates)", limits=(-0.5, max(5.5, highest))),
-        y=(
-            Axis("", names=rows)
-            if rows
-            else Axis(f"share of {what}", percent=True, limits=(0.0, 1.05 * peak))
-        ),
+        y=Axis("", names=rows) if rows else share,
         marks=tuple(marks),
         caption=" ".join(filter(None, [scaled, caption])),
         height=height,
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 30 else f"{name[:29]}…"
-
-
-def _whole(edge: float) -> str:
-    return f"{np.ceil(edge):.0f}"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart, Floats, time_unit
-from paracosm.report.run import Run
+from paracosm.report.chart import Axis, Boxes, Chart, Floats, row_chart, time_unit
+from paracosm.report.view import Run
 from paracosm.results import JobSummary
 from paracosm.timeline import Span, Spans, union
 from paracosm.units import format_duration
@@ -92,15 +92,11 @@ def _chart(
     marks: Sequence[Boxes],
     caption: str,
 ) -> Chart:
-    return Chart(
-        name=f"timeline_{run.index + 1}" if of_several else "timeline",
-        title=f"{title}: {run.name}" if of_several else title,
-        x=time,
-        y=Axis("", names=tuple(rows)),
-        marks=tuple(marks),
-        caption=caption,
-        height=110 + pixels * len(rows),
-        wide=True,
+    return row_chart(
+        f"timeline_{run.index + 1}" if of_several else "timeline",
+        f"{title}: {run.name}" if of_several else title,
+        *(time, rows, marks, caption),
+        pixels=pixels,
     )
 
 
@@ -347,16 +343,8 @@ def part_bars(
             ends = reached * factor, (reached + times) * factor
             marks.append(Boxes(*ends, places, labels, 0.7, color, series))
         reached = reached + times
-    return Chart(
-        name=name,
-        title=title,
-        x=Axis(f"time ({unit})", limits=(0.0, 1.01 * factor * float(whole.max()) or 1.0)),
-        y=Axis(rows, names=tuple(names)),
-        marks=tuple(marks),
-        caption=caption,
-        height=110 + 26 * len(names),
-        wide=True,
-    )
+    x = Axis(f"time ({unit})", limits=(0.0, 1.01 * factor * float(whole.max()) or 1.0))
+    return row_chart(name, title, x, names, marks, caption, pixels=26, label=rows)
 
 
 def shown_parts(breakdowns: Iterable[Mapping[str, float]]) -> list[str]:

@@ -18,13 +18,13 @@ from paracosm.report.chart import (
     Section,
     extremes,
     histogram,
+    histogram_height,
     shown_sections,
     time_unit,
 )
-from paracosm.report.run import Run
 from paracosm.report.shared_charts import staleness_chart, utilisation_chart
 from paracosm.report.timeline_charts import timeline_chart
-from paracosm.report.view import Figure, View, figure
+from paracosm.report.view import Figure, Run, View, figure
 from paracosm.results import TrainingSummary
 from paracosm.units import format_duration
 
@@ -106,11 +106,7 @@ def _remarks(summary: TrainingSummary) -> dict[str, str]:
     return {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
 
 
-LOSSES = {
-    "minibatch_loss": "minibatch loss",
-    "test_loss": "test loss",
-    "loss": "training loss",
-}
+LOSSES = {"minibatch_loss": "minibatch loss", "test_loss": "test loss", "loss": "training loss"}
 TIMELINES = 3  # of several runs, the first ones show their timeline
 WIDE_RANGE = 30.0  # a loss that falls by more than this factor is shown on a logarithmic axis
 
@@ -147,15 +143,12 @@ def _loss(runs: Sequence[Run], against: str) -> Chart | None:
         hidden |= {"minibatch loss"} if hidden else set()
     shown = np.concatenate([mark.y for mark in marks if mark.series not in hidden])
     shown = shown[np.isfinite(shown) & (shown > 0)]
+    is_wide = len(shown) > 0 and bool(shown.max() > WIDE_RANGE * shown.min())
     return Chart(
         name=f"loss_{against}",
         title="Loss against updates" if against == "updates" else "Loss against virtual time",
         x=Axis("updates") if against == "updates" else _time_axis(unit),
-        y=Axis(
-            "loss",
-            log=len(shown) > 0 and shown.max() > WIDE_RANGE * shown.min(),
-            switch="loss",
-        ),
+        y=Axis("loss", log=is_wide, switch="loss"),
         marks=tuple(marks),
         hidden=frozenset(hidden),
     )
@@ -191,7 +184,7 @@ def _accuracy(runs: Sequence[Run]) -> Chart | None:
         x=_time_axis(unit),
         y=Axis("test accuracy", percent=True),
         marks=tuple(curves),
-        height=_height(runs),
+        height=histogram_height(len(runs)),
     )
 
 
@@ -201,12 +194,7 @@ def _staleness(runs: Sequence[Run]) -> Chart | None:
         for run in runs
         if len(staleness := run.series("staleness"))
     }
-    return staleness_chart(runs, histograms, "gradients", _height(runs))
-
-
-def _height(runs: Sequence[Run]) -> int:
-    """Return the height of the histograms, a row for each run, and of the figure beside them."""
-    return max(320, 110 + 30 * len(runs))
+    return staleness_chart(runs, histograms, "gradients", histogram_height(len(runs)))
 
 
 def _x(values: Series, against: str, unit: tuple[float, str]) -> Floats:

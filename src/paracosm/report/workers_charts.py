@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from paracosm.report.chart import Area, Axis, Chart, Curve, Dots, Level, Mark, Symbol, time_unit
-from paracosm.report.run import Run
 from paracosm.report.throughput import MODELS, RESOURCES, ideal_examples
 from paracosm.report.timeline_charts import lane_timeline, part_bars
+from paracosm.report.view import Run
 from paracosm.results import JobSummary, ThroughputRow, ThroughputSummary
 from paracosm.units import format_duration
 
@@ -265,7 +265,6 @@ def _saturation(run: Run, rows: Sequence[Row]) -> list[Mark]:
 
 
 def _busy(run: Run, rows: Sequence[Row], x: Axis) -> Chart:
-    """Return how busy each resource is; of several servers, the busiest."""
     return Chart(
         name="busy_by_workers",
         title="Utilisation by workers",

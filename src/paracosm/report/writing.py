@@ -14,7 +14,7 @@ from paracosm.report import markup
 from paracosm.report.figures import plotly_figure
 from paracosm.report.kinds import described, view_of
 from paracosm.report.markup import page
-from paracosm.report.run import Run
+from paracosm.report.view import Run
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:

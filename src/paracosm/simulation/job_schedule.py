@@ -9,9 +9,6 @@ import numpy.typing as npt
 
 from paracosm.jobs import Job
 
-__all__ = ["JobSchedule", "memory_over_time", "peak_memory_of_ranks"]
-
-
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -25,24 +22,15 @@ class JobSchedule:
     schedule of rank r is that of `representative[class_of[r]]`. Replayed in full, every rank is a
     class of its own. The tasks of class c stand in `slice(first[c], first[c + 1])`, in the order of
     the rows of its program.
-
-    Attributes:
-        job: whose schedule.
-        class_of: R indices of classes.
-        representative: the rank that stands for each of C classes.
-        first: C + 1 offsets.
-        arrive: when each task takes its lane; a collective then waits for the other ranks.
-        begin: when it goes on; differs from `arrive` for collectives only.
-        end: when it has ended and its lane is free.
     """
 
     job: Job
-    class_of: Codes
-    representative: Codes
-    first: Ints
-    arrive: Floats
-    begin: Floats
-    end: Floats
+    class_of: Codes  # R indices of classes
+    representative: Codes  # the rank that stands for each of C classes
+    first: Ints  # C + 1 offsets
+    arrive: Floats  # when each task takes its lane; a collective then waits for the other ranks
+    begin: Floats  # when it goes on; differs from `arrive` for collectives only
+    end: Floats  # when it has ended and its lane is free
 
     @property
     def makespan(self) -> float:

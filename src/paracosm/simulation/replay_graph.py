@@ -21,20 +21,13 @@ class Schedule:
 
     A node has a span on the host, which issues it, and a span on the lane of its resource. Where
     the host itself carries it out (a view; everything on a synchronous device) the two are one.
-
-    Attributes:
-        issue: n instants at which the host turns to the node.
-        issued: n instants at which the host goes on to the next one.
-        begin: n instants at which the node begins on its own lane.
-        end: n instants at which it ends there.
-        on_host: n booleans: carried out by the host.
     """
 
-    issue: Floats
-    issued: Floats
-    begin: Floats
-    end: Floats
-    on_host: npt.NDArray[np.bool_]
+    issue: Floats  # n instants at which the host turns to the node
+    issued: Floats  # n instants at which the host goes on to the next one
+    begin: Floats  # n instants at which the node begins on its own lane
+    end: Floats  # n instants at which it ends there
+    on_host: npt.NDArray[np.bool_]  # n booleans: carried out by the host
 
     @property
     def makespan(self) -> float:

@@ -26,21 +26,6 @@ from paracosm.simulation.simulate import Simulated
 from paracosm.simulation.steps_kernel import way_records
 from paracosm.simulation.system import DOWNLINK, SERVER, Ways, Workload, cluster_ways
 
-__all__ = [
-    "BusyTimes",
-    "Rule",
-    "Schedule",
-    "asgd",
-    "backup",
-    "fedbuff",
-    "generate_schedule",
-    "read_schedule",
-    "schedule_of_steps",
-    "softsync",
-    "ssgd",
-    "ssp",
-]
-
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.void]
 

@@ -32,13 +32,9 @@ class Workload:
     waits: Ints  # by op, how many ops it waits for
     first_dependent: Ints  # `dependents[first_dependent[i]:first_dependent[i + 1]]` wait for op i
     dependents: Ints  # indices of ops; of one op in the order in which they are handed on
-    # ops that wait for none, by step in the order in which they are handed on, (steps, number of
-    # roots)
-    roots: Ints
-    # seconds from the step's begin at which each of `roots` is handed on, ascending
-    release: Floats
-    # seconds from the end of a step's last op to the begin of the worker's next, (steps,)
-    gap: Floats
+    roots: Ints  # (steps, roots): ops that wait for none, in the order in which they are handed on
+    release: Floats  # seconds from the step's begin at which each of `roots` is handed on
+    gap: Floats  # (steps,): seconds from the end of the last op to the begin of the next step
 
     @property
     def ops(self) -> int:
@@ -157,8 +153,7 @@ class System:
     # by op: of transfers that wait for their first turn the lowest goes first, and those that wait
     # for their second turn come last; None: first come, first served
     priority: Floats | None = None
-    # of each server, shared by the updates of all workers; 0: a core for each worker
-    cores: int = 0
+    cores: int = 0  # of each server, for the updates of all workers; 0: a core for each worker
     # an iteration ends when all workers but so many have ended their steps; None: asynchronous
     backup: int | None = None
     # seconds at which the number of background flows changes, ascending

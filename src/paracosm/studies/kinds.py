@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from paracosm.timeline import Timeline
 
-__all__ = ["KINDS", "Announce", "Hooks", "Kind", "Outcome", "Progress"]
-
 Progress = Callable[[int, float | None], None]
 """Called now and then with how much is done (in the kind's unit) and the virtual time."""
 

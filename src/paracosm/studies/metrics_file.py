@@ -9,7 +9,7 @@ that of Parquet, hence the Parquet file at the end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["MetricsWriter", "Series", "read_parquet", "read_stream", "stream_to_parquet"]
 
 FLUSH_ROWS = 4096
 FLUSH_SECONDS = 1.0
@@ -71,13 +69,7 @@ class MetricsWriter:
         self._flush_at = monotonic() + FLUSH_SECONDS
 
     def append(
-        self,
-        virtual_time: float,
-        wall_time: float,
-        node: str,
-        name: str,
-        value: float,
-        step: int,
+        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
     ) -> None:
         """Add one row. Cheap: called for every update."""
         rows = self._rows
@@ -165,31 +157,17 @@ def _array(field: pa.Field, cells: tuple[object, ...]) -> pa.Array:
 
 @dataclass(frozen=True)
 class Series:
-    """All values of one metric in the order in which they were made; every column has shape (n,).
+    """All values of one metric in the order in which they were made, in columns of shape (n,)."""
 
-    Attributes:
-        virtual_time: the simulated clock, seconds.
-        wall_time: real time since the run began, seconds.
-        node: name of the worker, server or evaluation that the value belongs to.
-        value: the value itself.
-        step: number of the update (of the iteration, of the sweep) that the value belongs to.
-    """
-
-    virtual_time: NDArray[np.float64]
-    wall_time: NDArray[np.float64]
-    node: NDArray[np.object_]
+    virtual_time: NDArray[np.float64]  # the simulated clock, seconds
+    wall_time: NDArray[np.float64]  # real time since the run began, seconds
+    node: NDArray[np.object_]  # the worker, server or evaluation that the value belongs to
     value: NDArray[np.float64]
-    step: NDArray[np.int64]
+    step: NDArray[np.int64]  # number of the update (iteration, sweep)
 
     def __len__(self) -> int:
         return len(self.value)
 
     def where(self, chosen: NDArray[np.bool_]) -> Series:
         """Return the rows for which `chosen`, of shape (n,), is true."""
-        return Series(
-            self.virtual_time[chosen],
-            self.wall_time[chosen],
-            self.node[chosen],
-            self.value[chosen],
-            self.step[chosen],
-        )
+        return Series(*(getattr(self, field.name)[chosen] for field in fields(self)))

@@ -17,8 +17,6 @@ from paracosm.studies.kinds import KINDS, Hooks, Outcome
 from paracosm.studies.run_folder import RunFolder, remove_run_files
 from paracosm.studies.study import Point, Study
 
-__all__ = ["SweepRow", "read_sweep", "run_point", "run_sweep"]
-
 SWEEP = "sweep.json"
 
 

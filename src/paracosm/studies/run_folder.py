@@ -24,6 +24,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -49,17 +50,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from paracosm.timeline import Timeline
-
-__all__ = [
-    "REPLAY",
-    "UNFINISHED",
-    "RunFolder",
-    "check_format",
-    "claim_folder",
-    "describe_environment",
-    "read_json",
-    "remove_run_files",
-]
 
 UNFINISHED = "unfinished"
 
@@ -287,11 +277,7 @@ class RunFolder:
     def series(self, name: str) -> Series:
         """Return one metric as NumPy columns; empty if the run has none of that name."""
         table = self.metrics(name)
-        virtual_time, wall_time, node, value, step = (
-            table[column].to_numpy()
-            for column in ("virtual_time", "wall_time", "node", "value", "step")
-        )
-        return Series(virtual_time, wall_time, node, value, step)
+        return Series(*(table[field.name].to_numpy() for field in fields(Series)))
 
     def timeline(self) -> Timeline | None:
         """Return the recorded spans; None if the run recorded none or is not finished."""

@@ -27,8 +27,6 @@ from paracosm.errors import InputError
 from paracosm.studies.kinds import KINDS
 from paracosm.validation import read_yaml, validated
 
-__all__ = ["Point", "Study", "load_study"]
-
 Grid = dict[str, list[Any]]
 
 _COUNTS = ("workers", "processors", "world_size")

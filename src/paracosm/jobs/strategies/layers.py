@@ -132,12 +132,7 @@ def _labels(places: list[str]) -> dict[str, str]:
 
 
 def _backward_layers(
-    graph: Graph,
-    rows: range,
-    places: list[str],
-    of_place: dict[str, int],
-    layer: Ints,
-    last: int,
+    graph: Graph, rows: range, places: list[str], of_place: dict[str, int], layer: Ints, last: int
 ) -> None:
     """Fill in the layers of the backward pass: none later than one whose gradient a node needs."""
     current = last

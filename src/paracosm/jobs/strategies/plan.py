@@ -47,12 +47,9 @@ class Plan:
     @cached_property
     def layer_parameters(self) -> npt.NDArray[np.float64]:
         """Bytes of the parameters of every layer, in proportion to those of their gradients."""
-        there = self.layers.layer >= 0
-        sizes = np.bincount(
-            self.layers.layer[there],
-            weights=self.gradients[there],
-            minlength=len(self.layers.names),
-        )
+        layer, count = self.layers.layer, len(self.layers.names)
+        there = layer >= 0
+        sizes = np.bincount(layer[there], weights=self.gradients[there], minlength=count)
         return np.asarray(sizes * (self.parameters / max(float(sizes.sum()), 1.0)))
 
     @cached_property

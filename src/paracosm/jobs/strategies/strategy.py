@@ -12,8 +12,7 @@ from paracosm.units import format_size, parse_number, parse_size
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved")
 SHARDINGS = ("none", "optimizer", "gradients", "parameters")
-"""What is divided between data-parallel ranks; ZeRO stage 0, 1, 2, 3. Each includes the ones
-before it."""
+"""What data-parallel ranks divide; ZeRO stage 0, 1, 2, 3. Each includes the ones before it."""
 ALL_REDUCES = ("auto", "ring", "tree", "hierarchical", "halving-doubling")
 
 MIB = 1 << 20
@@ -23,46 +22,31 @@ MIB = 1 << 20
 class Strategy:
     """A way to spread a job over `data` x `tensor` x `pipeline` workers.
 
-    Args:
-        data: replicas, each with a part of the batch.
-        tensor: ranks that split every layer between them.
-        pipeline: ranks that have some of the layers each.
-        schedule: in which order a rank of a pipeline works on micro-batches; one of `SCHEDULES`.
-        chunks: stages of each rank of a pipeline; more than one where it is interleaved.
-        microbatches: forward and backward passes of a replica before each optimizer step.
-        sharding: one of `SHARDINGS`.
-        bucket: bytes of gradients that are reduced together.
-        first_bucket: the same for the first of them.
-        all_reduce: the algorithm; one of `ALL_REDUCES`. "auto" takes the cheapest.
-        prefetch: layers whose parameters are gathered ahead of their use.
-        overlap: whether a stage goes on while it sends. Megatron's waits until it has sent.
-        recompute: whether layers are computed again before their backward pass.
-        servers: parameter servers, instead of reductions between the workers.
-        asynchronous: whether workers go on with what their servers have, without each other.
-        iterations: that each worker goes through, where the servers are asynchronous.
-        cut: where a pipeline is cut: the first layer of each stage but the first one; stages of
-            about the same time where nothing is given.
-
     Raises:
         InputError: a value that cannot be, or has no effect beside the others.
     """
 
-    data: int = 1
-    tensor: int = 1
-    pipeline: int = 1
+    data: int = 1  # replicas, each with a part of the batch
+    tensor: int = 1  # ranks that split every layer between them
+    pipeline: int = 1  # ranks that have some of the layers each
+    # in which order a rank of a pipeline works on micro-batches; one of `SCHEDULES`
     schedule: str = "1f1b"
-    chunks: int = 1
-    microbatches: int = 1
-    sharding: str = "none"
-    bucket: float = 25 * MIB
-    first_bucket: float = 1 * MIB
-    all_reduce: str = "auto"
-    prefetch: int = 1
+    chunks: int = 1  # stages of each rank of a pipeline; more than one where it is interleaved
+    microbatches: int = 1  # forward and backward passes of a replica before each optimizer step
+    sharding: str = "none"  # one of `SHARDINGS`
+    bucket: float = 25 * MIB  # bytes of gradients that are reduced together
+    first_bucket: float = 1 * MIB  # the same for the first of them
+    all_reduce: str = "auto"  # the algorithm; one of `ALL_REDUCES`. "auto" takes the cheapest.
+    prefetch: int = 1  # layers whose parameters are gathered ahead of their use
+    # whether a stage goes on while it sends. Megatron's waits until it has sent.
     overlap: bool = True
-    recompute: bool = False
-    servers: int = 0
+    recompute: bool = False  # whether layers are computed again before their backward pass
+    servers: int = 0  # parameter servers, instead of reductions between the workers
+    # whether workers go on with what their servers have, without each other
     asynchronous: bool = False
-    iterations: int = 1
+    iterations: int = 1  # that each worker goes through, where the servers are asynchronous
+    # where a pipeline is cut: the first layer of each stage but the first one; stages of about the
+    # same time where nothing is given
     cut: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
