@@ -23,13 +23,13 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "examples" / "papers" / "neuronabox"))
 
-import cost  # noqa: I001
+import cost
 import modelled
 import table1
+from jobs import JobError
 from network import INSIDE, NO_RIGHTS, build, loopback, may_shape, start_inside
 from run import environment, say
 
-from jobs import JobError
 from paracosm.errors import InputError
 
 RATE = 1000.0  # Mbit/s

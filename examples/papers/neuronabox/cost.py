@@ -1,17 +1,16 @@
 """What the emulator itself costs: processor time for a megabyte, and many emulated ranks."""
 
-from __future__ import annotations  # noqa: I001
+from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jobs import wire_job
 from network import Network
 from table1 import SCRIPT
 from tables import Table, middle, milliseconds, size_of
-
-from jobs import wire_job
 
 __all__ = ["measure_cost", "tables_of"]
 

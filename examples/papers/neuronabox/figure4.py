@@ -1,6 +1,6 @@
 """Figure 4: iteration time against a delay added to every all-reduce, by one command."""
 
-from __future__ import annotations  # noqa: I001
+from __future__ import annotations
 
 import json
 import subprocess
@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tables import Table, milliseconds
-
 from jobs import JobError
+from tables import Table, milliseconds
 
 __all__ = ["COMMAND", "measure_figure4", "tables_of"]
 

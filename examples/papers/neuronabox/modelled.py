@@ -1,6 +1,6 @@
 """Backend mode: what a call costs beside PyTorch's fake process group, and how delays are kept."""
 
-from __future__ import annotations  # noqa: I001
+from __future__ import annotations
 
 import json
 import tempfile
@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jobs import backend_job
 from network import Network
 from tables import Table
-
-from jobs import backend_job
 
 __all__ = ["measure_modelled", "tables_of"]
 

@@ -8,7 +8,7 @@
 Each part is written to OUT/measured as soon as it is complete. Nothing else should run meanwhile.
 """
 
-from __future__ import annotations  # noqa: I001
+from __future__ import annotations
 
 import argparse
 import json
@@ -24,12 +24,12 @@ from typing import Any
 from cost import measure_cost
 from document import TITLES, draw, put_into, results
 from figure4 import measure_figure4
+from jobs import JobError
 from modelled import measure_modelled
 from network import INSIDE, NO_RIGHTS, Network, build, loopback, may_shape, start_inside
 from table1 import measure_table1
 from table3 import measure_table3
 
-from jobs import JobError
 from paracosm.errors import InputError
 
 __all__ = ["main", "measure_parts"]

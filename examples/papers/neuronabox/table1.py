@@ -4,7 +4,7 @@ Both jobs are alive all the time; while one of them is measured, the other is st
 turns within every round, and what is compared are neighbours in time.
 """
 
-from __future__ import annotations  # noqa: I001
+from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,10 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from jobs import PORT, Job, real_job, wire_job
 from network import Network
 from tables import Table, apart, middle, milliseconds, size_of, spread
 
-from jobs import PORT, Job, real_job, wire_job
 from paracosm.profiling.links.measure import fit_line, link_of
 
 __all__ = [

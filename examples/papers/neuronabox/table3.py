@@ -5,7 +5,7 @@ backend are fitted to single all-reduces between real ranks, measured just befor
 to a run.
 """
 
-from __future__ import annotations  # noqa: I001
+from __future__ import annotations
 
 import json
 import statistics
@@ -16,11 +16,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from jobs import LIMIT, Job, backend_job, real_job, wire_job
 from network import Network
 from table1 import SCRIPT, one_job
 from tables import Table, apart, middle, milliseconds, spread
 
-from jobs import LIMIT, Job, backend_job, real_job, wire_job
 from paracosm.profiling.links.measure import Line, fit_line, link_of
 
 __all__ = ["FIXED", "PAPER", "REAL", "measure_table3", "ratios_of", "tables_of"]

@@ -60,7 +60,7 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
     def name(self) -> str:
         return BACKEND
 
-    def getGroupName(self) -> str:  # noqa: N802
+    def getGroupName(self) -> str:  # noqa: N802 - PyTorch calls it so
         return self._member.name
 
     def setGroupName(self, name: str) -> None:  # noqa: N802
