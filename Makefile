@@ -4,6 +4,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Benchmarks of accuracy on what others measured; they look into the folder that PARACOSM_DATA names.
 OTHERS := neusight sailor pollux vtrain nccl param hta kineto psthroughput
+# Tests run side by side, one on each core, except those in which time counts.
+BESIDE := --numprocesses logical --maxprocesses 8
 
 .PHONY: demo test test-all lint types format bench clean browser
 
@@ -11,10 +13,12 @@ demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(READY) browser lint types
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not real_time" $(BESIDE)
+	$(BIN)/python -m pytest -m "not slow and real_time"
 
 test-all: $(READY) browser lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not real_time" $(BESIDE)
+	$(BIN)/python -m pytest -m "real_time"
 
 lint: $(READY)
 	$(BIN)/ruff check .

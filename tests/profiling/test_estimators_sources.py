@@ -91,7 +91,7 @@ def test_nine_of_ten_means_lie_in_the_interval_with_and_without_drift(drift: flo
             timings += timed(op, [1e-3 * mean * (1 + 0.02 * z) for z in noise.standard_normal(20)])
         third.append(1e-3 * later)
     exact, _ = pool(timings)
-    found = [exact.estimate(exact.rows()[op.name, op.arguments]) for op in ops]
+    found = [exact.estimate(exact.rows[op.name, op.arguments]) for op in ops]
     inside = [each.low <= mean <= each.high for each, mean in zip(found, third, strict=True)]
     assert 0.83 <= np.mean(inside) <= 0.97
     by_hand = 1.645 * math.sqrt(0.02**2 / 40 + 1.5 * drift**2)

@@ -10,6 +10,8 @@ import pytest
 from paracosm.errors import InputError
 from paracosm.profiling.processes import Processes, WorkerError
 
+pytestmark = pytest.mark.real_time
+
 PROGRAM = """
 import json, sys
 from paracosm.profiling.processes import answering

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
@@ -13,6 +13,7 @@ from paracosm.training.shards import BatchSampler, make_shards
 LABELS = np.repeat(np.arange(10), 100)
 
 
+@settings(deadline=None)
 @given(
     examples=st.integers(1, 200),
     share=st.floats(0, 1),

@@ -32,6 +32,8 @@ from paracosm.profiling.jobs.pytorch import (
 from paracosm.profiling.jobs.pytorch.job import Setup
 from paracosm.profiling.processes import WorkerError
 
+pytestmark = pytest.mark.real_time
+
 TINY = """
 import torch
 from torch import nn

@@ -11,6 +11,8 @@ from paracosm.profiling.nodes import parsing as module
 from paracosm.profiling.nodes.calibration import calibration_of_parsing
 from paracosm.profiling.nodes.parsing import fit_parsing, measure_parsing
 
+pytestmark = pytest.mark.real_time
+
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22)
 
 
