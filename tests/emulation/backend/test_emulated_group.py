@@ -20,6 +20,8 @@ from paracosm.emulation.backend.work import AllOf
 from paracosm.emulation.cost import Cost
 from paracosm.emulation.records import Collective, Group, Note, Wait
 
+pytestmark = pytest.mark.real_time
+
 W = 1024
 OPS = dist.ReduceOp
 
