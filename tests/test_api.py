@@ -299,7 +299,6 @@ def test_importing_paracosm_takes_no_time() -> None:
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database that the command wrote, with malloc's thread cache off."""
-    pytest.importorskip("torch")
     file = tmp_path_factory.mktemp("profiles") / "a.db"
     flags = {"batch": 4, "db": file, "budget": "1s", "precision": 0.5, "cache": "cold"}
     result = paracosm.profile("mlp", **flags, iterations=False)
