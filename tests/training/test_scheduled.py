@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy
 from training_on_schedule import train_plainly
 
 from paracosm.errors import InputError
+from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.simulation.schedule import Schedule
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE

@@ -26,7 +26,6 @@ from paracosm.models.shards import check_scheme
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
-from paracosm.training.shards import check_scheme
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_duration, parse_number
 
