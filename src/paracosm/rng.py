@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "EmulationStream",
+    "PlanningStream",
     "RelaxationStream",
     "ServerStream",
     "SimulationStream",
@@ -70,6 +71,12 @@ class SimulationStream(IntEnum):
     """What the random streams of a simulated job are for, each by rank."""
 
     TASKS = 20
+
+
+class PlanningStream(IntEnum):
+    """What the random streams of a plan are for, beside those of its training runs."""
+
+    CURVATURE = 30
 
 
 def sequence(seed: int | Sequence[int], *key: int) -> np.random.SeedSequence:

@@ -4,10 +4,8 @@ from paracosm.faults.checkpoint import (
     CheckpointPolicy,
     DetectionScore,
     advice,
-    daly_interval,
     parse_checkpoint,
     score,
-    young_interval,
 )
 from paracosm.faults.fault import (
     At,
@@ -27,6 +25,12 @@ from paracosm.faults.fault import (
     parse_fault,
     parse_faults,
 )
+from paracosm.faults.intervals import (
+    INTERVALS,
+    daly_interval,
+    expected_makespan,
+    young_interval,
+)
 from paracosm.faults.models import (
     BitFlip,
     DataFault,
@@ -39,6 +43,7 @@ from paracosm.faults.models import (
 )
 
 __all__ = [
+    "INTERVALS",
     "At",
     "AtRandom",
     "BitFlip",
@@ -63,6 +68,7 @@ __all__ = [
     "choose_components",
     "choose_processor",
     "daly_interval",
+    "expected_makespan",
     "fault_times",
     "mean_time_between_faults",
     "parse_checkpoint",
