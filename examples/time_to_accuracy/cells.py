@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from network import Kind
+from shaped_network import Kind
 
 Start = Literal["together", "staggered"]
 

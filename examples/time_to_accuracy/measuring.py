@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from cells import Cell
-from network import CONGESTION, Kind, build, put_first
+from shaped_network import CONGESTION, Kind, build, put_first
 
 from paracosm.models import load_data
 from paracosm.models.build import build_model

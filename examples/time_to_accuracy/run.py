@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cells import plan
 from measuring import measure
-from network import INSIDE, may_shape, prepare_namespaces, start_inside
+from shaped_network import INSIDE, may_shape, prepare_namespaces, start_inside
 
 from paracosm.errors import InputError
 from paracosm.profiling.processes import WorkerError
