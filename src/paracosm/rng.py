@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "EmulationStream",
+    "FailureStream",
     "RelaxationStream",
     "ServerStream",
     "SimulationStream",
@@ -70,6 +71,14 @@ class SimulationStream(IntEnum):
     """What the random streams of a simulated job are for, each by rank."""
 
     TASKS = 20
+
+
+class FailureStream(IntEnum):
+    """What the random streams of failing nodes are for, each by node."""
+
+    WORKERS = 30
+    SERVERS = 31
+    LIVES = 32
 
 
 def sequence(seed: int | Sequence[int], *key: int) -> np.random.SeedSequence:
