@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 __all__ = [
     "EmulationStream",
     "FailureStream",
+    "PlanningStream",
     "RelaxationStream",
     "ServerStream",
     "SimulationStream",
@@ -76,9 +77,15 @@ class SimulationStream(IntEnum):
 class FailureStream(IntEnum):
     """What the random streams of failing nodes are for, each by node."""
 
-    WORKERS = 30
-    SERVERS = 31
-    LIVES = 32
+    WORKERS = 40
+    SERVERS = 41
+    LIVES = 42
+
+
+class PlanningStream(IntEnum):
+    """What the random streams of a plan are for, beside those of its training runs."""
+
+    CURVATURE = 30
 
 
 def sequence(seed: int | Sequence[int], *key: int) -> np.random.SeedSequence:

@@ -280,7 +280,7 @@ class ThroughputSummary(Summary):
     saturation: Saturation | None
     bottleneck: str
     job_profile: Json
-    imagined: Json
+    target: Json
     cluster: Json
     unchanged: ThroughputSummary | None = None
 

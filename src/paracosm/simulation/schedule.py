@@ -7,6 +7,7 @@ it afterwards.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -95,6 +96,7 @@ class Schedule:
     end: int  # when the answers to the last updates had arrived
     dropped: int  # gradients that came too late
     busy: BusyTimes  # seconds for which each node computed, sent and received until then
+    tensors: tuple[str, ...] = ()  # names, in the order of their numbers; empty where none has one
 
     @property
     def staleness(self) -> Ints:
@@ -114,8 +116,9 @@ class Schedule:
             columns["what"] = pyarrow.array([what] * len(rows), pyarrow.string())
             tables.append(pyarrow.table(columns))
         table = pyarrow.concat_tables(tables, promote_options="default")
-        facts = {b"end": str(self.end).encode(), b"dropped": str(self.dropped).encode()}
-        pyarrow.parquet.write_table(table.replace_schema_metadata(facts), path)
+        facts = {"end": self.end, "dropped": self.dropped, "tensors": self.tensors}
+        said = {name: json.dumps(value) for name, value in facts.items()}
+        pyarrow.parquet.write_table(table.replace_schema_metadata(said), path)
 
 
 def read_schedule(path: Path) -> Schedule:
@@ -124,7 +127,7 @@ def read_schedule(path: Path) -> Schedule:
     import pyarrow.parquet
 
     table = pyarrow.parquet.read_table(path)
-    facts = table.schema.metadata
+    facts = {name: json.loads(text) for name, text in table.schema.metadata.items()}
     found: list[Rows] = []
     for what, dtype in (("reads", READ), ("updates", UPDATE), ("steps", STEP)):
         own = table.filter(pyarrow.compute.equal(table["what"], what))
@@ -133,7 +136,8 @@ def read_schedule(path: Path) -> Schedule:
             rows[name] = own[name].to_numpy()
         found.append(rows)
     reads, updates, steps = found
-    return Schedule(reads, updates, steps, int(facts[b"end"]), int(facts[b"dropped"]), {})
+    names = tuple(facts[b"tensors"])
+    return Schedule(reads, updates, steps, facts[b"end"], facts[b"dropped"], {}, names)
 
 
 def generate_schedule(

@@ -22,10 +22,10 @@ from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, require
 from paracosm.models import Optimizer, canonical, check_trainable, parse_optimizer
+from paracosm.models.shards import check_scheme
 from paracosm.quantities import Duration, Size
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
-from paracosm.training.shards import check_scheme
 from paracosm.units import parse_number
 
 MEASURED = "measured"

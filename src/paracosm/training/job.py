@@ -120,7 +120,10 @@ class Job(Team):
 
     def new_store(self, parameters: Any) -> Store:
         """Return a store whose updates this job is told of."""
-        store = Store(parameters, self.numerics.rule(), self.updated, self.numerics.real)
+        store = Store(
+            *(parameters, self.numerics.rule(), self.updated, self.numerics.real),
+            *(self.config.algorithm, len(self.workers)),
+        )
         self.stores.append(store)
         return store
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from paracosm.errors import require
 from paracosm.models import Optimizer, load_data
+from paracosm.models.shards import BatchSampler, make_shards
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.config import MEASURED, TrainConfig
-from paracosm.training.shards import BatchSampler, make_shards
 from paracosm.training.store import Numerics, Pending, Rule
 
 if TYPE_CHECKING:
