@@ -50,7 +50,7 @@ def _exactly(write: Callable[..., str]) -> PlainSerializer:
 
 
 read_duration = _with_unit(parse_duration, "duration", "20us")
-"""Return seconds, of a number or of a text with a unit."""
+"""Returns the seconds that a number says, or a text with a unit."""
 
 Duration = Annotated[float, BeforeValidator(read_duration), _exactly(format_duration)]
 """Seconds."""
