@@ -70,7 +70,8 @@ def _train_model() -> type[BaseModel]:
 
 
 def _updates(config: Any) -> int | None:
-    total: int | None = config.updates if config.until is not None else config.most_updates
+    is_open = config.until_time is not None or config.schedule is not None
+    total: int | None = config.updates if is_open else config.most_updates
     return total
 
 
@@ -78,8 +79,11 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     from paracosm.training import train
 
     result = train(config, seed, metrics, hooks.progress, hooks.log)
-    recording = result.recording
-    files = {} if recording is None else {"recording.json": recording.save}
+    files: dict[str, Callable[[Path], None]] = {}
+    if result.recording is not None:
+        files["recording.json"] = result.recording.save
+    if result.schedule is not None:
+        files["schedule.parquet"] = result.schedule.write
     return Outcome(result.summary, result.timeline, files)
 
 
@@ -133,7 +137,7 @@ KINDS: Mapping[str, Kind] = {
         noun="a training run",
         unit=lambda config: "updates",
         success="done",
-        ends=frozenset({"done", "diverged"}),
+        ends=frozenset({"done", "diverged", "stopped"}),
         model=_train_model,
         check=lambda config: config.check(config.resolve_cluster()),
         total=_updates,

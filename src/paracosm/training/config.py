@@ -154,6 +154,11 @@ class TrainConfig(ClusterFields):
     recording: Path | None = Field(
         None, description="recording.json of a measured run, whose durations to replay"
     )
+    schedule: Path | None = Field(
+        None,
+        description="schedule.parquet of who reads and updates what, and when, in place of a "
+        "simulated cluster: of another run, or recorded",
+    )
     update_time: Annotated[InstanceOf[Distribution], BeforeValidator(_distribution), _AS_TEXT] = (
         Field(Constant(0.0), description="duration of one update at a parameter server")
     )
@@ -229,6 +234,10 @@ class TrainConfig(ClusterFields):
         """Return the same by the reason."""
         idle: dict[str, set[str]] = {}
         topology = self.resolve_topology()
+        if self.schedule is not None:
+            reason = "the schedule says who reads and updates what, and when"
+            idle[reason] = {"workers", "servers", "cluster", "what_if", "topology", *LINK_FIELDS}
+            idle[reason] |= {"compute", "update_time", "message_size", "timing_only", "timeline"}
         if self.cluster is not None:
             reason = "the cluster file says what there is"
             idle[reason] = {"workers", "servers", *LINK_FIELDS}
@@ -265,6 +274,10 @@ class TrainConfig(ClusterFields):
             require("torch", "torch", "training a model")
             check_trainable(self.model, self.data)
             check_scheme(self.shards)
+        if self.schedule is not None:
+            if not self.schedule.is_file():
+                raise InputError(f"schedule: there is no file {self.schedule}")
+            return  # how many workers there are, it says itself
         self.algorithm.check(len(cluster.workers), len(cluster.servers))
         if self.resolve_topology() == "server" and not cluster.servers:
             raise InputError(
