@@ -32,6 +32,8 @@ class Hooks:
     progress: Progress | None = None  # is told how far it is
     announce: Announce | None = None  # is told what to expect, before it starts
     log: bool = False  # print a line for every event
+    jobs: int = 1  # processes that a run may use at a time
+    journal: Path | None = None  # where a run that can be resumed keeps what it has done
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,9 @@ class Kind:
     logs: bool = False  # whether it can print a line for every event
     # whether a run writes to the terminal, where a progress bar would be in its way
     prints: Callable[[Any], bool] = lambda config: False
+    # whether one run consists of many: it divides them over processes, and goes on where it was
+    # interrupted
+    of_many: bool = False
 
 
 def _train_model() -> type[BaseModel]:
@@ -128,6 +133,23 @@ def _emulate(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline, result.files)
 
 
+def _plan_model() -> type[BaseModel]:
+    from paracosm.planning.config import PlanConfig
+
+    return PlanConfig
+
+
+def _plan(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.planning.plan import run_plan
+
+    summary = run_plan(
+        *(config, seed, metrics, hooks.progress, hooks.announce),
+        jobs=hooks.jobs,
+        journal=hooks.journal,
+    )
+    return Outcome(summary, None)
+
+
 KINDS: Mapping[str, Kind] = {
     "train": Kind(
         noun="a training run",
@@ -170,6 +192,17 @@ KINDS: Mapping[str, Kind] = {
         total=lambda config: None,
         run=_emulate,
         prints=lambda config: config.output == "terminal",
+    ),
+    "plan": Kind(
+        noun="a plan",
+        unit=lambda config: "runs",
+        success="done",
+        ends=frozenset({"done", "not reached"}),
+        model=_plan_model,
+        check=lambda config: config.check(),
+        total=lambda config: None,
+        run=_plan,
+        of_many=True,
     ),
 }
 """By the key of the study, which is the verb of the command line too."""
