@@ -6,14 +6,22 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    model_validator,
+)
 
 from paracosm.cluster.changes import is_of_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
+from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.planning.price import Price, parse_price
 from paracosm.training.algorithms import Algorithm, parse_algorithm
-from paracosm.training.config import LearningFields, ProfiledFields
+from paracosm.training.fields import LearningFields, ProfiledFields
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_number, parse_number
 
@@ -65,6 +73,10 @@ class PlanConfig(ProfiledFields, LearningFields, ClusterFields):
     ] = Field(
         description='what is to be reached, and held for three evaluations: "test_loss <= 0.1", '
         '"loss <= 0.1", "accuracy >= 0.95"'
+    )
+
+    servers: int | None = Field(
+        None, ge=1, le=MOST_NODES, description="parameter servers (those of the profiled job)"
     )
 
     # The designs.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from paracosm.cluster import Cluster
 from paracosm.cluster.cluster import first_workers
+from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.cluster.fields import LINK_FIELDS
 from paracosm.errors import InputError
 from paracosm.prediction.config import PredictConfig
@@ -20,12 +21,15 @@ from paracosm.prediction.parameter_servers.throughput import single_worker_rates
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.job_profile import tensors_of
 from paracosm.simulation.schedule import Rule, Schedule, stream_schedule
+from paracosm.units import format_duration
 
 Ints = npt.NDArray[np.int64]
 Start = Literal["together", "staggered"]
 
 FIRST_STEPS, FACTOR = 256, 4
 """Steps of each worker that are drawn first, and by how many times more where they do not do."""
+
+BYTES = 4  # of a parameter
 
 _OF_JOB = ("profile", "node", "servers", "cluster", "batch", *sorted(LINK_FIELDS))
 
@@ -113,31 +117,72 @@ def _given(config: BaseModel, names: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def check_tensors(job: ProfiledJob, names: Sequence[str], sizes: Sequence[int], model: str) -> None:
-    """Refuse a profile whose tensors are not the model's: names and bytes, in any order.
+def check_model(job: ProfiledJob, learning: Mapping[str, Any], seed: int) -> None:
+    """Refuse a profile whose tensors are not those of the model: names and bytes, in any order.
+
+    Args:
+        job: of the profile.
+        learning: the fields of `LearningFields`; the model is built for the data.
+        seed: of the model.
 
     Raises:
         InputError: naming the first difference, in the order of the model.
     """
-    profiled = dict(zip(job.tensors, job.sizes, strict=True))
-    for name, size in zip(names, sizes, strict=True):
+    from paracosm.models import load_data
+    from paracosm.models.build import build_model
+    from paracosm.training.parameters import ParameterLayout
+
+    data = load_data(learning["data"], learning["data_dir"])
+    model = build_model(learning["model"], data, seed, learning["batch"])
+    layout = ParameterLayout.of(model.module)
+    check_tensors(
+        dict(zip(job.tensors, job.sizes, strict=True)),
+        {name: BYTES * size for name, size in zip(layout.names, layout.sizes, strict=True)},
+        f"{learning['model']} on {learning['data']}",
+    )
+
+
+def check_tensors(profiled: Mapping[str, int], wanted: Mapping[str, int], model: str) -> None:
+    """Raise InputError unless tensors, bytes by name, are those that are wanted of a model."""
+    for name, size in wanted.items():
         if name not in profiled:
             raise InputError(
-                f"profile: it has no tensor {name}, which {model} has: it has "
-                f"{', '.join(job.tensors[:8])}: profile the same model"
+                f"profile: it has no tensor {name}, which {model} has, but "
+                f"{', '.join(list(profiled)[:8])}: profile the same model"
             )
         if profiled[name] != size:
             raise InputError(
                 f"profile: its {name} has {profiled[name]:,} bytes, and that of {model} {size:,}: "
                 "profile the same model"
             )
-    if more := sorted(profiled.keys() - set(names)):
-        raise InputError(
-            f"profile: it has a tensor {more[0]}, which {model} has not: profile the same model"
-        )
+    for name in profiled:
+        if name not in wanted:
+            raise InputError(
+                f"profile: it has a tensor {name}, which {model} has not: profile the same model"
+            )
 
 
-def _without_end(blocks: Any) -> Iterator[Schedule]:
+def origins(job: ProfiledJob) -> dict[str, str]:
+    """Say of every kind of time where it comes from."""
+    profile = job.profile
+    known = dict(profile.provenance)
+    where = known.get("hardware") or known.get("source")
+    link = link_in_words(describe_link(job.cluster.topology.link))
+    start = "together"
+    if job.start == "staggered":
+        apart = "a step spread over all" if job.stagger is None else format_duration(job.stagger)
+        start = f"one after the other, {apart} apart"
+    return {
+        "compute": f"measured: {profile.ops:,} ops in {profile.steps:,} steps of one worker"
+        + (f" ({where})" if where else ""),
+        "update": "measured: with the others, on the servers",
+        "network": f"modelled: links of {link}",
+        "start": f"assumed: workers begin {start}",
+        "gradients": "computed",
+    }
+
+
+def _without_end(blocks: Callable[[int], Iterator[Schedule]]) -> Iterator[Schedule]:
     """Yield the schedule of `blocks(steps)` for as many steps as anybody wants.
 
     The first steps of a worker are the same however many are drawn. So when one worker has done all

@@ -67,7 +67,9 @@ def _tables(summary: PlanSummary) -> list[Table]:
 
 def _designs_table(summary: PlanSummary) -> Table:
     """Return designs that were run with all seeds, throughput and updates apart, the best first."""
-    names = [name for name in BASELINES if any((d.baselines or {}).get(name) for d in _kept(summary))]
+    names = [
+        name for name in BASELINES if any((d.baselines or {}).get(name) for d in _kept(summary))
+    ]
     header = (
         *("design", "time", "80 % of seeds", "cost", "updates", "updates/s", "reached"),
         *("staleness", "efficient", *(BASELINES[name] for name in names)),
