@@ -9,7 +9,12 @@ import numpy as np
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, save_job_profile
 from paracosm.profiling.jobs.job_profile import ProfiledOp, job_profile_of
 
-TENSORS = {"layers.0.weight": 64 * 64, "layers.0.bias": 64, "layers.2.weight": 10 * 64, "layers.2.bias": 10}
+TENSORS = {
+    "layers.0.weight": 64 * 64,
+    "layers.0.bias": 64,
+    "layers.2.weight": 10 * 64,
+    "layers.2.bias": 10,
+}
 """Elements of the tensors of `mlp` on digits."""
 
 FORWARD, BACKWARD = 0.01, 0.02

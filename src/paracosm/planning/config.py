@@ -16,8 +16,8 @@ from pydantic import (
 )
 
 from paracosm.cluster.changes import is_of_cluster, refuse_changes
-from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
-from paracosm.cluster.worker_counts import MOST_NODES
+from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
+from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
 from paracosm.errors import InputError
 from paracosm.planning.price import Price, parse_price
 from paracosm.training.algorithms import Algorithm, parse_algorithm
@@ -80,7 +80,9 @@ class PlanConfig(ProfiledFields, LearningFields, ClusterFields):
     )
 
     # The designs.
-    workers: WorkerCounts = Field(description="numbers of workers to compare: 1,2,4..64, 1..8")
+    workers: Annotated[tuple[int, ...], BeforeValidator(parse_workers)] = Field(
+        description="numbers of workers to compare: 1,2,4..64, 1..8"
+    )
     algorithm: Annotated[
         tuple[InstanceOf[Algorithm], ...],
         BeforeValidator(_algorithms),
@@ -116,8 +118,6 @@ class PlanConfig(ProfiledFields, LearningFields, ClusterFields):
 
     @model_validator(mode="after")
     def _consistent(self) -> PlanConfig:
-        if self.workers is None:
-            raise ValueError("workers: give some to compare, as 1,2,4..32")
         for reason, fields in self._idle().items():
             if given := sorted(fields & self.model_fields_set):
                 raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
@@ -140,7 +140,7 @@ class PlanConfig(ProfiledFields, LearningFields, ClusterFields):
         others = [change for change in self.what_if if not is_of_cluster(change)]
         refuse_changes(others, "plan", "how fast workers and servers compute, and values of links")
         for algorithm in self.algorithm:
-            for workers in self.workers or ():
+            for workers in self.workers:
                 algorithm.check(workers, self.servers or 1)
 
     def with_batch(self, profiled: int | None) -> PlanConfig:

@@ -91,8 +91,8 @@ def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
         InputError: what `predict` says of such a profile, node or cluster; the profile does not say
             which op reads or updates which tensor.
     """
-    given = _given(config, _OF_JOB)
-    wanted = PredictConfig(**given, workers=tuple(workers), what_if=config.what_if)
+    asked = given(config, _OF_JOB)
+    wanted = PredictConfig(**asked, workers=tuple(workers), what_if=config.what_if)
     profile, settings = wanted.job_profile, wanted.settings
     tensors, of = tensors_of(profile)
     pulls = [int(np.flatnonzero(of == number)[0]) for number in range(len(tensors))]
@@ -108,7 +108,7 @@ def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
     )
 
 
-def _given(config: BaseModel, names: Iterable[str]) -> dict[str, Any]:
+def given(config: BaseModel, names: Iterable[str]) -> dict[str, Any]:
     """Return the fields that were given, as they are."""
     return {
         name: value

@@ -22,7 +22,7 @@ from paracosm.planning.spread import paired_ratio, spread
 from paracosm.planning.stability import delay_bound, largest_curvature
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
 from paracosm.rng import TrainingStream, integer_seed
-from paracosm.training import train_on_schedule
+from paracosm.training.scheduled import train_on_schedule
 
 Standings = Mapping[Design, Standing]
 
@@ -108,7 +108,7 @@ def _write_curves(
 
 
 def _times(standing: Standing, seeds: Sequence[int]) -> list[float]:
-    """Return seconds to the target for each seed that was run, infinite where it was not reached."""
+    """Return seconds to the target by seed, as far as they were run; infinite: never."""
     return [standing.outcomes[s].time_or_never for s in seeds if s in standing.outcomes]
 
 

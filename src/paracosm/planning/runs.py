@@ -103,7 +103,7 @@ def _key(request: Request) -> str:
 def run_group(config: PlanConfig, requests: Sequence[Request]) -> list[tuple[Request, Outcome]]:
     """Make runs that have one schedule, one after the other."""
     workers, rule, seed = _group(requests[0])
-    job = _job_of(config.model_dump_json())
+    job = _job_of(config.model_dump_json(exclude=config.without_effect()))
     shared = SharedBlocks(job.schedule(workers, rule, seed))
     return [(request, run_design(config, job, request, shared)) for request in requests]
 
@@ -163,8 +163,8 @@ def run_design(
     seen = [row for row in metrics.series(config.target.metric) if row.node == "evaluation"]
     if summary.reached_updates == 0:
         raise InputError(
-            f"target: {config.target} is met before training ({seen[0].value:.4g}): choose one that "
-            "takes some"
+            f"target: {config.target} is met before training ({seen[0].value:.4g}): choose one "
+            "that takes some"
         )
     if summary.status == "diverged":
         status = "diverged"

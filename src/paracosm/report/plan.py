@@ -12,6 +12,7 @@ from paracosm.report.chart import (
     Chart,
     Curve,
     Dots,
+    Floats,
     Level,
     Section,
     extremes,
@@ -166,67 +167,67 @@ def _subject(known: Mapping[str, Any]) -> str | None:
     return None if model is None or data is None else f"{model} on {data}"
 
 
+Plan = tuple[Run, PlanSummary]
+
+
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Return the charts of plans."""
-    plans = [run for run in runs if isinstance(run.numbers, PlanSummary) and run.numbers.designs]
+    plans = [
+        (run, run.numbers)
+        for run in runs
+        if isinstance(run.numbers, PlanSummary) and run.numbers.designs
+    ]
     return shown_sections(
         [
-            ("Time and cost", [_frontier(plans), _apart(plans)]),
-            ("Convergence", [_curves(run, len(plans)) for run in plans]),
+            ("Time and cost", [_frontier(plans), _apart(plans)] if plans else []),
+            ("Convergence", [_curves(run, plan, len(plans)) for run, plan in plans]),
         ]
     )
 
 
-def _frontier(runs: Sequence[Run]) -> Chart | None:
+def _frontier(plans: Sequence[Plan]) -> Chart | None:
     """Return cost against time of designs, and the line of those that nothing beats in both."""
     marks: list[Curve | Dots] = []
-    unit = time_unit(max((_longest(run.numbers) for run in runs), default=0.0))
-    for run in runs:
-        designs = [each for each in _kept(run.numbers) if each.time.median and each.cost]
-        efficient = [each for each in designs if each.is_efficient]
-        if efficient:
-            x, y = _points(efficient, "cost")
-            marks.append(Curve(x * unit[0], y, run.index, "frontier"))
-        for place, algorithm in enumerate(dict.fromkeys(each.algorithm for each in designs)):
+    factor, unit = time_unit(max(_longest(plan) for _, plan in plans))
+    for run, plan in plans:
+        designs = [each for each in _kept(plan) if each.time.median and each.cost]
+        if efficient := [each for each in designs if each.is_efficient]:
+            marks.append(
+                Curve(_times(efficient) * factor, _costs(efficient), run.index, "frontier")
+            )
+        for algorithm, color in _colors(designs, len(plans)).items():
             own = [each for each in designs if each.algorithm == algorithm]
-            x, y = _points(own, "cost")
             labels = tuple(
-                f"{design_name(each)}: {_seconds(each.time.median)}, {_cost(run.numbers, each)}"
+                f"{design_name(each)}: {_seconds(each.time.median)}, {_cost(plan, each)}"
                 for each in own
             )
-            color = place if len(runs) == 1 else None
-            marks.append(Dots(x * unit[0], y, labels, run.index, algorithm, color=color))
+            x, y = _times(own) * factor, _costs(own)
+            marks.append(Dots(x, y, labels, run.index, algorithm, color=color))
     if not marks:
         return None
-    first = runs[0].numbers
+    first = plans[0][1]
     money = first.currency or ("money" if first.price else "worker-hours")
     return Chart(
         name="frontier",
         title=f"Cost against time to {target_name(first)}",
-        x=Axis(f"time to target ({unit[1]})", switch="time"),
+        x=Axis(f"time to target ({unit})", switch="time"),
         y=Axis(f"cost ({money})", switch="cost"),
         marks=tuple(marks),
         caption="Medians over seeds; on the line nothing is both faster and cheaper.",
     )
 
 
-def _apart(runs: Sequence[Run]) -> Chart | None:
+def _apart(plans: Sequence[Plan]) -> Chart | None:
     """Return throughput against updates: the two factors of the time."""
     marks: list[Dots] = []
-    for run in runs:
-        designs = [each for each in _kept(run.numbers) if each.updates.median]
-        for place, algorithm in enumerate(dict.fromkeys(each.algorithm for each in designs)):
+    for run, plan in plans:
+        designs = [each for each in _kept(plan) if each.updates.median and each.updates_per_second]
+        for algorithm, color in _colors(designs, len(plans)).items():
             own = [each for each in designs if each.algorithm == algorithm]
-            marks.append(
-                Dots(
-                    np.array([each.updates.median for each in own], float),
-                    np.array([each.updates_per_second or np.nan for each in own], float),
-                    tuple(design_name(each) for each in own),
-                    run.index,
-                    algorithm,
-                    color=place if len(runs) == 1 else None,
-                )
-            )
+            x = np.array([each.updates.median for each in own], np.float64)
+            y = np.array([each.updates_per_second for each in own], np.float64)
+            labels = tuple(map(design_name, own))
+            marks.append(Dots(x, y, labels, run.index, algorithm, color=color))
     if not marks:
         return None
     return Chart(
@@ -239,45 +240,51 @@ def _apart(runs: Sequence[Run]) -> Chart | None:
     )
 
 
-def _curves(run: Run, of: int) -> Chart | None:
+def _curves(run: Run, plan: PlanSummary, of: int) -> Chart | None:
     """Return the target's metric against virtual time, for the best design of some workers."""
-    summary = run.numbers
-    metric = summary.target.split()[0]
+    metric, _, bound = plan.target.split()
     values = run.series(metric)
-    best = [summary.designs[each.design] for each in summary.by_workers if each.design is not None]
+    best = [plan.designs[each.design] for each in plan.by_workers if each.design is not None]
     if len(best) > CURVES:
         best = [best[place] for place in np.linspace(0, len(best) - 1, CURVES).round().astype(int)]
     marks: list[Curve | Level] = []
-    ends = [0.0]
-    unit = time_unit(_longest(summary))
+    end = 0.0
+    factor, unit = time_unit(_longest(plan))
     for place, each in enumerate(best):
         own = values.where(values.node == design_name(each))
         if len(own):
             kept = extremes(own.value)
-            x = own.virtual_time[kept] * unit[0]
-            ends.append(float(x.max()))
+            x = own.virtual_time[kept] * factor
+            end = max(end, float(x.max()))
             marks.append(Curve(x, own.value[kept], run.index, design_name(each), color=place))
     if not marks:
         return None
-    bound = float(summary.target.split()[-1])
-    marks.append(Level(bound, 0.0, max(ends), summary.target, "target"))
+    marks.append(Level(float(bound), 0.0, end, plan.target, "target"))
     return Chart(
         name="metric_time" if of == 1 else f"metric_time_{run.index}",
         title=f"{METRICS[metric].capitalize()} against virtual time, first seed",
-        x=Axis(f"virtual time ({unit[1]})", switch="time"),
+        x=Axis(f"virtual time ({unit})", switch="time"),
         y=Axis(METRICS[metric], log=metric != "accuracy", switch=metric),
         marks=tuple(marks),
     )
 
 
-def _longest(summary: Any) -> float:
-    return max((each.time.median or 0.0 for each in summary.designs), default=0.0)
+def _colors(designs: Sequence[PlannedDesign], plans: int) -> dict[str, int | None]:
+    """Return algorithms, each with a colour of its own, or with that of the run of several."""
+    names = dict.fromkeys(each.algorithm for each in designs)
+    return {name: place if plans == 1 else None for place, name in enumerate(names)}
 
 
-def _points(designs: Sequence[PlannedDesign], what: str) -> tuple[Any, Any]:
-    ordered = sorted(designs, key=lambda each: each.time.median or 0.0)
-    x = np.array([each.time.median for each in ordered], float)
-    return x, np.array([getattr(each, what) for each in ordered], float)
+def _longest(plan: PlanSummary) -> float:
+    return max((each.time.median or 0.0 for each in plan.designs), default=0.0)
+
+
+def _times(designs: Sequence[PlannedDesign]) -> Floats:
+    return np.array([each.time.median for each in designs], np.float64)
+
+
+def _costs(designs: Sequence[PlannedDesign]) -> Floats:
+    return np.array([each.cost for each in designs], np.float64)
 
 
 VIEW = View(

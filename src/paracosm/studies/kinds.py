@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from paracosm.errors import InputError
 from paracosm.results import Summary
 
 if TYPE_CHECKING:
@@ -74,15 +75,31 @@ def _train_model() -> type[BaseModel]:
     return TrainConfig
 
 
+def _check_train(config: Any) -> None:
+    if config.profile is None and config.strategy is None:
+        config.check(config.resolve_cluster())
+        return
+    from paracosm.planning.scheduled import check_scheduled
+
+    check_scheduled(config)
+
+
 def _updates(config: Any) -> int | None:
     total: int | None = config.updates if config.until is not None else config.most_updates
     return total
 
 
 def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
-    from paracosm.training import train
+    if config.profile is None and config.strategy is None:
+        from paracosm.training import train
 
-    result = train(config, seed, metrics, hooks.progress, hooks.log)
+        result = train(config, seed, metrics, hooks.progress, hooks.log)
+    else:
+        from paracosm.planning.scheduled import run_scheduled
+
+        if hooks.log:
+            raise InputError("log: a schedule has no events of an engine to print: leave it out")
+        result = run_scheduled(config, seed, metrics, hooks.progress)
     recording = result.recording
     files = {} if recording is None else {"recording.json": recording.save}
     return Outcome(result.summary, result.timeline, files)
@@ -157,7 +174,7 @@ KINDS: Mapping[str, Kind] = {
         success="done",
         ends=frozenset({"done", "diverged"}),
         model=_train_model,
-        check=lambda config: config.check(config.resolve_cluster()),
+        check=_check_train,
         total=_updates,
         run=_train,
         logs=True,

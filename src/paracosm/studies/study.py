@@ -1,7 +1,7 @@
 """A study: one question with its arguments and a seed, or a grid of them.
 
     seed: 0
-    train:                      # or relax, predict, emulate, plan: the kind of run, with its arguments
+    train:                      # or relax, predict, emulate, plan: what runs, with its arguments
       model: mlp
       algorithm: asgd
     over:                       # every combination; a list of such grids is their union

@@ -230,7 +230,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClusterFields):
             idle["the database and the strategy say what takes how long"] = {
                 *(*_DURATIONS, "servers", "topology")
             }
-        else:
+        if self.strategy is None:
             idle["only a strategy is predicted: give --strategy ddp"] = {"db"}
         if self.profile is None:
             idle["only a job profile has it: give --profile"] = {"node", "start", "stagger"}

@@ -8,6 +8,7 @@ from pathlib import Path
 from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.engine import Simulator
+from paracosm.errors import InputError
 from paracosm.simulation.schedule import BusyTimes, Rule, Schedule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
