@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "jobs": {"graphs", "network", "cluster", "timing"},
     "simulation": {"jobs", "graphs", "network", "cluster", "timing", "timeline"},
     "faults": {"timing"},
-    "profiling": {"graphs", "models", "timing", "timeline", "cluster"},
+    "profiling": {"graphs", "models", "simulation", "timing", "timeline", "cluster"},
     "prediction": {
         *("profiling", "simulation", "jobs", "graphs", "models", "network"),
         *("cluster", "timing", "timeline", "results"),
@@ -53,10 +53,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "relaxation": {"network", "cluster", "timing", "timeline", "results", "faults"},
     "emulation": {"network", "cluster", "timing", "timeline", "results"},
     "autoload": {"emulation", "cli"},
-    "studies": BELOW_STUDY,
+    "planning": BELOW_STUDY,
+    "studies": BELOW_STUDY | {"planning"},
     "report": {"studies", "results", "timeline", "cluster"},
-    "api": BELOW_STUDY | {"studies", "report", "cli"},
-    "cli": BELOW_STUDY | {"studies", "report", "api"},
+    "api": BELOW_STUDY | {"planning", "studies", "report", "cli"},
+    "cli": BELOW_STUDY | {"planning", "studies", "report", "api"},
 }
 
 

@@ -22,7 +22,7 @@ from paracosm.units import (
     parse_size,
 )
 
-__all__ = ["Bandwidth", "Duration", "Size"]
+__all__ = ["Bandwidth", "Duration", "Size", "read_duration"]
 
 
 def _with_unit(parse: Callable[[Any], float], what: str, example: str) -> Callable[[Any], float]:
@@ -49,11 +49,10 @@ def _exactly(write: Callable[..., str]) -> PlainSerializer:
     return PlainSerializer(lambda value: write(value, exact=True), return_type=str)
 
 
-Duration = Annotated[
-    float,
-    BeforeValidator(_with_unit(parse_duration, "duration", "20us")),
-    _exactly(format_duration),
-]
+read_duration = _with_unit(parse_duration, "duration", "20us")
+"""Returns the seconds that a number says, or a text with a unit."""
+
+Duration = Annotated[float, BeforeValidator(read_duration), _exactly(format_duration)]
 """Seconds."""
 
 Bandwidth = Annotated[

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 __all__ = [
     "EmulationStream",
+    "FailureStream",
+    "PlanningStream",
     "RelaxationStream",
     "ServerStream",
     "SimulationStream",
@@ -70,6 +72,20 @@ class SimulationStream(IntEnum):
     """What the random streams of a simulated job are for, each by rank."""
 
     TASKS = 20
+
+
+class FailureStream(IntEnum):
+    """What the random streams of failing nodes are for, each by node."""
+
+    WORKERS = 40
+    SERVERS = 41
+    LIVES = 42
+
+
+class PlanningStream(IntEnum):
+    """What the random streams of a plan are for, beside those of its training runs."""
+
+    CURVATURE = 30
 
 
 def sequence(seed: int | Sequence[int], *key: int) -> np.random.SeedSequence:

@@ -13,13 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.faults import (
-    CheckpointPolicy,
-    advice,
-    daly_interval,
-    parse_checkpoint,
-    young_interval,
-)
+from paracosm.faults import CheckpointPolicy, advice, parse_checkpoint
 
 POSITIVE = st.floats(0, allow_infinity=False, exclude_min=True)
 NOT_NEGATIVE = st.floats(0, 1e300)
@@ -72,49 +66,6 @@ def test_interval_by_name() -> None:
     assert parse_checkpoint("omega=young, alpha=2, cost=0.2, mtbf=100", mtbf=7) == young
     daly = parse_checkpoint("omega=daly, alpha=2, cost=5min, mtbf=24h")
     assert daly.omega == pytest.approx(117 * 60, abs=30)
-
-
-def test_young_by_hand() -> None:
-    assert young_interval(2, 100) == 20
-    assert young_interval(0, 100) == 0
-
-
-@pytest.mark.parametrize(
-    ("cost", "mtbf", "interval", "accuracy"),
-    [
-        # Daly 2006, captions of figures 3 to 5: minutes, as printed.
-        (5, 24 * 60, 117, 0.5),
-        (5, 6 * 60, 57, 0.5),
-        (5, 15, 9.1, 0.05),
-        # c = 2, M = 100: 20 (1 + 0.1 / 3 + 0.01 / 9) - 2
-        (2, 100, 18.68888888888889, 1e-12),
-        (200, 100, 100, 0),
-        (1000, 100, 100, 0),
-    ],
-)
-def test_daly_against_his_figures_and_by_hand(
-    cost: float, mtbf: float, interval: float, accuracy: float
-) -> None:
-    assert daly_interval(cost, mtbf) == pytest.approx(interval, rel=0, abs=accuracy)
-
-
-@given(st.floats(1e-6, 1e6))
-def test_daly_approaches_young_when_a_checkpoint_is_cheap(mtbf: float) -> None:
-    assert daly_interval(1e-10 * mtbf, mtbf) == pytest.approx(
-        young_interval(1e-10 * mtbf, mtbf), rel=1e-4
-    )
-
-
-@pytest.mark.parametrize("interval", [young_interval, daly_interval])
-def test_intervals_refuse_what_cannot_be(interval: object) -> None:
-    for cost, mtbf, words in [
-        (-1, 1, "cost"),
-        (inf, 1, "cost"),
-        (1, 0, "mean time"),
-        (1, nan, "mean"),
-    ]:
-        with pytest.raises(InputError, match=words):
-            interval(cost, mtbf)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.simulation.simulate import CHUNK, Simulated
 from paracosm.simulation.system import DOWN, UP, System, Ways, Workload
 
-__all__ = ["port_bandwidths", "simulate_literally"]
+__all__ = ["Happened", "port_bandwidths", "requests_and_ends", "simulate_literally"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -62,6 +62,22 @@ def simulate_literally(
         np.array(simulation.trace if keep_chunks else [], dtype=CHUNK),
         simulation.accepted,
     )
+
+
+Happened = tuple[float, int, int, int]
+"""When, in seconds; to which worker, in its step of which number, and to which op of it."""
+
+
+def requests_and_ends(
+    workload: Workload, system: System, drawn: Ints
+) -> tuple[Simulated, list[Happened], list[Happened]]:
+    """Return the virtual times of all steps, and when ops were handed on and ended, in order."""
+    simulation = _Simulation(workload, system, drawn, max_min)
+    simulation.generate_trace(inf)
+    simulated = Simulated(
+        simulation.step_begin, simulation.step_end, np.array([], CHUNK), simulation.accepted
+    )
+    return simulated, simulation.requests, simulation.ends
 
 
 def port_bandwidths(ways: Ways) -> list[tuple[Floats, Floats]]:
@@ -104,12 +120,14 @@ class _Simulation:
         self.waiting_for: list[list[int]] = [[] for _ in workers]  # by op: how many others
         self.unfinished = [0 for _ in workers]  # ops of its step
         self.cores = [Cores(system.cores) for _ in servers]
-        self.iterations = Iterations(system.workers, system.backup)
+        self.iterations = Iterations(system.workers, system.backup, system.slack)
 
         self.step_begin = np.full(drawn.shape, np.nan)
         self.step_end = np.full(drawn.shape, np.nan)
         self.accepted = np.full(drawn.shape, system.backup is None)
         self.trace: list[tuple[int, int, int, int, float, float]] = []  # line 7
+        self.requests: list[Happened] = []
+        self.ends: list[Happened] = []
 
         for number, time in enumerate(system.background_times.tolist()):
             self.at(time, EVERYBODY, BEFORE, partial(self.change_background, number))
@@ -243,6 +261,7 @@ class _Simulation:
 
     def end_op(self, w: int, op: int) -> None:
         """Hand on those that waited for this op as their last (lines 19 to 28)."""
+        self.ends.append((self.now, w, self.completed_steps[w], op))
         first, last = self.workload.first_dependent[op : op + 2]
         for d in self.workload.dependents[first:last].tolist():
             self.waiting_for[w][d] -= 1
@@ -268,6 +287,7 @@ class _Simulation:
 
     def add(self, w: int, op: int) -> None:
         """Put an op into the scheduler of the resource that it needs."""
+        self.requests.append((self.now, w, self.completed_steps[w], op))
         resource, server = int(self.workload.resource[op]), int(self.workload.server[op])
         if resource in (WORKER, SERVER):
             size = self.seconds(w, op)

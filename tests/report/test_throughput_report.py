@@ -59,7 +59,7 @@ SUMMARY: dict[str, Any] = {
     "saturation": {"workers": 2, "because": "downlink"},
     "bottleneck": "Saturates at 2 workers: the downlink of the servers would bring most.",
     "job_profile": {"steps": 97, "ops": 183, "dropped": {"no end": 3}},
-    "imagined": {
+    "target": {
         "bandwidth": 125e6,
         "latency": 1e-3,
         "alpha": 3e-10,

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
+from plain_systems import plain_system
 
 from paracosm.cluster import Link, star
-from paracosm.simulation.schedule import Schedule, schedule_of_steps
-from paracosm.simulation.simulate import simulate
+from paracosm.simulation.schedule import (
+    Rule,
+    Schedule,
+    asgd,
+    backup,
+    fedbuff,
+    join_schedules,
+    ssgd,
+    ssp,
+    stream_schedule,
+)
 from paracosm.simulation.system import (
     DOWNLINK,
     SERVER,
@@ -19,6 +31,8 @@ from paracosm.simulation.system import (
 )
 
 MB = 1_000_000
+
+Sharing = Literal["serial", "fair"]
 
 
 def steps_of(compute: np.ndarray, tensors: int = 1, size: float = 0.1 * MB) -> Workload:
@@ -58,15 +72,20 @@ def steps_of(compute: np.ndarray, tensors: int = 1, size: float = 0.1 * MB) -> W
 
 
 def schedule(
-    workload: Workload, workers: int, steps: int, sharing: str, tensors: int = 1, seed: int = 0
+    workload: Workload,
+    workers: int,
+    steps: int,
+    sharing: Sharing,
+    tensors: int = 1,
+    rule: Rule | None = None,
 ) -> Schedule:
     ways = cluster_ways(star(workers, 1, Link(bandwidth=1.0 * MB, sharing=sharing)))
     system = System(ways=ways, speed=np.ones(workers), start=np.zeros(workers))
-    drawn = np.random.default_rng(seed).integers(len(workload.seconds), size=(workers, steps))
-    simulated = simulate(workload, system, drawn, keep_chunks=True)
+    drawn = np.random.default_rng(2).integers(workload.steps, size=(workers, steps))
     whose = np.tile(np.arange(tensors), 4)
     use = (workload.resource == DOWNLINK) | (workload.resource == SERVER)
-    return schedule_of_steps(workload, simulated, np.where(use, whose, -1))
+    tensor = np.where(use, whose, -1).tolist()
+    return join_schedules(stream_schedule(workload, system, rule or asgd(), drawn, tensor))
 
 
 def test_workers_in_step_read_what_both_have_updated() -> None:
@@ -93,19 +112,21 @@ def drawn_steps(tensors: int, size: float) -> Workload:
 
 
 @pytest.mark.parametrize("sharing", ["fair", "serial"])
-def test_a_closed_loop_has_a_mean_staleness_of_the_other_workers(sharing: str) -> None:
+def test_a_closed_loop_has_a_mean_staleness_of_the_other_workers(
+    sharing: Sharing,
+) -> None:
     """Workers that read again as they update: W - 1, however long steps take."""
-    found = schedule(drawn_steps(1, 0.05 * MB), 4, 400, sharing, seed=2)
+    found = schedule(drawn_steps(1, 0.05 * MB), 4, 400, sharing)
     middle = found.staleness[200:-200]
     assert middle.mean() == pytest.approx(3, abs=0.02)
     assert middle.min() < 3 < middle.max()
 
 
 @pytest.mark.parametrize("sharing", ["fair", "serial"])
-def test_staleness_counts_the_updates_of_one_tensor(sharing: str) -> None:
+def test_staleness_counts_the_updates_of_one_tensor(sharing: Sharing) -> None:
     """Counted anew, one by one; a tensor that is not held for the whole step is less stale."""
     tensors, workers = 3, 4
-    found = schedule(drawn_steps(tensors, 0.05 * MB), workers, 60, sharing, tensors, seed=3)
+    found = schedule(drawn_steps(tensors, 0.05 * MB), workers, 60, sharing, tensors)
     names = ["worker", "step", "tensor"]
     read_at = {tuple(row[names]): row["time"] for row in found.reads}
     for number, row in enumerate(found.updates):
@@ -116,10 +137,60 @@ def test_staleness_counts_the_updates_of_one_tensor(sharing: str) -> None:
         assert 0 < found.staleness[found.updates["tensor"] == tensor].mean() < workers - 1
 
 
+def test_synchronous_workers_read_what_all_have_updated() -> None:
+    """Serial: gradients at 0.3 and 0.4 make an update; the next pulls begin then, one by one."""
+    found = schedule(steps_of(np.array([0.1])), 2, 2, "serial", rule=ssgd(2))
+    assert (found.updates["time"] / 10**11).tolist() == [4, 4, 8, 8]
+    assert found.updates["version"].tolist() == [1, 1, 2, 2]
+    assert found.updates["read"].tolist() == [0, 0, 1, 1]
+    assert (found.steps["begin"] / 10**11).tolist() == [0, 0, 4, 4]
+
+
+def test_late_steps_are_dropped_as_a_whole() -> None:
+    """Serial, one of two is waited for: worker 1's second update at 0.4 is late, and so on.
+
+    Worker 0 ends steps at 0.3, 0.6, ...; worker 1 at 0.4, 0.7, ..., and never in time.
+    """
+    found = schedule(steps_of(np.array([0.1])), 2, 3, "serial", rule=backup(2, 1))
+    assert found.updates["worker"].tolist() == [0, 0, 0]
+    assert (found.updates["time"] / 10**11).tolist() == [3, 6, 9]
+    assert found.dropped == 3
+    assert found.steps["accepted"].tolist() == [1, 0, 1, 0, 1, 0]
+    assert found.reads["version"].tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_nobody_waits_for_a_buffer_to_be_full() -> None:
+    """Serial: gradients at 0.3, 0.4; 0.6, 0.7. Worker 0 reads again at 0.3, before the update."""
+    found = schedule(steps_of(np.array([0.1])), 2, 2, "serial", rule=fedbuff(2))
+    assert (found.updates["time"] / 10**11).tolist() == [4, 4, 7, 7]
+    assert found.updates["read"].tolist() == [0, 0, 0, 1]
+    assert found.staleness.tolist() == [0, 0, 1, 0]
+
+
+def test_a_worker_waits_for_the_slack() -> None:
+    """Infinitely fast links; computing takes 1 and 3.5. As the schedule of whole steps has it."""
+    ways = cluster_ways(star(2, 1, Link()))
+    system = System(ways=ways, speed=np.array([1.0, 1 / 3.5]), start=np.zeros(2))
+    found = join_schedules(
+        stream_schedule(
+            steps_of(np.array([1.0])), system, ssp(1), np.zeros((2, 3), np.int64), [0, -1, -1, 0]
+        )
+    )
+    assert (found.updates["time"] / 10**12).tolist() == [1, 2, 3.5, 4.5, 7, 10.5]
+    assert found.updates["worker"].tolist() == [0, 0, 1, 0, 1, 1]
+
+
 def test_a_tensor_that_is_not_read_is_not_updated() -> None:
     workload = steps_of(np.array([0.1]))
-    ways = cluster_ways(star(1, 1, Link(bandwidth=1.0 * MB)))
-    system = System(ways=ways, speed=np.ones(1), start=np.zeros(1))
-    simulated = simulate(workload, system, np.zeros((1, 1), int), keep_chunks=True)
-    with pytest.raises(ValueError, match="updates tensor 0 in step 0 without having read it"):
-        schedule_of_steps(workload, simulated, [-1, -1, -1, 0])
+    system = plain_system(1, 1, 1.0 * MB)
+    drawn = np.zeros((1, 1), np.int64)
+    with pytest.raises(ValueError, match="a step updates tensor 0 before it has read it"):
+        next(stream_schedule(workload, system, asgd(), drawn, [-1, -1, -1, 0]))
+    with pytest.raises(ValueError, match="tensor 0 is read by several ops"):
+        next(
+            stream_schedule(
+                steps_of(np.array([0.1]), 2), system, asgd(), drawn, [0, 0, *[-1] * 4, 0, -1]
+            )
+        )
+    with pytest.raises(ValueError, match="waits for 3 of other than 1 workers"):
+        next(stream_schedule(workload, system, ssgd(3), drawn, [0, -1, -1, 0]))

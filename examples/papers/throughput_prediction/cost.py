@@ -50,18 +50,18 @@ class Cost:
 
 def cost_of(job: MeasuredJob) -> Cost:
     """Time the simulations of a job here; take the rest from how fast it ran."""
-    imagined = job.imagined(max(WORKERS))
-    simulate(imagined.workload, imagined.system(imagined.settings.ports), imagined.drawn(10, 1, 0))
+    target = job.target(max(WORKERS))
+    simulate(target.workload, target.system(target.settings.ports), target.drawn(10, 1, 0))
     measured = job.measured()
     measuring, simulating = {}, {}
     for workers in WORKERS:
-        system = imagined.system(imagined.settings.ports.first(workers))
-        drawn = imagined.drawn(workers, SIMULATED_STEPS, SEED)
+        system = target.system(target.settings.ports.first(workers))
+        drawn = target.drawn(workers, SIMULATED_STEPS, SEED)
         began = time.perf_counter()
-        simulate(imagined.workload, system, drawn)
+        simulate(target.workload, system, drawn)
         if workers > 1:
             simulating[workers] = time.perf_counter() - began
-        rate = measured.get(workers) or predict_throughput(imagined, workers, SEED).steps_per_second
+        rate = measured.get(workers) or predict_throughput(target, workers, SEED).steps_per_second
         measuring[workers] = MEASURED_STEPS * workers / rate
     profile = job.profile
     return Cost(

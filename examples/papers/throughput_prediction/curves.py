@@ -98,10 +98,10 @@ def batches(job: MeasuredJob) -> Batches:
     """
     rates, saturated = {}, {}
     for factor in FACTORS:
-        imagined = job.imagined(WORKERS)
-        ports = imagined.settings.ports
-        settings = replace(imagined.settings, ports=replace(ports, speed=ports.speed / factor))
-        slower = replace(imagined, settings=settings)
+        target = job.target(WORKERS)
+        ports = target.settings.ports
+        settings = replace(target.settings, ports=replace(ports, speed=ports.speed / factor))
+        slower = replace(target, settings=settings)
         steps = {
             workers: predict_throughput(slower, workers, SEED).steps_per_second
             for workers in range(1, WORKERS + 1)
@@ -115,14 +115,12 @@ def curve_of(job: MeasuredJob, repeats: int) -> Curve:
     """Predict all numbers of workers that were measured, by all models."""
     measured = job.measured()
     most = max(6, *measured)
-    imagined = job.imagined(most)
-    phases = phases_of(imagined)
+    target = job.target(most)
+    phases = phases_of(target)
     bandwidth = float(job.settings.ports.server[0])
     numbers = range(1, most + 1)
     predicted = {
-        "ours": [
-            predict_throughput(imagined, workers, SEED).steps_per_second for workers in numbers
-        ],
+        "ours": [predict_throughput(target, workers, SEED).steps_per_second for workers in numbers],
         "lin": lin(phases, most).tolist(),
         "cynthia": [cynthia(phases, bandwidth, workers) for workers in numbers],
         "half": [cynthia(phases, bandwidth, workers, duplex=True) for workers in numbers],
@@ -132,18 +130,18 @@ def curve_of(job: MeasuredJob, repeats: int) -> Curve:
 
 def windows_of(job: MeasuredJob, repeats: int) -> list[Window]:
     """Simulate every measured run's window from its own start, many times."""
-    imagined = job.imagined(max(run.workers for run in job.runs))
+    target = job.target(max(run.workers for run in job.runs))
     windows = []
     for run in job.runs:
         settings = replace(
-            imagined.settings,
+            target.settings,
             start="together" if run.together else "staggered",
             stagger=run.stagger,
             measure=run.seconds,
             repeats=repeats,
             steps=100,
         )
-        same = replace(imagined, settings=settings)
+        same = replace(target, settings=settings)
         after = predict_throughput(same, run.workers, SEED).after_start
         assert after is not None
         windows.append(Window(run, after.steps_per_second, after.spread))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from finding import Finding
-from imagined_models import layers_of, profile_of
 from measured_jobs import SEED, MeasuredJob, link_ports
+from synthetic_models import layers_of, profile_of
 
 from paracosm.prediction.parameter_servers.config import Ports, Settings
 from paracosm.prediction.parameter_servers.target import target_job

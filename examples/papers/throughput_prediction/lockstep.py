@@ -233,17 +233,17 @@ def _windows(
     job: MeasuredJob, run: Run, variant: Variant, repeats: int, beyond: float = 0.0
 ) -> list[Simulation]:
     """Simulate a run's window from its own start, some seconds longer at will."""
-    imagined = job.imagined(run.workers, share_sigma=variant.uneven)
-    ports = imagined.settings.ports
-    imagined = replace(imagined, workload=variant.steps(imagined.workload))
+    target = job.target(run.workers, share_sigma=variant.uneven)
+    ports = target.settings.ports
+    target = replace(target, workload=variant.steps(target.workload))
     seconds = run.seconds + beyond
-    steps = imagined.most_steps(ports, seconds)
-    base = imagined.system(ports, run.stagger * np.arange(run.workers, dtype=float))
+    steps = target.most_steps(ports, seconds)
+    base = target.system(ports, run.stagger * np.arange(run.workers, dtype=float))
     found = []
     for repeat in range(repeats):
-        drawn = imagined.drawn(run.workers, steps, [repeat])
-        system = imagined.with_shares(base, steps, [repeat])
-        played = simulate(imagined.workload, system, drawn, until=seconds)
+        drawn = target.drawn(run.workers, steps, [repeat])
+        system = target.with_shares(base, steps, [repeat])
+        played = simulate(target.workload, system, drawn, until=seconds)
         found.append(Simulation(played.step_begin, played.step_end))
     return found
 
@@ -341,7 +341,7 @@ def _shares(its: Mapping[str, Ablation]) -> Finding:
 
 def _orders(job: MeasuredJob) -> int:
     """Return how many orders of downlinks there are among the profiled steps."""
-    workload = job.imagined(1).workload
+    workload = job.target(1).workload
     rows = workload.roots
     return len({tuple(row[workload.resource[row] == DOWNLINK].tolist()) for row in rows})
 

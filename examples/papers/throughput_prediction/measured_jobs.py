@@ -85,7 +85,7 @@ class MeasuredJob:
         """Runs of several workers that began at once."""
         return [run for run in self.runs if run.together and run.workers > 1]
 
-    def imagined(self, workers: int, **changes: Any) -> TargetJob:
+    def target(self, workers: int, **changes: Any) -> TargetJob:
         """Return the job with so many workers at most on its link, with other settings changed."""
         servers = changes.pop("servers", self.profile.servers)
         ports = link_ports(workers, servers, float(self.settings.ports.server[0]))

@@ -46,13 +46,13 @@ class Plan:
     Attributes:
         repeats: windows of each measured run.
         steps: of each worker, for a steady state; None: as `Settings` has it.
-        imagined_steps: the same for imagined models.
+        synthetic_steps: the same for synthetic models.
         models: of `MODELS`.
     """
 
     repeats: int
     steps: int | None
-    imagined_steps: int
+    synthetic_steps: int
     models: tuple[tuple[str, str, float], ...]
 
 
@@ -147,7 +147,7 @@ def predict_workers(paper: Reproduction, jobs: list[MeasuredJob], repeats: int) 
 
 def draw_time(paper: Reproduction, job: MeasuredJob) -> None:
     """Make figures 7 and 12."""
-    timeline = paper.part("figure 7", lambda: first_steps(job.imagined(2), 2, SEED))
+    timeline = paper.part("figure 7", lambda: first_steps(job.target(2), 2, SEED))
     write_trace(timeline, paper.folder / "trace.json.gz")
     paper.picture(
         "Figure 7",
@@ -223,13 +223,13 @@ def divide_parameters(paper: Reproduction, jobs: list[MeasuredJob], plan: Plan) 
         "figure 25",
         lambda: [
             gains_of(jobs[0], plan.steps),
-            *(model_gains(*model, plan.imagined_steps) for model in plan.models),
+            *(model_gains(*model, plan.synthetic_steps) for model in plan.models),
         ],
     )
     paper.findings += judge_gains(gains)
     paper.picture(
         "Figure 25",
-        "One server, two, and two if both held as much; ResNet-50 and VGG-11 are imagined, on "
+        "One server, two, and two if both held as much; ResNet-50 and VGG-11 are synthetic, on "
         "links of 10 Gbit/s, with 64 and 32 images a step",
         figures.draw_gains(gains, paper.file("figure25")),
     )

@@ -92,9 +92,9 @@ def sending_of(job: MeasuredJob) -> Sending:
     """Predict a job under flow-control windows, and without under orders."""
 
     def rates(window: float, order: str) -> list[float]:
-        imagined = job.imagined(WORKERS, window=window, order=order)
+        target = job.target(WORKERS, window=window, order=order)
         return [
-            predict_throughput(imagined, workers, SEED).steps_per_second
+            predict_throughput(target, workers, SEED).steps_per_second
             for workers in range(1, WORKERS + 1)
         ]
 
@@ -123,7 +123,7 @@ def judge_turns(turns: Sequence[Turn]) -> list[Finding]:
 def judge_sending(found: Sending) -> list[Finding]:
     """Check what flow control and orders do."""
     switched, whole = (1 / found.windows[name][0] for name in ("1 MiB", "off"))
-    largest = float(found.job.imagined(1).workload.size.max())
+    largest = float(found.job.target(1).workload.size.max())
     alone = {order: 1 / rates[0] for order, rates in found.orders.items()}
     gains, by_chance = (
         np.array(found.orders[order]) / np.array(found.orders["scheduled"]) - 1

@@ -46,7 +46,7 @@ def relax(
     study: StudyFile = None,
     **arguments: Any,
 ) -> int:
-    """Solve on imagined processors: iterates and residuals are real, time is simulated.
+    """Solve on simulated processors: iterates and residuals are real, time is simulated.
 
     Example: paracosm relax --problem laplace2d:20 --method jacobi --processors 20
     --time "normal(10, 3)" --tolerance 1e-6 --out runs/jacobi20

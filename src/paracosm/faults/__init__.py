@@ -4,10 +4,8 @@ from paracosm.faults.checkpoint import (
     CheckpointPolicy,
     DetectionScore,
     advice,
-    daly_interval,
     parse_checkpoint,
     score,
-    young_interval,
 )
 from paracosm.faults.fault import (
     At,
@@ -27,6 +25,12 @@ from paracosm.faults.fault import (
     parse_fault,
     parse_faults,
 )
+from paracosm.faults.intervals import (
+    INTERVALS,
+    daly_interval,
+    expected_makespan,
+    young_interval,
+)
 from paracosm.faults.models import (
     BitFlip,
     DataFault,
@@ -37,8 +41,16 @@ from paracosm.faults.models import (
     Stop,
     UniformPerturbation,
 )
+from paracosm.faults.node_failures import (
+    FailureFields,
+    JobFailures,
+    Mtbf,
+    failure_instants,
+    parse_mtbf,
+)
 
 __all__ = [
+    "INTERVALS",
     "At",
     "AtRandom",
     "BitFlip",
@@ -48,7 +60,10 @@ __all__ = [
     "DetectionScore",
     "Every",
     "ExponentFlip",
+    "FailureFields",
     "Fault",
+    "JobFailures",
+    "Mtbf",
     "OnProcessor",
     "Rows",
     "Share",
@@ -63,11 +78,14 @@ __all__ = [
     "choose_components",
     "choose_processor",
     "daly_interval",
+    "expected_makespan",
+    "failure_instants",
     "fault_times",
     "mean_time_between_faults",
     "parse_checkpoint",
     "parse_fault",
     "parse_faults",
+    "parse_mtbf",
     "score",
     "young_interval",
 ]

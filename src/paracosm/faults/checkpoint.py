@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from math import inf, sqrt
+from math import inf
 from typing import Any, Literal, get_args
 
 from paracosm.errors import InputError, unknown
+from paracosm.faults.intervals import INTERVALS
 from paracosm.timing.distribution import DURATION, NUMBER, Parameter
 
 Scope = Literal["all", "block"]
@@ -69,46 +70,6 @@ class CheckpointPolicy:
         )
 
 
-def young_interval(cost: float, mtbf: float) -> float:
-    """Return sqrt(2 c M) seconds.
-
-    Source: Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9),
-    1974.
-
-    Args:
-        cost: c, the seconds that one checkpoint takes.
-        mtbf: M, the mean time between failures, in seconds.
-
-    Raises:
-        InputError: a negative or infinite cost, or a time between failures that is not above 0.
-    """
-    _check(cost, mtbf)
-    return sqrt(2 * cost * mtbf)
-
-
-def daly_interval(cost: float, mtbf: float) -> float:
-    """Return sqrt(2 c M) [1 + sqrt(c / 2M) / 3 + (c / 2M) / 9] - c seconds; M where c >= 2M.
-
-    Source: Daly, "A Higher Order Estimate of the Optimum Checkpoint Interval for Restart Dumps",
-    Future Generation Computer Systems 22, 2006. The arguments are those of `young_interval`.
-
-    Raises:
-        InputError: as `young_interval`.
-    """
-    _check(cost, mtbf)
-    if cost >= 2 * mtbf:
-        return mtbf
-    ratio = cost / (2 * mtbf)
-    return sqrt(2 * cost * mtbf) * (1 + sqrt(ratio) / 3 + ratio / 9) - cost
-
-
-def _check(cost: float, mtbf: float) -> None:
-    if not 0 <= cost < inf:
-        raise InputError(f"the cost of a checkpoint must be finite and 0 or more, not {cost}")
-    if not 0 < mtbf < inf:
-        raise InputError(f"the mean time between faults must be above 0 and finite, not {mtbf}")
-
-
 _WORD = Parameter(lambda value: str(value).strip(), str)
 _PARAMETERS: dict[str, Parameter] = {
     "alpha": NUMBER,
@@ -119,7 +80,6 @@ _PARAMETERS: dict[str, Parameter] = {
     "restore": DURATION,
     "mtbf": DURATION,
 }
-_INTERVALS = {"young": young_interval, "daly": daly_interval}
 _USAGE = 'write "alpha=2, omega=10"'
 
 
@@ -142,10 +102,10 @@ def parse_checkpoint(
         return value
     written = {**value} if isinstance(value, Mapping) else _split(value)
     interval = str(written.get("omega", "")).strip()
-    if interval in _INTERVALS:
+    if interval in INTERVALS:
         written["omega"] = _suggested(interval, written, mtbf)
     elif interval[:1].isalpha() and interval != "inf":
-        raise unknown("omega of a checkpoint", interval, ["a duration", *_INTERVALS])
+        raise unknown("omega of a checkpoint", interval, ["a duration", *INTERVALS])
     elif "mtbf" in written:
         raise InputError("checkpoint: mtbf has no effect unless omega is young or daly")
     written.pop("mtbf", None)
@@ -196,7 +156,7 @@ def _suggested(name: str, written: Mapping[str, Any], mtbf: float | None) -> flo
     cost = _read("cost", written.get("cost", 0.0))
     if not cost > 0:
         raise InputError(f"checkpoint: omega={name} needs a cost above 0, such as cost=1ms")
-    return _INTERVALS[name](cost, mtbf)
+    return INTERVALS[name](cost, mtbf)
 
 
 def _read(name: str, value: Any) -> Any:

@@ -140,7 +140,7 @@ _PROCESSORS = 4
 
 
 class RelaxConfig(ClusterFields):
-    """An asynchronous iteration: what is solved, how, and on which imagined processors.
+    """An asynchronous iteration: what is solved, how, and on which simulated processors.
 
     Fields hold what their texts mean, read once. In Python `problem` may be a `Problem`, `method`,
     `pattern` and `time` functions (`relax` says which), and `cluster` a `Cluster`.

@@ -172,7 +172,7 @@ def run_relaxation(
     """Simulate an asynchronous iteration; with changes (`what_if`), the unchanged one first.
 
     Args:
-        config: what to solve, how, and on which imagined processors.
+        config: what to solve, how, and on which simulated processors.
         seed: decides everything that is random.
         metrics: takes the residual as it falls, and at the end the updates of each processor.
         progress: called some ten times a second with the relaxations so far and the virtual time.

@@ -62,7 +62,7 @@ def throughput_remarks(summary: ThroughputSummary) -> dict[str, str]:
     """Return what was assumed, what the profile is, and what coarse models say."""
     return {
         "coarse models": _models_text(summary),
-        "imagined": _imagined(summary.imagined),
+        "target": _target(summary.target),
         "profiled": _profiled(summary.job_profile),
     }
 
@@ -125,7 +125,7 @@ def _models_text(summary: ThroughputSummary) -> str:
     )
 
 
-def _imagined(found: Mapping[str, Any]) -> str:
+def _target(found: Mapping[str, Any]) -> str:
     """Return the assumptions that a user may want to change."""
     window = found["window"]
     parts = [

@@ -88,7 +88,14 @@ class Summary(JsonObject):
 
 
 class TrainingSummary(Summary):
-    """Of `paracosm train`."""
+    """Of `paracosm train`.
+
+    Attributes:
+        target: what the run was to reach, None where nothing was asked for; `reached_at` is the
+            virtual time at which it did, `reached_updates` the number of updates, None where it did
+            not, and `best` the best value of the target's metric.
+        staleness: by tensor, where a run keeps versions of each.
+    """
 
     kind: Literal["training"] = "training"
     algorithm: str
@@ -113,6 +120,11 @@ class TrainingSummary(Summary):
     lookahead: str | None
     durations: Mapping[str, str]
     divergence: Json | None
+    target: str | None = None
+    reached_at: float | None = None
+    reached_updates: int | None = None
+    best: float | None = None
+    staleness: Mapping[str, Staleness] | None = None
     unchanged: TrainingSummary | None = None
 
 
@@ -280,7 +292,7 @@ class ThroughputSummary(Summary):
     saturation: Saturation | None
     bottleneck: str
     job_profile: Json
-    imagined: Json
+    target: Json
     cluster: Json
     unchanged: ThroughputSummary | None = None
 

@@ -1,14 +1,17 @@
 """Schedules: who reads and updates which tensor, and when, whatever the values are.
 
 Where durations are modelled, time does not depend on values. A schedule is then made without
-computing anything (`generate_schedule`), millions of steps in seconds; numerics can be done over
-it afterwards.
+computing anything, millions of steps in seconds, and numerics can be done over it afterwards: of
+workers that compute as a whole, then push, then pull (`generate_schedule`), or of steps op by op
+(`stream_schedule`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,10 +24,12 @@ from paracosm.errors import InputError
 from paracosm.network.compiled import make_traffic
 from paracosm.network.compiled_serial import under_way
 from paracosm.simulation import schedule_kernel as kernel
+from paracosm.simulation import versions_kernel
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
-from paracosm.simulation.simulate import Simulated
-from paracosm.simulation.steps_kernel import way_records
-from paracosm.simulation.system import DOWNLINK, SERVER, Ways, Workload, cluster_ways
+from paracosm.simulation.simulate import play_on
+from paracosm.simulation.steps_kernel import CLOCK, FAULTY, OVER, Plan, way_records, write_plan
+from paracosm.simulation.system import DOWNLINK, SERVER, System, Ways, Workload, cluster_ways
+from paracosm.simulation.versions_kernel import Versions, make_versions
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.void]
@@ -89,12 +94,13 @@ class Schedule:
     # after it, and the one that the gradient was computed from
     updates: Rows
     # worker, step, begin, end, accepted: from the begin of computing until the tensors for the next
-    # step are there; whether some gradient of it was taken. Steps that the end interrupted are not
-    # there.
+    # step are there, or of steps op by op from first to last op; whether some gradient of it was
+    # taken. Steps that the end interrupted are not there.
     steps: Rows
-    end: int  # when the answers to the last updates had arrived
+    end: int  # when the answers to the last updates had arrived, or the last op had ended
     dropped: int  # gradients that came too late
     busy: BusyTimes  # seconds for which each node computed, sent and received until then
+    tensors: tuple[str, ...] = ()  # their names, in the order of their numbers; () without names
 
     @property
     def staleness(self) -> Ints:
@@ -114,8 +120,9 @@ class Schedule:
             columns["what"] = pyarrow.array([what] * len(rows), pyarrow.string())
             tables.append(pyarrow.table(columns))
         table = pyarrow.concat_tables(tables, promote_options="default")
-        facts = {b"end": str(self.end).encode(), b"dropped": str(self.dropped).encode()}
-        pyarrow.parquet.write_table(table.replace_schema_metadata(facts), path)
+        facts = {"end": self.end, "dropped": self.dropped, "tensors": self.tensors}
+        described = {name.encode(): json.dumps(fact).encode() for name, fact in facts.items()}
+        pyarrow.parquet.write_table(table.replace_schema_metadata(described), path)
 
 
 def read_schedule(path: Path) -> Schedule:
@@ -124,7 +131,7 @@ def read_schedule(path: Path) -> Schedule:
     import pyarrow.parquet
 
     table = pyarrow.parquet.read_table(path)
-    facts = table.schema.metadata
+    facts = {name: json.loads(fact) for name, fact in table.schema.metadata.items()}
     found: list[Rows] = []
     for what, dtype in (("reads", READ), ("updates", UPDATE), ("steps", STEP)):
         own = table.filter(pyarrow.compute.equal(table["what"], what))
@@ -133,7 +140,8 @@ def read_schedule(path: Path) -> Schedule:
             rows[name] = own[name].to_numpy()
         found.append(rows)
     reads, updates, steps = found
-    return Schedule(reads, updates, steps, int(facts[b"end"]), int(facts[b"dropped"]), {})
+    tensors = tuple(facts[b"tensors"])
+    return Schedule(reads, updates, steps, facts[b"end"], facts[b"dropped"], {}, tensors)
 
 
 def generate_schedule(
@@ -185,58 +193,130 @@ def generate_schedule(
     )
 
 
-def schedule_of_steps(workload: Workload, simulated: Simulated, tensor: Sequence[int]) -> Schedule:
-    """Return the schedule of asynchronous steps that were simulated op by op, without busy times.
+def stream_schedule(
+    workload: Workload,
+    system: System,
+    rule: Rule,
+    drawn: Ints,
+    tensor: Sequence[int],
+    *,
+    tensors: Sequence[str] = (),
+    until: float = math.inf,
+    block: int = 65_536,
+) -> Iterator[Schedule]:
+    """Simulate steps op by op (Algorithm 3.1), and yield their schedule in consecutive blocks.
 
-    A worker reads a tensor when its transfer from the server begins, and has updated it when the op
-    that does so ends. A read that begins as an update ends sees it; updates that end together come
-    in the order of workers.
+    A worker reads a tensor when its transfer from the server is asked for, and the tensor is
+    updated when the op that does so ends. Within an instant updates come first, so that a read that
+    is asked for as an update ends sees it; updates of one instant come in the order of workers.
+
+    Where a worker waits for others, it does so between two steps, before the gap: with a slack
+    until the slowest worker has ended enough of them, synchronously until all have ended theirs,
+    with backup workers until so many have. Late steps are dropped as a whole; who is late is known
+    when a step ends, so that with backup workers all tensors are updated as the iteration ends.
 
     Args:
         workload: what a step consists of.
-        simulated: with its chunks.
+        system: the cluster; whom workers wait for says the rule alone.
+        rule: when gathered gradients become an update, and when a worker goes on.
+        drawn: which step of the workload worker w's k-th step is, (workers, steps).
         tensor: by op, the tensor that it reads (a transfer from a server) or updates (an op on a
             server); -1 for all other ops.
+        tensors: their names, in the order of their numbers.
+        until: virtual seconds; what would happen later does not.
+        block: rows of each kind in a block at most, unless one instant has more.
+
+    Yields:
+        Blocks that begin and end between two instants; times and versions count from the very
+        start. There is one at least, and there are no busy times.
 
     Raises:
-        ValueError: a tensor is updated in a step that does not read it.
+        ValueError: a step updates a tensor before it has read it, or by several ops; the rule is
+            for another number of workers; what `simulate` raises.
+        InputError: virtual time passes 2**63 - 1 ps (106 days).
     """
-    chunks, tensors = simulated.chunks, np.asarray(tensor)
-    of, resource = tensors[chunks["op"]], workload.resource[chunks["op"]]
-    is_update = (resource == SERVER) & (of >= 0)
-    chosen = is_update | ((resource == DOWNLINK) & (of >= 0) & (chunks["turn"] == 0))
-    chunks, of, is_update = chunks[chosen], of[chosen], is_update[chosen]
-    time = np.rint(np.where(is_update, chunks["end"], chunks["begin"]) * 1e12).astype(np.int64)
-    order = np.lexsort((chunks["worker"], ~is_update, time))
-    chunks, of, is_update, time = chunks[order], of[order], is_update[order], time[order]
-    version = np.zeros(len(time), np.int64)
-    for each in np.unique(of):
-        version[of == each] = np.cumsum(is_update[of == each])
+    backup = _backup(rule, system.workers)
+    versions = _versions(workload, rule, system.workers, tensor, block)
+    waiting = replace(system, backup=backup, slack=rule.slack)
+    plan = write_plan(workload, waiting, drawn, versions=versions)
+    ended = False
+    while not ended:
+        reason = play_on(plan, until)
+        if reason == FAULTY:
+            unread = int(plan.versions.counts[versions_kernel.UNREAD])
+            raise ValueError(f"a step updates tensor {unread} before it has read it")
+        ended = reason == OVER
+        dropped = int(plan.versions.counts[versions_kernel.DROPPED])
+        plan, taken = _take_rows(plan, ended)
+        if ended or any(map(len, taken)):
+            plan.versions.counts[versions_kernel.DROPPED] = 0
+            end = int(plan.counts[CLOCK])
+            reads, updates, steps = taken
+            yield Schedule(reads, updates, steps, end, dropped, {}, tuple(tensors))
 
-    def rows(chosen: npt.NDArray[np.bool_], dtype: np.dtype[np.void]) -> Rows:
-        found = np.zeros(int(chosen.sum()), dtype)
-        found["time"], found["tensor"], found["version"] = time[chosen], of[chosen], version[chosen]
-        found["worker"], found["step"] = chunks["worker"][chosen], chunks["step"][chosen]
-        return found
 
-    reads, updates = rows(~is_update, READ), rows(is_update, UPDATE)
-    known = {
-        (w, s, t): at for w, s, t, at in reads[["worker", "step", "tensor", "version"]].tolist()
-    }
-    try:
-        updates["read"] = [known[key] for key in updates[["worker", "step", "tensor"]].tolist()]
-    except KeyError as error:
-        worker, step, own = error.args[0]
-        raise ValueError(
-            f"worker {worker} updates tensor {own} in step {step} without having read it"
-        ) from None
-    ended = np.argwhere(~np.isnan(simulated.step_end))
-    steps = np.zeros(len(ended), STEP)
-    steps["worker"], steps["step"] = ended.T
-    for name, seconds in (("begin", simulated.step_begin), ("end", simulated.step_end)):
-        steps[name] = np.rint(seconds[tuple(ended.T)] * 1e12)
-    steps["accepted"] = simulated.accepted[tuple(ended.T)]
-    return Schedule(reads, updates, steps, int(time.max(initial=0)), 0, {})
+def join_schedules(blocks: Iterable[Schedule]) -> Schedule:
+    """Return the schedule that consecutive blocks make together, without busy times."""
+    parts = list(blocks)
+    if not parts:
+        raise ValueError("no block of a schedule to join")
+    return Schedule(
+        reads=np.concatenate([part.reads for part in parts]),
+        updates=np.concatenate([part.updates for part in parts]),
+        steps=np.concatenate([part.steps for part in parts]),
+        end=parts[-1].end,
+        dropped=sum(part.dropped for part in parts),
+        busy={},
+        tensors=parts[-1].tensors,
+    )
+
+
+def _backup(rule: Rule, workers: int) -> int | None:
+    """Return how many workers a step that is simulated op by op does not wait for."""
+    if rule.answers == "each":
+        return None
+    if not 0 < rule.pushes <= workers or (rule.answers == "all" and rule.pushes < workers):
+        raise ValueError(f"the rule waits for {rule.pushes} of other than {workers} workers")
+    return workers - rule.pushes
+
+
+def _versions(
+    workload: Workload, rule: Rule, workers: int, tensor: Sequence[int], room: int
+) -> Versions:
+    """Return the tensors of a schedule that has not begun."""
+    whose = np.asarray(tensor, np.int64)
+    read = np.where(workload.resource == DOWNLINK, whose, -1)
+    updated = np.where(workload.resource == SERVER, whose, -1)
+    for what, found in (("read", read), ("updated", updated)):
+        if (twice := np.flatnonzero(np.bincount(found[found >= 0]) > 1)).size:
+            raise ValueError(f"tensor {twice[0]} is {what} by several ops of a step")
+    return make_versions(read, updated, workers, rule.pushes, rule.drops_late, room)
+
+
+def _take_rows(plan: Plan, ended: bool) -> tuple[Plan, list[Rows]]:
+    """Take the rows away that are of instants before this one, or all; make room if there are none.
+
+    Return the plan that is to be played on, and reads, updates and steps.
+    """
+    versions, now = plan.versions, plan.counts[CLOCK]
+    logs = (
+        (versions_kernel.READS, versions.read_rows, "time"),
+        (versions_kernel.UPDATES, versions.update_rows, "time"),
+        (versions_kernel.STEPS, versions.step_rows, "end"),
+    )
+    taken: list[Rows] = []
+    for count, rows, time in logs:
+        written = int(versions.counts[count])
+        final = written if ended else int(np.searchsorted(rows[time][:written], now))
+        taken.append(rows[:final].copy())
+        rows[: written - final] = rows[final:written]
+        versions.counts[count] -= final
+    versions.counts[versions_kernel.SEEN] -= len(taken[0])
+    versions.pairs["row"] -= len(taken[0])
+    if not ended and not any(map(len, taken)):
+        reads, updates, steps = (_twice(rows) for _, rows, _ in logs)
+        versions = versions._replace(read_rows=reads, update_rows=updates, step_rows=steps)
+    return plan._replace(versions=versions), taken
 
 
 def _plan(

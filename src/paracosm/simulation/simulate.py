@@ -75,22 +75,8 @@ def simulate(
         ValueError: the workload has servers that the system lacks, or other workers draw.
         InputError: virtual time passes 2**63 - 1 ps (106 days).
     """
-    if workload.servers > system.servers or len(drawn) != system.workers:
-        raise ValueError(
-            f"{len(drawn)} workers draw and {workload.servers} servers are used, of "
-            f"{system.workers} and {system.servers}"
-        )
     plan = write_plan(workload, system, drawn, most_chunks=1 << 16 if keep_chunks else 0)
-    last = LAST_INSTANT - 1 if until * 1e12 >= LAST_INSTANT else int(until * 1e12)
-    while True:
-        reason = play_steps(plan, last, AT_ONCE)
-        if reason == OVER:
-            break
-        if reason == LATE:
-            raise InputError(
-                "simulation: steps end after 2**63 - 1 picoseconds (106 days), which is as far as "
-                "the clock goes: simulate fewer steps, or check the unit of durations"
-            )
+    while (reason := play_on(plan, until)) != OVER:
         if reason == FULL:
             plan = _with_room(plan)
         elif progress is not None:
@@ -99,6 +85,22 @@ def simulate(
     chunks["begin"] /= 1e12
     chunks["end"] /= 1e12
     return Simulated(_seconds(plan.step_begin), _seconds(plan.step_end), chunks, plan.accepted)
+
+
+def play_on(plan: Plan, until: float) -> int:
+    """Play until so many virtual seconds, and return why that is over for now, `OVER` or the like.
+
+    Raises:
+        InputError: virtual time passes 2**63 - 1 ps (106 days).
+    """
+    last = LAST_INSTANT - 1 if until * 1e12 >= LAST_INSTANT else int(until * 1e12)
+    reason: int = play_steps(plan, last, AT_ONCE)
+    if reason == LATE:
+        raise InputError(
+            "simulation: steps end after 2**63 - 1 picoseconds (106 days), which is as far as the "
+            "clock goes: simulate fewer steps, or check the unit of durations"
+        )
+    return reason
 
 
 def _seconds(picoseconds: Ints) -> Floats:

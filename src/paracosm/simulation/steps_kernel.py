@@ -26,16 +26,18 @@ from paracosm.network.compiled import (
     settle,
 )
 from paracosm.network.heaps import place_event, pop_event
+from paracosm.simulation import versions_kernel
 from paracosm.simulation.system import DOWNLINK, SERVER, UPLINK, WORKER, System, Ways, Workload
+from paracosm.simulation.versions_kernel import UNREAD, Versions, make_versions
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
-EVENTS, CHUNKS, DELAYS, BACKGROUND, ITERATION, READY_STEPS, CLOCK, FLOWS = range(8)
+EVENTS, CHUNKS, DELAYS, BACKGROUND, ITERATION, READY_STEPS, CLOCK, FLOWS, SLOWEST = range(9)
 """In `Plan.counts`: size of the heap, chunks written, delays so far, changes of the background, the
-iteration that is under way, how many steps were accepted for it, the instant, and how many
-transfers are in the network."""
+iteration that is under way, how many steps were accepted for it, the instant, how many transfers
+are in the network, and how many steps the slowest worker has ended."""
 
 NEVER = -1
 """The instant of what has not happened."""
@@ -97,6 +99,7 @@ class Plan(NamedTuple):
     speed: Floats
     cores: int
     backup: int
+    slack: int
     background_times: Ints
     background: Floats
     ports: Ints
@@ -111,11 +114,13 @@ class Plan(NamedTuple):
     tasks: Any
     stages: Any
     core_states: Any
+    standing: Ints
     # the result
     step_begin: Ints
     step_end: Ints
     accepted: Any
     chunks: Any
+    versions: Versions
 
 
 def lanes_of_ops(workload: Workload, servers: int) -> Codes:
@@ -142,8 +147,25 @@ def _local_ops(workload: Workload) -> npt.NDArray[np.bool_]:
     return local
 
 
-def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int) -> Plan:
-    """Return the arrays of a simulation that has not begun, with room for `most_chunks`."""
+def write_plan(
+    workload: Workload,
+    system: System,
+    drawn: Ints,
+    most_chunks: int = 0,
+    versions: Versions | None = None,
+) -> Plan:
+    """Return the arrays of a simulation that has not begun, with room for `most_chunks`.
+
+    `versions` are of the tensors whose reads and updates are to be known.
+
+    Raises:
+        ValueError: the workload has servers that the system lacks, or other workers draw.
+    """
+    if workload.servers > system.servers or len(drawn) != system.workers:
+        raise ValueError(
+            f"{len(drawn)} workers draw and {workload.servers} servers are used, of "
+            f"{system.workers} and {system.servers}"
+        )
     workers, ops, servers = system.workers, workload.ops, system.servers
     lanes = 3 * servers + 1
     transfers = int(np.isin(workload.resource, (DOWNLINK, UPLINK)).sum())
@@ -160,8 +182,12 @@ def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int
     order = np.lexsort((np.arange(workers), system.start))
     heap["key"][:workers] = _picoseconds(system.start[order])
     heap["item"][:workers] = order.astype(np.int64) << SHIFT
-    counts = np.zeros(8, np.int64)
+    counts = np.zeros(9, np.int64)
     counts[EVENTS] = workers
+    slack = NOBODY if system.slack is None else min(system.slack, drawn.shape[1])
+    of_none = np.full(ops, NOBODY)
+    standing = np.zeros(slack + 3, np.int64)
+    standing[0] = workers
     ways = system.ways
     has_background = bool(system.background_times.size)
     traffic = make_traffic(
@@ -191,6 +217,7 @@ def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int
         speed=np.asarray(system.speed, float),
         cores=system.cores,
         backup=NOBODY if system.backup is None else system.backup,
+        slack=slack,
         background_times=_picoseconds(system.background_times),
         background=np.stack([system.background_down, system.background_up]).astype(float),
         ports=np.ascontiguousarray(ways.ports),
@@ -204,10 +231,12 @@ def write_plan(workload: Workload, system: System, drawn: Ints, most_chunks: int
         tasks=np.zeros(workers * ops, TASK),
         stages=stages,
         core_states=core_states,
+        standing=standing,
         step_begin=np.full(drawn.shape, NEVER, np.int64),
         step_end=np.full(drawn.shape, NEVER, np.int64),
         accepted=np.full(drawn.shape, system.backup is None),
         chunks=np.zeros(most_chunks, CHUNK),
+        versions=versions or make_versions(of_none, of_none, workers, 1, False, 0),
     )
 
 
@@ -236,9 +265,10 @@ def _picoseconds(seconds: Floats) -> Ints:
     return np.ascontiguousarray(np.rint(np.minimum(np.asarray(seconds) * 1e12, most)), np.int64)
 
 
-OVER, FULL, PAUSED, LATE = range(4)
-"""Why the loop came back: nothing is left to do until then, there is no room for another chunk, as
-many events as were asked for are done, the clock goes no further."""
+OVER, FULL, PAUSED, LATE, FAULTY = range(5)
+"""Why the loop came back: nothing is left to do until then, there is no room for another chunk or
+for further rows of a schedule, as many events as were asked for are done, the clock goes no
+further, a step updates a tensor that it has not read."""
 
 
 @compiled_whole
@@ -249,14 +279,19 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
     for _ in range(events):
         if counts[CHUNKS] == plan.chunks.size and plan.chunks.size > 0:
             return FULL
+        if versions_kernel.has_no_room(plan.versions):
+            return FULL
         item, op = np.int64(NOBODY), np.int64(NOBODY)
         if counts[EVENTS] == 0 or plan.heap[0].key > now:
             settle(traffic, now)
             end = next_end(traffic)
             if end == LAST_INSTANT and counts[EVENTS] == 0:
+                versions_kernel.end_instant(plan.versions)
                 return OVER if counts[FLOWS] == 0 else LATE
             if counts[EVENTS] > 0:
                 end = min(end, plan.heap[0].key)
+            if end > now:
+                versions_kernel.end_instant(plan.versions)
             change = counts[BACKGROUND]
             if change < plan.background_times.size and plan.background_times[change] <= end:
                 if plan.background_times[change] > until:
@@ -282,13 +317,15 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
         else:
             plan.stages[worker].later -= 1
             if op < 0:
-                _put(plan, worker, ~op)
+                _hand_on(plan, worker, ~op, now)
             else:
                 _end_op(plan, worker, op, now)
         for lane in range(plan.lanes):
             state = plan.lane_states[worker * plan.lanes + lane]
             if state.op == NOBODY and state.head != NOBODY:
                 _start(plan, worker, lane, now)
+        if plan.versions.counts[UNREAD] >= 0:
+            return FAULTY
     return PAUSED
 
 
@@ -382,7 +419,16 @@ def _begin_step(plan: Any, worker: Any, now: Any) -> None:
         if plan.release[stage.drawn, index] > 0:
             _push_later(plan, _later(now, plan.release[stage.drawn, index]), worker, ~root)
         else:
-            _put(plan, worker, root)
+            _hand_on(plan, worker, root, now)
+
+
+@inlined
+def _hand_on(plan: Any, worker: Any, op: Any, now: Any) -> None:
+    """Put an op in its scheduler that waits for nothing any more; a tensor is read now."""
+    if plan.versions.read_by[op] >= 0:
+        step, tensor = plan.stages[worker].step, np.int64(plan.versions.read_by[op])
+        versions_kernel.read(plan.versions, worker, step, tensor, now)
+    _put(plan, worker, op)
 
 
 @inlined
@@ -573,12 +619,15 @@ def _end_op(plan: Any, worker: Any, op: Any, now: Any) -> None:
     """End an op: those that waited for it alone are put in their schedulers."""
     stage = plan.stages[worker]
     base = worker * plan.lane.size
+    if plan.versions.updated_by[op] >= 0 and not plan.versions.at_end:
+        tensor = np.int64(plan.versions.updated_by[op])
+        versions_kernel.push(plan.versions, worker, stage.step, tensor, now)
     for index in range(plan.first_dependent[op], plan.first_dependent[op + 1]):
         other = np.int64(plan.dependents[index])
         task = plan.tasks[base + other]
         task.missing -= 1
         if task.missing == 0:
-            _put(plan, worker, other)
+            _hand_on(plan, worker, other, now)
     stage.left -= 1
     if stage.left == 0:
         _end_step(plan, worker, now)
@@ -586,22 +635,51 @@ def _end_op(plan: Any, worker: Any, op: Any, now: Any) -> None:
 
 @inlined
 def _end_step(plan: Any, worker: Any, now: Any) -> None:
-    """End a step, and begin the worker's next one after the gap, or when the iteration is over."""
+    """End a step, and let the worker and those who waited for it go on as the mode says."""
     stage = plan.stages[worker]
+    is_late = plan.backup != NOBODY and stage.iteration < plan.counts[ITERATION]
     plan.step_end[worker, stage.step] = now
-    if plan.backup == NOBODY or stage.iteration < plan.counts[ITERATION]:
+    plan.accepted[worker, stage.step] = not is_late
+    if plan.versions.tensors.size > 0:
+        begin = plan.step_begin[worker, stage.step]
+        versions_kernel.end_step(plan.versions, worker, stage.step, begin, now, is_late)
+    if plan.slack != NOBODY:
+        _go_on_within_slack(plan, worker, now)
+    elif plan.backup == NOBODY or is_late:
         _go_on(plan, worker, now)
-        return
-    plan.accepted[worker, stage.step] = True
-    stage.waits = 1
-    plan.counts[READY_STEPS] += 1
-    if plan.counts[READY_STEPS] == plan.stages.size - plan.backup:
-        plan.counts[READY_STEPS] = 0
-        plan.counts[ITERATION] += 1
-        for other in range(plan.stages.size):
-            if plan.stages[other].waits:
-                plan.stages[other].waits = 0
-                _go_on(plan, other, now)
+    else:
+        stage.waits = 1
+        plan.counts[READY_STEPS] += 1
+        if plan.counts[READY_STEPS] == plan.stages.size - plan.backup:
+            plan.counts[READY_STEPS] = 0
+            plan.counts[ITERATION] += 1
+            _release(plan, now)
+
+
+@inlined
+def _go_on_within_slack(plan: Any, worker: Any, now: Any) -> None:
+    """Let a worker go on that is not too far ahead of the slowest, and those that were."""
+    counts, standing = plan.counts, plan.standing
+    ended = plan.stages[worker].step + 1
+    standing[ended % standing.size] += 1
+    standing[(ended - 1) % standing.size] -= 1
+    if ended - counts[SLOWEST] <= plan.slack:
+        _go_on(plan, worker, now)
+    else:
+        plan.stages[worker].waits = 1
+    if standing[counts[SLOWEST] % standing.size] == 0:
+        while standing[counts[SLOWEST] % standing.size] == 0:
+            counts[SLOWEST] += 1
+        _release(plan, now)
+
+
+@inlined
+def _release(plan: Any, now: Any) -> None:
+    """Let all workers go on that wait for others."""
+    for other in range(plan.stages.size):
+        if plan.stages[other].waits:
+            plan.stages[other].waits = 0
+            _go_on(plan, other, now)
 
 
 @inlined

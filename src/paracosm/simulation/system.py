@@ -157,6 +157,9 @@ class System:
     cores: int = 0  # of each server, for the updates of all workers; 0: a core for each worker
     # an iteration ends when all workers but so many have ended their steps; None: asynchronous
     backup: int | None = None
+    # how many steps a worker may have ended more than the slowest one when it begins another, with
+    # the gap before it; None: as many as it can
+    slack: int | None = None
     # seconds at which the number of background flows changes, ascending
     background_times: Floats = field(default_factory=lambda: np.zeros(0))
     # flows beside the workers' in each server's sending port from then on

@@ -10,13 +10,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from paracosm.errors import InputError, require
-from paracosm.faults import (
-    CheckpointPolicy,
-    advice,
-    daly_interval,
-    mean_time_between_faults,
-    young_interval,
-)
+from paracosm.faults import INTERVALS, CheckpointPolicy, advice, mean_time_between_faults
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.studies.tuning_runs import (
     Outcomes,
@@ -30,7 +24,6 @@ from paracosm.studies.tuning_runs import (
 
 _NEAR = 1.01
 _FIRST_ALPHA = 2.0
-_INTERVALS = {"young": young_interval, "daly": daly_interval}
 
 
 def tune(
@@ -191,7 +184,7 @@ def _between_faults(config: RelaxConfig, fault_free: float) -> float | None:
 def _suggestions(policy: CheckpointPolicy | None, between: float | None) -> dict[str, float]:
     if policy is None or between is None or not policy.cost > 0:
         return {}
-    return {name: float(f"{of(policy.cost, between):.4g}") for name, of in _INTERVALS.items()}
+    return {name: float(f"{of(policy.cost, between):.4g}") for name, of in INTERVALS.items()}
 
 
 def _study(

@@ -5,8 +5,9 @@ Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effec
 
 from paracosm.training.algorithms import ALGORITHMS, Algorithm
 from paracosm.training.config import TrainConfig
-from paracosm.training.job import Divergence, Metrics, MetricSink
-from paracosm.training.train import TrainingResult, train
+from paracosm.training.record import Divergence, Metrics, MetricSink
+from paracosm.training.result import TrainingResult
+from paracosm.training.train import train
 
 __all__ = [
     "ALGORITHMS",

@@ -22,11 +22,12 @@ from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, require
 from paracosm.models import Optimizer, canonical, check_trainable, parse_optimizer
-from paracosm.quantities import Duration, Size
+from paracosm.models.shards import check_scheme
+from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
-from paracosm.training.shards import check_scheme
-from paracosm.units import parse_number
+from paracosm.training.target import Target, parse_target
+from paracosm.units import format_duration, parse_number
 
 MEASURED = "measured"
 
@@ -56,6 +57,22 @@ def _optimizer(value: Any) -> Optimizer:
     if optimizer is None:
         raise InputError("none: training changes parameters, by sgd, adam, ...")
     return optimizer
+
+
+def _until(value: Any) -> float | Target:
+    """Read a duration, or the target that a text with a comparison says."""
+    if isinstance(value, Target):
+        return value
+    if isinstance(value, str) and any(sign in value for sign in "<=>"):
+        return parse_target(value)
+    seconds = read_duration(value)
+    if not seconds > 0:
+        raise InputError(f"a run ends after more than 0 seconds, not {value}")
+    return seconds
+
+
+def _written_until(value: float | Target) -> str:
+    return str(value) if isinstance(value, Target) else format_duration(value, exact=True)
 
 
 _AS_TEXT = PlainSerializer(str, return_type=str)
@@ -104,9 +121,19 @@ class TrainConfig(ClusterFields):
         None,
         ge=1,
         le=MOST_UPDATES,
-        description="updates before the run ends (3000, or any number with until)",
+        description="updates before the run ends (3000, or any number until a virtual time)",
     )
-    until: Duration | None = Field(None, gt=0, description="virtual time at which the run ends")
+    until: (
+        Annotated[
+            InstanceOf[Target] | float,
+            BeforeValidator(_until),
+            PlainSerializer(_written_until, return_type=str),
+        ]
+        | None
+    ) = Field(
+        None,
+        description='when the run ends: a virtual time, or a target such as "accuracy >= 0.95"',
+    )
     evaluate_every: int | None = Field(
         None, ge=1, description="updates between evaluations (by default 60 a run)"
     )
@@ -150,6 +177,11 @@ class TrainConfig(ClusterFields):
     def _consistent(self) -> TrainConfig:
         if self.recording is not None and self.compute != MEASURED:
             raise ValueError("recording: only a run whose compute is measured can replay one")
+        if self.timing_only and self.target is not None:
+            raise ValueError(
+                "until: nothing is computed in timing_only mode, so no target is reached: "
+                "give a virtual time"
+            )
         if self.timing_only and self.compute == MEASURED:
             raise ValueError(
                 "compute: nothing is computed in timing_only mode, so nothing can be measured"
@@ -250,4 +282,14 @@ class TrainConfig(ClusterFields):
         """The number of updates after which the run ends, if `until` does not end it before."""
         if self.updates is not None:
             return self.updates
-        return _UPDATES if self.until is None else sys.maxsize
+        return _UPDATES if self.until_time is None else sys.maxsize
+
+    @property
+    def until_time(self) -> float | None:
+        """The virtual time at which the run ends; None where none was given."""
+        return None if isinstance(self.until, Target) else self.until
+
+    @property
+    def target(self) -> Target | None:
+        """What the run is to reach, which ends it; None where there is nothing."""
+        return self.until if isinstance(self.until, Target) else None

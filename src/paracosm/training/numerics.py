@@ -8,9 +8,9 @@ import numpy as np
 
 from paracosm.errors import require
 from paracosm.models import Optimizer, load_data
+from paracosm.models.shards import BatchSampler, make_shards
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.config import MEASURED, TrainConfig
-from paracosm.training.shards import BatchSampler, make_shards
 from paracosm.training.store import Numerics, Pending, Rule
 
 if TYPE_CHECKING:
@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def prepare_numerics(config: TrainConfig, seed: int, workers: int, servers: int) -> Numerics:
-    """Build model, data and gradients as `config` says; nothing of it in timing-only mode."""
+def prepare_numerics(
+    config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str] = ()
+) -> Numerics:
+    """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
+
+    The parts of the parameters are those of the servers or, where `tensors` are named, one each.
+    """
     sizes_known = config.costless_messages() or (config.message_size and servers == 1)
     if config.timing_only and sizes_known:
         return Numerics(((config.message_size or 0.0) / servers,) * servers)
     require("torch", "torch", "training a model")
-    computing = _Computing(config, seed, workers, servers)
+    computing = _Computing(config, seed, workers, servers, tensors)
     return Numerics(computing.sizes) if config.timing_only else computing
 
 
@@ -34,7 +39,9 @@ class _Computing(Numerics):
 
     real = True
 
-    def __init__(self, config: TrainConfig, seed: int, workers: int, servers: int) -> None:
+    def __init__(
+        self, config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str]
+    ) -> None:
         import torch
 
         from paracosm.models.build import build_model
@@ -49,8 +56,9 @@ class _Computing(Numerics):
         self._test = _evenly(most, data.test_x, data.test_y)
         drawn = integer_seed(seed, TrainingStream.MODEL)
         self._model = build_model(config.model, self._data, drawn, config.batch)
-        self._layout = ParameterLayout.of(self._model.module, servers)
-        self.parts = self._layout.slices
+        self._layout = ParameterLayout.of(self._model.module, 1 if tensors else servers)
+        self.parts = self._layout.slices_of(tensors) if tensors else self._layout.slices
+        self._order = sorted(range(len(self.parts)), key=lambda part: self.parts[part].start)
         sizes = tuple(float(size) for size in self._layout.bytes_per_server)
         if config.message_size is not None:
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
@@ -78,7 +86,7 @@ class _Computing(Numerics):
     def join(self, parts: Sequence[Any]) -> Any:
         import torch
 
-        return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+        return parts[0] if len(parts) == 1 else torch.cat([parts[part] for part in self._order])
 
     def request(self, worker: int, parameters: Any) -> Pending:
         pending: Pending = self._gradients.request(parameters, self._samplers[worker].next())

@@ -61,6 +61,28 @@ class ParameterLayout:
     def bytes_per_server(self) -> tuple[int, ...]:
         return tuple(_BYTES * (part.stop - part.start) for part in self.slices)
 
+    def slices_of(self, tensors: Sequence[str]) -> tuple[slice, ...]:
+        """Return where each of the named tensors lies; they are the model's, in any order.
+
+        Raises:
+            InputError: they are not, with the first difference.
+        """
+        ends = accumulate(self.sizes)
+        found = {
+            name: slice(end - size, end)
+            for name, size, end in zip(self.names, self.sizes, ends, strict=True)
+        }
+        strange = next((name for name in tensors if name not in found), None)
+        missing = next((name for name in self.names if name not in tensors), None)
+        if strange is not None or missing is not None or len(tensors) != len(found):
+            first = f'"{strange}" is not one' if strange else "they are not these"
+            lacks = f'; they lack "{missing}"' if missing else ""
+            raise InputError(
+                f"the schedule's {len(tensors)} tensors are not the {len(found)} parameters of the "
+                f"model: {first}{lacks}"
+            )
+        return tuple(found[name] for name in tensors)
+
     def flatten(self, module: nn.Module) -> Tensor:
         """Return a copy of the module's parameters as a flat vector."""
         tensors = dict(module.named_parameters())

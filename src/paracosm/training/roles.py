@@ -286,17 +286,11 @@ class ParameterServer(Worker):
         gradient, payload, read_version = await self.recv(tag=Tag.PUSH)
         return Contribution(gradient, payload, self._part, read_version, self._store)
 
-    async def apply(
-        self,
-        contributions: Sequence[Contribution],
-        scale: Callable[[Contribution], float] | None = None,
-        direction: Callable[[Contribution], Any] | None = None,
-        step: float | None = None,
-    ) -> None:
+    async def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of the contributions; see `Store.apply`."""
         if self._update_time is not None:
             await self.compute(self._update_time())
-        self._store.apply(contributions, scale, direction, step)
+        self._store.apply(contributions)
 
     async def replace(self, contributions: Sequence[Contribution], parameters: Any) -> None:
         """Update to `parameters`, which came of the contributions."""

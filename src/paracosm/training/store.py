@@ -15,6 +15,20 @@ Record = Callable[["Store", Sequence["Contribution"], Sequence[int]], None]
 """Told of every update of a store and the staleness of its contributions, after it was made."""
 
 
+class Weighting(Protocol):
+    """What an algorithm makes of contributions; `algorithms.Algorithm` says what each means."""
+
+    @property
+    def compensates(self) -> bool: ...
+
+    @property
+    def server_step(self) -> float | None: ...
+
+    def weight(self, staleness: int, workers: int) -> float: ...
+
+    def direction(self, gradient: Any, moved: Any) -> Any: ...
+
+
 class Store:
     """A vector of parameters that is replaced, never changed, at each update.
 
@@ -22,26 +36,38 @@ class Store:
     snapshot of each version.
     """
 
-    def __init__(self, parameters: Any, rule: Rule, record: Record, real: bool) -> None:
+    def __init__(
+        self,
+        parameters: Any,
+        rule: Rule,
+        record: Record,
+        real: bool,  # whether there are values at all
+        weighting: Weighting,
+        workers: int,  # how many contribute
+    ) -> None:
         self.parameters = parameters
         self.version = 0
         self._rule = rule
         self._record = record
         self._real = real
+        self._weighting = weighting
+        self._workers = workers
 
-    def apply(
-        self,
-        contributions: Sequence[Contribution],  # at least one
-        scale: Callable[[Contribution], float] | None = None,  # s_i > 0; 1 without it
-        direction: Callable[[Contribution], Any] | None = None,  # d_i; the value without it
-        step: float | None = None,  # subtract that times the mean, whatever the optimizer
-    ) -> None:
-        """Update by the mean of the contributions: theta <- rule(theta, mean_i s_i d_i)."""
+    def apply(self, contributions: Sequence[Contribution]) -> None:
+        """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
+
+        Weights w and directions d are the algorithm's. Where workers made steps of their own, their
+        mean is subtracted as it is, whatever the optimizer.
+        """
         if not self._real:
             self.replace(contributions, self.parameters)
             return
-        weights = [1.0 if scale is None else scale(c) for c in contributions]
-        terms = [c.value if direction is None else direction(c) for c in contributions]
+        by, step = self._weighting, self._weighting.server_step
+        weights = [by.weight(c.staleness, self._workers) for c in contributions]
+        terms = [
+            by.direction(c.value, self.parameters - c.read_parameters if by.compensates else None)
+            for c in contributions
+        ]
         if len(terms) == 1:
             mean = terms[0]
         else:

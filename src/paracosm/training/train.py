@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from threading import current_thread, main_thread
-from typing import Any
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.description import describe_cluster, describe_link, link_in_words
-from paracosm.engine import Recording, Simulator
-from paracosm.results import ThroughputRow, TrainingSummary
-from paracosm.simulation.schedule import BusyTimes, Rule, generate_schedule
+from paracosm.cluster.description import describe_link, link_in_words
+from paracosm.engine import Simulator
+from paracosm.simulation.schedule import BusyTimes, Rule, Schedule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
 from paracosm.training.config import MEASURED, TrainConfig
-from paracosm.training.job import Diverged, Job, Metrics, MetricSink, Progress
+from paracosm.training.interrupt import ended_by_interrupt
+from paracosm.training.job import Job
 from paracosm.training.numerics import prepare_numerics
+from paracosm.training.record import Ended, Metrics, MetricSink, Progress
+from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.roles import ParameterServer, TrainingWorker
 
 _SPANS_PER_GRADIENT = 6
 _MOST_SPANS = 1_000_000
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """What a run came to."""
-
-    summary: TrainingSummary  # the key figures by the names that `summary.json` uses
-    recording: Recording | None  # the durations that were measured; None when they were modelled
-    timeline: Timeline | None  # every span of the run; None when it was not recorded
-    metrics: MetricSink  # took the measurements
-    # The flat vector that the run ended with (of length zero in timing-only mode)
-    parameters: Any = field(repr=False)
 
 
 def train(
@@ -90,18 +75,26 @@ def _train(
     # Nobody watches single events: where the rule is value-free, they need not be simulated.
     rule = None if log or timeline is not None else schedule_rule(config, cluster)
     try:
-        if rule is None:
+        schedule = None if rule is None else _play(rule, cluster, job)
+        if schedule is None:
             status, end, busy = _simulate(sim, job)
         else:
-            status, end, busy = _play(rule, cluster, job)
-        wall = job.wall_time
+            status, end, busy = "done", schedule.end / 1e12, schedule.busy
+        wall, updates = job.record.wall_time, job.record.updates
         for name, times in busy.items():
             for resource, seconds in times.items():
                 share = seconds / end if end > 0 else 0.0
-                metrics.metric(end, wall, name, f"utilisation.{resource}", share, job.updates)
-        summary = _summary(config, seed, cluster, job, end, status)
+                metrics.metric(end, wall, name, f"utilisation.{resource}", share, updates)
+        summary = summarise(
+            *(config, seed, cluster, job.record, numerics),
+            status=status,
+            end=end,
+            servers=len(job.servers) if job.topology == "server" else 0,
+            dropped=job.dropped,
+            durations=_durations(config, cluster),
+        )
         recording = sim.recording if config.compute == MEASURED else None
-        return TrainingResult(summary, recording, timeline, metrics, job.parameters())
+        return TrainingResult(summary, recording, timeline, metrics, job.parameters(), schedule)
     finally:
         numerics.close()
 
@@ -153,13 +146,14 @@ def _can_end(distribution: Distribution) -> bool:
     return isinstance(distribution, Recorded)
 
 
-def _play(rule: Rule, cluster: Cluster, job: Job) -> tuple[str, float, BusyTimes]:
-    """Generate the job's schedule without the engine; return status, virtual time, busy times."""
+def _play(rule: Rule, cluster: Cluster, job: Job) -> Schedule:
+    """Generate the job's schedule without the engine, and record it."""
     sources = map(job.compute_times, range(len(cluster.workers)))
     times = [source for source in sources if source is not None]  # none is measured
     schedule = generate_schedule(cluster, rule, job.numerics.sizes, job.last_update, times)
-    job.adopt(schedule)
-    return "done", schedule.end / 1e12, schedule.busy
+    job.record.adopt(schedule, job.workers, job.last_update)
+    job.dropped = schedule.dropped
+    return schedule
 
 
 def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
@@ -167,93 +161,30 @@ def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
         return config.timeline
     workers, compute = len(cluster.workers), config.compute_distribution()
     gradients: float = config.most_updates * config.algorithm.gradients_per_update(workers)
-    if config.until is not None and compute is not None and compute.mean() > 0:
-        gradients = min(gradients, workers * config.until / compute.mean())
+    if config.until_time is not None and compute is not None and compute.mean() > 0:
+        gradients = min(gradients, workers * config.until_time / compute.mean())
     return gradients * _SPANS_PER_GRADIENT <= _MOST_SPANS
 
 
 def _run(sim: Simulator, job: Job) -> str:
     """Run to the end and return the run's status."""
+    record, is_interrupted = job.record, False
     if job.numerics.real:
-        job.evaluate()
-    status = "done"
+        record.evaluate()
     try:
-        with _ended_by_interrupt(sim) as interrupted:
-            sim.run(until=job.config.until)
-        if interrupted:
-            status = "interrupted"
+        with ended_by_interrupt(sim.stop) as interrupted:
+            sim.run(until=job.config.until_time)
+        is_interrupted = bool(interrupted)
     except KeyboardInterrupt:
-        status = "interrupted"
-    except Diverged:
-        status = "diverged"
+        is_interrupted = True
+    except Ended:
+        pass
     if job.numerics.real:
-        job.evaluate()
-    return "diverged" if job.divergence is not None else status
+        record.evaluate()
+    return "interrupted" if is_interrupted and record.divergence is None else record.status
 
 
-@contextmanager
-def _ended_by_interrupt(sim: Simulator) -> Iterator[list[bool]]:
-    """Let Ctrl-C end the run between two events; a second one interrupts at once.
-
-    Yields a list that is empty until then.
-    """
-    interrupted: list[bool] = []
-
-    def interrupt(number: int, frame: object) -> None:
-        if interrupted:
-            raise KeyboardInterrupt
-        interrupted.append(True)
-        sim.stop()
-
-    usual = signal.default_int_handler
-    # Where somebody else handles the signal, or ignores it, or in a thread, it is not ours.
-    ours = signal.getsignal(signal.SIGINT) is usual and current_thread() is main_thread()
-    if ours:
-        signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield interrupted
-    finally:
-        if ours:
-            signal.signal(signal.SIGINT, usual)
-
-
-def _summary(
-    config: TrainConfig, seed: int, cluster: Cluster, job: Job, end: float, status: str
-) -> TrainingSummary:
-    rate = job.examples / job.end if job.end else None
-    row = ThroughputRow(
-        workers=len(cluster.workers),
-        steps_per_second=job.contributions / job.end if job.end else None,
-        examples_per_second=rate,
-    )
-    return TrainingSummary(
-        status=status,
-        algorithm=str(config.algorithm),
-        workers=len(cluster.workers),
-        servers=len(job.servers) if job.topology == "server" else 0,
-        topology=job.topology,
-        cluster=describe_cluster(cluster),
-        model=config.model,
-        data=config.data,
-        seed=seed,
-        updates=job.updates,
-        examples=job.examples,
-        dropped=job.dropped,
-        final_loss=job.final.get("loss"),
-        final_test_loss=job.final.get("test_loss"),
-        final_accuracy=job.final.get("accuracy"),
-        mean_staleness=job.staleness_total / job.contributions if job.contributions else None,
-        virtual_time=end,
-        examples_per_second=rate,
-        throughput=[row],
-        wall_time=job.wall_time,
-        lookahead=job.numerics.describe(),
-        durations=_durations(config, cluster, job),
-        divergence=None if job.divergence is None else asdict(job.divergence),
-    )
-
-
-def _durations(config: TrainConfig, cluster: Cluster, job: Job) -> dict[str, str]:
+def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
     """Say of every kind of time where it comes from."""
     compute = config.compute_distribution()
     if compute is not None:
@@ -262,13 +193,13 @@ def _durations(config: TrainConfig, cluster: Cluster, job: Job) -> dict[str, str
         sources = {"compute": f"measured before: {config.recording}"}
     else:
         sources = {"compute": "measured: each gradient on this machine"}
-    if job.topology == "server":
+    topology = config.resolve_topology()
+    if topology == "server":
         sources["update"] = _modelled(config.update_time)
-    if job.topology != "local":
+    if topology != "local":
         file = f"cluster file {config.cluster}, " if isinstance(config.cluster, Path) else ""
         link = link_in_words(describe_link(cluster.topology.link))
         sources["network"] = f"modelled: {file}links of {link}"
-    sources["gradients"] = "computed" if job.numerics.real else "none (timing only)"
     return sources
 
 

@@ -47,12 +47,12 @@ def test_vgg_11_is_divided_as_the_paper_says(modules: Any) -> None:
     assert [finding.holds for finding in division.judge_division([vgg])] == [True]
 
 
-def test_imagined_models_compute_in_proportion_to_their_flops(modules: Any) -> None:
+def test_synthetic_models_compute_in_proportion_to_their_flops(modules: Any) -> None:
     """VGG-11 has 7.6 billion multiply-adds for an image of 224 x 224 pixels."""
-    imagined = modules("imagined_models")
-    layers = imagined.layers_of("vgg11")
+    synthetic = modules("synthetic_models")
+    layers = synthetic.layers_of("vgg11")
     assert sum(layer.flops for layer in layers) == pytest.approx(2 * 7.6e9, rel=0.01)
-    profile = imagined.profile_of(layers, 0.2)
+    profile = synthetic.profile_of(layers, 0.2)
     seconds = np.where(profile.resource == 1, profile.end - profile.begin, 0.0).sum(axis=1)
     assert seconds.mean() == pytest.approx(0.2, rel=0.02)
     forward = [op for op, name in enumerate(profile.names) if name.startswith("forward")]

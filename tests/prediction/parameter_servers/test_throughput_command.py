@@ -104,13 +104,13 @@ def test_a_node_says_bandwidth_parsing_and_window(
     summary = summary_of(capsys, profile, "--workers", "1", *node)
     # Each of two transfers is parsed for 0.1 + 0.2 s.
     assert summary["steps_per_second"] == pytest.approx(1 / 5.6)
-    assert summary["imagined"]["window"] == 700.0
+    assert summary["target"]["window"] == 700.0
     flags = ["--flow-control-window", "5kB", *LINK]
-    assert summary_of(capsys, profile, "--workers", "1", *node, *flags)["imagined"][
+    assert summary_of(capsys, profile, "--workers", "1", *node, *flags)["target"][
         "window"
     ] == pytest.approx(5000.0)
     whole = summary_of(capsys, profile, "--workers", "1", *node, "--no-flow-control")
-    assert whole["imagined"]["window"] is None
+    assert whole["target"]["window"] is None
 
 
 def test_a_node_that_only_knows_loopback_says_nothing_about_links(
@@ -132,16 +132,16 @@ def test_a_node_that_only_knows_loopback_says_nothing_about_links(
     assert "--bandwidth 10Gbit/s, or measure it between two hosts" in error
     assert "paracosm calibrate --peer" in error
     assert error.count("\n") == 1
-    assert summary_of(capsys, *flags, *LINK)["imagined"]["uneven"] == 0
+    assert summary_of(capsys, *flags, *LINK)["target"]["uneven"] == 0
     flags = saved(False, 0.4)
-    assert summary_of(capsys, *flags)["imagined"]["uneven"] == 0.4
-    assert summary_of(capsys, *flags, "--uneven", "0")["imagined"]["uneven"] == 0
+    assert summary_of(capsys, *flags)["target"]["uneven"] == 0.4
+    assert summary_of(capsys, *flags, "--uneven", "0")["target"]["uneven"] == 0
     flags = saved(False, 4.2)
     assert main(["predict", *flags]) == 2
     assert "node.yaml has 4.2, which is connections that starve; 3 at most" in (
         capsys.readouterr().err
     )
-    assert summary_of(capsys, *flags, "--uneven", "3")["imagined"]["uneven"] == 3
+    assert summary_of(capsys, *flags, "--uneven", "3")["target"]["uneven"] == 3
 
 
 def test_more_servers_divide_the_parameters(divisible: str, capsys: Capture) -> None:
@@ -156,11 +156,11 @@ def test_more_servers_divide_the_parameters(divisible: str, capsys: Capture) -> 
 def test_an_order_by_name_file_and_list(divisible: str, tmp_path: Path, capsys: Capture) -> None:
     given = [divisible, "--workers", "1", *LINK, "--no-flow-control"]
     for order in ("tic", "tac", "reverse", "random", "scheduled"):
-        assert summary_of(capsys, *given, "--order", order)["imagined"]["order"] == order
+        assert summary_of(capsys, *given, "--order", order)["target"]["order"] == order
     names = tmp_path / "order.txt"
     names.write_text("pull1\n\npull0\n")
     listed = summary_of(capsys, *given, "--order", str(names))
-    assert listed["imagined"]["order"] == ["pull1", "pull0"]
+    assert listed["target"]["order"] == ["pull1", "pull0"]
     study = tmp_path / "study.yaml"
     predict = {"profile": divisible, "workers": 1, "bandwidth": "1kB/s", "flow_control": False}
     study.write_text(yaml.safe_dump({"predict": predict | {"order": ["pull1", "pull0"]}}))

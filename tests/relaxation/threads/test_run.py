@@ -88,7 +88,9 @@ def test_what_does_not_fit_is_counted_but_not_recorded() -> None:
 
 
 def test_checks_go_on_after_the_detecting_one_when_asked() -> None:
-    run = run_threads(load_problem(SMALL), "safe", 1, 1e-6, lingering=4, limits=FEW)
+    # The thread that checks can run on while the one that relaxes waits for a core.
+    many = replace(FEW, recorded=1 << 20)
+    run = run_threads(load_problem(SMALL), "safe", 1, 1e-6, lingering=4, limits=many)
     recording = run.recording
     assert recording is not None
     assert run.checks == recording.detecting + 5

@@ -65,7 +65,7 @@ def summarise_throughput(
         else Saturation(workers=saturated.workers, because=str(saturated.bottleneck)),
         bottleneck=_sentence(points, rows, saturated),
         job_profile={"steps": profile.steps, "ops": profile.ops, "dropped": dict(profile.dropped)},
-        imagined=_imagined(settings),
+        target=_target(settings),
         cluster=cluster,
     )
 
@@ -165,7 +165,7 @@ _WORDS = {
 }
 
 
-def _imagined(settings: Settings) -> dict[str, Any]:
+def _target(settings: Settings) -> dict[str, Any]:
     return {
         "bandwidth": float(settings.ports.server.min()),
         "sharing": str(settings.ports.ways.sharing),

@@ -114,6 +114,41 @@ def job_profile_of(
     )
 
 
+def tensors_of(profile: JobProfile) -> tuple[tuple[str, ...], Ints]:
+    """Return the names of a job's tensors, and by op the tensor that it reads or updates, (ops,).
+
+    An op `pull/NAME` reads the tensor NAME and `update/NAME` updates it, as profiles of PyTorch
+    jobs have them; tensors are in the order of their pulls. All other ops have -1.
+
+    Raises:
+        InputError: no op is called so, or a tensor is only read, or only updated.
+    """
+    reads = _ops_called(profile, "pull/", DOWNLINK)
+    updates = _ops_called(profile, "update/", SERVER)
+    if not reads:
+        raise InputError(
+            "profile: it does not say which tensors are read and updated: it has no op pull/NAME; "
+            "profiles of paracosm profile job have"
+        )
+    for name in [*reads, *updates]:
+        for what, ops in (("pull", reads), ("update", updates)):
+            if name not in ops:
+                raise InputError(f"profile: the tensor {name} has no op {what}/{name}")
+    tensor = np.full(profile.ops, -1, np.int64)
+    for number, name in enumerate(reads):
+        tensor[[reads[name], updates[name]]] = number
+    return tuple(reads), tensor
+
+
+def _ops_called(profile: JobProfile, begin: str, resource: int) -> dict[str, int]:
+    """Return the ops of a resource whose names begin so, by what follows in them."""
+    return {
+        name.removeprefix(begin): op
+        for op, name in enumerate(profile.names)
+        if name.startswith(begin) and profile.resource[op] == resource
+    }
+
+
 EARLY = 1e-3
 """Seconds that an op may be noted as begun before its step: clocks are read one after the other."""
 

@@ -5,7 +5,8 @@ as one would explain them: `await me.compute_gradient()`, `me.push(...)`, `await
 worker; `await server.receive()`, `await server.apply(...)`, `server.answer(...)` at a server. The
 run's end, metrics, random streams and the difference between one and several servers are the roles'
 concern (`paracosm.training.roles`), so the coroutines loop for ever. All values that they handle
-are arrays with arithmetic (PyTorch vectors; vectors of length zero in timing-only mode).
+are arrays with arithmetic (PyTorch vectors; vectors of length zero in timing-only mode). What an
+update makes of gradients is said once (`weight`, `direction`), for servers and for schedules.
 
 Adding one: write the class, list it in `registry.py`.
 """
@@ -13,7 +14,7 @@ Adding one: write the class, list it in `registry.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule
@@ -26,6 +27,15 @@ class Algorithm:
 
     name: ClassVar[str]
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
+    compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
+
+    @property
+    def server_step(self) -> float | None:
+        """What servers multiply a mean by where workers send what their own steps changed.
+
+        None where they send gradients: then the optimizer, at the servers, makes the step.
+        """
+        return None
 
     @property
     def interrupts(self) -> bool:
@@ -47,6 +57,18 @@ class Algorithm:
 
     def check(self, workers: int, servers: int) -> None:
         """Raise InputError if it makes no sense with so many workers or servers."""
+
+    def weight(self, staleness: int, workers: int) -> float:
+        """Return the factor, above 0, of the step by a gradient that is `staleness` updates old."""
+        return 1.0
+
+    def direction(self, gradient: Any, moved: Any) -> Any:
+        """Return the vector to step against.
+
+        `moved` are the parameters as they are less those that the gradient was computed from; None
+        unless the algorithm `compensates`.
+        """
+        return gradient
 
     def gradients_per_update(self, workers: int) -> int:
         """Return how many gradients go into one update."""

@@ -47,11 +47,8 @@ class StalenessAware(ASGD):
         if not self.power >= 0:
             raise InputError(f"staleness-aware: power must be at least 0, got {self.power}")
 
-    async def serve(self, server: ParameterServer) -> None:
-        while True:
-            push = await server.receive()
-            await server.apply([push], scale=lambda c: max(1, c.staleness) ** -self.power)
-            server.answer(push.worker)
+    def weight(self, staleness: int, workers: int) -> float:
+        return float(max(1, staleness) ** -self.power)
 
 
 @dataclass(frozen=True)
@@ -71,12 +68,8 @@ class DelayAdaptive(ASGD):
         if self.threshold < 0:
             raise InputError(f"delay-adaptive: threshold must be at least 0, got {self.threshold}")
 
-    async def serve(self, server: ParameterServer) -> None:
-        threshold = self.threshold or len(server.workers)
-        while True:
-            push = await server.receive()
-            await server.apply([push], scale=lambda c: min(1.0, threshold / max(1, c.staleness)))
-            server.answer(push.worker)
+    def weight(self, staleness: int, workers: int) -> float:
+        return min(1.0, (self.threshold or workers) / max(1, staleness))
 
 
 @dataclass(frozen=True)
@@ -88,22 +81,15 @@ class DCASGD(ASGD):
     """
 
     name: ClassVar[str] = "dc-asgd"
+    compensates: ClassVar[bool] = True
     strength: float = 0.04
 
     def __post_init__(self) -> None:
         if not self.strength >= 0:
             raise InputError(f"dc-asgd: strength must be at least 0, got {self.strength}")
 
-    async def serve(self, server: ParameterServer) -> None:
-        def compensated(contribution: Any) -> Any:
-            gradient = contribution.value
-            moved = server.parameters - contribution.read_parameters
-            return gradient + self.strength * gradient * gradient * moved
-
-        while True:
-            push = await server.receive()
-            await server.apply([push], direction=compensated)
-            server.answer(push.worker)
+    def direction(self, gradient: Any, moved: Any) -> Any:
+        return gradient + self.strength * gradient * gradient * moved
 
 
 @dataclass(frozen=True)
@@ -130,6 +116,9 @@ class SoftSync(Algorithm):
     def rule(self, workers: int) -> Rule:
         return softsync(workers, self.n)
 
+    def weight(self, staleness: int, workers: int) -> float:
+        return 1 / max(1, staleness)
+
     async def serve(self, server: ParameterServer) -> None:
         size = len(server.workers) // self.n
         buffer = []
@@ -137,7 +126,7 @@ class SoftSync(Algorithm):
             push = await server.receive()
             buffer.append(push)
             if len(buffer) == size:
-                await server.apply(buffer, scale=lambda c: 1 / max(1, c.staleness))
+                await server.apply(buffer)
                 buffer = []
             server.answer(push.worker)
 
@@ -207,6 +196,13 @@ class FedBuff(Algorithm):
     def rule(self, workers: int) -> Rule | None:
         return fedbuff(self.buffer) if self.steps == 1 else None
 
+    @property
+    def server_step(self) -> float:
+        return self.server_lr
+
+    def weight(self, staleness: int, workers: int) -> float:
+        return float((1 + staleness) ** -0.5)
+
     async def work(self, me: TrainingWorker) -> None:
         while True:
             start = me.parameters
@@ -221,8 +217,6 @@ class FedBuff(Algorithm):
             push = await server.receive()
             buffer.append(push)
             if len(buffer) == self.buffer:
-                await server.apply(
-                    buffer, scale=lambda c: (1 + c.staleness) ** -0.5, step=self.server_lr
-                )
+                await server.apply(buffer)
                 buffer = []
             server.answer(push.worker)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from paracosm.errors import InputError
-from paracosm.simulation.schedule import Rule, backup, ssgd
+from paracosm.simulation.schedule import Rule, asgd, backup, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.store import Contribution
@@ -18,6 +18,9 @@ class Sequential(Algorithm):
 
     name: ClassVar[str] = "sequential"
     topologies: ClassVar[tuple[Topology, ...]] = ("local",)
+
+    def rule(self, workers: int) -> Rule:
+        return asgd()
 
     async def work(self, me: TrainingWorker) -> None:
         while True:

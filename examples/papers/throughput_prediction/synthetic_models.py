@@ -123,5 +123,5 @@ def profile_of(layers: Sequence[Layer], computing: float) -> JobProfile:
         end=end,
         step_begin=step_end - length,
         step_end=step_end,
-        provenance={"source": "imagined"},
+        provenance={"source": "synthetic"},
     )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.training.shards import BatchSampler, make_shards
+from paracosm.models.shards import BatchSampler, make_shards
 
 LABELS = np.repeat(np.arange(10), 100)
 

@@ -1,0 +1,1 @@
+"""Joins prediction and training: how long, and for how much, until a model has learnt."""

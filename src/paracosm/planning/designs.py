@@ -1,0 +1,98 @@
+"""Designs of a training job, and what became of their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from paracosm.results import JsonObject
+from paracosm.training import Algorithm
+from paracosm.units import format_number
+
+Scaling = Literal["linear", "sqrt"]
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a plan chooses between; `str` names it, one name for one design."""
+
+    workers: int
+    algorithm: Algorithm
+    lr: float  # as it is used: scaled, where a rule says so
+
+    def __str__(self) -> str:
+        workers = "1 worker" if self.workers == 1 else f"{self.workers:,} workers"
+        return f"{workers}, {self.algorithm}, lr {format_number(self.lr)}"
+
+
+def designs_of(
+    workers: Sequence[int],
+    algorithms: Sequence[Algorithm],
+    rates: Sequence[float],
+    scaling: Scaling | None = None,
+) -> list[Design]:
+    """Return every combination once, in the order in which they are written.
+
+    With `scaling` the rates are those of one worker: with W they are W times as high ("linear":
+    Goyal et al., "Accurate, Large Minibatch SGD", 2017), or the square root of W ("sqrt":
+    Krizhevsky, "One weird trick for parallelizing convolutional neural networks", 2014). One worker
+    is never stale, so algorithms that differ only in how they meet staleness, or wait for others,
+    are one design there.
+    """
+    found: list[Design] = []
+    for count in workers:
+        factor = {None: 1.0, "linear": float(count), "sqrt": count**0.5}[scaling]
+        alike: set[float] = set()
+        for algorithm in algorithms:
+            for rate in rates:
+                lr = float(f"{rate * factor:.6g}")
+                if count == 1 and _is_plain(algorithm):
+                    if lr in alike:
+                        continue
+                    alike.add(lr)
+                found.append(Design(count, algorithm, lr))
+    return found
+
+
+def _is_plain(algorithm: Algorithm) -> bool:
+    """Whether one worker does plain SGD by it."""
+    rule = algorithm.rule(1)
+    return rule is not None and rule.pushes == 1 and algorithm.weight(0, 1) == 1
+
+
+class Outcome(JsonObject):
+    """What came of one run of a design; times in virtual seconds.
+
+    Attributes:
+        status: whether the target was reached, not within the updates allowed, not within the time
+            allowed ("stopped"), or the loss exploded.
+        time, updates: at the first of the evaluations that held the target.
+        spent, made: seconds and updates until the run ended.
+        steps: minibatches of all workers until then.
+        first, best: the metric before training, and its best value.
+        staleness: mean over gradients and tensors.
+        curve: time, updates and metric of each evaluation.
+        why: of a divergence, a sentence.
+    """
+
+    status: Literal["reached", "not reached", "stopped", "diverged"]
+    time: float | None
+    updates: int | None
+    spent: float
+    made: int
+    steps: int
+    first: float
+    best: float
+    staleness: float | None
+    curve: Sequence[Sequence[float]]
+    why: str | None = None
+
+    @property
+    def time_or_never(self) -> float:
+        return inf if self.time is None else self.time
+
+    @property
+    def steps_per_second(self) -> float:
+        return self.steps / self.spent if self.spent else 0.0

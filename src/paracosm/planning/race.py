@@ -1,0 +1,187 @@
+"""Successive halving of designs: few updates for those that cannot be the answer.
+
+Jamieson, Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization", 2016,
+with rules of its own for what is dropped, since a target is a first passage and designs differ in
+cost. All runs are counted in updates, never in time on the machine that plans.
+
+1. Every design runs with the first seed for a 16th of the updates allowed, then those that are left
+   for a quarter, then for all. A run that reached the target is done.
+2. After each of these rungs a design is dropped if
+   - its loss exploded;
+   - it learnt nothing: no evaluation was better than the initial model;
+   - it is slow: a design of as many workers or fewer has reached the target, and this one was not
+     there after `SLOWER` times as long. Runs of later rungs end at that time;
+   - of those of its workers and its algorithm that are still on their way (they differ in learning
+     rate, and have made the same updates) it is in the worse half.
+3. Of designs that reached the target, those go on to the other seeds that are the fastest for their
+   number of workers, or need at most `SLOWER` times as long as every one of as many workers or
+   fewer. These run to the target or through all updates: what never reaches it is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import ceil, inf
+from typing import Literal
+
+from paracosm.planning.designs import Design, Outcome
+from paracosm.units import format_duration
+
+RUNGS = (1 / 16, 1 / 4, 1.0)
+"""Shares of the updates allowed."""
+
+SLOWER = 1.5
+"""Times as long as a design of as many workers or fewer: how far seeds may mislead."""
+
+Verdict = Literal["open", "reached", "diverged", "learns nothing", "slow", "worse", "not reached"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run that is wanted."""
+
+    design: Design
+    seed: int
+    updates: int  # after which it ends
+    horizon: float  # virtual seconds at which it ends; infinite: it does not
+
+
+Run = Callable[[Sequence[Request]], Iterator[tuple[Request, Outcome]]]
+"""Makes runs, and returns what came of them in any order."""
+
+
+@dataclass
+class Standing:
+    """How far a design has come."""
+
+    design: Design
+    outcomes: dict[int, Outcome] = field(default_factory=dict)  # by seed
+    verdict: Verdict = "open"
+    why: str = ""  # it was dropped
+
+    @property
+    def in_the_race(self) -> bool:
+        """Whether other seeds are run, too."""
+        return self.verdict == "reached"
+
+    def drop(self, verdict: Verdict, why: str) -> None:
+        self.verdict, self.why = verdict, why
+
+
+def race(
+    designs: Sequence[Design],
+    seeds: Sequence[int],
+    updates: int,
+    run: Run,
+    is_better: Callable[[float, float], bool],
+    standings: dict[Design, Standing],
+) -> None:
+    """Fill `standings` with what came of all designs.
+
+    They are there, as far as it came, also when the race is interrupted.
+
+    Args:
+        designs: what to compare.
+        seeds: the first one decides who stays in the race.
+        updates: after which a run has not reached the target.
+        run: makes runs.
+        is_better: whether one value of the metric is better than another.
+        standings: empty.
+    """
+    standings.update((design, Standing(design)) for design in designs)
+    every = list(standings.values())
+    first = seeds[0]
+    for share in RUNGS:
+        open_ = [each for each in every if each.verdict == "open"]
+        times = _times(every, first)
+        budget = max(1, ceil(share * updates))
+        requests = [Request(each.design, first, budget, _horizon(each, times)) for each in open_]
+        for request, outcome in run(requests):
+            standings[request.design].outcomes[first] = outcome
+        _judge(open_, _times(every, first), first, is_better)
+    for each in every:
+        if each.verdict == "open":
+            each.drop("not reached", f"not there after {updates:,} updates")
+    _keep_fast(every, first)
+    kept = [each.design for each in every if each.in_the_race]
+    requests = [Request(design, seed, updates, inf) for seed in seeds[1:] for design in kept]
+    for request, outcome in run(requests):
+        standings[request.design].outcomes[request.seed] = outcome
+
+
+Times = list[tuple[int, float, str]]
+"""Workers, seconds to the target, and name, of designs that reached it."""
+
+
+def _times(standings: Iterable[Standing], seed: int) -> Times:
+    return [
+        (each.design.workers, time, str(each.design))
+        for each in standings
+        if seed in each.outcomes and (time := each.outcomes[seed].time) is not None
+    ]
+
+
+def _horizon(standing: Standing, times: Times) -> float:
+    """Return the virtual time after which a design is slow."""
+    fewer = [time for workers, time, _ in times if workers <= standing.design.workers]
+    return SLOWER * min(fewer, default=inf)
+
+
+def _judge(
+    ran: Sequence[Standing],
+    times: Times,
+    seed: int,
+    is_better: Callable[[float, float], bool],
+) -> None:
+    """Decide on designs after a rung."""
+    for each in ran:
+        outcome = each.outcomes[seed]
+        if outcome.status == "reached":
+            each.verdict = "reached"
+        elif outcome.status == "diverged":
+            each.drop("diverged", outcome.why or "the loss exploded")
+        elif not is_better(outcome.best, outcome.first):
+            each.drop("learns nothing", f"no better than at first after {outcome.made:,} updates")
+        elif outcome.spent >= _horizon(each, times):
+            fewer = (found for found in times if found[0] <= each.design.workers)
+            _, time, name = min(fewer, key=lambda found: found[1])
+            each.drop(
+                "slow",
+                f"not there after {format_duration(outcome.spent)}; {name} needs "
+                f"{format_duration(time)}",
+            )
+    for group in _groups(each for each in ran if each.verdict == "open"):
+        group.sort(key=lambda each: each.outcomes[seed].best, reverse=is_better(1.0, 0.0))
+        best = group[0].outcomes[seed].best
+        for each in group[ceil(len(group) / 2) :]:
+            outcome = each.outcomes[seed]
+            each.drop(
+                "worse",
+                f"{outcome.best:.4g} after {outcome.made:,} updates, lr {group[0].design.lr:g} "
+                f"{best:.4g}",
+            )
+
+
+def _groups(standings: Iterable[Standing]) -> list[list[Standing]]:
+    """Return designs that differ in their learning rate only, together."""
+    groups: dict[tuple[int, str], list[Standing]] = {}
+    for each in standings:
+        groups.setdefault((each.design.workers, str(each.design.algorithm)), []).append(each)
+    return list(groups.values())
+
+
+def _keep_fast(standings: Sequence[Standing], seed: int) -> None:
+    """Drop designs that reached the target and are no answer for any number of workers."""
+    reached = [each for each in standings if each.verdict == "reached"]
+    time = {id(each): each.outcomes[seed].time_or_never for each in reached}
+    for each in reached:
+        own = [time[id(o)] for o in reached if o.design.workers == each.design.workers]
+        fewer = [o for o in reached if o.design.workers <= each.design.workers]
+        best = min(fewer, key=lambda other: time[id(other)])
+        if time[id(each)] > min(own) and time[id(each)] > SLOWER * time[id(best)]:
+            each.drop(
+                "slow",
+                f"there after {format_duration(time[id(each)])}; {best.design} needs "
+                f"{format_duration(time[id(best)])}",
+            )

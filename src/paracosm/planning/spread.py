@@ -1,0 +1,80 @@
+"""Medians and intervals of times to a target, of which some may never have come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, inf, isfinite, log, sqrt
+
+import numpy as np
+
+SHARE = 0.8
+"""Of further runs, how many an interval is to hold."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median, and the bounds between which a further run is thought to lie, with `SHARE`.
+
+    Infinite where runs never reached the target.
+    """
+
+    median: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return median and prediction interval of positive values, infinite for what never came.
+
+    The interval is that of one further value of a log-normal distribution, of which n were seen:
+    exp(m +- t s sqrt(1 + 1/n)), with mean m and standard deviation s of the logarithms, and t the
+    quantile (1 + SHARE) / 2 of Student's distribution with n - 1 degrees of freedom (Hahn, Meeker,
+    "Statistical Intervals", 1991). Percentiles of five values would hold too few: the
+    span from the least to the greatest holds (n - 1) / (n + 1) = 67 % of further ones. Where some
+    values are infinite, it is the percentiles 10 and 90, infinite ones being the greatest; of a
+    single value, the value.
+
+    Raises:
+        ValueError: there is no value.
+    """
+    if not len(values):
+        raise ValueError("no value")
+    ordered = sorted(values)
+    median = _percentile(ordered, 0.5)
+    finite = [log(value) for value in ordered if isfinite(value)]
+    if len(finite) < len(ordered) or len(ordered) == 1:
+        return Spread(
+            median, _percentile(ordered, (1 - SHARE) / 2), _percentile(ordered, (1 + SHARE) / 2)
+        )
+    from scipy.stats import t
+
+    count = len(finite)
+    reach = float(t.ppf((1 + SHARE) / 2, count - 1)) * sqrt(1 + 1 / count)
+    mean, deviation = float(np.mean(finite)), float(np.std(finite, ddof=1))
+    return Spread(median, exp(mean - reach * deviation), exp(mean + reach * deviation))
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    """Interpolate linearly between order statistics, as numpy does; infinity wins."""
+    place = share * (len(ordered) - 1)
+    below, part = int(place), place - int(place)
+    low = ordered[below]
+    high = ordered[min(below + 1, len(ordered) - 1)]
+    if part == 0 or low == high:
+        return low
+    return inf if high == inf else low + part * (high - low)
+
+
+def paired_ratio(values: Sequence[float], others: Sequence[float]) -> float:
+    """Return the median of value over other, seed by seed, of pairs in which both are finite.
+
+    Pairs share initial model and minibatches, so that most of what varies between seeds cancels.
+    NaN where no pair is left.
+    """
+    ratios = [
+        value / other
+        for value, other in zip(values, others, strict=True)
+        if isfinite(value) and isfinite(other)
+    ]
+    return float(np.median(ratios)) if ratios else float("nan")

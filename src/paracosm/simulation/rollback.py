@@ -1,0 +1,228 @@
+"""Schedules of jobs that fail, and go on from a checkpoint.
+
+A job lives from its begin, or from a restart, until it fails. Every life begins with nothing under
+way, and would be a schedule of its own. What a life did since its newest checkpoint is lost with
+it, and what was under way is never done. Virtual time passes in checkpoints, in which nobody works,
+and in restarts:
+
+    work | save | work | save | work, lost ! restart | work | save | ...
+    tau  |  c   | tau  |  c   |            !    R    | tau  |  c   |
+
+A failure may come while a checkpoint is saved, which is then worth nothing, and while the job
+restarts, which begins anew. These are the assumptions of Daly, "A Higher Order Estimate of the
+Optimum Checkpoint Interval for Restart Dumps", Future Generation Computer Systems 22, 2006.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, count, repeat
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+from paracosm.simulation.schedule import Schedule
+
+Ints = npt.NDArray[np.int64]
+
+LAST_INSTANT = 2**63 - 1
+
+
+class Checkpoint(NamedTuple):
+    """The parameters are saved as the blocks before have left them; nobody works meanwhile."""
+
+    begin: int  # picoseconds
+    end: int
+
+
+class Restore(NamedTuple):
+    """The job failed, and goes on from its newest checkpoint, or from its first parameters."""
+
+    failed: int  # picoseconds
+    end: int  # when everybody begins a step
+    lost: int  # picoseconds of work since the newest checkpoint
+    saving: int  # picoseconds spent on a checkpoint that was under way
+    failures: int  # 1, and one for every restart that failed
+
+
+def with_rollbacks(
+    lives: Callable[[int], Iterable[Schedule]],
+    failures: Iterable[float],
+    *,
+    workers: int,
+    tensors: int,
+    restart: float,
+    interval: float | None = None,
+    cost: float = 0.0,
+    in_step: bool = False,
+) -> Iterator[Schedule | Checkpoint | Restore]:
+    """Yield a job's schedule, with its checkpoints, and with what failures make of it.
+
+    It comes in the order of virtual time: blocks, and between them what happens to the whole job.
+    After a `Restore`, versions go on from those of the checkpoint, and the numbers of steps from
+    where they were. It ends when a life does before it fails.
+
+    Args:
+        lives: the schedule of the n-th life, as if it never failed: instants, steps and versions
+            from 0, in blocks that begin and end between two instants.
+        failures: seconds of virtual time at which the job fails, ascending.
+        workers, tensors: how many there are.
+        restart: seconds from a failure until everybody begins a step.
+        interval: seconds of work from one checkpoint to when the next is due; it is saved right
+            after the first update that comes then. None: no checkpoints.
+        cost: seconds that a checkpoint takes.
+        in_step: whether a checkpoint waits for an update that leaves all tensors at one version,
+            as the end of an iteration does in a synchronous job.
+
+    Raises:
+        InputError: virtual time passes 2**63 - 1 ps (106 days).
+    """
+    job = _Job(
+        np.zeros(tensors, np.int64),
+        np.zeros(workers, np.int64),
+        LAST_INSTANT if interval is None else round(interval * 1e12),
+        round(cost * 1e12),
+        in_step,
+    )
+    falls = chain((round(instant * 1e12) for instant in failures), repeat(LAST_INSTANT))
+    fall, begin = next(falls), 0
+    for number in count():
+        wasted = yield from job.live(lives(number), begin, fall)
+        if wasted is None:
+            return
+        failed, attempts = fall, 0
+        while attempts == 0 or fall < begin:
+            begin, fall = _instant(fall + round(restart * 1e12)), next(falls)
+            attempts += 1
+        yield Restore(failed, begin, *wasted, attempts)
+
+
+@dataclass
+class _Job:
+    """What is kept from life to life."""
+
+    saved: Ints  # versions in the newest checkpoint, by tensor
+    steps: Ints  # begun so far, by worker
+    interval: int
+    cost: int
+    in_step: bool
+
+    def live(
+        self, blocks: Iterable[Schedule], begin: int, fall: int
+    ) -> Generator[Schedule | Checkpoint, None, tuple[int, int] | None]:
+        """Yield what is done in a life; return the work and the time of saving that are wasted.
+
+        Nothing is returned by a life that ends before it fails.
+        """
+        first, numbers = self.saved.copy(), self.steps.copy()
+        versions = np.zeros_like(first)
+        points = [0]  # on the life's own clock: its begin, and when checkpoints were saved
+        for block in blocks:
+            rest = block
+            while True:
+                paused = begin + (len(points) - 1) * self.cost
+                point = self._next_point(rest, points[-1] + self.interval, versions)
+                limit = fall - paused
+                done, rest = _cut(rest, min(point, limit))
+                if not _is_empty(done):
+                    # Of a tensor's several versions, the last one counts.
+                    versions[done.updates["tensor"]] = done.updates["version"]
+                    yield self._place(done, begin, points, first, numbers)
+                if limit <= point:
+                    if _is_empty(rest):
+                        break
+                    return limit - points[-1], 0
+                if limit < point + self.cost:
+                    return point - points[-1], limit - point
+                points.append(point)
+                self.saved[:] = first + versions
+                yield Checkpoint(paused + point, paused + point + self.cost)
+        return None
+
+    def _next_point(self, block: Schedule, due: int, versions: Ints) -> int:
+        """Return the instant of the block's first update that a checkpoint can follow."""
+        times = block.updates["time"]
+        start = int(np.searchsorted(times, due))
+        if start == len(times):
+            return LAST_INSTANT
+        if not self.in_step:
+            return int(times[start])
+        reached = versions.copy()
+        reached[block.updates["tensor"][:start]] = block.updates["version"][:start]
+        for index in range(start, len(times)):
+            _, _, _, tensor, version, _ = block.updates[index]
+            reached[tensor] = version
+            is_last = index + 1 == len(times) or times[index + 1] > times[index]
+            if is_last and (reached == version).all():
+                return int(times[index])
+        return LAST_INSTANT
+
+    def _place(
+        self, block: Schedule, begin: int, points: list[int], first: Ints, numbers: Ints
+    ) -> Schedule:
+        """Return a block of a life as a part of the job's schedule."""
+        after = np.array(points[1:], np.int64)
+        _instant(begin + len(after) * self.cost + _last(block))
+
+        def instants(times: Ints) -> Ints:
+            return times + begin + self.cost * np.searchsorted(after, times)
+
+        reads, updates, steps = block.reads.copy(), block.updates.copy(), block.steps.copy()
+        for rows, names in ((reads, ["time"]), (updates, ["time"]), (steps, ["begin", "end"])):
+            for name in names:
+                rows[name] = instants(rows[name])
+            rows["step"] += numbers[rows["worker"]]
+        self.steps[reads["worker"]] = reads["step"] + 1
+        reads["version"] += first[reads["tensor"]]
+        for name in ("version", "read"):
+            updates[name] += first[updates["tensor"]]
+        end = int(instants(np.array(block.end)))
+        return replace(block, reads=reads, updates=updates, steps=steps, end=end)
+
+
+def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
+    """Part a block into what has happened at an instant, and what comes later."""
+    reads, updates, steps = (
+        int(np.searchsorted(times, instant, side="right"))
+        for times in (block.reads["time"], block.updates["time"], block.steps["end"])
+    )
+    done = replace(
+        block,
+        reads=block.reads[:reads],
+        updates=block.updates[:updates],
+        steps=block.steps[:steps],
+        end=min(block.end, instant),
+        dropped=0,
+        busy={},
+    )
+    rest = replace(
+        block,
+        reads=block.reads[reads:],
+        updates=block.updates[updates:],
+        steps=block.steps[steps:],
+        busy={},
+    )
+    return done, rest
+
+
+def _last(block: Schedule) -> int:
+    """Return the instant of the last thing that happens in a block; -1 in an empty one."""
+    times = (block.reads["time"], block.updates["time"], block.steps["end"])
+    return max(int(each.max(initial=-1)) for each in times)
+
+
+def _is_empty(block: Schedule) -> bool:
+    return not (len(block.reads) or len(block.updates) or len(block.steps))
+
+
+def _instant(picoseconds: int) -> int:
+    if picoseconds > LAST_INSTANT:
+        raise InputError(
+            "failures: the job lasts more than 2**63 - 1 picoseconds (106 days), which is as far "
+            "as the clock goes: it has too much to do, or fails too often to get on; try other "
+            "checkpoints"
+        )
+    return picoseconds

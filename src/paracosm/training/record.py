@@ -1,0 +1,247 @@
+"""What is recorded of a run: its rows, its updates, whether it diverged or reached its target.
+
+Rows of the long table (node, name, value, step) that `train` writes, to anything with a `metric`
+method, such as a run folder:
+
+- at each update, node = the worker whose gradient it was, step = the update's number (from 1):
+  `minibatch_loss`, `staleness`;
+- at each update besides, node = "job": `examples` (consumed so far);
+- at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
+  training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
+  examples that `evaluate_examples` allows;
+- at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
+  `utilisation.send`, `utilisation.receive`, fractions of the virtual time.
+
+An update of the job is one of every tensor or of every server's part. Where a gradient changes
+several tensors, each at a time of its own, its rows stand at the last of them, and its staleness is
+the mean over them; of several servers on the engine, the first one's rows count.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from paracosm.errors import InputError
+from paracosm.simulation.schedule import Schedule
+from paracosm.training.config import TrainConfig
+from paracosm.training.store import Contribution, Numerics
+from paracosm.training.target import FirstPassage
+
+_EVALUATIONS = 60  # in a run, unless it says how often
+
+Progress = Callable[[int, float], None]
+"""Called after every update with the number of updates and the virtual time."""
+
+
+class MetricRow(NamedTuple):
+    """One measurement; times in seconds."""
+
+    virtual_time: float
+    wall_time: float
+    node: str
+    name: str
+    value: float
+    step: int
+
+
+class MetricSink(Protocol):
+    def metric(
+        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
+    ) -> None: ...
+
+
+class Metrics:
+    """A sink that keeps the rows in memory."""
+
+    def __init__(self) -> None:
+        self.rows: list[MetricRow] = []
+
+    def metric(
+        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
+    ) -> None:
+        self.rows.append(MetricRow(virtual_time, wall_time, node, name, value, step))
+
+    def series(self, name: str) -> list[MetricRow]:
+        """Return the rows called `name`, in the order in which they were made."""
+        return [row for row in self.rows if row.name == name]
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first gradient whose loss exploded or was not a number."""
+
+    update: int
+    worker: str
+    staleness: float
+    loss: float
+
+    def __str__(self) -> str:
+        what = "is not finite" if not math.isfinite(self.loss) else f"exploded to {self.loss:.3g}"
+        return (
+            f"the loss {what} at update {self.update}, by a gradient of {self.worker} "
+            f"that was {self.staleness:.4g} updates old"
+        )
+
+
+class Ended(Exception):  # noqa: N818 - not an error of the program: it ends a run
+    """The run ends: its loss exploded, or it has reached its target."""
+
+
+class _Evaluations:
+    """When to evaluate: every so many updates, or so much virtual time where that ends the run."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        is_by_time = config.updates is None and config.evaluate_every is None
+        end = config.until_time if is_by_time else None
+        self._seconds = None if end is None else end / _EVALUATIONS
+        self._updates = config.evaluate_every or max(1, config.most_updates // _EVALUATIONS)
+        self._next = self._seconds or 0.0
+
+    def due(self, updates: int, now: float) -> bool:
+        if self._seconds is None:
+            return updates % self._updates == 0
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
+
+
+class RunRecord:
+    """What a run came to so far.
+
+    Attributes:
+        updates: of the job.
+        examples: that went into them.
+        contributions: gradients that went into them; `staleness_total` the sum over these.
+        end: the virtual time of the last update; None before the first.
+        divergence: None while the loss is fine.
+        passage: of the target; None where a run has none.
+        final: the metrics of the newest evaluation, and the update ("step") at which it was made.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        numerics: Numerics,
+        sink: MetricSink,
+        progress: Progress | None,
+        clock: Callable[[], float],  # returns the virtual time
+        parameters: Callable[[], Any],  # returns the flat vector that the run has reached
+    ) -> None:
+        self.updates = 0
+        self.examples = 0
+        self.contributions = 0
+        self.staleness_total = 0.0
+        self.end: float | None = None
+        self.divergence: Divergence | None = None
+        self.passage = None if config.target is None else FirstPassage(config.target)
+        self.final: dict[str, float] = {}
+        self._config = config
+        self._numerics = numerics
+        self._metric = sink.metric
+        self._progress = progress
+        self._clock = clock
+        self._parameters = parameters
+        self._evaluations = _Evaluations(config)
+        self._newest: tuple[str, float] | None = None
+        self._started = time.perf_counter()
+
+    @property
+    def wall_time(self) -> float:
+        return time.perf_counter() - self._started
+
+    @property
+    def status(self) -> str:
+        """How a run that ends now, and was not interrupted, has ended."""
+        if self.divergence is not None:
+            return "diverged"
+        return "stopped" if self.passage and self.passage.reached_at is None else "done"
+
+    def gradients(
+        self, step: int, contributions: Sequence[Contribution], staleness: Sequence[float]
+    ) -> None:
+        """Record the gradients that went into update `step`, and how stale they were."""
+        now = self.end = self._clock()
+        wall = self.wall_time
+        self.contributions += len(contributions)
+        self.staleness_total += sum(staleness)
+        for contribution, age in zip(contributions, staleness, strict=True):
+            worker = contribution.worker
+            self.examples += contribution.gradient.examples
+            self._metric(now, wall, worker, "staleness", age, step)
+            if self._numerics.real:
+                loss = contribution.gradient.loss
+                self._metric(now, wall, worker, "minibatch_loss", loss, step)
+                self._judge(step, worker, age, loss)
+        self._metric(now, wall, "job", "examples", self.examples, step)
+
+    def _judge(self, step: int, worker: str, age: float, loss: float) -> None:
+        """Note the first loss that exploded; written so that one that is not a number counts."""
+        self._newest = (worker, age)
+        if self.divergence is None and not loss <= self._config.loss_limit:
+            self.divergence = Divergence(step, worker, age, loss)
+
+    def updated(self) -> None:
+        """Count an update of the job, whose gradients have been recorded.
+
+        Raises:
+            Ended: the run is over with it.
+        """
+        self.updates += 1
+        now = self._clock()
+        if self._numerics.real and self._evaluations.due(self.updates, now):
+            self.evaluate()
+        if self.divergence is not None and not self._config.keep_going:
+            raise Ended
+        if self._progress is not None:
+            self._progress(self.updates, now)
+        if self.passage is not None and self.passage.reached_at is not None:
+            raise Ended
+
+    def evaluate(self) -> None:
+        """Evaluate the parameters as they are now, unless that was done at this update."""
+        if self.final.get("step") == self.updates:
+            return
+        metrics = self._numerics.evaluate(self._parameters())
+        now, wall = self._clock(), self.wall_time
+        for name, value in metrics.items():
+            self._metric(now, wall, "evaluation", name, value, self.updates)
+        self._metric(now, wall, "evaluation", "examples", self.examples, self.updates)
+        self.final = {**metrics, "step": self.updates}
+        if self._newest is not None:
+            self._judge(self.updates, *self._newest, metrics["loss"])
+        if self.passage is not None:
+            metric = self.passage.target.metric
+            if metric not in metrics:
+                raise InputError(
+                    f'until "{self.passage.target}": the evaluations have no {metric}, '
+                    f"only {' and '.join(metrics)}"
+                )
+            self.passage.see(now, self.updates, metrics[metric])
+
+    def adopt(self, schedule: Schedule, workers: Sequence[str], updates: int) -> None:
+        """Record the `updates` of a schedule in which nothing was computed.
+
+        Several servers make the same updates, each of its part: those of the first tensor count.
+        """
+        own = schedule.updates["tensor"] == 0
+        rows, ages = schedule.updates[own], schedule.staleness[own]
+        wall, batch, metric = self.wall_time, self._config.batch, self._metric
+        columns = ((rows["time"] / 1e12).tolist(), rows["worker"].tolist(), ages.tolist())
+        steps = rows["version"].tolist()
+        following = [*steps[1:], 0]
+        for number, (now, worker, age) in enumerate(zip(*columns, strict=True)):
+            metric(now, wall, workers[worker], "staleness", age, steps[number])
+            if following[number] != steps[number]:
+                metric(now, wall, "job", "examples", (number + 1) * batch, steps[number])
+        self.updates = updates
+        self.contributions = len(rows)
+        self.examples = self.contributions * batch
+        self.staleness_total = int(ages.sum())
+        self.end = float(rows["time"][-1]) / 1e12
+        if self._progress is not None:
+            self._progress(self.updates, self.end)

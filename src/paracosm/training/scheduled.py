@@ -1,0 +1,358 @@
+"""Real gradients over a schedule: who reads and updates which tensor, and when, is known before.
+
+Durations that are modelled do not depend on values, and those of a recorded run are past, so a
+schedule comes first and numerics after. Each tensor has a version of its own. A gradient is one at
+the mixed snapshot of the versions that its step has read, and changes each tensor when the schedule
+says so; what an update makes of gradients is the algorithm's `weight` and `direction`, as on the
+engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Literal
+
+from paracosm.errors import InputError
+from paracosm.results.summaries import Staleness
+from paracosm.simulation.schedule import Schedule
+from paracosm.training.config import TrainConfig
+from paracosm.training.interrupt import ended_by_interrupt
+from paracosm.training.numerics import prepare_numerics
+from paracosm.training.record import Ended, Metrics, MetricSink, Progress, RunRecord
+from paracosm.training.result import TrainingResult, summarise
+from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
+
+_BINS = 100  # of a histogram of staleness, at most
+
+
+def train_on_schedule(
+    config: TrainConfig,  # what to train and how; its cluster names the workers
+    blocks: Iterable[Schedule],  # consecutive: none has a row earlier than one before it
+    tensors: Sequence[str],  # names by number; none: the parts of the configuration's servers
+    seed: int,  # decides the initial model and each worker's batches, as in `train`
+    metrics: MetricSink | None = None,  # takes the measurements; by default memory does
+    progress: Progress | None = None,  # called after every update
+) -> TrainingResult:
+    """Train over a schedule.
+
+    The run ends with its updates, at its virtual time, when it has reached its target, or with the
+    schedule; an interrupt or a loss that explodes ends it as in `train`. An update of the run is
+    one of every tensor. Steps that the schedule says were dropped are not computed unless they wait
+    beside others.
+
+    Raises:
+        InputError: the configuration cannot be used; the tensors are not the model's parameters;
+            values decide what the algorithm does; the schedule contradicts itself.
+    """
+    cluster = config.resolve_cluster()
+    config.check(cluster)
+    algorithm, workers = config.algorithm, cluster.workers
+    if config.timing_only:
+        raise InputError("timing_only: over a schedule there is nothing but gradients to compute")
+    if algorithm.rule(len(workers)) is None:
+        raise InputError(
+            f"{algorithm} does more than a schedule of reads and updates says: leave the schedule "
+            "out, or choose asgd, ssp, ssgd, ..."
+        )
+    metrics = Metrics() if metrics is None else metrics
+    servers = len(cluster.servers) or 1
+    numerics = prepare_numerics(config, seed, len(workers), servers, tensors)
+    try:
+        run = _Run(config, numerics, workers, tensors, metrics, progress)
+        status = run.follow(blocks)
+        summary = summarise(
+            *(config, seed, cluster, run.record, numerics),
+            status=status,
+            end=run.now,
+            servers=servers,
+            dropped=run.dropped,
+            durations={"schedule": "who reads and updates what, and when, was given"},
+        )
+        summary = replace(summary, staleness=run.staleness())
+        return TrainingResult(summary, None, None, metrics, run.parameters())
+    finally:
+        numerics.close()
+
+
+@dataclass(eq=False, slots=True)
+class _Step:
+    """A step of a worker: what it has read so far, and the gradient once that is everything."""
+
+    parts: list[Any]  # by tensor, as it was read
+    versions: list[int]
+    unread: int
+    not_updated: int
+    gradient: Gradient | None = None
+    payload: Any = None
+    ages: int = 0  # staleness, added up over the tensors that it has updated
+
+
+class _Run:
+    """A run over a schedule, and what was recorded of it."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        numerics: Numerics,
+        workers: Sequence[str],
+        tensors: Sequence[str],
+        sink: MetricSink,
+        progress: Progress | None,
+    ) -> None:
+        self.now = 0.0  # virtual time
+        self.dropped = 0
+        self.record = RunRecord(config, numerics, sink, progress, lambda: self.now, self.parameters)
+        self._config = config
+        self._numerics = numerics
+        self._workers = workers
+        initial = numerics.initial()
+        self._initial = [initial[part] for part in numerics.parts]
+        self._names = tensors or [f"part {part}" for part in range(len(self._initial))]
+        self._ages: list[Counter[int]] = [Counter() for _ in self._initial]
+        self._stores = [
+            Store(
+                *(part, numerics.rule(), _not_recorded, numerics.real),
+                *(config.algorithm, len(workers)),
+            )
+            for part in self._initial
+        ]
+        self._own_rules: dict[int, Rule] = {}  # of workers that make steps of their own
+        self._steps: dict[tuple[int, int], _Step] = {}  # by worker and number, those under way
+        self._begun = [0] * len(workers)  # how many steps of each worker
+
+    def parameters(self) -> Any:
+        return self._numerics.join([store.parameters for store in self._stores])
+
+    def staleness(self) -> dict[str, Staleness]:
+        """Return the staleness of the gradients that went into each tensor, by its name."""
+        return {
+            name: _distribution(ages)
+            for name, ages in zip(self._names, self._ages, strict=True)
+            if ages
+        }
+
+    def follow(self, blocks: Iterable[Schedule]) -> str:
+        """Do what the schedule says; return the run's status."""
+        record, is_interrupted = self.record, False
+        record.evaluate()
+        following = _Followed(blocks)
+        try:
+            with ended_by_interrupt() as interrupted:
+                for what, rows in events(following):
+                    if interrupted:
+                        break
+                    if what == "update":
+                        self._update(rows)
+                    elif what == "read":
+                        self._read(*rows[0])
+                    else:
+                        self._drop(*rows[0])
+            is_interrupted = bool(interrupted)
+            self.now = max(self.now, following.end)
+        except KeyboardInterrupt:
+            is_interrupted = True
+        except Ended:
+            pass
+        record.evaluate()
+        return "interrupted" if is_interrupted and record.divergence is None else record.status
+
+    def _read(self, time: int, worker: int, number: int, tensor: int, version: int) -> None:
+        """Let a step of a worker read a tensor; with the last one ask for its gradient."""
+        store = self._store(tensor)
+        if store.version != version:
+            raise InputError(
+                f"schedule: worker {worker} reads version {version} of {self._names[tensor]} at "
+                f"{time / 1e12:.12g} s, when there is version {store.version}"
+            )
+        step = self._step(worker, number)
+        step.parts[tensor] = store.parameters
+        step.versions[tensor] = version
+        step.unread -= 1
+        if not step.unread:
+            self._ask(worker, step)
+
+    def _update(self, rows: list[tuple[int, ...]]) -> None:
+        """Update a tensor by the gradients of all rows."""
+        time, _, _, tensor, version, _ = rows[0]
+        store, record = self._store(tensor), self.record
+        now = time / 1e12
+        until = self._config.until_time
+        if until is not None and now > until:
+            self.now = until
+            raise Ended
+        self.now = now
+        if version != store.version + 1:
+            raise InputError(
+                f"schedule: version {version} of {self._names[tensor]} at {now:.12g} s follows "
+                f"version {store.version}"
+            )
+        part = None if len(self._stores) == 1 else self._numerics.parts[tensor]
+        steps, contributions = [], []
+        for _, worker, number, _, _, read in rows:
+            step = self._step(worker, number)
+            if step.gradient is None:
+                self._ask(worker, step)
+            assert step.gradient is not None
+            if step.versions[tensor] != read:
+                raise InputError(
+                    f"schedule: step {number} of worker {worker} updates {self._names[tensor]} as "
+                    f"of version {read}, having read version {step.versions[tensor]}"
+                )
+            if step.payload is None:
+                step.payload = self._payload(worker, step.gradient)
+            steps.append(step)
+            contributions.append(Contribution(step.gradient, step.payload, part, read, store))
+        store.apply(contributions)
+        whole = []
+        for (_, worker, number, _, _, read), step in zip(rows, steps, strict=True):
+            self._ages[tensor][version - 1 - read] += 1
+            step.ages += version - 1 - read
+            step.not_updated -= 1
+            if not step.not_updated:
+                whole.append(step)
+                del self._steps[worker, number]
+        is_last = version > record.updates and min(s.version for s in self._stores) == version
+        if whole:
+            made = [
+                contribution
+                for contribution, step in zip(contributions, steps, strict=True)
+                if not step.not_updated
+            ]
+            ages = [step.ages / len(self._stores) for step in whole]
+            record.gradients(record.updates + is_last, made, ages)
+        if is_last:
+            record.updated()
+            if record.updates >= self._config.most_updates:
+                raise Ended
+
+    def _drop(self, time: int, worker: int, number: int) -> None:
+        """Forget a step whose gradient came too late."""
+        step = self._step(worker, number)
+        if step.gradient is None:
+            self._ask(worker, step)  # which takes the minibatch
+        assert step.gradient is not None
+        step.gradient.pending.discard()
+        del self._steps[worker, number]
+        self.dropped += 1
+
+    def _store(self, tensor: int) -> Store:
+        if tensor >= len(self._stores):
+            raise InputError(
+                f"schedule: it has a tensor of number {tensor}, the model {len(self._stores)} "
+                "tensors or parts"
+            )
+        return self._stores[tensor]
+
+    def _step(self, worker: int, number: int) -> _Step:
+        """Return a step of a worker; as it begins, earlier ones have read what they will read."""
+        if worker >= len(self._workers):
+            raise InputError(
+                f"schedule: it has a worker of number {worker}, the cluster "
+                f"{len(self._workers)} workers"
+            )
+        while self._begun[worker] <= number:
+            last = self._steps.get((worker, self._begun[worker] - 1))
+            if last is not None and last.gradient is None:
+                self._ask(worker, last)
+            count = len(self._stores)
+            step = _Step(self._initial.copy(), [0] * count, count, count)
+            self._steps[worker, self._begun[worker]] = step
+            self._begun[worker] += 1
+        if (worker, number) not in self._steps:
+            raise InputError(f"schedule: step {number} of worker {worker} goes on after its end")
+        return self._steps[worker, number]
+
+    def _ask(self, worker: int, step: _Step) -> None:
+        """Ask for the gradient of a step at what it has read."""
+        flat = self._numerics.join(step.parts)
+        pending = self._numerics.request(worker, flat)
+        step.gradient = Gradient(
+            self._workers[worker], flat, step.versions, self._config.batch, pending
+        )
+        step.parts = []
+
+    def _payload(self, worker: int, gradient: Gradient) -> Any:
+        """Return what a worker sends: its gradient, or what a step of its own changed."""
+        if self._config.algorithm.server_step is None:
+            return gradient
+        rule = self._own_rules.setdefault(worker, self._numerics.rule())
+        return gradient.parameters - rule(gradient.parameters, gradient.value, 1.0)
+
+
+def _not_recorded(store: Store, contributions: Sequence[Contribution], ages: Sequence[int]) -> None:
+    """Take no note of an update: the run does, when the last tensor has had its own."""
+
+
+Event = tuple[Literal["read", "update", "drop"], list[tuple[int, ...]]]
+
+
+def events(blocks: Iterable[Schedule]) -> Iterator[Event]:
+    """Yield what happens in a schedule, in order, however it is divided into blocks.
+
+    A read (time, worker, step, tensor, version); an update, all rows of a tensor's version (time,
+    worker, step, tensor, version, read); a drop (end, worker, step). At one instant a read comes
+    before an update as soon as the version that it names is there, and a drop after both.
+    """
+    reads: deque[tuple[int, ...]] = deque()
+    drops: deque[tuple[int, ...]] = deque()
+    held: list[tuple[int, ...]] = []  # an update whose last rows may be in the next block
+    made: Counter[int] = Counter()  # by tensor, its version
+
+    def before(now: int) -> Iterator[Event]:
+        while drops or reads:
+            is_read = reads and (
+                reads[0][0] < now or (reads[0][0] == now and reads[0][4] <= made[reads[0][3]])
+            )
+            if is_read and not (drops and drops[0][0] < reads[0][0]):
+                yield "read", [reads.popleft()]
+            elif drops and drops[0][0] < now:
+                yield "drop", [drops.popleft()]
+            else:
+                return
+
+    def update(rows: list[tuple[int, ...]]) -> Iterator[Event]:
+        yield from before(rows[0][0])
+        made[rows[0][3]] = rows[0][4]
+        yield "update", rows
+
+    for block in blocks:
+        reads.extend(block.reads.tolist())
+        late = block.steps[block.steps["accepted"] == 0]
+        drops.extend(sorted(late[["end", "worker", "step"]].tolist()))
+        groups = [
+            list(rows)
+            for _, rows in groupby([*held, *block.updates.tolist()], key=itemgetter(3, 4))
+        ]
+        held = groups.pop() if groups else []
+        for rows in groups:
+            yield from update(rows)
+    if held:
+        yield from update(held)
+    for drop in drops:
+        yield "drop", [drop]
+
+
+class _Followed:
+    """Blocks of a schedule, and the virtual time at which those that were seen end."""
+
+    def __init__(self, blocks: Iterable[Schedule]) -> None:
+        self._blocks = blocks
+        self.end = 0.0
+
+    def __iter__(self) -> Iterator[Schedule]:
+        for block in self._blocks:
+            self.end = block.end / 1e12
+            yield block
+
+
+def _distribution(ages: Counter[int]) -> Staleness:
+    width = -(-(max(ages) + 1) // _BINS)
+    counts = [0] * (max(ages) // width + 1)
+    for age, count in ages.items():
+        counts[age // width] += count
+    mean = sum(age * count for age, count in ages.items()) / ages.total()
+    return Staleness(mean=mean, max=max(ages), width=width, counts=counts)

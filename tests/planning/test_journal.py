@@ -1,0 +1,37 @@
+"""A journal of runs on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paracosm.planning.journal import Journal
+
+
+def test_results_are_there_when_it_is_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    first = Journal(path)
+    assert first.get("a") is None
+    first.add("a", {"time": 1.5, "values": (1, 2)})
+    first.add("b", {"time": None})
+    again = Journal(path)
+    assert len(again) == 2
+    assert again.get("a") == {"time": 1.5, "values": [1, 2]} == first.get("a")
+    assert again.get("b") == {"time": None}
+
+
+def test_a_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    Journal(path).add("a", {"time": 1.0})
+    with path.open("ab") as file:
+        file.write(b'{"key": "b", "resu')
+    cut = Journal(path)
+    assert cut.get("b") is None
+    cut.add("b", {"time": 2.0})
+    assert Journal(path).get("a") == {"time": 1.0}
+    assert Journal(path).get("b") == {"time": 2.0}
+
+
+def test_without_a_file_results_are_kept_in_memory() -> None:
+    journal = Journal()
+    journal.add("a", {"time": 1.0})
+    assert journal.get("a") == {"time": 1.0}
