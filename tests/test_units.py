@@ -36,6 +36,8 @@ quantities = st.floats(min_value=0, max_value=1e300, allow_subnormal=False)
         ("7ns", 7e-9),
         ("2 min", 120.0),
         ("1.5h", 5400.0),
+        ("1 day", 86400.0),
+        ("30 days", 2592000.0),
         ("1e-3 s", 0.001),
         (".5e2ms", 0.05),
         ("0.02", 0.02),

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "EmulationStream",
+    "FailureStream",
     "PlanningStream",
     "RelaxationStream",
     "ServerStream",
@@ -71,6 +72,14 @@ class SimulationStream(IntEnum):
     """What the random streams of a simulated job are for, each by rank."""
 
     TASKS = 20
+
+
+class FailureStream(IntEnum):
+    """What the random streams of failing nodes are for, each by node."""
+
+    WORKERS = 40
+    SERVERS = 41
+    LIVES = 42
 
 
 class PlanningStream(IntEnum):

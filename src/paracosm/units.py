@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 # A unit is (power of ten, factor): 10^power * factor in the SI base unit. The factor of a decimal
-# unit is 1 or a power of two (bits, KiB), so that only minutes and hours are ever rounded.
+# unit is 1 or a power of two (bits, KiB), so that only minutes and more are rounded.
 Unit = tuple[int, float]
 
 _DURATIONS: dict[str, Unit] = {
@@ -40,6 +40,8 @@ _DURATIONS: dict[str, Unit] = {
     "s": (0, 1.0),
     "min": (0, 60.0),
     "h": (0, 3600.0),
+    "day": (0, 86400.0),
+    "days": (0, 86400.0),
 }
 _BYTES: dict[str, Unit] = {"B": (0, 1.0), "kB": (3, 1.0), "MB": (6, 1.0)}
 _BYTES |= {"GB": (9, 1.0), "TB": (12, 1.0)}

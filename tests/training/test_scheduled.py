@@ -14,7 +14,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paracosm.training.shards import BatchSampler
 from small_network import TENSORS, data, initial
 from torch.nn.functional import cross_entropy
 from training_on_schedule import train_plainly

@@ -41,6 +41,13 @@ from paracosm.faults.models import (
     Stop,
     UniformPerturbation,
 )
+from paracosm.faults.node_failures import (
+    FailureFields,
+    JobFailures,
+    Mtbf,
+    failure_instants,
+    parse_mtbf,
+)
 
 __all__ = [
     "INTERVALS",
@@ -53,7 +60,10 @@ __all__ = [
     "DetectionScore",
     "Every",
     "ExponentFlip",
+    "FailureFields",
     "Fault",
+    "JobFailures",
+    "Mtbf",
     "OnProcessor",
     "Rows",
     "Share",
@@ -69,11 +79,13 @@ __all__ = [
     "choose_processor",
     "daly_interval",
     "expected_makespan",
+    "failure_instants",
     "fault_times",
     "mean_time_between_faults",
     "parse_checkpoint",
     "parse_fault",
     "parse_faults",
+    "parse_mtbf",
     "score",
     "young_interval",
 ]

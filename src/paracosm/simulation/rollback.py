@@ -128,7 +128,8 @@ class _Job:
                 limit = fall - paused
                 done, rest = _cut(rest, min(point, limit))
                 if not _is_empty(done):
-                    np.maximum.at(versions, done.updates["tensor"], done.updates["version"])
+                    # Of a tensor's several versions, the last one counts.
+                    versions[done.updates["tensor"]] = done.updates["version"]
                     yield self._place(done, begin, points, first, numbers)
                 if limit <= point:
                     if _is_empty(rest):
@@ -150,7 +151,7 @@ class _Job:
         if not self.in_step:
             return int(times[start])
         reached = versions.copy()
-        np.maximum.at(reached, block.updates["tensor"][:start], block.updates["version"][:start])
+        reached[block.updates["tensor"][:start]] = block.updates["version"][:start]
         for index in range(start, len(times)):
             _, _, _, tensor, version, _ = block.updates[index]
             reached[tensor] = version
@@ -174,7 +175,7 @@ class _Job:
             for name in names:
                 rows[name] = instants(rows[name])
             rows["step"] += numbers[rows["worker"]]
-            np.maximum.at(self.steps, rows["worker"], rows["step"] + 1)
+        self.steps[reads["worker"]] = reads["step"] + 1
         reads["version"] += first[reads["tensor"]]
         for name in ("version", "read"):
             updates[name] += first[updates["tensor"]]
@@ -185,20 +186,24 @@ class _Job:
 def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
     """Part a block into what has happened at an instant, and what comes later."""
     reads, updates, steps = (
-        rows[name] <= instant
-        for rows, name in ((block.reads, "time"), (block.updates, "time"), (block.steps, "end"))
+        int(np.searchsorted(times, instant, side="right"))
+        for times in (block.reads["time"], block.updates["time"], block.steps["end"])
     )
     done = replace(
         block,
-        reads=block.reads[reads],
-        updates=block.updates[updates],
-        steps=block.steps[steps],
+        reads=block.reads[:reads],
+        updates=block.updates[:updates],
+        steps=block.steps[:steps],
         end=min(block.end, instant),
         dropped=0,
         busy={},
     )
     rest = replace(
-        block, reads=block.reads[~reads], updates=block.updates[~updates], steps=block.steps[~steps]
+        block,
+        reads=block.reads[reads:],
+        updates=block.updates[updates:],
+        steps=block.steps[steps:],
+        busy={},
     )
     return done, rest
 

@@ -1,0 +1,201 @@
+"""How often nodes of a job fail, and when; what is done against it.
+
+A node fails at exponential intervals, whatever the others do. Whether that stops the whole job
+depends on the job: one in which every update needs a gradient of every worker stops with any of
+them, one whose parameters are on servers that answer each worker goes on without those that failed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heapreplace, merge
+from math import inf
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
+
+from paracosm.errors import InputError, unknown
+from paracosm.faults.intervals import INTERVALS
+from paracosm.quantities import Duration, read_duration
+from paracosm.rng import FailureStream, generator
+from paracosm.units import format_duration, format_number
+
+DAY = 86400.0
+
+_NODES: Mapping[str, tuple[str, ...]] = {
+    "worker": ("worker",),
+    "server": ("server",),
+    "node": ("worker", "server"),
+}
+_PART = re.compile(r"(?P<time>.+?)\s+a\s+(?P<node>\w+)")
+_USAGE = 'write "30 days a worker", "90 days a server", both with a comma, or "60 days a node"'
+
+
+@dataclass(frozen=True)
+class Mtbf:
+    """Mean times between the failures of one node, in seconds; infinite where none fails."""
+
+    worker: float = inf
+    server: float = inf
+
+    def __str__(self) -> str:
+        """Return the shortest spelling; `parse_mtbf` reads it back as an equal one."""
+        if self.worker == self.server:
+            return f"{_text(self.worker)} a node"
+        given = {"worker": self.worker, "server": self.server}
+        return ", ".join(f"{_text(time)} a {node}" for node, time in given.items() if time != inf)
+
+    def of_job(self, workers: int, servers: int) -> float:
+        """Return the mean seconds between failures of any of so many nodes."""
+        rate = workers / self.worker + servers / self.server
+        return 1 / rate if rate else inf
+
+
+def parse_mtbf(value: object) -> Mtbf:
+    """Return what "30 days a worker", "8h a worker, 90 days a server" or "60 days a node" says.
+
+    Raises:
+        InputError: one line that says what cannot be read, and what to write.
+    """
+    if isinstance(value, Mtbf):
+        return value
+    found: dict[str, float] = {}
+    for part in str(value).split(","):
+        match = _PART.fullmatch(part.strip())
+        if not match:
+            raise InputError(f'mtbf: "{part.strip()}" does not say of what: {_USAGE}')
+        if match["node"] not in _NODES:
+            raise unknown("node of an mtbf", match["node"], _NODES)
+        seconds = read_duration(match["time"])
+        if not 0 < seconds < inf:
+            raise InputError(f'mtbf: it must be above 0 and finite, not "{part.strip()}"')
+        for node in _NODES[match["node"]]:
+            if node in found:
+                raise InputError(f"mtbf: that of a {node} is given twice")
+            found[node] = seconds
+    return Mtbf(**found)
+
+
+def _text(seconds: float) -> str:
+    days = seconds / DAY
+    if days >= 1 and days * DAY == seconds and days == round(days, 6):
+        return f"{format_number(days)} {'day' if days == 1 else 'days'}"
+    return format_duration(seconds, exact=True)
+
+
+@dataclass(frozen=True)
+class JobFailures:
+    """What failures do to one job, and what is done against it; times in seconds."""
+
+    mtbf: float  # between failures that stop the whole job; infinite: nothing stops it
+    worker_mtbf: float  # between failures of one worker that stop that worker alone
+    restart: float  # from a failure until the job, or the worker, begins a step
+    interval: float | None  # of work between two checkpoints; None: there are none
+    cost: float  # that a checkpoint takes
+
+
+def _interval(value: Any) -> Any:
+    if isinstance(value, str):
+        text = value.strip()
+        if text in INTERVALS:
+            return text
+        if text[:1].isalpha():
+            raise unknown("interval between checkpoints", text, [*INTERVALS, "a duration"])
+    seconds = read_duration(value)
+    if not 0 < seconds < inf:
+        raise InputError(f"an interval between checkpoints is above 0 and finite, not {value}")
+    return seconds
+
+
+class FailureFields(BaseModel):
+    """The fields of a configuration that say how often nodes fail, and what is saved when."""
+
+    mtbf: Annotated[
+        InstanceOf[Mtbf] | None,
+        BeforeValidator(lambda value: None if value is None else parse_mtbf(value)),
+        PlainSerializer(lambda value: None if value is None else str(value)),
+    ] = Field(
+        None,
+        description='mean time between failures: "30 days a worker", "90 days a server", both '
+        'with a comma, or "60 days a node"',
+    )
+    restart_cost: Duration | None = Field(
+        None,
+        allow_inf_nan=False,
+        description="from a failure until work goes on (default: as long as a checkpoint takes)",
+    )
+    checkpoint_cost: Duration | None = Field(
+        None, gt=0, allow_inf_nan=False, description="how long all wait for a checkpoint: 10s"
+    )
+    checkpoint_every: Annotated[Literal["young", "daly"] | Duration, BeforeValidator(_interval)] = (
+        Field(
+            "daly",
+            description="work between two checkpoints: a duration, or what young or daly suggests",
+        )
+    )
+
+    def job_failures(self, workers: int, servers: int, stops_together: bool) -> JobFailures | None:
+        """Return what failures do to a job of so many nodes; None where nothing fails.
+
+        Args:
+            workers, servers: how many nodes the job has.
+            stops_together: whether the failure of a worker stops the whole job.
+
+        Raises:
+            InputError: nobody said what a restart costs or, where the whole job may stop, a
+                checkpoint.
+        """
+        if self.mtbf is None:
+            return None
+        together = self.mtbf.of_job(workers if stops_together else 0, servers)
+        restart = self.checkpoint_cost if self.restart_cost is None else self.restart_cost
+        if restart is None:
+            raise InputError(
+                "restart cost not specified: add --restart-cost 60s, how long it takes from a "
+                "failure until work goes on"
+            )
+        interval = None
+        if together != inf:
+            if self.checkpoint_cost is None:
+                raise InputError(
+                    "checkpoint cost not specified: add --checkpoint-cost 10s, how long the job "
+                    "waits until its parameters are saved"
+                )
+            every = self.checkpoint_every
+            interval = (
+                INTERVALS[every](self.checkpoint_cost, together)
+                if isinstance(every, str)
+                else every
+            )
+        return JobFailures(
+            mtbf=together,
+            worker_mtbf=inf if stops_together else self.mtbf.worker,
+            restart=restart,
+            interval=interval,
+            cost=self.checkpoint_cost or 0.0,
+        )
+
+
+def failure_instants(mtbf: Mtbf, workers: int, servers: int, seed: int) -> Iterator[float]:
+    """Yield the seconds at which any of so many nodes fails, ascending and without end.
+
+    Each node has a stream of its own, so that one more changes nothing for the others.
+    """
+    return merge(
+        _failures(mtbf.worker, workers, seed, FailureStream.WORKERS),
+        _failures(mtbf.server, servers, seed, FailureStream.SERVERS),
+    )
+
+
+def _failures(mtbf: float, nodes: int, seed: int, stream: FailureStream) -> Iterator[float]:
+    if mtbf == inf or not nodes:
+        return
+    sources = [generator(seed, stream, node) for node in range(nodes)]
+    following = [(source.exponential(mtbf), node) for node, source in enumerate(sources)]
+    heapify(following)
+    while True:
+        instant, node = following[0]
+        yield instant
+        heapreplace(following, (instant + sources[node].exponential(mtbf), node))
