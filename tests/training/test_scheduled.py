@@ -19,12 +19,12 @@ from torch.nn.functional import cross_entropy
 from training_on_schedule import train_plainly
 
 from paracosm.errors import InputError
+from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.simulation.schedule import Schedule
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.scheduled import events, train_on_schedule
-from paracosm.models.shards import BatchSampler
 
 SEED = 3
 
