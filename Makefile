@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 # Benchmarks of accuracy on what others measured; they look into the folder that PARACOSM_DATA names.
-OTHERS := neusight sailor pollux vtrain nccl param hta kineto psthroughput
+OTHERS := neusight sailor pollux pollux_time vtrain nccl param hta kineto psthroughput
 # Tests run side by side, one on each core, except those in which time counts.
 BESIDE := --numprocesses logical --maxprocesses 8
 

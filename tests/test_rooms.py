@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "jobs": {"graphs", "network", "cluster", "timing"},
     "simulation": {"jobs", "graphs", "network", "cluster", "timing", "timeline"},
     "faults": {"timing"},
-    "profiling": {"graphs", "models", "timing", "timeline", "cluster"},
+    "profiling": {"graphs", "models", "simulation", "timing", "timeline", "cluster"},
     "prediction": {
         *("profiling", "simulation", "jobs", "graphs", "models", "network"),
         *("cluster", "timing", "timeline", "results"),

@@ -101,7 +101,7 @@ def test_a_file_that_is_cut_off_is_named(tmp_path: Path, capsys: Capture) -> Non
     ("arguments", "why"),
     [
         (["--framework", "tensorfow"], 'unknown framework "tensorfow": did you mean "tensorflow"?'),
-        (["--framework", "tensorflow", "--rate", "1"], "--rate has no effect with --framework ten"),
+        (["--framework", "tensorflow", "--lr", "1"], "--lr has no effect with --framework ten"),
         (["--framework", "pytorch", "--warmup", "1"], "--warmup has no effect with --framework py"),
         (["--framework", "pytorch", "--", "-x"], "what stands behind -- has no effect"),
         (["--framework", "tensorflow"], "train.py: no such file"),

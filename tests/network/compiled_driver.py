@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.cluster.link import Sharing
 from paracosm.compiled import compiled_whole
 from paracosm.network.compiled import (
     LAST_INSTANT,
@@ -58,7 +59,7 @@ def _background(traffic: Any, station: Any, weight: Any) -> None:
 
 
 def play(
-    sharing: str,
+    sharing: Sharing,
     messages: Sequence[Message],
     routes: Sequence[Sequence[int]],
     capacity: Sequence[float],

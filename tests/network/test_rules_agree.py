@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.cluster import Cluster, Link, hierarchical, ring, star, switch
-from paracosm.cluster.link import Duplex, Sharing
+from paracosm.cluster.link import Duplex, Packets, Sharing
 from paracosm.compiled import compiled_whole
 from paracosm.network import Stations, compiled
+from paracosm.network.packets import PacketTraffic
 from paracosm.network.sharing import LAST_INSTANT, FairTraffic, SerialPort, release, request
 from paracosm.network.stations import binding_routes
 
@@ -46,18 +47,23 @@ def play(traffic: Any, time: Any, route: Any, demand: Any, done: Any, order: Any
         compiled.settle(traffic, now)
 
 
-class Fair:
-    """The rule for fair flows, as the engine uses it but for its connections."""
+class Flowing:
+    """The rule for fair flows or packets, as the engine uses it but for its connections."""
 
-    def __init__(self, routes: Sequence[Sequence[int]], capacity: Sequence[float]) -> None:
-        self._traffic = FairTraffic(capacity)
+    def __init__(
+        self, traffic: FairTraffic, routes: Sequence[Sequence[int]], capacity: Sequence[float]
+    ) -> None:
+        self._traffic = traffic
         self._routes = [self._traffic.route(path) for path in binding_routes(routes, capacity)]
         self.next_end = self._traffic.next_end
         self.pop_end = self._traffic.pop_end
         self.settle = self._traffic.settle
 
     def request(self, route: int, message: int, demand: float, now: int) -> None:
-        self._traffic.request(message, self._routes[route], demand, now)
+        if isinstance(self._traffic, PacketTraffic):
+            self._traffic.request(message, self._routes[route], demand, now, stream=route)
+        else:
+            self._traffic.request(message, self._routes[route], demand, now)
 
 
 @dataclass
@@ -111,7 +117,9 @@ class Serial:
         pass
 
 
-def play_in_python(traffic: Fair | Serial, messages: list[Message]) -> tuple[list[int], list[int]]:
+def play_in_python(
+    traffic: Flowing | Serial, messages: list[Message]
+) -> tuple[list[int], list[int]]:
     """Do as `play`."""
     done, asked = [0] * len(messages), 0
     order: list[int] = []
@@ -144,8 +152,13 @@ def both(
     traffic = compiled.make_traffic(sharing, routes, capacity, room)
     done, order = np.zeros(len(messages), np.int64), np.zeros(len(messages), np.int64)
     assert play(traffic, time, route, demand, done, order) == len(messages)
-    rule = Fair if sharing == "fair" else Serial
-    found = play_in_python(rule(routes, capacity), messages)
+    if isinstance(sharing, Packets):
+        rule: Flowing | Serial = Flowing(PacketTraffic(sharing.quantum, capacity), routes, capacity)
+    elif sharing == "fair":
+        rule = Flowing(FairTraffic(capacity), routes, capacity)
+    else:
+        rule = Serial(routes, capacity)
+    found = play_in_python(rule, messages)
     assert found == (done.tolist(), order.tolist())
     return found
 
@@ -222,6 +235,21 @@ def test_fair_flows_end_at_the_same_picosecond(
 ) -> None:
     routes, capacity, messages = traffic
     done, _ = both("fair", routes, capacity, messages)
+    for end, (begin, route, demand) in zip(done, messages, strict=True):
+        alone = demand / min(capacity[station] for station in routes[route])
+        assert (end - begin) * 1e-12 >= alone * (1 - 1e-9), "nobody is faster than alone"
+
+
+quanta = st.sampled_from([Packets(1500.0), Packets(16384.0), Packets(1e6), Packets(1e9)])
+
+
+@settings(max_examples=300, deadline=None)
+@given(quanta.flatmap(lambda sharing: st.tuples(st.just(sharing), traffics(sharing))))
+def test_packets_end_at_the_same_picosecond(
+    case: tuple[Packets, tuple[list[tuple[int, ...]], list[float], list[Message]]],
+) -> None:
+    sharing, (routes, capacity, messages) = case
+    done, _ = both(sharing, routes, capacity, messages)
     for end, (begin, route, demand) in zip(done, messages, strict=True):
         alone = demand / min(capacity[station] for station in routes[route])
         assert (end - begin) * 1e-12 >= alone * (1 - 1e-9), "nobody is faster than alone"

@@ -63,7 +63,18 @@ def job(
     ] = None,
     shape: Shape = None,
     classes: Classes = None,
-    rate: Annotated[float | None, Option(help="learning rate (pytorch: 0.01)")] = None,
+    data: Annotated[
+        str | None,
+        Option(
+            help="that the model learns: digits, cifar10 or package.module:factory (pytorch: one "
+            "random batch again and again)"
+        ),
+    ] = None,
+    data_dir: Annotated[Path | None, Option(help="folder of the CIFAR-10 archive")] = None,
+    algorithm: Annotated[
+        str | None, Option(help="asgd, staleness-aware, ssp(slack=3), ssgd (pytorch: asgd)")
+    ] = None,
+    lr: Annotated[float | None, Option(help="learning rate (pytorch: 0.01)")] = None,
     forward: Annotated[
         str | None,
         Option(help="time that a forward pass takes at least, by waiting (pytorch)"),
@@ -71,6 +82,12 @@ def job(
     backward: Annotated[
         str | None,
         Option(help="time that a backward pass takes at least, by waiting (pytorch)"),
+    ] = None,
+    noise: Annotated[
+        float | None,
+        Option(
+            min=0, help="standard deviation of the logarithm of that time, step by step (pytorch)"
+        ),
     ] = None,
     threads: Annotated[int | None, Option(min=1, help="of each process (pytorch: 1)")] = None,
     seed: Annotated[
@@ -91,7 +108,8 @@ def job(
         raise unknown("framework", framework, FRAMEWORKS)
     _check_out(out, force)
     of_tensorflow = {"arguments": arguments or None, "bandwidth": bandwidth, "warmup": warmup}
-    of_pytorch: dict[str, object] = {"shape": shape, "classes": classes, "rate": rate}
+    of_pytorch: dict[str, object] = {"shape": shape, "classes": classes, "data": data}
+    of_pytorch |= {"data-dir": data_dir, "algorithm": algorithm, "lr": lr, "noise": noise}
     of_pytorch |= {"forward": forward, "backward": backward, "threads": threads, "seed": seed}
     for name, value in (of_pytorch if framework == "tensorflow" else of_tensorflow).items():
         flag = "what stands behind --" if name == "arguments" else f"--{name}"
@@ -109,8 +127,9 @@ def job(
         else:
             from paracosm.profiling.jobs.pytorch import JobOptions, profile_module
 
-            chosen: dict[str, Any] = {"classes": classes, "rate": rate, "batch": batch}
-            chosen |= {"threads": threads, "seed": seed}
+            chosen: dict[str, Any] = {"classes": classes, "data": data, "batch": batch, "lr": lr}
+            chosen |= {"algorithm": algorithm, "noise": noise, "threads": threads, "seed": seed}
+            chosen |= {"data_dir": None if data_dir is None else str(data_dir)}
             if forward is not None or backward is not None:
                 waits = (("--forward", forward), ("--backward", backward))
                 chosen["waiting"] = tuple(duration(flag, text or "0s") for flag, text in waits)

@@ -70,7 +70,7 @@ class Cluster:
         if any(link.sharing != self.sharing for link in self.links):
             raise InputError(
                 "sharing: one rule for all links of a cluster, as they meet at the same ports: "
-                "fair or serial"
+                "fair, serial or packets(SIZE)"
             )
 
     @property
@@ -81,7 +81,7 @@ class Cluster:
 
     @property
     def sharing(self) -> Sharing:
-        """How messages that meet at a port share it: "fair" or "serial"."""
+        """How messages that meet at a port share it."""
         return self.topology.link.sharing
 
     def node(self, name: str) -> Node:

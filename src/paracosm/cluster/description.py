@@ -19,7 +19,7 @@ def describe_link(link: Link) -> dict[str, str]:
         "overhead": format_duration(link.overhead),
         "duplex": link.duplex,
         "pipelined": "yes" if link.pipelined else "no",
-        "sharing": link.sharing,
+        "sharing": str(link.sharing),
     }
 
 

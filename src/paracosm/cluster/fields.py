@@ -12,7 +12,8 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from paracosm.cluster.changes import Changes, apply_changes, is_of_cluster
 from paracosm.cluster.cluster import Cluster, star, switch
 from paracosm.cluster.description import cluster_from_mapping, load_cluster
-from paracosm.cluster.link import Duplex, Link, Sharing
+from paracosm.cluster.file import SharingField
+from paracosm.cluster.link import Duplex, Link
 from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
 from paracosm.errors import InputError
 from paracosm.quantities import Bandwidth, Duration
@@ -65,10 +66,10 @@ class ClusterFields(BaseModel):
     pipelined: bool = Field(
         True, description="latency does not hold the ports, as on a real network"
     )
-    sharing: Sharing = Field(
+    sharing: SharingField = Field(
         "fair",
-        description="messages that meet at a port share it (fair), or have it one after the other "
-        "(serial)",
+        description="messages that meet at a port share it (fair), have it one after the other "
+        "(serial), or in turn, so much at a time: packets(16KiB)",
     )
     cluster: Path | dict[str, Any] | None = Field(
         None, description="a cluster file, in place of the fields of links"

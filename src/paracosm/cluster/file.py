@@ -9,15 +9,37 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+)
 
 from paracosm.cluster.cluster import Cluster, Node, assemble, star_around
-from paracosm.cluster.link import Duplex, Hierarchical, Link, Ring, Sharing, Switch, Topology
+from paracosm.cluster.link import (
+    Duplex,
+    Hierarchical,
+    Link,
+    Ring,
+    Sharing,
+    Switch,
+    Topology,
+    parse_sharing,
+)
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.quantities import Bandwidth, Duration, Size
 from paracosm.units import format_bandwidth, format_duration, format_size
 from paracosm.validation import read_yaml, validated
+
+SharingField = Annotated[
+    Sharing, PlainValidator(parse_sharing), PlainSerializer(str, return_type=str)
+]
+"""How messages share ports, as a text or parsed; it is written as a text."""
 
 
 class _Strict(BaseModel):
@@ -30,7 +52,7 @@ class _Link(_Strict):
     overhead: Annotated[Duration, Field(allow_inf_nan=False)] = 0.0
     duplex: Duplex = "full"
     pipelined: bool = True
-    sharing: Sharing = "fair"
+    sharing: SharingField = "fair"
 
     def over(self, link: Link) -> Link:
         """Return `link` with the values that the file gives instead of its own."""
@@ -184,4 +206,5 @@ def _write_link(link: Link) -> dict[str, Any]:
         "bandwidth": format_bandwidth(link.bandwidth, exact=True),
         "latency": format_duration(link.latency, exact=True),
         "overhead": format_duration(link.overhead, exact=True),
+        "sharing": str(link.sharing),
     }

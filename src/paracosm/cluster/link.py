@@ -7,14 +7,49 @@ nothing is routed through a third node.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from paracosm.errors import InputError
+from paracosm.units import format_size, parse_size
 
-Sharing = Literal["fair", "serial"]
 Duplex = Literal["full", "half"]
+
+
+@dataclass(frozen=True)
+class Packets:
+    """Streams that meet at a port are served in turn, `quantum` bytes at a time."""
+
+    quantum: float
+
+    def __post_init__(self) -> None:
+        if not (self.quantum >= 1 and isfinite(self.quantum)):
+            raise InputError(f"packets: a quantum is finite and 1 byte or more, not {self.quantum}")
+
+    def __str__(self) -> str:
+        return f"packets({format_size(self.quantum, exact=True).replace(' ', '')})"
+
+
+Sharing = Literal["fair", "serial"] | Packets
+
+
+def parse_sharing(value: Any) -> Sharing:
+    """Return the sharing that "fair", "serial" or "packets(16KiB)" means.
+
+    Raises:
+        InputError: another word, or a quantum without a unit or out of range.
+    """
+    if value in ("fair", "serial") or isinstance(value, Packets):
+        known: Sharing = value
+        return known
+    match = re.fullmatch(r"packets\s*\((.*)\)", str(value).strip())
+    if match is None:
+        raise InputError(f'write fair, serial or packets(16KiB), not "{value}"')
+    if re.fullmatch(r"[\d.eE+\-\s]*", match[1]):
+        raise InputError(f'"{value}": a quantum has a unit: write packets(16KiB)')
+    return Packets(parse_size(match[1]))
 
 
 @dataclass(frozen=True)
@@ -23,9 +58,9 @@ class Link:
 
     A message of `size` bytes takes `overhead + latency + size / bandwidth` seconds when nothing is
     in its way. Of these, `occupancy` is what it needs of the ports at both ends. Messages that meet
-    at a port either share it max-min fairly, as TCP streams do on average, or have it one after the
-    other ("serial"), as in Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient
-    Staleness Effect". `paracosm.network` holds both rules.
+    at a port share it max-min fairly, as TCP streams do on average; or have it one after the other
+    ("serial"), as in Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness
+    Effect"; or in turn, a quantum at a time (`Packets`). `paracosm.network` holds these rules.
 
     Raises:
         InputError: a value that is out of range.
@@ -48,8 +83,10 @@ class Link:
                 raise InputError(f"link: {name} must be finite and 0 or more, not {value}")
         if self.duplex not in ("full", "half"):
             raise InputError(f'link: duplex must be full or half, not "{self.duplex}"')
-        if self.sharing not in ("fair", "serial"):
-            raise InputError(f'link: sharing must be fair or serial, not "{self.sharing}"')
+        if self.sharing not in ("fair", "serial") and not isinstance(self.sharing, Packets):
+            raise InputError(
+                f'link: sharing must be fair, serial or packets(SIZE), not "{self.sharing}"'
+            )
 
     def occupancy(self, size: float) -> float:
         """Return how many seconds of the ports at both ends a message of `size` bytes needs."""

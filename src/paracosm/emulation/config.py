@@ -23,7 +23,7 @@ from paracosm.cluster import Cluster
 from paracosm.cluster.changes import Change, apply_changes, refuse_changes
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
-from paracosm.cluster.link import Hierarchical, Sharing
+from paracosm.cluster.link import Hierarchical, Packets, Sharing
 from paracosm.emulation.delays import Delays, is_plain, parse_delays
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
@@ -233,6 +233,10 @@ class EmulateConfig(ClusterFields):
             cluster = first_workers(cluster, self.world)
         except InputError as error:
             raise self._world_error(str(error)) from None
+        if isinstance(cluster.sharing, Packets):
+            raise InputError(
+                f"sharing {cluster.sharing}: messages of emulated ranks share links fair or serial"
+            )
         return apply_changes(cluster, self.changes("link"))
 
     def changes(self, subject: str) -> list[Change]:

@@ -2,7 +2,8 @@
 
 Where the network is shared serially, as it is without one and with a network of the user's own, a
 transfer holds its ports alone (`paracosm.network.sharing` has the rule), and is one event, at its
-end. On a cluster whose links are shared fairly, transfers flow side by side (`Flows`).
+end. On a cluster whose links are shared fairly, transfers flow side by side, or in turn where it
+serves packets (`Flows`).
 
 In a mailbox, messages stay in the order of their arrival, walkers in the order in which they came.
 A message goes to the first walker whose wish it fits, or else into the mailbox. So a walker waits
@@ -22,6 +23,7 @@ from math import inf, isinf, isnan
 from typing import Any, Literal
 
 from paracosm.cluster import Cluster
+from paracosm.cluster.link import Packets
 from paracosm.engine.walkers import (
     Awaitable,
     Continuation,
@@ -34,6 +36,7 @@ from paracosm.engine.walkers import (
     seconds,
 )
 from paracosm.errors import InputError, unknown
+from paracosm.network.packets import PacketTraffic
 from paracosm.network.sharing import LAST_INSTANT, FairConnection, FairTraffic, SerialPort, release
 from paracosm.network.stations import Stations
 
@@ -51,8 +54,8 @@ class TransferScheduler(Scheduler):
         self.workers: dict[str, Any] = {}
         self._ports_of_nodes: dict[str, Ports] = {}
         self._stations = Stations(network) if isinstance(network, Cluster) else None
-        is_fair = self._stations is not None and self._stations.sharing == "fair"
-        self._flows = Flows(self, self._stations) if is_fair and self._stations else None
+        flows = self._stations is not None and self._stations.sharing != "serial"
+        self._flows = Flows(self, self._stations) if flows and self._stations else None
         self.complete: Callable[[Transfer], Continuation | None] = complete
         self._deliver: Callable[[Transfer], None] = deliver
 
@@ -396,11 +399,11 @@ _PER_SECOND = 1e12
 class Flows:
     """What flows through the ports of a simulated cluster.
 
-    `paracosm.network.sharing` says when flows end, in whole picoseconds. Here its instants become
-    events. A *timer* stands in the queue for the next end; when rates change so that an earlier
-    flow ends first, another one is set, and the old one does nothing when its time comes. What
-    begins or ends in an instant is followed by one more event, after all others of the instant: the
-    new rates.
+    `paracosm.network.sharing` and `packets` say when flows end, in whole picoseconds. Here their
+    instants become events. A *timer* stands in the queue for the next end; when rates change so
+    that an earlier flow ends first, another one is set, and the old one does nothing when its time
+    comes. What begins or ends in an instant is followed by one more event, after all others of the
+    instant: the new rates.
 
     Transfers that end at one instant are delivered in the order of their requests. Those of one
     sender to one receiver travel one after the other, as over one connection.
@@ -411,7 +414,8 @@ class Flows:
         self.stale = 0  # how many events in the queue would do nothing
         self._sim = sim
         self._stations = stations
-        self._traffic = FairTraffic()
+        packets = stations.sharing if isinstance(stations.sharing, Packets) else None
+        self._traffic = PacketTraffic(packets.quantum) if packets else FairTraffic()
         self._known = 0
         self._seconds, self._instant = 0.0, 0
         self._due = LAST_INSTANT
@@ -450,8 +454,8 @@ class Flows:
         due = self._traffic.next_end()
         if due == LAST_INSTANT and self.under_way:
             raise InputError(
-                "fair sharing counts picoseconds, up to 106 days of virtual time, and a message "
-                "would take longer: use sharing serial"
+                f"sharing {self._stations.sharing} counts picoseconds, up to 106 days of virtual "
+                "time, and a message would take longer: use sharing serial"
             )
         if due == self._due:
             return

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.cluster.link import Sharing
 from paracosm.network import Stations
 
 Ints = npt.NDArray[np.int64]
@@ -135,17 +136,17 @@ class TaskGraph:
     # duration after the end of the other, or at once where that is past.
     awaited: Ints
     route: Codes  # n indices into the routes; -1 for tasks that send nothing over shared links
-    # n amounts that tasks ask of their routes: bytes that flow (fair), or picoseconds for which
-    # they hold all links alone (serial)
+    # n amounts that tasks ask of their routes: bytes (fair, packets), or picoseconds for which they
+    # hold all links alone (serial)
     demand: Floats
     route_offsets: Ints  # route_offsets, routes: CSR: links of each route, each link at most once
     routes: Codes
     bandwidth: Floats  # l bytes/s
     # r indices into `POLICIES`, by which a resource chooses among the tasks that want it
     policy: Codes
-    # "fair": flows over a link share its bandwidth so that rates are max-min fair; "serial": they
-    # have it one after the other
-    sharing: str = "fair"
+    # how messages that meet at a link share it, see `paracosm.network`; those of one route are a
+    # stream of packets
+    sharing: Sharing = "fair"
 
     def __len__(self) -> int:
         return len(self.resource)

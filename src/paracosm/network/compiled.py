@@ -1,4 +1,4 @@
-"""Messages that share a network, for compiled loops: one interface to both rules of sharing.
+"""Messages that share a network, for compiled loops: one interface to all rules of sharing.
 
 A loop plays an instant so: `pop_end` until nobody ends any more, `request` whatever begins, in the
 order in which it was asked for, then `settle`; and again, for as long as `next_end` is that instant
@@ -13,8 +13,10 @@ from typing import Any, cast
 
 from numba.extending import overload
 
-from paracosm.network import compiled_fair, compiled_serial
+from paracosm.cluster.link import Packets, Sharing
+from paracosm.network import compiled_fair, compiled_packets, compiled_serial
 from paracosm.network.compiled_fair import Fair, fair_traffic
+from paracosm.network.compiled_packets import Queues, packet_traffic
 from paracosm.network.compiled_serial import Serial, serial_traffic
 from paracosm.network.sharing import LAST_INSTANT
 
@@ -30,11 +32,11 @@ __all__ = [
     "settle",
 ]
 
-Traffic = Fair | Serial
+Traffic = Fair | Serial | Queues
 
 
 def make_traffic(
-    sharing: str,
+    sharing: Sharing,
     routes: Sequence[Sequence[int]],
     capacity: Sequence[float],
     room: Sequence[int],
@@ -43,12 +45,15 @@ def make_traffic(
     """Return the traffic of a network in which nothing is under way.
 
     Args:
-        sharing: "serial" or "fair".
-        routes: stations of each route, as indices into `capacity`; each once in a route.
+        sharing: the rule.
+        routes: stations of each route, as indices into `capacity`; each once in a route. Messages
+            of one route are a stream of packets.
         capacity: bytes/s of each station; with serial sharing only their number counts.
         room: how many messages of each route wait or are under way at once, at most.
         background: stations for which `change_background` will be called (fair).
     """
+    if isinstance(sharing, Packets):
+        return packet_traffic(routes, capacity, room, sharing.quantum)
     if sharing == "serial":
         return serial_traffic(routes, capacity, room)
     return fair_traffic(routes, capacity, room, background)
@@ -63,7 +68,8 @@ _overload = cast(Callable[..., Callable[[Any], Any]], overload)
 
 def _rule(traffic: Any) -> Any:
     """Return the module with the functions for a type of traffic."""
-    return compiled_fair if traffic.instance_class is Fair else compiled_serial
+    rules = {Fair: compiled_fair, Serial: compiled_serial, Queues: compiled_packets}
+    return rules[traffic.instance_class]
 
 
 def request(
@@ -77,7 +83,7 @@ def request(
             like others: it is the caller who lets them travel one after the other.
         message: a number of the caller's, 0 or more.
         demand: picoseconds for which it holds its stations (serial) or that pass (over no station);
-            bytes (fair).
+            bytes (fair, packets).
         now: picoseconds.
         weight: fair: rates of flows that share a station are in proportion to it.
     """

@@ -55,20 +55,23 @@ PATH = np.dtype(
         *columns("i8", "first", "of_flows", "flows"),
         *columns("f8", "load", "period", "shared", "rate", "virtual"),
         *columns("i8", "since", "due", "rank"),
-        *columns("i4", "is_touched", "is_near"),
+        *columns("i4", "limit", "is_touched", "is_near"),
     ]
 )
 """A path: where its hops and its heap of flows begin; how many flows it has, the sum of their
 weights; picoseconds of a byte over its narrowest station; for which sum of weights its rate is,
 bytes/ps of a flow of weight 1; the bytes that such a one has got by `since`; when its first flow
-ends; where it stands in `Fair.order`."""
+ends; where it stands in `Fair.order`; the station that its rate is of, of several that with the
+smallest number."""
 
 HOP = np.dtype([("station", "i4"), ("path", "i4"), ("place", "i8")])
 """A station on a path, and where it stands in `Fair.used` when the path has flows."""
 
 FLOW = np.dtype([("key", "f8"), ("item", "i8")])
-"""A flow: the virtual time of its path at which it ends, and its message. Also an entry of
-`Fair.open`: a station, by what a flow of weight 1 would get there."""
+"""A flow: the virtual time of its path at which it ends, and its message."""
+
+LEVEL = np.dtype([("key", "f8"), ("item", "i8"), ("op", "i8")])
+"""An entry of `Fair.open`: what a flow of weight 1 would get at a station, and the station."""
 
 EVENT = np.dtype([("key", "i8"), ("item", "i8"), ("op", "i8")])
 """An instant, the number of a request, its message. Of `Fair.done` the key is the number."""
@@ -169,7 +172,7 @@ def fair_traffic(
         touched=np.empty(count, dtype=np.int64),
         near_stations=np.empty(len(capacity), dtype=np.int64),
         near_paths=np.empty(count, dtype=np.int64),
-        open=np.empty(len(capacity), dtype=FLOW),
+        open=np.empty(len(capacity), dtype=LEVEL),
         alone=np.empty(most - paths["of_flows"][-1], dtype=EVENT),
         done=np.empty(most, dtype=EVENT),
         messages=messages,
@@ -246,13 +249,13 @@ def _gather(fair: Any, now: Any) -> None:
     while counts[IN_USE] > 0 and fair.paths[fair.order[0]].due == now:
         _end_flow(fair, fair.order[0], now)
     while counts[ALONE] > 0 and fair.alone[0].key == now:
-        _is_done(fair, fair.alone[0].op, now)
+        end_message(fair, fair.alone[0].op, now)
         pop_event(fair.alone, 0, counts[ALONE])
         counts[ALONE] -= 1
 
 
 @inlined
-def _is_done(fair: Any, slot: Any, now: Any) -> None:
+def end_message(fair: Any, slot: Any, now: Any) -> None:
     place_item(fair.done, 0, fair.counts[DONE], fair.messages[slot].number, slot)
     fair.counts[DONE] += 1
     fair.counts[NOW] = now
@@ -279,6 +282,13 @@ def _begin_flow(fair: Any, number: Any, slot: Any, bytes_: Any, weight: Any, now
 
 @inlined
 def _end_flow(fair: Any, number: Any, now: Any) -> None:
+    """Let the first flow of a path end."""
+    end_message(fair, fair.flows[fair.paths[number].of_flows].item, now)
+    take_flow(fair, number, now)
+
+
+@inlined
+def take_flow(fair: Any, number: Any, now: Any) -> None:
     """Take the first flow of a path away."""
     path = fair.paths[number]
     slot = fair.flows[path.of_flows].item
@@ -286,7 +296,6 @@ def _end_flow(fair: Any, number: Any, now: Any) -> None:
     pop_item(fair.flows, path.of_flows, path.flows, np.inf)
     path.flows -= 1
     path.load -= fair.messages[slot].weight
-    _is_done(fair, slot, now)
     _touch(fair, number)
     if path.flows > 0:
         # Its next one ends now as well, or when rates are settled.
@@ -330,7 +339,8 @@ def settle(fair: Any, now: Any) -> None:
                 _advance(path, now)
                 path.rate = 0.0
                 if path.flows > 0:
-                    station = fair.stations[fair.hops[path.first].station]
+                    path.limit = fair.hops[path.first].station
+                    station = fair.stations[path.limit]
                     path.rate = station.bandwidth / (station.background + path.load)
                     _set_due(fair, number)
             else:
@@ -401,18 +411,18 @@ def _fill(fair: Any, near_paths: Any, near_stations: Any, now: Any) -> None:
         number = fair.near_stations[index]
         station = fair.stations[number]
         if station.load > 0:
-            place_item(fair.open, 0, open_stations, station.left / station.load, number)
+            place_event(fair.open, 0, open_stations, station.left / station.load, number, 0)
             open_stations += 1
     while open_stations > 0:
         number, level = fair.open[0].item, fair.open[0].key
         station = fair.stations[number]
-        pop_item(fair.open, 0, open_stations, np.inf)
+        pop_event(fair.open, 0, open_stations)
         open_stations -= 1
         if station.load > 0:
             # What was fixed since has left more for each of the others; less only by rounding.
             share = (station.left - station.level * station.fixed) / station.load
             if share > level * SAME:
-                place_item(fair.open, 0, open_stations, share, number)
+                place_event(fair.open, 0, open_stations, share, number, 0)
                 open_stations += 1
             else:
                 _fix_all(fair, number, level, now)
@@ -445,6 +455,7 @@ def _fix_all(fair: Any, number: Any, level: Any, now: Any) -> None:
                 _advance(path, now)
                 path.rate = level
                 _set_due(fair, path_number)
+            path.limit = number
             path.is_near = 0
 
 
@@ -461,14 +472,23 @@ def _set_due(fair: Any, number: Any) -> None:
     path = fair.paths[number]
     due = LAST_INSTANT
     if path.rate > 0:
-        lasts = max(0.0, (fair.flows[path.of_flows].key - path.virtual) / path.rate)
-        if lasts < 9.2e18 - path.since:
-            whole = np.int64(lasts)
-            due = path.since + whole
-            if lasts - whole > FORGIVEN:
-                due += 1
+        left = fair.flows[path.of_flows].key - path.virtual
+        due = whole_instant(path.since, left / path.rate)
     path.due = due
     _reorder(fair, path.rank)
+
+
+@inlined
+def whole_instant(since: Any, lasts: Any) -> Any:
+    """Return the first whole picosecond `lasts` after `since`; the last instant if that is far."""
+    due = LAST_INSTANT
+    lasts = max(0.0, lasts)
+    if lasts < 9.2e18 - since:
+        whole = np.int64(lasts)
+        due = since + whole
+        if lasts - whole > FORGIVEN:
+            due += 1
+    return due
 
 
 @inlined

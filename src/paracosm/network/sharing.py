@@ -202,6 +202,15 @@ SAME = 1 + 1e-12
 _FAR = 9.2e18  # ps
 
 
+def whole_instant(since: int, lasts: float) -> int:
+    """Return the first whole picosecond `lasts` after `since`; the last instant if that is far."""
+    lasts = max(0.0, lasts)
+    if not lasts < _FAR - since:
+        return LAST_INSTANT
+    whole = int(lasts)
+    return since + whole + (lasts - whole > FORGIVEN)
+
+
 class _Station:
     """A port, or a link that is slower than its ports.
 
@@ -238,6 +247,7 @@ class FairRoute:
         flows: a heap of (virtual time at which it ends, number of the request, message).
         shared: for how many flows the rate is.
         rate: bytes/ps of each flow.
+        limit: the station that it is of, of several that with the smallest number.
         virtual: bytes that each flow has got by `since`, in ps.
         version: counts how often it was set when the first flow ends.
         due: when that is.
@@ -245,15 +255,15 @@ class FairRoute:
     """
 
     __slots__ = (
-        *("due", "flows", "is_changed", "is_near", "is_touched", "number", "rate", "shared"),
-        *("since", "stations", "version", "virtual"),
+        *("due", "flows", "is_changed", "is_near", "is_touched", "limit", "number", "rate"),
+        *("shared", "since", "stations", "version", "virtual"),
     )
 
     def __init__(self, number: int, stations: tuple[_Station, ...]) -> None:
         self.number = number
         self.stations = stations
         self.flows: list[tuple[float, int, int]] = []
-        self.shared = 0
+        self.shared = self.limit = 0
         self.rate = self.virtual = 0.0
         self.since = self.version = 0
         self.due = LAST_INSTANT
@@ -447,6 +457,7 @@ class FairTraffic:
                     station.fixed += len(route.flows)
                     station.load -= len(route.flows)
                 route.is_near = False
+                route.limit = full.number
                 if route.rate != level or route.is_changed:
                     _advance(route, now)
                     route.rate = level
@@ -454,17 +465,12 @@ class FairTraffic:
 
     def _set_due(self, route: FairRoute) -> None:
         """Note when the first flow of a route ends, if rates stay as they are from `since` on."""
-        due = LAST_INSTANT
+        route.due = LAST_INSTANT
         if route.rate > 0:
-            lasts = max(0.0, (route.flows[0][0] - route.virtual) / route.rate)
-            if lasts < _FAR - route.since:
-                whole = int(lasts)
-                due = route.since + whole
-                if lasts - whole > FORGIVEN:
-                    due += 1
-        route.due = due
+            left = route.flows[0][0] - route.virtual
+            route.due = whole_instant(route.since, left / route.rate)
         route.version += 1
-        heappush(self._order, (due, route.number, route.version, route))
+        heappush(self._order, (route.due, route.number, route.version, route))
 
     def _binding(self, path: tuple[_Station, ...]) -> FairRoute:
         """Return the route through those of a connection's stations that can limit it."""

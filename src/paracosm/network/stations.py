@@ -7,10 +7,10 @@ A node has a send port and a receive port, and in a `hierarchical` cluster a sec
 leaves its group. A message passes the send port of its source and the receive port of its target,
 over a half-duplex link the other two ports as well; within a node it passes none.
 
-Where messages take turns (`sharing` "serial"), each holds all of its stations alone, for some
-picoseconds. Where they flow side by side ("fair"), a port is as fast as the fastest link of its
-node, and a link that is slower than both ports is one more station, of that pair and direction (one
-for both directions with half duplex).
+Where messages have their ports one after the other (`sharing` "serial"), each holds all of its
+stations alone, for some picoseconds. Where they flow side by side ("fair") or in turn (packets), a
+port is as fast as the fastest link of its node, and a link that is slower than both ports is one
+more station, of that pair and direction (one for both directions with half duplex).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import isinf
 
 from paracosm.cluster import Cluster, Link
-from paracosm.cluster.link import Hierarchical
+from paracosm.cluster.link import Hierarchical, Sharing
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Stations:
         cluster: whose.
 
     Attributes:
-        sharing: "serial" or "fair", of all links of the cluster.
+        sharing: of all links of the cluster.
         capacity: bytes/s of each station.
         names: "worker3.send", "worker3.outer.receive", "worker3 to server0".
         connections: that were asked for so far.
@@ -71,7 +71,7 @@ class Stations:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.sharing: str = cluster.topology.link.sharing
+        self.sharing: Sharing = cluster.topology.link.sharing
         self.capacity: list[float] = []
         self.names: list[str] = []
         self.connections: list[Connection] = []
@@ -96,7 +96,7 @@ class Stations:
         if known is None:
             link = self.cluster.link(source, target)
             stations = self._stations(source, target, link)
-            in_bytes = self.sharing == "fair" and bool(stations)
+            in_bytes = self.sharing != "serial" and bool(stations)
             known = Connection(len(self.connections), link, stations, in_bytes)
             self._connection[source, target] = known
             self.connections.append(known)
@@ -109,7 +109,7 @@ class Stations:
 
     def _stations(self, source: str, target: str, link: Link) -> tuple[int, ...]:
         here, there = self.cluster.node(source).name, self.cluster.node(target).name
-        if here == there or (self.sharing == "fair" and isinf(link.bandwidth)):
+        if here == there or (self.sharing != "serial" and isinf(link.bandwidth)):
             return ()
         outer = self.leaves_group(source, target)
         sending, receiving = self._port_capacity(here, outer), self._port_capacity(there, outer)
@@ -122,7 +122,7 @@ class Stations:
         if half:
             found.append(self._number(f"{here}{within}.receive", sending))
             found.append(self._number(f"{there}{within}.send", receiving))
-        if self.sharing == "fair" and link.bandwidth < min(sending, receiving):
+        if self.sharing != "serial" and link.bandwidth < min(sending, receiving):
             pair = " and ".join(sorted((here, there))) if half else f"{here} to {there}"
             found.append(self._number(pair, link.bandwidth))
         return tuple(found)

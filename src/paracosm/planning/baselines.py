@@ -25,35 +25,16 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
+from paracosm.planning.gradient_noise import GradientNoise
 
 __all__ = [
     "Baselines",
-    "GradientNoise",
     "SingleWorker",
     "efficiency",
-    "gradient_noise",
     "predict_baselines",
 ]
 
 Floats = npt.NDArray[np.float64]
-
-
-class GradientNoise(NamedTuple):
-    """Signal and noise of gradients at one point, or their means over some.
-
-    Attributes:
-        signal: |G|^2, the squared norm of the gradient over all examples; an estimate may be
-            negative.
-        variance: tr(Sigma), of the gradient of one example.
-    """
-
-    signal: float
-    variance: float
-
-    @property
-    def scale(self) -> float:
-        """B_simple = tr(Sigma) / |G|^2, examples; infinite where no signal stands out."""
-        return self.variance / self.signal if self.signal > 0 else math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,32 +108,6 @@ def efficiency(noise_scale: npt.ArrayLike, base: float, batch: float) -> Floats:
     scale = np.asarray(noise_scale, dtype=np.float64)
     finite = np.where(np.isinf(scale), 0.0, scale)
     return np.where(np.isinf(scale), 1.0, (finite + base) / (finite + batch))
-
-
-def gradient_noise(
-    squared_norms: Sequence[float], squared_norm_of_mean: float, batch: int
-) -> GradientNoise:
-    """Estimate signal and noise from the gradients of k independent minibatches at one point.
-
-    |G|^2 = (B_big |G_big|^2 - B |G_small|^2) / (B_big - B) and
-    tr(Sigma) = (|G_small|^2 - |G_big|^2) / (1 / B - 1 / B_big), where G_small is of a minibatch of
-    B examples (its square here a mean over k of them), and G_big the mean of all, B_big = k B
-    (McCandlish, Kaplan, Amodei et al., "An Empirical Model of Large-Batch Training", 2018, appendix
-    A.1). Both are unbiased, their quotient is not: it should be of means over several points.
-
-    Args:
-        squared_norms: k squared norms of the minibatches' gradients, two or more.
-        squared_norm_of_mean: the squared norm of the mean of these gradients.
-        batch: examples of a minibatch.
-    """
-    count = len(squared_norms)
-    if count < 2:
-        raise InputError(f"gradient noise: {count} minibatch(es) given, 2 or more are needed")
-    small, big = math.fsum(squared_norms) / count, squared_norm_of_mean
-    return GradientNoise(
-        signal=(count * big - small) / (count - 1),
-        variance=batch * count * (small - big) / (count - 1),
-    )
 
 
 def _shares(single: SingleWorker) -> Floats:

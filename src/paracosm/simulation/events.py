@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.cluster.link import Packets
 from paracosm.errors import InputError
 from paracosm.jobs import POLICIES, TaskGraph
 from paracosm.simulation.events_kernel import LATE, arrange, play
@@ -153,8 +154,8 @@ _COLUMNS = ("duration", "priority", "meeting", "awaited", "route", "demand")
 def _check_tasks(tasks: TaskGraph) -> None:
     """Make sure that the arrays of `tasks` go together, in time linear in their lengths."""
     n = len(tasks)
-    if tasks.sharing not in ("fair", "serial"):
-        raise InputError(f'replay: sharing must be fair or serial, not "{tasks.sharing}"')
+    if tasks.sharing not in ("fair", "serial") and not isinstance(tasks.sharing, Packets):
+        raise InputError(f'replay: sharing must be fair, serial or packets, not "{tasks.sharing}"')
     if n >= 2**31:
         raise InputError(f"replay: {n:,} tasks are too many: below 2**31 can be replayed at once")
     for column in _COLUMNS:

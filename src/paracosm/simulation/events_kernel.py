@@ -152,7 +152,7 @@ def _traffic(graph: TaskGraph) -> tuple[Codes, Traffic]:
     sharing it holds its links all the same.
     """
     first, route = graph.route_offsets, graph.route
-    if graph.sharing == "fair":
+    if graph.sharing != "serial":
         finite = np.append(0, np.cumsum(np.isfinite(graph.bandwidth[graph.routes])))
         limited = np.append(finite[first[1:]] > finite[first[:-1]], False)
         flows = (route >= 0) & (graph.demand > 0) & limited[route]

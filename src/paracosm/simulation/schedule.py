@@ -344,7 +344,7 @@ def _plan(
         drops_late=rule.drops_late,
         slack=slack,
         updates=updates,
-        is_fair=ways.sharing == "fair",
+        flows=ways.sharing != "serial",
         demand=demand,
         propagation=np.ascontiguousarray(records["latency"]),
         ports=np.ascontiguousarray(ways.routes[..., :2].reshape(routes, 2)),
@@ -395,7 +395,7 @@ def _busy(plan: Any, ways: Ways, cluster: Cluster, end: int) -> BusyTimes:
     busy = plan.stations["busy"] + np.where(
         plan.stations["flows"] > 0, end - plan.stations["since"], 0
     )
-    if not plan.is_fair:
+    if not plan.flows:
         for route, began in under_way(plan.traffic):
             for port in plan.ports[route]:
                 busy[port] += end - began if port >= 0 else 0

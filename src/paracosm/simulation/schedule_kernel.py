@@ -81,7 +81,7 @@ class Plan(NamedTuple):
     drops_late: bool
     slack: int
     updates: int
-    is_fair: bool
+    flows: bool
     demand: Any
     propagation: Ints
     ports: Ints
@@ -170,7 +170,7 @@ def _send(plan: Any, way: Any, worker: Any, tensor: Any, now: Any) -> None:
     """Let a message travel between a worker and the server of a tensor."""
     route = (way * plan.workers.size + worker) * plan.servers.size + tensor
     request(plan.traffic, route, route, plan.demand[route], now)
-    if plan.is_fair:
+    if plan.flows:
         for end in range(2):
             port = plan.ports[route, end]
             if port >= 0:
@@ -186,7 +186,7 @@ def _end_transfer(plan: Any, route: Any, now: Any) -> None:
         port = plan.ports[route, end]
         if port >= 0:
             station = plan.stations[port]
-            if plan.is_fair:
+            if plan.flows:
                 station.flows -= 1
                 if station.flows == 0:
                     station.busy += now - station.since

@@ -243,11 +243,11 @@ def write_plan(
 def way_records(ways: Ways) -> Any:
     """Return the records of all ways, by direction, worker and server.
 
-    A fair transfer asks for bytes; a serial one, or one that passes no station with a limit, for
-    the picoseconds that it takes.
+    A serial transfer, or one that passes no station with a limit, asks for the picoseconds that it
+    takes; others ask for bytes.
     """
     limit = np.append(ways.capacity, np.inf)[ways.routes].min(axis=-1, initial=np.inf)
-    flows = (ways.sharing == "fair") & np.isfinite(limit)
+    flows = (ways.sharing != "serial") & np.isfinite(limit)
     with np.errstate(invalid="ignore"):
         held = np.where(flows, ways.held * ways.bandwidth, ways.held * 1e12)
     records: Any = np.zeros(flows.size, WAY)

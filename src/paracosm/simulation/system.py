@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.cluster import Cluster
+from paracosm.cluster.link import Sharing
 from paracosm.network import Stations
 
 DOWNLINK, WORKER, UPLINK, SERVER = range(4)
@@ -60,7 +61,7 @@ MOST_STATIONS = 5
 class Ways:
     """How messages get from S servers to W workers and back."""
 
-    sharing: str  # "fair" or "serial", see `paracosm.network`
+    sharing: Sharing  # see `paracosm.network`
     capacity: Floats  # bytes/s of each station
     routes: Ints  # the stations of each way, then -1, (2, W, S, 5); by direction first
     bandwidth: Floats  # bytes/s of the links, (2, W, S)

@@ -263,11 +263,11 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
         ),
         (
             ["--workers", "2", *LINK, "--sharing", "serial", "--background", "2"],
-            "background: no effect where messages take turns",
+            "background: only where messages share a port fairly",
         ),
         (
             ["--workers", "2", *LINK, "--sharing", "serial", "--uneven", "0.3"],
-            "uneven: no effect where messages take turns",
+            "uneven: only where messages share a port fairly",
         ),
         (["--workers", "2", *LINK, "--steps", "10"], "steps: input should be greater than"),
         (["--workers", "20000", *LINK], "workers: of a profile 10,000 at most"),

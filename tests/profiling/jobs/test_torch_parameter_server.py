@@ -15,7 +15,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -25,11 +24,12 @@ from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.pytorch import (
     Job,
     JobOptions,
-    measure_throughput,
+    RecordedRun,
     parameter_server_job,
     profile_module,
+    train_module,
 )
-from paracosm.profiling.jobs.pytorch.job import Setup
+from paracosm.profiling.jobs.pytorch.options import Setup
 from paracosm.profiling.processes import WorkerError
 
 pytestmark = pytest.mark.real_time
@@ -47,13 +47,14 @@ def fail():
 """
 SIZES = {"0.weight": 120, "0.bias": 20, "2.weight": 80, "2.bias": 16, "3.weight": 48, "3.bias": 12}
 LAYERS = ("0", "2", "3")
+MILLISECOND = 10**9  # picoseconds
 
 
 @pytest.fixture(scope="module")
 def options(tmp_path_factory: pytest.TempPathFactory) -> JobOptions:
     file = tmp_path_factory.mktemp("model") / "tiny_for_servers.py"
     file.write_text(TINY)
-    return JobOptions(f"{file}:make", batch=4, rate=0.1, waiting=(0.006, 0.012), timeout=60)
+    return JobOptions(f"{file}:make", batch=4, lr=0.1, waiting=(0.006, 0.012), timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +65,6 @@ def two_servers(options: JobOptions) -> Iterator[tuple[Job, JobProfile]]:
 
     with parameter_server_job(replace(options, servers=2), 1) as job:
         yield job, job.profile(1000, interrupt)
-
-
-def busy_window(job: Job, workers: int, stagger: float = 0.0) -> dict[str, Any]:
-    """The first of ever longer windows in which each worker makes three steps, on any machine."""
-    for seconds in (0.5, 2.0, 8.0):
-        run = job.window(workers, seconds, stagger=stagger)
-        if all(len(ends) > 2 for ends in run["end_ms"]):
-            return run
-    raise AssertionError(f"three steps of 18 ms took more than {seconds} s")
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +135,10 @@ def test_the_passes_take_the_seconds_that_are_waited_shared_by_their_flops(
 def test_one_worker_does_plain_gradient_descent_to_the_bit(
     two_workers: Job, options: JobOptions
 ) -> None:
-    (losses,) = busy_window(two_workers, 1)["loss"]
+    losses = two_workers.train(1, steps=4).losses[0].tolist()
     torch.manual_seed(options.seed)
     workload = load_workload(options.capture())
-    descent = torch.optim.SGD(workload.module.parameters(), options.rate)
+    descent = torch.optim.SGD(workload.module.parameters(), options.lr)
     expected = []
     for _ in losses:
         descent.zero_grad()
@@ -154,25 +146,43 @@ def test_one_worker_does_plain_gradient_descent_to_the_bit(
         loss.backward()
         expected.append(float(loss.detach()))
         descent.step()
-    assert len(losses) > 2
+    assert len(losses) == 4
     assert losses == expected
     assert losses[-1] < losses[0]
 
 
-def test_a_window_tells_when_each_worker_began_and_ended_its_steps(two_workers: Job) -> None:
-    run = busy_window(two_workers, 2, stagger=0.2)
-    assert (run["W"], run["stagger_s"]) == (2, 0.2)
-    for begins, ends in zip(run["start_ms"], run["end_ms"], strict=True):
-        assert len(begins) == len(ends) > 2
-        assert (np.array(ends) - begins >= 18).all()  # milliseconds that are waited
-        assert (np.array(begins[1:]) >= ends[:-1]).all()
-        assert max(begins) < 1000 * run["seconds"]
-    assert run["start_ms"][0][0] == 0
-    assert run["start_ms"][1][0] >= 199
-    with pytest.raises(InputError, match="workers: 3, but the job has 2"):
-        two_workers.window(3, 0.5)
-    with pytest.raises(InputError, match=r"stagger: 0.6 s between 2 workers do not fit in 0.5 s"):
-        two_workers.window(2, 0.5, stagger=0.6)
+def test_workers_begin_one_after_the_other_and_end_after_their_seconds(two_workers: Job) -> None:
+    run = two_workers.train(2, seconds=0.6, stagger=0.3)
+    steps = run.schedule.steps
+    assert steps["begin"].max() < 600 * MILLISECOND
+    for worker, earliest in ((0, 0), (1, 300)):
+        own = steps[steps["worker"] == worker]
+        assert own["begin"].min() >= earliest * MILLISECOND
+        assert (own["end"] - own["begin"] >= 18 * MILLISECOND).all()  # that are waited
+        assert (own["begin"][1:] >= own["end"][:-1]).all()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"workers": 3, "steps": 1}, "workers: 3, but the job has 2"),
+        ({"workers": 2}, "seconds or steps: say when the training ends"),
+        ({"workers": 2, "steps": 0}, "steps: 0, but at least 1 is needed"),
+        (
+            {"workers": 2, "seconds": 0.5, "stagger": 0.6},
+            "stagger: 0.6 s between 2 workers do not fit in 0.5 s",
+        ),
+        ({"workers": 1, "seconds": 1.0, "algorithm": "ddp"}, "steps: with all-reduce"),
+        ({"workers": 1, "steps": 1, "algorithm": "adam"}, 'unknown algorithm of a real job "adam"'),
+        ({"workers": 1, "steps": 1, "snapshot_every": 0.0}, "snapshot_every: 0 s, not above 0"),
+    ],
+)
+def test_a_training_that_cannot_be_is_refused(
+    two_workers: Job, how: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        two_workers.train(**how)
+    assert message in str(refused.value)
 
 
 def test_the_goodput_is_measured_in_each_direction_and_in_both(two_workers: Job) -> None:
@@ -201,7 +211,7 @@ def test_a_worker_that_dies_is_named_in_one_line(two_workers: Job) -> None:
         death_of(two_workers, 2),
         pytest.raises(WorkerError, match=r"^worker 1 was ended by SIGKILL$"),
     ):
-        two_workers.window(2, 30)
+        two_workers.train(2, seconds=30)
 
 
 def test_a_server_that_dies_is_named_in_one_line(two_servers: tuple[Job, JobProfile]) -> None:
@@ -253,8 +263,8 @@ def test_a_measurement_that_fails_says_of_what_it_was(
     asked: list[object] = []
 
     class Dying:
-        def window(self, *how: object) -> dict[str, object]:
-            asked.append(how)
+        def train(self, workers: int, **how: object) -> RecordedRun:
+            asked.append((workers, how))
             raise WorkerError("worker 1 was ended by SIGKILL")
 
     @contextmanager
@@ -264,8 +274,9 @@ def test_a_measurement_that_fails_says_of_what_it_was(
 
     monkeypatch.setattr("paracosm.profiling.jobs.pytorch.job.parameter_server_job", job)
     with pytest.raises(InputError, match=r"tiny.*:make with 2 workers: worker 1 was ended by SIG"):
-        measure_throughput(options, 2, 1.0, 0.5)
-    assert asked == [2, (2, 1.0, 0.5)]
+        train_module(options, 2, seconds=1.0, stagger=0.5)
+    how = {"seconds": 1.0, "steps": None, "stagger": 0.5, "snapshot_every": 1.0}
+    assert asked == [2, (2, how)]
 
 
 @pytest.mark.parametrize(
@@ -275,7 +286,13 @@ def test_a_measurement_that_fails_says_of_what_it_was(
         ({"model": "nowhere/train.py:make"}, "there is no file nowhere/train.py"),
         ({"model": "train.py"}, "which function makes the model? train.py:make_model"),
         ({"servers": 0}, "servers: 0, but at least 1 is needed"),
-        ({"rate": float("nan")}, "rate: nan, not above 0"),
+        ({"lr": float("nan")}, "lr: nan, not above 0"),
+        ({"noise": 0.1}, "noise: it is that of the waiting"),
+        ({"algorithm": "sspp"}, 'unknown algorithm of a real job "sspp": did you mean "ssp'),
+        ({"algorithm": "ssp(slack=-1)"}, 'algorithm "ssp(slack=-1)": write asgd or'),
+        ({"data": "digitz"}, 'unknown data set "digitz": did you mean "digits"?'),
+        ({"data": "digits", "classes": 10}, "classes: the data set has its own, leave it out"),
+        ({"data_dir": "here"}, "data_dir: no effect without data"),
         ({"waiting": (0.1, -1.0)}, "waiting: give the seconds"),
         ({"batch": 0}, "batch: 0, but at least 1 is needed"),
     ],

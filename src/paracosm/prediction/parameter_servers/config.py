@@ -171,11 +171,12 @@ class ThroughputFields(BaseModel):
                 f"steps: {self.steps:,} of {workers[-1]:,} workers are more than {MOST_STEPS:,} in "
                 "all: take fewer"
             )
-        if cluster.sharing == "serial":
+        if cluster.sharing != "fair":
             for name in ("background", "uneven"):
                 if getattr(self, name):
                     raise InputError(
-                        f"{name}: no effect where messages take turns, leave out: sharing is serial"
+                        f"{name}: only where messages share a port fairly: leave out, or leave "
+                        f"sharing {cluster.sharing} out"
                     )
         window = self.flow_control_window or node.window or WINDOW
         return Settings(
@@ -186,7 +187,7 @@ class ThroughputFields(BaseModel):
             order=_read_order(self.order),
             cores=self.cores or 0,
             background=None if self.background is None else parse_background(self.background),
-            share_sigma=0.0 if cluster.sharing == "serial" else self._share_sigma(node),
+            share_sigma=self._share_sigma(node) if cluster.sharing == "fair" else 0.0,
             backup=(self.backup or 0) if self.synchronous else None,
             start=self.start,
             stagger=self.stagger,

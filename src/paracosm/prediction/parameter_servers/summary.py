@@ -168,7 +168,7 @@ _WORDS = {
 def _target(settings: Settings) -> dict[str, Any]:
     return {
         "bandwidth": float(settings.ports.server.min()),
-        "sharing": settings.ports.ways.sharing,
+        "sharing": str(settings.ports.ways.sharing),
         "latency": float(settings.ports.latency.max()),
         "held": float(settings.ports.ways.held.max()),
         "alpha": settings.alpha,

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from paracosm.errors import InputError, require
-from paracosm.graphs.capture import CaptureOptions
-from paracosm.models import Workload
 from paracosm.profiling.jobs.job_profile import (
     DOWNLINK,
     SERVER,
@@ -27,95 +24,13 @@ from paracosm.profiling.jobs.job_profile import (
     check_job_profile,
     job_profile_of,
 )
+from paracosm.profiling.jobs.pytorch.options import JobOptions, Node, Setup, parse_update_rule
+from paracosm.profiling.jobs.pytorch.recorded import (
+    RecordedRun,
+    run_of_iterations,
+    run_of_servers,
+)
 from paracosm.profiling.processes import Processes, WorkerError
-
-if TYPE_CHECKING:
-    from torch.nn import Parameter
-
-
-@dataclass(frozen=True)
-class Node:
-    """Where a process runs."""
-
-    # A command that runs it as the rest of its own command line, and becomes it, such as
-    # ("nsenter", "--net=/run/netns/worker0", "--")
-    prefix: tuple[str, ...] = ()
-    interface: str | None = None  # of the network, such as "eth0"; None for the loopback
-
-
-@dataclass(frozen=True)
-class JobOptions:
-    """A job of asynchronous SGD."""
-
-    model: str  # as of `CaptureOptions`
-    batch: int = 8  # examples of a step
-    shape: tuple[int, ...] | None = None  # of one example; None for the model's default
-    classes: int | None = None  # to tell apart; None for the model's default
-    servers: int = 1  # parameter servers; parameter i is on server i modulo their number
-    rate: float = 0.01  # learning rate
-    # Seconds that the forward and the backward pass take at least, shared among the layers by their
-    # floating-point operations; None for no waiting
-    waiting: tuple[float, float] | None = None
-    threads: int = 1  # of PyTorch, in each process
-    seed: int = 0  # of parameters and examples, the same in all processes
-    # Of the servers, then of the workers; empty for this machine's loopback
-    nodes: tuple[Node, ...] = ()
-    timeout: float = 120.0  # seconds without a sign of life after which a process is given up
-
-    def __post_init__(self) -> None:
-        for name, value in (("servers", self.servers), ("threads", self.threads)):
-            if value < 1:
-                raise InputError(f"{name}: {value}, but at least 1 is needed")
-        for name, number in (("rate", self.rate), ("timeout", self.timeout)):
-            if not 0 < number < math.inf:
-                raise InputError(f"{name}: {number:g}, not above 0")
-        if self.waiting is not None and not all(0 <= each < math.inf for each in self.waiting):
-            raise InputError("waiting: give the seconds of the forward and of the backward pass")
-        self.capture()
-
-    def capture(self) -> CaptureOptions:
-        """Return how the model and its examples are made."""
-        return CaptureOptions(self.model, self.batch, self.shape, self.classes, dropout=True)
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What one process of a job is told when it is started."""
-
-    options: JobOptions
-    rank: int  # servers come first
-    workers: int
-    interface: str | None  # of the network; None for the loopback
-    store: str  # a file in which the processes find each other
-
-    @property
-    def is_worker(self) -> bool:
-        return self.rank >= self.options.servers
-
-    @classmethod
-    def of_json(cls, text: str) -> Setup:
-        """Return what `asdict` has made JSON of."""
-        found = json.loads(text)
-        return cls(JobOptions(**found.pop("options")), **found)
-
-
-def load(options: JobOptions) -> Workload:
-    """Make model and examples, the same ones in every process."""
-    import torch
-
-    from paracosm.graphs.capture.step import load_workload
-
-    torch.manual_seed(options.seed)
-    workload = load_workload(options.capture())
-    if not trained(workload):
-        raise InputError(f'model "{options.model}" has no parameter to train')
-    return workload
-
-
-def trained(workload: Workload) -> list[tuple[str, Parameter]]:
-    """Return names and parameters that have gradients, in the order of their definition."""
-    named = workload.module.named_parameters()
-    return [(name, parameter) for name, parameter in named if parameter.requires_grad]
 
 
 def profile_module(
@@ -131,18 +46,36 @@ def profile_module(
         raise InputError(f"profiling {options.model}: {error}") from None
 
 
-def measure_throughput(
-    options: JobOptions, workers: int, seconds: float, stagger: float = 0.0
-) -> dict[str, Any]:
-    """Train with so many workers; return when each began and ended its steps, as `Job.window`."""
+def train_module(
+    options: JobOptions,
+    workers: int,
+    *,
+    seconds: float | None = None,
+    steps: int | None = None,
+    stagger: float = 0.0,
+    snapshot_every: float = 1.0,
+) -> RecordedRun:
+    """Train with so many workers, as `Job.train` does, and return what came of it."""
     try:
         with parameter_server_job(options, workers) as job:
-            return job.window(workers, seconds, stagger)
+            return job.train(
+                workers,
+                seconds=seconds,
+                steps=steps,
+                stagger=stagger,
+                snapshot_every=snapshot_every,
+            )
     except WorkerError as error:
         raise InputError(f"training {options.model} with {workers} workers: {error}") from None
 
 
 WARM_UP = 3  # steps before those that are profiled
+
+_AHEAD = 0.1  # seconds from the last order to the begin of a training
+
+_LONG = 10 * 86_400.0  # seconds for a training that ends with its steps
+
+_FACTS = ("model", "data", "batch", "algorithm", "lr", "seed", "waiting", "noise")
 
 _MESSAGE = 64 << 10  # bytes of those that the goodput is measured with
 _FEW, _MANY = 8, 4096
@@ -214,7 +147,14 @@ class Job:
         On Ctrl-C the profile has the steps that there are, and "interrupted" in its provenance; the
         job can do nothing else then.
         """
-        goodput, options = self.goodput(), self._options
+        options = self._options
+        if not parse_update_rule(options.algorithm).has_servers:
+            raise InputError(
+                f"algorithm: {options.algorithm} has no parameter servers, whose ops a job profile "
+                "has: `paracosm profile iteration` times such a job"
+            )
+        goodput = self.goodput()
+        self._prepare(1, {})
         self._processes.order({self._first: {"do": "steps", "steps": WARM_UP + steps}})
         done: list[dict[str, Any]] = []
         ended = "enough"
@@ -235,7 +175,16 @@ class Job:
             "model": Path(options.model).name,  # nobody else has the folder
             **{
                 name: getattr(options, name)
-                for name in ("batch", "shape", "rate", "waiting", "seed")
+                for name in (
+                    "data",
+                    "batch",
+                    "shape",
+                    "algorithm",
+                    "lr",
+                    "waiting",
+                    "noise",
+                    "seed",
+                )
             },
             "goodput": asdict(goodput),
             "ended": ended,
@@ -244,45 +193,101 @@ class Job:
         bandwidth = min(goodput.down, goodput.up)
         return replace(profile, bandwidth=bandwidth, provenance=provenance)
 
-    def window(self, workers: int, seconds: float, stagger: float = 0.0) -> dict[str, Any]:
-        """Let some of the workers train for a while, each as fast as it can.
+    def train(
+        self,
+        workers: int,
+        *,
+        seconds: float | None = None,
+        steps: int | None = None,
+        stagger: float = 0.0,
+        snapshot_every: float = 1.0,
+        **changed: Any,
+    ) -> RecordedRun:
+        """Let some of the workers train, from the initial parameters, each as fast as it can.
 
         Args:
+            seconds: after which nobody begins another step.
+            steps: of each worker. Give the one, the other or both.
             stagger: worker i begins its first step i times so many seconds later.
+            snapshot_every: seconds between snapshots of the parameters.
+            changed: `algorithm`, `lr`, `noise` or `seed`, if they differ from the job's options.
 
-        Returns:
-            "W", "seconds", "stagger_s"; "start_ms", "end_ms": by worker, of each step, from the
-            first one's begin; "loss" of each step; "cpu_workers_s": processor time of each;
-            "load": the machine's before.
+        Raises:
+            InputError: something of that cannot be.
+            WorkerError: a process has failed.
         """
+        options = replace(self._options, **changed)
+        rule = parse_update_rule(options.algorithm)
+        self._check(workers, seconds, steps, stagger, rule.has_servers)
+        if not snapshot_every > 0:
+            raise InputError(f"snapshot_every: {snapshot_every:g} s, not above 0")
+        self._prepare(workers, changed)
+        load, begin = os.getloadavg()[0], time.monotonic() + _AHEAD
+        files = [self._processes.folder / f"{server}.npz" for server in range(self._first)]
+        order = {
+            "do": "train",
+            "workers": workers,
+            "steps": steps,
+            "begin": begin,
+            "end": begin + seconds if seconds is not None else math.inf,
+            "snapshot_every": snapshot_every,
+            "file": str(files[0]),
+        }
+        servers = range(self._first) if rule.has_servers else range(0)
+        chosen = range(self._first, self._first + workers)
+        self._processes.order(dict.fromkeys(servers, order))
+        self._processes.order(
+            {each: {**order, "begin": begin + stagger * i} for i, each in enumerate(chosen)}
+        )
+        answers = self._processes.answers("training", chosen, seconds or _LONG)
+        self._processes.order({each: {"do": "tell", "file": str(files[each])} for each in servers})
+        told = self._processes.answers("snapshots", servers)
+        found = []
+        for server in range(len(servers) or 1):
+            with np.load(files[server]) as arrays:
+                found.append(dict(arrays))
+            files[server].unlink()
+        facts = {
+            **{key: getattr(options, key) for key in _FACTS},
+            "workers": workers,
+            "servers": len(found),
+            "synchronous": rule.is_synchronous,
+            "seconds": seconds,
+            "steps": steps,
+            "stagger": stagger,
+            "cpu_seconds": [round(answer["cpu"], 3) for answer in (*told, *answers)],
+            "load": round(load, 2),
+        }
+        make = run_of_servers if rule.has_servers else run_of_iterations
+        return make(found, answers, round(begin * 1e6), self._made["tensors"], facts)
+
+    def _check(
+        self,
+        workers: int,
+        seconds: float | None,
+        steps: int | None,
+        stagger: float,
+        has_servers: bool,
+    ) -> None:
         if not 1 <= workers <= self._workers:
             raise InputError(f"workers: {workers}, but the job has {self._workers}")
-        if not 0 <= stagger * (workers - 1) < seconds:
+        if seconds is None and steps is None:
+            raise InputError("seconds or steps: say when the training ends")
+        if steps is not None and steps < 1:
+            raise InputError(f"steps: {steps}, but at least 1 is needed")
+        if steps is None and not has_servers:
+            raise InputError("steps: with all-reduce the workers cannot end at a time: give steps")
+        if not 0 <= stagger * (workers - 1) < (math.inf if seconds is None else seconds):
             raise InputError(
                 f"stagger: {stagger:g} s between {workers} workers do not fit in {seconds:g} s"
             )
-        load = os.getloadavg()[0]
-        begin = time.monotonic() + 0.1
-        chosen = range(self._first, self._first + workers)
-        for number, each in enumerate(chosen):
-            order = {"do": "window", "begin": begin + stagger * number, "end": begin + seconds}
-            self._processes.order({each: order})
-        answers = self._processes.answers("training", chosen, seconds)
-        first = min(answer["begin"][0] for answer in answers)
 
-        def milliseconds(name: str) -> list[list[float]]:
-            return [[round((at - first) * 1e3, 3) for at in answer[name]] for answer in answers]
-
-        return {
-            "W": workers,
-            "seconds": seconds,
-            "stagger_s": stagger,
-            "load": round(load, 2),
-            "cpu_workers_s": [round(answer["cpu"], 2) for answer in answers],
-            "start_ms": milliseconds("begin"),
-            "end_ms": milliseconds("end"),
-            "loss": [answer["loss"] for answer in answers],
-        }
+    def _prepare(self, workers: int, changed: Mapping[str, Any]) -> None:
+        """Have all processes begin again with the initial parameters."""
+        every = range(self._first + self._workers)
+        order = {"do": "prepare", "options": changed, "workers": workers}
+        self._processes.order(dict.fromkeys(every, order))
+        self._processes.answers("preparing", every)
 
     def goodput(self, seconds: float = 0.5) -> Goodput:
         """Measure what the job's own transport makes of the link between server 0 and worker 0."""

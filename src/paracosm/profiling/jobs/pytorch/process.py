@@ -6,35 +6,37 @@ Who starts it and tells it what to do is in `job`.
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import Tensor
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.profiling.environment import environment_here
-from paracosm.profiling.jobs.pytorch.job import Setup, load, trained
-from paracosm.profiling.jobs.pytorch.worker import (
-    ACKNOWLEDGE,
-    GOODPUT,
-    PULL,
-    PUSH,
-    REQUEST,
-    Worker,
-    exchange,
-    join,
+from paracosm.profiling.jobs.pytorch.all_reduce import train_all_reducing
+from paracosm.profiling.jobs.pytorch.options import (
+    JobOptions,
+    Setup,
+    load,
+    parse_update_rule,
+    trained,
 )
+from paracosm.profiling.jobs.pytorch.server import Server, Store, keep_snapshots
+from paracosm.profiling.jobs.pytorch.transport import join
+from paracosm.profiling.jobs.pytorch.worker import Step, Worker
 from paracosm.profiling.processes import Answer, answering
+from paracosm.rng import TrainingStream, generator
 
 Order = dict[str, Any]
 
@@ -56,35 +58,62 @@ def main() -> None:
 
 
 def _be_server(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
-    options, servers = setup.options, setup.options.servers
-    every = [parameter.detach() for _, parameter in trained(load(options))]
-    own = {i: each for i, each in enumerate(every) if i % servers == setup.rank}
+    def own(options: JobOptions) -> dict[int, torch.Tensor]:
+        every = trained(load(options)[0])
+        return {
+            i: parameter.detach()
+            for i, (_, parameter) in enumerate(every)
+            if i % options.servers == setup.rank
+        }
+
+    like = own(setup.options)
     join(setup)
     answer(ready=True)
+    pushed = [i for i in next(orders)["pushed"] if i in like]
+    server = Server(pushed)
 
-    def serve_one(worker: int, pushed: Sequence[int]) -> None:
+    def serve(worker: int) -> None:
         try:
-            serve(worker, own, pushed, options.rate)
+            server.serve(setup.options.servers + worker, worker, like)
         except Exception as error:
             answer(error=one_line(error))
             os._exit(0)
 
+    for worker in range(setup.workers):
+        threading.Thread(target=serve, args=(worker,), daemon=True).start()
+    answer(ready=True)
+    ended = threading.Event()
     for order in orders:
-        pushed = [i for i in order["pushed"] if i in own]
-        for worker in range(servers, servers + setup.workers):
-            threading.Thread(target=serve_one, args=(worker, pushed), daemon=True).start()
-        answer(ready=True)
+        if order["do"] == "prepare":
+            options = replace(setup.options, **order["options"])
+            rule = parse_update_rule(options.algorithm)
+            store = Store(own(options), rule, options.lr, order["workers"], len(pushed))
+            server.store = store
+            answer(ready=True)
+        elif order["do"] == "train":
+            busy = time.process_time()
+            ended.clear()
+            when = (order["begin"], order["snapshot_every"], ended)
+            keeping = threading.Thread(target=keep_snapshots, args=(store, *when), daemon=True)
+            keeping.start()
+        else:
+            ended.set()
+            keeping.join()
+            busy = time.process_time() - busy
+            store.write(Path(order["file"]))
+            answer(cpu=busy)
 
 
 def _be_worker(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
-    options = setup.options
-    workload = load(options)
+    options, number = setup.options, setup.rank - setup.options.servers
+    workload, feed = load(options, number)
     worker = Worker(workload, options.servers, options.waiting)
     environment = environment_here(threads=options.threads, pinned=False)
     join(setup)
     answer(
         segments=[asdict(segment) for segment in worker.segments],
         parameters=[(name, p.numel() * p.element_size()) for name, p in worker.parameters],
+        tensors={name: p.numel() for name, p in worker.parameters},
         environment=str(environment),
         examples=workload.examples,
     )
@@ -92,24 +121,48 @@ def _be_worker(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
         if order["do"] == "goodput":
             down, up = worker.goodput(order["down"], order["up"], order["size"])
             answer(down=down, up=up)
+        elif order["do"] == "prepare":
+            options = replace(setup.options, **order["options"])
+            workload, feed = load(options, number)
+            worker.take(workload)
+            steps = _steps(worker, options, number, feed)
+            answer(ready=True)
         elif order["do"] == "steps":
             with ThreadPoolExecutor(1) as telling:  # of a step while the next one runs
-                for _ in range(order["steps"]):
-                    telling.submit(answer, **vars(worker.step()))
+                for step in islice(steps, order["steps"]):
+                    telling.submit(answer, **vars(step))
+        elif parse_update_rule(options.algorithm).has_servers:
+            done = _train(steps, order)
+            worker.leave()
+            answer(**done)
         else:
-            answer(**_window(worker, order))
+            ranks = range(options.servers, options.servers + order["workers"])
+            answer(**train_all_reducing(worker, steps, ranks, options.lr, order))
 
 
-def _window(worker: Worker, order: Order) -> dict[str, Any]:
-    begins, ends, losses = [], [], []
+def _steps(
+    worker: Worker, options: JobOptions, number: int, feed: Callable[[], None]
+) -> Iterator[Step]:
+    """Run a step whenever the next one is asked for, each with the next minibatch."""
+    random = generator(options.seed, TrainingStream.COMPUTE, number)
+    while True:
+        feed()
+        worker.factor = math.exp(options.noise * random.standard_normal() - options.noise**2 / 2)
+        yield worker.step()
+
+
+def _train(steps: Iterator[Step], order: Order) -> dict[str, Any]:
+    """Run steps for as long, or as many, as ordered."""
+    done: list[Step] = []
     busy = time.process_time()
     time.sleep(max(0.0, order["begin"] - time.monotonic()))
-    while time.monotonic() < order["end"]:
-        step = worker.step()
-        begins.append(step.begin)
-        ends.append(step.end)
-        losses.append(step.loss)
-    return {"begin": begins, "end": ends, "loss": losses, "cpu": time.process_time() - busy}
+    while time.monotonic() < order["end"] and len(done) != order["steps"]:
+        done.append(next(steps))
+    cpu = time.process_time() - busy
+    return {
+        "cpu": cpu,
+        **{key: [getattr(s, key) for s in done] for key in ("begin", "end", "loss")},
+    }
 
 
 def _orders() -> Iterator[Order]:
@@ -123,57 +176,6 @@ def _orders() -> Iterator[Order]:
 
     threading.Thread(target=listen, daemon=True).start()
     return iter(waiting.get, None)
-
-
-def serve(
-    worker: int, parameters: Mapping[int, Tensor], pushed: Sequence[int], rate: float
-) -> None:
-    """Serve one worker, in a thread of its own, until its connection breaks.
-
-    All parameters are sent in their order, while gradients come in; each is applied as soon as it
-    is there, whatever other workers do. Parameters are sent as they are when their turn comes, and
-    may be changed by the gradients of other workers meanwhile, as is usual in asynchronous SGD.
-
-    The worker is told when each gradient had arrived, and when its update began and ended.
-    """
-    gradients = {i: torch.zeros_like(parameters[i]) for i in pushed}
-    with ThreadPoolExecutor(1) as updates:
-        while True:
-            request = torch.zeros(4, dtype=torch.int64)
-            dist.recv(request, worker, tag=REQUEST)
-            kind, down, up, size = request.tolist()
-            if kind == GOODPUT:
-                bandwidth = exchange(worker, down, up, size)
-                dist.send(torch.tensor([bandwidth], dtype=torch.float64), worker, tag=ACKNOWLEDGE)
-            else:
-                _step(worker, parameters, gradients, rate, updates)
-
-
-def _step(
-    worker: int,
-    parameters: Mapping[int, Tensor],
-    gradients: Mapping[int, Tensor],
-    rate: float,
-    updates: ThreadPoolExecutor,
-) -> None:
-    arriving = [dist.irecv(gradients[i], worker, tag=PUSH + i) for i in gradients]
-    leaving = [dist.isend(parameters[i], worker, tag=PULL + i) for i in parameters]
-    ends, updated = [], []
-    for i, work in zip(gradients, arriving, strict=True):
-        assert work is not None
-        work.wait()
-        ends.append(time.monotonic())
-        updated.append(updates.submit(_update, parameters[i], gradients[i], rate))
-    times = [(end, *each.result()) for end, each in zip(ends, updated, strict=True)]
-    for work in filter(None, leaving):
-        work.wait()
-    dist.send(torch.tensor(times, dtype=torch.float64), worker, tag=ACKNOWLEDGE)
-
-
-def _update(parameter: Tensor, gradient: Tensor, rate: float) -> tuple[float, float]:
-    begin = time.monotonic()
-    parameter.add_(gradient, alpha=-rate)
-    return begin, time.monotonic()
 
 
 if __name__ == "__main__":

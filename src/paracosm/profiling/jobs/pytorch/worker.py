@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,15 +12,27 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import FileStore
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.flop_counter import FlopCounterMode
 
 from paracosm.models import Workload
-from paracosm.profiling.jobs.pytorch.job import Setup, trained
-from paracosm.profiling.processes import loopback
+from paracosm.profiling.jobs.pytorch.options import trained
+from paracosm.profiling.jobs.pytorch.transport import (
+    ACKNOWLEDGE,
+    GOODPUT,
+    LEAVE,
+    PULL,
+    PUSH,
+    REQUEST,
+    STEP,
+    exchange,
+    posted,
+)
 
 
 @dataclass
@@ -47,19 +57,38 @@ class Worker:
     ) -> None:
         """Find the segments, by a step here; `waiting` is seconds of the forward and the
         backward pass, or None. The servers' ranks are 0 to `servers` - 1."""
-        self.parameters = trained(workload)
         self.segments = find_segments(workload)
-        self._numbers = {name: i for i, (name, _) in enumerate(self.parameters)}
-        self._least = _least_seconds(self.segments, waiting)
-        self._workload = workload
+        self.factor = 1.0  # of the seconds that the next step waits
+        self._waiting = _least_seconds(self.segments, waiting)
         self._servers = servers
-        self._pulling = ThreadPoolExecutor(servers)
+        self._pulling = ThreadPoolExecutor(max(1, servers))
+        self._hooks = ExitStack()  # for as long as the workload
+        self.take(workload)
+
+    def take(self, workload: Workload) -> None:
+        """Train another workload from here on, whose segments are the same."""
+        self._hooks.close()
+        self.parameters = trained(workload)
+        self._numbers = {name: i for i, (name, _) in enumerate(self.parameters)}
+        self._workload = workload
         layers = {each.begin.what for each in self.segments if each.begin.kind == "layer"}
-        self._hooks = ExitStack()  # for as long as the process
         self._hooks.enter_context(watching(workload, sorted(layers), self._reached))
 
+    @contextmanager
+    def all_reducing(self, group: dist.ProcessGroup) -> Iterator[None]:
+        """Have gradients averaged over a group by `DistributedDataParallel`, without servers."""
+        servers, module = self._servers, self._workload.module
+        made = {each.end.what for each in self.segments if each.end.kind == "gradient"}
+        unused = len(made) < len(self.parameters)
+        shared = DistributedDataParallel(module, process_group=group, find_unused_parameters=unused)
+        self._servers, self._workload.module = 0, shared
+        try:
+            yield
+        finally:
+            self._servers, self._workload.module = servers, module
+
     def step(self) -> Step:
-        """Run one step."""
+        """Run one step. Without servers, the gradients stay with the parameters."""
         for _, parameter in self.parameters:
             parameter.grad = None
         count = len(self.parameters)
@@ -68,8 +97,13 @@ class Worker:
         self._computed = [[0.0, 0.0] for _ in self.segments]
         self._pushed: list[tuple[int, float, Any]] = []
         self._at = 0
+        self._least = [self.factor * seconds for seconds in self._waiting]
         begin = time.monotonic()
         pulls = [self._pull(server) for server in range(self._servers)]
+        if not pulls:
+            self._pulled = [begin] * count
+            for each in self._there:
+                each.set()
         self._computed[0][0] = begin
         loss = forward_and_backward(self._workload, self._reached)
         if self._at < len(self.segments):
@@ -88,6 +122,18 @@ class Worker:
         pushed = [[at, *done[i]] for i, at, _ in self._pushed]
         return Step(begin, self._pulled, self._computed, pushed, end, loss)
 
+    def flat_parameters(self) -> npt.NDArray[np.float32]:
+        """Return a copy of all parameters, one after the other."""
+        every = [parameter.detach().flatten() for _, parameter in self.parameters]
+        flat: npt.NDArray[np.float32] = torch.cat(every).numpy()
+        return flat
+
+    def leave(self) -> None:
+        """Have no server wait for this worker any longer."""
+        for server in range(self._servers):
+            dist.send(torch.tensor([LEAVE, 0, 0, 0], dtype=torch.int64), server, tag=REQUEST)
+            dist.recv(torch.zeros(1, dtype=torch.float64), server, tag=ACKNOWLEDGE)
+
     def goodput(self, down: int, up: int, size: int) -> tuple[float, float]:
         """Exchange messages with server 0, and return bytes/s down and up."""
         request = torch.tensor([GOODPUT, down, up, size], dtype=torch.int64)
@@ -100,13 +146,16 @@ class Worker:
     def _pull(self, server: int) -> Future[None]:
         """Ask a server for its parameters, and note in another thread when each is there."""
         numbers = range(server, len(self.parameters), self._servers)
-        works = [dist.irecv(self.parameters[i][1].detach(), server, tag=PULL + i) for i in numbers]
+        works = [
+            posted(dist.irecv(self.parameters[i][1].detach(), server, tag=PULL + i))
+            for i in numbers
+        ]
         dist.send(torch.tensor([STEP, 0, 0, 0], dtype=torch.int64), server, tag=REQUEST)
 
         def note() -> None:
             try:
                 for i, work in zip(numbers, works, strict=True):
-                    _work(work).wait()
+                    work.wait()
                     self._pulled[i] = time.monotonic()
                     self._there[i].set()
             finally:
@@ -124,7 +173,7 @@ class Worker:
         if left > 0:
             time.sleep(left)
         self._computed[at][1] = time.monotonic()
-        if boundary.kind == "gradient":
+        if boundary.kind == "gradient" and self._servers:
             number = self._numbers[boundary.what]
             gradient = self.parameters[number][1].grad
             assert gradient is not None
@@ -276,54 +325,3 @@ def _name(begin: Boundary, end: Boundary) -> str:
     if begin.kind == "layer":
         return f"forward/{begin.what or 'model'}"
     return "forward/inputs" if begin.kind == "begin" else f"backward/before {end.what or 'model'}"
-
-
-REQUEST, ACKNOWLEDGE = 1, 2
-"""Tags of what a worker wants from a server, and of the server's word that it is done."""
-
-PULL, PUSH = 1_000_000, 2_000_000
-"""Tags of parameter and gradient 0; those of i are i more."""
-
-STEP, GOODPUT = 0, 1
-"""What a request, four integers, asks for: the step's parameters; or an `exchange` of so many
-messages down, so many up, of so many bytes each."""
-
-_FILLER = 3_000_000
-
-
-def join(setup: Setup) -> None:
-    """Meet the other processes; their gloo never gives up, for whoever started them does."""
-    os.environ["GLOO_SOCKET_IFNAME"] = setup.interface or loopback()
-    ranks = setup.options.servers + setup.workers
-    dist.init_process_group(
-        "gloo",
-        store=FileStore(setup.store, ranks),
-        rank=setup.rank,
-        world_size=ranks,
-        timeout=datetime.timedelta(days=1),
-    )
-
-
-def exchange(peer: int, sent: int, received: int, size: int) -> float:
-    """Send and receive messages at once, and return the bytes/s of those received, if any.
-
-    Gloo carries the messages of one direction between two processes whole, one after the other, as
-    they were handed over; the two directions do not wait for each other. The clock begins before
-    the first byte is under way: a process that wakes up late would find messages that had been
-    there for a while, and take the link for faster than it is.
-    """
-    source, target = torch.zeros(size, dtype=torch.uint8), torch.zeros(size, dtype=torch.uint8)
-    begin = time.monotonic()
-    arriving = [_work(dist.irecv(target, peer, tag=_FILLER + i)) for i in range(received)]
-    leaving = [_work(dist.isend(source, peer, tag=_FILLER + i)) for i in range(sent)]
-    for work in arriving:
-        work.wait()
-    seconds = time.monotonic() - begin
-    for work in leaving:
-        work.wait()
-    return received * size / seconds if received else 0.0
-
-
-def _work(work: Any) -> Any:
-    assert work is not None, "this process belongs to the group"
-    return work

@@ -1,0 +1,89 @@
+"""Which trainings are measured, in which order, and where each is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from network import Kind
+
+Start = Literal["together", "staggered"]
+
+ALONE = 0.22  # seconds of a step of one worker, about; staggered starts are spread over one
+SHARED = 0.04  # seconds for which each step occupies the server's port, about
+STEPS = 300  # of each worker in a long run
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training."""
+
+    link: Kind
+    workers: int
+    algorithm: str = "asgd"
+    lr: float = 0.1
+    start: Start = "together"
+    seed: int = 0
+    steps: int = STEPS  # of each worker, about
+
+    @property
+    def name(self) -> str:
+        """The folder in which it is kept."""
+        algorithm = self.algorithm.replace("(slack=", "-").replace(")", "")
+        parts = (self.link, algorithm, f"w{self.workers}", f"lr{self.lr:g}", self.start)
+        return "_".join([*parts, f"s{self.seed}"])
+
+    @property
+    def seconds(self) -> float:
+        """How long it is trained."""
+        return float(round(self.steps * max(ALONE, SHARED * self.workers)))
+
+    @property
+    def stagger(self) -> float:
+        """Seconds between the begins of two workers."""
+        return ALONE / self.workers if self.start == "staggered" else 0.0
+
+
+def plan(name: str) -> list[Cell]:
+    """Return the cells of "quick" (minutes) or "full" (over an hour), the most telling first."""
+    if name == "quick":
+        sizes = (1, 2, 4, 8)
+        return [Cell("fair", workers, steps=120) for workers in sizes]
+    return [*_throughput(), *_targets(), *_fifo(), *_designs()]
+
+
+def _throughput() -> list[Cell]:
+    """Asynchronous, on the fair link: together and staggered, two seeds each."""
+    cells = [Cell("fair", workers, seed=seed) for seed in (0, 1) for workers in (1, 2, 4, 8, 3, 6)]
+    for seed in (0, 1):
+        cells += [Cell("fair", w, start="staggered", seed=seed) for w in (2, 4, 8)]
+    return cells
+
+
+def _targets() -> list[Cell]:
+    """Further seeds to five, and synchronous training."""
+    cells = [Cell("fair", workers, seed=seed) for seed in (2, 3, 4) for workers in (2, 4, 8)]
+    for seed in range(5):
+        cells += [Cell("fair", w, "ssgd", 0.4, seed=seed, steps=150) for w in (4, 8)]
+    return cells
+
+
+def _fifo() -> list[Cell]:
+    starts: Sequence[Start] = ("together", "staggered")
+    return [Cell("fifo", workers, start=start) for start in starts for workers in (2, 4, 8)]
+
+
+def _designs() -> list[Cell]:
+    """Designs to choose from: numbers of workers, algorithms, learning rates."""
+    asynchronous = [
+        *((2, "asgd", 0.2), (4, "asgd", 0.2), (8, "asgd", 0.2), (8, "asgd", 0.05)),
+        *((4, "asgd", 0.4), (8, "asgd", 0.4)),
+        *((4, "staleness-aware", 0.2), (8, "staleness-aware", 0.2), (8, "staleness-aware", 0.4)),
+        *((4, "ssp(slack=3)", 0.1), (8, "ssp(slack=3)", 0.1), (8, "ssp(slack=3)", 0.2)),
+    ]
+    synchronous = [(2, "ssgd", 0.2), (8, "ssgd", 0.2)]
+    return [
+        Cell("fair", workers, algorithm, lr, steps=200)
+        for workers, algorithm, lr in (*asynchronous, *synchronous)
+    ]

@@ -1,0 +1,138 @@
+"""Running the cells: each a real training, kept with its losses and accuracies on whole sets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cells import Cell
+from network import CONGESTION, Kind, build, put_first
+
+from paracosm.models import load_data
+from paracosm.models.build import build_model
+from paracosm.profiling.jobs import save_job_profile
+from paracosm.profiling.jobs.pytorch import (
+    Job,
+    JobOptions,
+    Node,
+    RecordedRun,
+    parameter_server_job,
+)
+from paracosm.training.parameters import ParameterLayout, evaluate
+
+MODEL, DATA, BATCH = "mlp(hidden=256, layers=2)", "digits", 32
+WAITING = (0.05, 0.1)  # seconds of the forward and the backward pass
+NOISE = 0.05  # standard deviation of their logarithm, one factor a step
+MOST = 8  # workers
+PROFILED = 120  # steps of the profile of one worker
+SNAPSHOT_EVERY = 0.25  # seconds
+
+
+def measure(cells: Sequence[Cell], out: Path, rate_mbit: float, shaped: bool) -> None:
+    """Measure what is not in the folder yet, a subfolder for each cell and a profile of each link.
+
+    A cell is there whole or not at all, so that Ctrl-C keeps what has been measured.
+    """
+    missing = [cell for cell in cells if not (out / cell.name).is_dir()]
+    done = len(cells) - len(missing)
+    _say(f"{len(missing)} of {len(cells)} cells to measure, {_minutes(missing)} min")
+    for link, its in groupby(missing, key=lambda cell: cell.link):
+        with _job(link, rate_mbit, shaped) as job:
+            _profile(job, link, out)
+            for cell in its:
+                run = with_metrics(_train(job, cell))
+                _keep(run, out / cell.name)
+                done += 1
+                left = _minutes(missing[missing.index(cell) + 1 :])
+                _say(f"{done}/{len(cells)} {cell.name}: {_told(run)}; {left} min left")
+
+
+def with_metrics(run: RecordedRun) -> RecordedRun:
+    """Add loss, test loss and accuracy of the snapshots, each on all examples."""
+    data = load_data(run.facts["data"])
+    model = build_model(run.facts["model"], data, 0)
+    layout = ParameterLayout.of(model.module, 1)
+    if layout.names != run.schedule.tensors:
+        raise ValueError(f"tensors {run.schedule.tensors}, but the model has {layout.names}")
+    import torch
+
+    found: dict[str, list[float]] = {"loss": [], "test_loss": [], "accuracy": []}
+    for parameters in map(torch.from_numpy, run.snapshots):
+        loss, _ = evaluate(model, layout, parameters, data.train_x, data.train_y)
+        test_loss, accuracy = evaluate(model, layout, parameters, data.test_x, data.test_y)
+        assert accuracy is not None
+        for name, value in (("loss", loss), ("test_loss", test_loss), ("accuracy", accuracy)):
+            found[name].append(value)
+    metrics = {name: np.array(values, np.float32) for name, values in found.items()}
+    return replace(run, metrics=metrics)
+
+
+@contextmanager
+def _job(link: Kind, rate_mbit: float, shaped: bool) -> Iterator[Job]:
+    nodes: tuple[Node, ...] = ()
+    if shaped:
+        nodes = build(1, MOST, rate_mbit, link, name=f"{link}{time.monotonic_ns()}")
+    options = JobOptions(
+        MODEL, DATA, batch=BATCH, waiting=WAITING, noise=NOISE, nodes=nodes, timeout=600.0
+    )
+    _say(f"starting a server and {MOST} workers on the {link} link")
+    with parameter_server_job(options, MOST) as job:
+        if not put_first(job.pids):
+            _say("without real-time priority: what else runs here will show in the times")
+        yield job
+
+
+def _profile(job: Job, link: Kind, out: Path) -> None:
+    file = out / f"{link}.profile"
+    if not file.is_file():
+        _say(f"profiling one worker on the {link} link")
+        profile = job.profile(PROFILED)
+        named = {**profile.provenance, "link": link, "congestion_control": CONGESTION}
+        save_job_profile(replace(profile, provenance=named), file)
+
+
+def _train(job: Job, cell: Cell) -> RecordedRun:
+    run = job.train(
+        cell.workers,
+        seconds=cell.seconds,
+        stagger=cell.stagger,
+        snapshot_every=SNAPSHOT_EVERY,
+        algorithm=cell.algorithm,
+        lr=cell.lr,
+        seed=cell.seed,
+    )
+    return replace(run, facts={**run.facts, "link": cell.link, "start": cell.start})
+
+
+def _keep(run: RecordedRun, folder: Path) -> None:
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    run.save(part)
+    part.rename(folder)
+
+
+def _told(run: RecordedRun) -> str:
+    steps = np.bincount(run.schedule.steps["worker"], minlength=run.facts["workers"])
+    seconds = run.facts["seconds"]
+    share = sum(run.facts["cpu_seconds"]) / seconds / (os.cpu_count() or 1)
+    last: dict[str, Any] = {name: values[-1] for name, values in run.metrics.items()}
+    return (
+        f"{steps.sum() / seconds:.2f} steps/s, {steps.min()} to {steps.max()} a worker, "
+        f"loss {last['loss']:.3g}, accuracy {last['accuracy']:.3f}, processors {share:.0%} busy"
+    )
+
+
+def _minutes(cells: Sequence[Cell]) -> int:
+    return round(sum(cell.seconds + 5 for cell in cells) / 60)
+
+
+def _say(what: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)

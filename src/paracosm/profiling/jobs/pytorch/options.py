@@ -1,0 +1,208 @@
+"""What a job of PyTorch is asked to be: its model, its data, its algorithm, and where it runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError, unknown
+from paracosm.expression import parse_expression
+from paracosm.graphs.capture import CaptureOptions
+from paracosm.models import Workload, check_trainable, load_data
+from paracosm.models.shards import BatchSampler
+from paracosm.rng import TrainingStream, generator, integer_seed
+
+if TYPE_CHECKING:
+    from torch.nn import Parameter
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where a process runs."""
+
+    # A command that runs it as the rest of its own command line, and becomes it, such as
+    # ("nsenter", "--net=/run/netns/worker0", "--")
+    prefix: tuple[str, ...] = ()
+    interface: str | None = None  # of the network, such as "eth0"; None for the loopback
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """A job of SGD."""
+
+    model: str  # as of `CaptureOptions`
+    # A name of `models.DATA_SETS` or a factory of the user's, whose training examples each worker
+    # draws batches from, the same ones as `paracosm train` draws for the seed; None for one batch
+    # for all workers and steps, made from the seed
+    data: str | None = None
+    data_dir: str | None = None  # folder of the data set's files
+    batch: int = 8  # examples of a step
+    shape: tuple[int, ...] | None = None  # of one example; None for the model's default
+    classes: int | None = None  # to tell apart; None for the model's default
+    servers: int = 1  # parameter servers; parameter i is on server i modulo their number
+    algorithm: str = "asgd"  # as of `parse_update_rule`
+    lr: float = 0.01  # learning rate
+    # Seconds that the forward and the backward pass take at least, shared among the layers by their
+    # floating-point operations; None for no waiting
+    waiting: tuple[float, float] | None = None
+    # The waiting of each step is multiplied by a log-normal factor of mean 1; standard deviation of
+    # its logarithm
+    noise: float = 0.0
+    threads: int = 1  # of PyTorch, in each process
+    seed: int = 0  # of parameters and examples
+    # Of the servers, then of the workers; empty for this machine's loopback
+    nodes: tuple[Node, ...] = ()
+    timeout: float = 120.0  # seconds without a sign of life after which a process is given up
+
+    def __post_init__(self) -> None:
+        for name, value in (("servers", self.servers), ("threads", self.threads)):
+            if value < 1:
+                raise InputError(f"{name}: {value}, but at least 1 is needed")
+        for name, number in (("lr", self.lr), ("timeout", self.timeout)):
+            if not 0 < number < math.inf:
+                raise InputError(f"{name}: {number:g}, not above 0")
+        if self.waiting is not None and not all(0 <= each < math.inf for each in self.waiting):
+            raise InputError("waiting: give the seconds of the forward and of the backward pass")
+        if not 0 <= self.noise < math.inf:
+            raise InputError(f"noise: {self.noise:g}, not a standard deviation")
+        if self.noise and self.waiting is None:
+            raise InputError("noise: it is that of the waiting; give the seconds of that as well")
+        parse_update_rule(self.algorithm)
+        self.capture()
+        if self.data is None:
+            if self.data_dir is not None:
+                raise InputError("data_dir: no effect without data")
+        else:
+            for name in ("shape", "classes"):
+                if getattr(self, name) is not None:
+                    raise InputError(
+                        f'{name}: the data set "{self.data}" has its own; leave it out'
+                    )
+            check_trainable(self.model, self.data)
+
+    def capture(self) -> CaptureOptions:
+        """Return how the model and its examples are made where there is no data set."""
+        return CaptureOptions(self.model, self.batch, self.shape, self.classes, dropout=True)
+
+
+@dataclass(frozen=True)
+class UpdateRule:
+    """What becomes of gradients.
+
+    The same algorithms as those of `paracosm.training`, written a second time: this job is what
+    their simulation is compared with.
+    """
+
+    name: str
+    slack: int | None = None  # steps that a worker may be ahead of the slowest; None for any number
+
+    @property
+    def is_synchronous(self) -> bool:
+        """Whether an update has the mean gradient of all workers, who wait for it."""
+        return self.name in ("ssgd", "ddp")
+
+    @property
+    def has_servers(self) -> bool:
+        return self.name != "ddp"
+
+    def scale(self, staleness: int) -> float:
+        """Return the factor of the learning rate for a gradient of that staleness.
+
+        Zhang, Gupta, Lian, Liu, "Staleness-aware Async-SGD for Distributed Deep Learning", 2016,
+        equation 6.
+        """
+        return 1 / max(1, staleness) if self.name == "staleness-aware" else 1.0
+
+
+_ALGORITHMS = ("asgd", "staleness-aware", "ssp(slack=3)", "ssgd", "ddp")
+
+
+def parse_update_rule(text: str) -> UpdateRule:
+    """Read asgd, staleness-aware, ssp(slack=3), ssgd (on servers) or ddp (all-reduce)."""
+    name, positional, options = parse_expression(text, "algorithm")
+    if name not in [each.partition("(")[0] for each in _ALGORITHMS]:
+        raise unknown("algorithm of a real job", text, _ALGORITHMS)
+    slack = options.pop("slack", "3") if name == "ssp" else None
+    if positional or options or not (slack is None or slack.isdecimal()):
+        raise InputError(f'algorithm "{text}": write {" or ".join(_ALGORITHMS)}')
+    return UpdateRule(name, None if slack is None else int(slack))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What one process of a job is told when it is started."""
+
+    options: JobOptions
+    rank: int  # servers come first
+    workers: int
+    interface: str | None  # of the network; None for the loopback
+    store: str  # a file in which the processes find each other
+
+    @property
+    def is_worker(self) -> bool:
+        return self.rank >= self.options.servers
+
+    @classmethod
+    def of_json(cls, text: str) -> Setup:
+        """Return what `asdict` has made JSON of."""
+        found = json.loads(text)
+        return cls(JobOptions(**found.pop("options")), **found)
+
+
+def load(options: JobOptions, worker: int = 0) -> tuple[Workload, Callable[[], None]]:
+    """Make the model, with the same parameters in every process, and what it is fed.
+
+    Returns:
+        The workload, and what puts the worker's next minibatch into it.
+    """
+    import torch
+
+    if options.data is not None:
+        return _with_data(options, worker)
+    from paracosm.graphs.capture.step import load_workload
+
+    torch.manual_seed(options.seed)
+    workload = load_workload(options.capture())
+    _check_trained(options.model, workload)
+    return workload, lambda: None
+
+
+def _with_data(options: JobOptions, worker: int) -> tuple[Workload, Callable[[], None]]:
+    """Draw parameters and batches from the streams of `paracosm train`."""
+    from paracosm.models.build import build_model
+
+    assert options.data is not None
+    data = load_data(options.data, None if options.data_dir is None else Path(options.data_dir))
+    seed = integer_seed(options.seed, TrainingStream.MODEL)
+    model = build_model(options.model, data, seed, options.batch)
+    every = np.arange(len(data.train_x))
+    batches = generator(options.seed, TrainingStream.BATCHES, worker)
+    sampler = BatchSampler(every, options.batch, batches)
+    workload = Workload(model.module, (), lambda outputs: outputs, options.batch)
+    _check_trained(options.model, workload)
+
+    def feed(chosen: npt.NDArray[np.int64]) -> None:
+        targets = data.train_y[chosen]
+        workload.inputs = (data.train_x[chosen],)
+        workload.loss = lambda outputs: model.loss(outputs, targets)
+
+    feed(every[: options.batch])
+    return workload, lambda: feed(sampler.next())
+
+
+def _check_trained(model: str, workload: Workload) -> None:
+    if not trained(workload):
+        raise InputError(f'model "{model}" has no parameter to train')
+
+
+def trained(workload: Workload) -> list[tuple[str, Parameter]]:
+    """Return names and parameters that have gradients, in the order of their definition."""
+    named = workload.module.named_parameters()
+    return [(name, parameter) for name, parameter in named if parameter.requires_grad]
