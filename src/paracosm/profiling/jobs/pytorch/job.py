@@ -75,7 +75,7 @@ _AHEAD = 0.1  # seconds from the last order to the begin of a training
 
 _LONG = 10 * 86_400.0  # seconds for a training that ends with its steps
 
-_FACTS = ("model", "data", "batch", "algorithm", "lr", "seed", "waiting", "noise")
+_FACTS = ("model", "data", "batch", "algorithm", "lr", "seed", "waiting", "noise", "port")
 
 _MESSAGE = 64 << 10  # bytes of those that the goodput is measured with
 _FEW, _MANY = 8, 4096
@@ -190,7 +190,7 @@ class Job:
             "ended": ended,
         }
         profile = _profile(self._made, done[WARM_UP:], self._first)
-        bandwidth = min(goodput.down, goodput.up)
+        bandwidth = min(goodput.down, goodput.up, options.port or math.inf)
         return replace(profile, bandwidth=bandwidth, provenance=provenance)
 
     def train(
