@@ -11,8 +11,8 @@ import matplotlib
 import numpy as np
 import numpy.typing as npt
 from cells import Cell
-from paracosm.planning.scheduled import run_scheduled
 
+from paracosm.planning.scheduled import run_scheduled
 from paracosm.profiling.jobs import load_job_profile
 from paracosm.profiling.jobs.pytorch import RecordedRun, load_run
 from paracosm.simulation.schedule import Schedule
