@@ -45,6 +45,11 @@ def train(
         InputError: if the configuration cannot be used.
         MissingExtraError: if PyTorch or scikit-learn is needed and not installed.
     """
+    if config.profile is not None or config.strategy is not None:
+        raise InputError(
+            "train: a profile or a strategy is trained by paracosm.train, or by "
+            "paracosm.planning.run_scheduled"
+        )
     cluster = config.resolve_cluster()
     config.check(cluster)
     if config.schedule is not None:
