@@ -153,6 +153,9 @@ class _Run:
         self._workers = workers
         initial = numerics.initial()
         self._initial = [initial[part] for part in numerics.parts]
+        # Of what `join` makes; None where that is the only part itself
+        is_whole = len(self._initial) == 1 and not tensors
+        self._parts = [None] if is_whole else list(numerics.parts)
         self._names = tensors or [f"part {part}" for part in range(len(self._initial))]
         self._ages: list[Counter[int]] = [Counter() for _ in self._initial]
         self._stores = [
@@ -238,7 +241,7 @@ class _Run:
                 f"schedule: version {version} of {self._names[tensor]} at {now:.12g} s follows "
                 f"version {store.version}"
             )
-        part = None if len(self._stores) == 1 else self._numerics.parts[tensor]
+        part = self._parts[tensor]
         steps, contributions = [], []
         for _, worker, number, _, _, read in rows:
             step = self._step(worker, number)
@@ -264,7 +267,9 @@ class _Run:
             if not step.not_updated:
                 whole.append(step)
                 del self._steps[worker, number]
-        is_last = version > record.updates and min(s.version for s in self._stores) == version
+        is_last = version == record.updates + 1 and all(
+            other.version >= version for other in self._stores
+        )
         if whole:
             taken = [
                 contribution
