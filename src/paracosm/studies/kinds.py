@@ -85,7 +85,8 @@ def _check_train(config: Any) -> None:
 
 
 def _updates(config: Any) -> int | None:
-    total: int | None = config.updates if config.until is not None else config.most_updates
+    is_open = config.until_time is not None or config.schedule is not None
+    total: int | None = config.updates if is_open else config.most_updates
     return total
 
 
@@ -98,10 +99,13 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
         from paracosm.planning.scheduled import run_scheduled
 
         if hooks.log:
-            raise InputError("log: a schedule has no events of an engine to print: leave it out")
+            raise InputError("--log: over a schedule no events are simulated: leave it out")
         result = run_scheduled(config, seed, metrics, hooks.progress)
-    recording = result.recording
-    files = {} if recording is None else {"recording.json": recording.save}
+    files: dict[str, Callable[[Path], None]] = {}
+    if result.recording is not None:
+        files["recording.json"] = result.recording.save
+    if result.schedule is not None:
+        files["schedule.parquet"] = result.schedule.write
     return Outcome(result.summary, result.timeline, files)
 
 
@@ -172,7 +176,7 @@ KINDS: Mapping[str, Kind] = {
         noun="a training run",
         unit=lambda config: "updates",
         success="done",
-        ends=frozenset({"done", "diverged"}),
+        ends=frozenset({"done", "diverged", "stopped"}),
         model=_train_model,
         check=_check_train,
         total=_updates,

@@ -68,7 +68,10 @@ def _written_until(value: float | Target) -> str:
 
 
 _UPDATES = 3000
-_DURATIONS = ("compute", "recording", "update_time", "message_size", "timing_only", "timeline")
+_DURATIONS = (
+    *("schedule", "compute", "recording", "update_time", "message_size", "timing_only"),
+    "timeline",
+)
 _NUMERICS = {
     *("shards", "optimizer", "lr", "evaluate_every", "evaluate_examples"),
     *("lookahead", "keep_going", "loss_limit"),
@@ -133,6 +136,11 @@ class TrainConfig(ProfiledFields, LearningFields, ClusterFields):
     )
     recording: Path | None = Field(
         None, description="recording.json of a measured run, whose durations to replay"
+    )
+    schedule: Path | None = Field(
+        None,
+        description="schedule.parquet of who reads and updates what, and when, in place of a "
+        "simulated cluster: of another run, or recorded",
     )
     update_time: Annotated[InstanceOf[Distribution], BeforeValidator(_distribution), AS_TEXT] = (
         Field(Constant(0.0), description="duration of one update at a parameter server")
@@ -218,6 +226,10 @@ class TrainConfig(ProfiledFields, LearningFields, ClusterFields):
         """Return the same by the reason."""
         idle: dict[str, set[str]] = {}
         topology = self.resolve_topology()
+        if self.schedule is not None:
+            reason = "the schedule says who reads and updates what, and when"
+            idle[reason] = {"workers", "servers", "cluster", "what_if", "topology", *LINK_FIELDS}
+            idle[reason] |= {"compute", "update_time", "message_size", "timing_only", "timeline"}
         if self.cluster is not None:
             reason = "the cluster file says what there is"
             idle[reason] = {"workers", "servers", *LINK_FIELDS}
@@ -269,6 +281,10 @@ class TrainConfig(ProfiledFields, LearningFields, ClusterFields):
         is_needed = "model" not in self.without_effect()
         if is_needed and not (self.timing_only and self.costless_messages()):
             self.check_learning()
+        if self.schedule is not None:
+            if not self.schedule.is_file():
+                raise InputError(f"schedule: there is no file {self.schedule}")
+            return  # how many workers there are, it says itself
         self.algorithm.check(len(cluster.workers), len(cluster.servers))
         if self.resolve_topology() == "server" and not cluster.servers:
             raise InputError(

@@ -19,6 +19,7 @@ from paracosm.training.numerics import prepare_numerics
 from paracosm.training.record import Ended, Metrics, MetricSink, Progress
 from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.scheduled import train_over_file
 
 _SPANS_PER_GRADIENT = 6
 _MOST_SPANS = 1_000_000
@@ -31,7 +32,7 @@ def train(
     progress: Progress | None = None,  # called after every update
     log: bool = False,  # print a line for every event of the simulation
 ) -> TrainingResult:
-    """Train on a simulated cluster.
+    """Train on a simulated cluster, or over a schedule that `config` names.
 
     Gradients are really computed, from the parameters that each worker would have read; how long
     they take and when they arrive is virtual time. An interrupt (Ctrl-C) ends the run with what it
@@ -51,6 +52,10 @@ def train(
         )
     cluster = config.resolve_cluster()
     config.check(cluster)
+    if config.schedule is not None:
+        if log:
+            raise InputError("--log: over a schedule no events are simulated: leave it out")
+        return train_over_file(config, config.schedule, seed, metrics, progress)
     metrics = Metrics() if metrics is None else metrics
     result = _train(config, seed, config.changed(cluster), metrics, progress, log)
     if config.what_if:
