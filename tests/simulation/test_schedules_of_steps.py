@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Literal
 
 import numpy as np
@@ -15,7 +16,9 @@ from paracosm.simulation.schedule import (
     asgd,
     backup,
     fedbuff,
+    generate_schedule,
     join_schedules,
+    softsync,
     ssgd,
     ssp,
     stream_schedule,
@@ -178,6 +181,44 @@ def test_a_worker_waits_for_the_slack() -> None:
     )
     assert (found.updates["time"] / 10**12).tolist() == [1, 2, 3.5, 4.5, 7, 10.5]
     assert found.updates["worker"].tolist() == [0, 0, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("rule", "sharing"),
+    [
+        *((rule, "fair") for rule in (asgd(), ssgd(4), ssp(1), fedbuff(3), backup(4, 1))),
+        *((rule, "serial") for rule in (asgd(), ssgd(4), softsync(4, 2))),
+    ],
+    ids=str,
+)
+def test_whole_steps_of_one_tensor_are_steps_op_by_op(rule: Rule, sharing: Sharing) -> None:
+    """Workers that compute, push, pull: one job, in the words of both kernels.
+
+    Op by op, a step begins with its pull. First pulls are made one after the other, and computing
+    so long that none of what follows meets them; whole steps begin with that much more computing.
+    Workers that were held back and go on at one time do so in the order of arrival there, of their
+    numbers here: that makes no difference where messages share.
+    """
+    workers, steps, size = 4, 40, 0.05
+    cluster = star(workers, 1, Link(bandwidth=1.0, latency=0.01, sharing=sharing))
+    compute = np.random.default_rng(5).uniform(0.5, 2.0, (workers, steps))
+    workload = steps_of(np.append(compute, 3.0), 1, size)
+    system = System(
+        ways=cluster_ways(cluster), speed=np.ones(workers), start=size * np.arange(workers)
+    )
+    drawn = np.arange(workers * steps).reshape(workers, steps)
+    drawn[:, 0] = workers * steps
+    got = join_schedules(stream_schedule(workload, system, rule, drawn, [0, -1, -1, 0]))
+
+    compute[:, 0] = 3.0 + 0.01 + size * np.arange(1, workers + 1)
+    ended = got.steps["end"][got.steps["step"] == steps - 1].min()  # then one has no more steps
+    updates = int(got.updates["version"][got.updates["time"] < ended].max())
+    expected = generate_schedule(cluster, rule, [size], updates, list(map(cycle, compute)))
+    assert len(expected.updates) > 50
+    assert got.updates[: len(expected.updates)].tolist() == expected.updates.tolist()
+    last = expected.updates["time"][-1]
+    early = np.sort(got.reads[got.reads["time"] <= last])[workers:]
+    assert early.tolist() == np.sort(expected.reads[expected.reads["time"] <= last]).tolist()
 
 
 def test_a_tensor_that_is_not_read_is_not_updated() -> None:

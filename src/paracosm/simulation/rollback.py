@@ -175,7 +175,8 @@ class _Job:
             for name in names:
                 rows[name] = instants(rows[name])
             rows["step"] += numbers[rows["worker"]]
-        self.steps[reads["worker"]] = reads["step"] + 1
+        for rows in (reads, steps):
+            np.maximum.at(self.steps, rows["worker"], rows["step"] + 1)
         reads["version"] += first[reads["tensor"]]
         for name in ("version", "read"):
             updates[name] += first[updates["tensor"]]

@@ -122,20 +122,26 @@ def update_rule(optimizer: Optimizer, lr: float) -> Rule:
     """Return the rule by which an optimizer changes parameters, with a state of its own."""
     if optimizer.name == "sgd" and not optimizer.options:
         return lambda parameters, direction, step: parameters.sub(direction, alpha=lr * step)
-    import torch
+    return _Stepping(optimizer, lr)
 
-    variable = torch.empty(0, requires_grad=True)
-    stepper: torch.optim.Optimizer | None = None
 
-    def rule(parameters: Any, direction: Any, step: float) -> Any:
-        nonlocal stepper
+class _Stepping:
+    """The rule of an optimizer of PyTorch, whose state it has."""
+
+    def __init__(self, optimizer: Optimizer, lr: float) -> None:
+        import torch
+
+        self._optimizer = optimizer
+        self._lr = lr
+        self._variable = torch.empty(0, requires_grad=True)
+        self._stepper: torch.optim.Optimizer | None = None
+
+    def __call__(self, parameters: Any, direction: Any, step: float) -> Any:
         # The optimizer works in place, while others still read the parameters: it gets a copy.
-        variable.data = parameters.clone()
-        variable.grad = direction
-        if stepper is None:  # made here, since some allocate their state at once
-            stepper = optimizer.make([variable], lr)
-        stepper.param_groups[0]["lr"] = lr * step
-        stepper.step()
-        return variable.data
-
-    return rule
+        self._variable.data = parameters.clone()
+        self._variable.grad = direction
+        if self._stepper is None:  # made here, since some allocate their state at once
+            self._stepper = self._optimizer.make([self._variable], self._lr)
+        self._stepper.param_groups[0]["lr"] = self._lr * step
+        self._stepper.step()
+        return self._variable.data

@@ -202,6 +202,17 @@ class RunRecord:
         if self.passage is not None and self.passage.reached_at is not None:
             raise Ended
 
+    def restored(self, updates: int) -> None:
+        """Note that the parameters are again those after so many updates.
+
+        What was consumed and measured stays so; a target that was met by parameters that are lost
+        has to be met again.
+        """
+        self.updates = updates
+        self.final.pop("step", None)
+        if self.passage is not None:
+            self.passage.interrupt()
+
     def evaluate(self) -> None:
         """Evaluate the parameters as they are now, unless that was done at this update."""
         if self.final.get("step") == self.updates:

@@ -14,11 +14,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from paracosm.errors import InputError
+from paracosm.factory import one_line
 from paracosm.results.summaries import Staleness
-from paracosm.simulation.schedule import Schedule
+from paracosm.simulation.rollback import LAST_INSTANT, Checkpoint, Restore
+from paracosm.simulation.schedule import Schedule, read_schedule
 from paracosm.training.config import TrainConfig
 from paracosm.training.interrupt import ended_by_interrupt
 from paracosm.training.numerics import prepare_numerics
@@ -28,12 +33,14 @@ from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Stor
 
 _BINS = 100  # of a histogram of staleness, at most
 
+Block = Schedule | Checkpoint | Restore
+
 
 def train_on_schedule(
     config: TrainConfig,  # what to train and how; its cluster names the workers
-    blocks: Iterable[Schedule],  # consecutive: none has a row earlier than one before it
+    blocks: Iterable[Block],  # consecutive: none has a row earlier than one before it
     tensors: Sequence[str],  # names by number; none: the parts of the configuration's servers
-    seed: int,  # decides the initial model and each worker's batches, as in `train`
+    seed: int = 0,  # decides the initial model and each worker's batches, as in `train`
     metrics: MetricSink | None = None,  # takes the measurements; by default memory does
     progress: Progress | None = None,  # called after every update
 ) -> TrainingResult:
@@ -42,7 +49,8 @@ def train_on_schedule(
     The run ends with its updates, at its virtual time, when it has reached its target, or with the
     schedule; an interrupt or a loss that explodes ends it as in `train`. An update of the run is
     one of every tensor. Steps that the schedule says were dropped are not computed unless they wait
-    beside others.
+    beside others. A `Checkpoint` saves parameters, versions and the state of optimizers; a
+    `Restore` puts back what was saved last, and each worker goes on through its minibatches.
 
     Raises:
         InputError: the configuration cannot be used; the tensors are not the model's parameters;
@@ -76,6 +84,41 @@ def train_on_schedule(
         return TrainingResult(summary, None, None, metrics, run.parameters())
     finally:
         numerics.close()
+
+
+def train_over_file(
+    config: TrainConfig,
+    path: Path,  # that `Schedule.write` has written
+    seed: int,
+    metrics: MetricSink | None = None,
+    progress: Progress | None = None,
+) -> TrainingResult:
+    """Train over the schedule in a file, by as many workers as it has, as `train_on_schedule`.
+
+    Where the configuration says nothing of it, the run ends with the schedule.
+    """
+    try:
+        schedule = read_schedule(path)
+    except (OSError, KeyError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as a schedule: {one_line(error)}") from None
+    if not len(schedule.updates):
+        raise InputError(f"{path}: the schedule has no updates")
+    workers = 1 + max(int(rows["worker"].max()) for rows in (schedule.reads, schedule.updates))
+    updates = config.updates
+    if updates is None and config.until_time is None:
+        updates = _whole_updates(schedule)
+    known = {"schedule": None, "workers": workers, "updates": updates}
+    result = train_on_schedule(
+        config.model_copy(update=known), [schedule], schedule.tensors, seed, metrics, progress
+    )
+    return replace(result, schedule=schedule)
+
+
+def _whole_updates(schedule: Schedule) -> int:
+    """Return how often the schedule updates every one of its tensors, once at least."""
+    newest = np.zeros(1 + int(schedule.updates["tensor"].max()), np.int64)
+    np.maximum.at(newest, schedule.updates["tensor"], schedule.updates["version"])
+    return max(1, int(newest.min()))
 
 
 @dataclass(eq=False, slots=True)
@@ -123,6 +166,7 @@ class _Run:
         self._own_rules: dict[int, Rule] = {}  # of workers that make steps of their own
         self._steps: dict[tuple[int, int], _Step] = {}  # by worker and number, those under way
         self._begun = [0] * len(workers)  # how many steps of each worker
+        self._saved = [store.save() for store in self._stores]
 
     def parameters(self) -> Any:
         return self._numerics.join([store.parameters for store in self._stores])
@@ -135,7 +179,7 @@ class _Run:
             if ages
         }
 
-    def follow(self, blocks: Iterable[Schedule]) -> str:
+    def follow(self, blocks: Iterable[Block]) -> str:
         """Do what the schedule says; return the run's status."""
         record, is_interrupted = self.record, False
         record.evaluate()
@@ -149,8 +193,12 @@ class _Run:
                         self._update(rows)
                     elif what == "read":
                         self._read(*rows[0])
-                    else:
+                    elif what == "drop":
                         self._drop(*rows[0])
+                    elif what == "save":
+                        self._saved = [store.save() for store in self._stores]
+                    else:
+                        self._restore()
             is_interrupted = bool(interrupted)
             self.now = max(self.now, following.end)
         except KeyboardInterrupt:
@@ -231,13 +279,26 @@ class _Run:
 
     def _drop(self, time: int, worker: int, number: int) -> None:
         """Forget a step whose gradient came too late."""
-        step = self._step(worker, number)
+        self._step(worker, number)
+        self._forget(worker, number)
+        self.dropped += 1
+
+    def _forget(self, worker: int, number: int) -> None:
+        """Never compute the gradient of a step, whose minibatch is taken all the same."""
+        step = self._steps.pop((worker, number))
         if step.gradient is None:
-            self._ask(worker, step)  # which takes the minibatch
+            self._ask(worker, step)
         assert step.gradient is not None
         step.gradient.pending.discard()
-        del self._steps[worker, number]
-        self.dropped += 1
+
+    def _restore(self) -> None:
+        """Put back what was saved last; what is under way is never done."""
+        for store, saved in zip(self._stores, self._saved, strict=True):
+            store.restore(saved)
+        for worker, number in list(self._steps):
+            self._forget(worker, number)
+        self._own_rules.clear()
+        self.record.restored(min(store.version for store in self._stores))
 
     def _store(self, tensor: int) -> Store:
         if tensor >= len(self._stores):
@@ -287,20 +348,22 @@ def _not_recorded(store: Store, contributions: Sequence[Contribution], ages: Seq
     """Take no note of an update: the run does, when the last tensor has had its own."""
 
 
-Event = tuple[Literal["read", "update", "drop"], list[tuple[int, ...]]]
+Event = tuple[Literal["read", "update", "drop", "save", "restore"], list[tuple[int, ...]]]
 
 
-def events(blocks: Iterable[Schedule]) -> Iterator[Event]:
+def events(blocks: Iterable[Block]) -> Iterator[Event]:
     """Yield what happens in a schedule, in order, however it is divided into blocks.
 
     A read (time, worker, step, tensor, version); an update, all rows of a tensor's version (time,
     worker, step, tensor, version, read); a drop (end, worker, step). At one instant a read comes
-    before an update as soon as the version that it names is there, and a drop after both.
+    before an update as soon as the version that it names is there, and a drop after both. What
+    happens to the whole job, which saves or restores its parameters, comes between blocks.
     """
     reads: deque[tuple[int, ...]] = deque()
     drops: deque[tuple[int, ...]] = deque()
     held: list[tuple[int, ...]] = []  # an update whose last rows may be in the next block
     made: Counter[int] = Counter()  # by tensor, its version
+    saved = made.copy()
 
     def before(now: int) -> Iterator[Event]:
         while drops or reads:
@@ -319,7 +382,23 @@ def events(blocks: Iterable[Schedule]) -> Iterator[Event]:
         made[rows[0][3]] = rows[0][4]
         yield "update", rows
 
+    def all_so_far() -> Iterator[Event]:
+        nonlocal held
+        if held:
+            yield from update(held)
+            held = []
+        yield from before(LAST_INSTANT)
+
     for block in blocks:
+        if not isinstance(block, Schedule):
+            yield from all_so_far()
+            if isinstance(block, Checkpoint):
+                saved = made.copy()
+                yield "save", []
+            else:
+                made = saved.copy()
+                yield "restore", []
+            continue
         reads.extend(block.reads.tolist())
         late = block.steps[block.steps["accepted"] == 0]
         drops.extend(sorted(late[["end", "worker", "step"]].tolist()))
@@ -330,20 +409,17 @@ def events(blocks: Iterable[Schedule]) -> Iterator[Event]:
         held = groups.pop() if groups else []
         for rows in groups:
             yield from update(rows)
-    if held:
-        yield from update(held)
-    for drop in drops:
-        yield "drop", [drop]
+    yield from all_so_far()
 
 
 class _Followed:
     """Blocks of a schedule, and the virtual time at which those that were seen end."""
 
-    def __init__(self, blocks: Iterable[Schedule]) -> None:
+    def __init__(self, blocks: Iterable[Block]) -> None:
         self._blocks = blocks
         self.end = 0.0
 
-    def __iter__(self) -> Iterator[Schedule]:
+    def __iter__(self) -> Iterator[Block]:
         for block in self._blocks:
             self.end = block.end / 1e12
             yield block

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 Rule = Callable[[Any, Any, float], Any]
-"""From parameters, direction and relative step to new parameters; see `numerics.update_rule`."""
+"""From parameters, direction and relative step to new parameters; see `numerics.update_rule`.
+
+A deep copy of a rule has a state of its own.
+"""
 
 Record = Callable[["Store", Sequence["Contribution"], Sequence[int]], None]
 """Told of every update of a store and the staleness of its contributions, after it was made."""
+
+
+Saved = tuple[Any, int, Rule]
 
 
 class Weighting(Protocol):
@@ -85,6 +92,14 @@ class Store:
         self.parameters = parameters
         self.version += 1
         self._record(self, contributions, staleness)
+
+    def save(self) -> Saved:
+        """Return what `restore` needs to put parameters, version and optimizer back."""
+        return self.parameters, self.version, deepcopy(self._rule)
+
+    def restore(self, saved: Saved) -> None:
+        self.parameters, self.version, rule = saved
+        self._rule = deepcopy(rule)
 
     def replace_by_mean(self, contributions: Sequence[Contribution]) -> None:
         self.replace(contributions, sum(c.value for c in contributions) / len(contributions))

@@ -89,3 +89,7 @@ class FirstPassage:
         if len(self._met) == self._held:
             self.reached_at, self.reached_updates = self._met[0]
         return self.reached_at is not None
+
+    def interrupt(self) -> None:
+        """Forget the evaluations in a row that met the target so far."""
+        self._met.clear()

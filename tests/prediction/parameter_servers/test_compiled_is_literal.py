@@ -10,12 +10,11 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from plain_systems import plain_system, port_ways
-from random_workloads import USUAL, Case, cases
+from random_workloads import Case, cases, whole_numbers
 from steps_reference import simulate_literally
 
 from paracosm.profiling.jobs import WORKER
 from paracosm.simulation.simulate import Simulated, simulate
-from paracosm.simulation.system import Workload
 
 PRECISION = 1e-9
 """Relative: the two add up the same times in another order."""
@@ -119,29 +118,3 @@ def by_end(simulated: Simulated) -> np.ndarray:
     chunks = simulated.chunks
     keys = (chunks["turn"], chunks["op"], chunks["step"], chunks["worker"])
     return chunks[np.lexsort((*keys, chunks["end"].round(7)))]
-
-
-def whole_numbers(rng: np.random.Generator) -> Workload:
-    """Return two steps of a dozen ops in layers, whose bytes and seconds are 0 to 4."""
-    ops = 12
-    resource = rng.integers(4, size=ops).astype(np.int8)
-    edges = np.triu(rng.random((ops, ops)) < 0.2, 1)
-    if rng.random() < 0.5:
-        edges &= USUAL[np.ix_(resource, resource)]
-    transfer = resource % 2 == 0
-    roots = np.flatnonzero(~edges.any(axis=0))
-    rows = [np.flatnonzero(row) for row in edges]
-    seconds = rng.integers(5, size=(2, ops)).astype(float)
-    seconds[:, transfer] = np.where(rng.random((2, transfer.sum())) < 0.5, 0.0, 1.0)
-    return Workload(
-        resource=resource,
-        server=np.zeros(ops, np.int64),
-        size=np.where(transfer, rng.integers(5, size=ops), 0).astype(float),
-        seconds=seconds,
-        waits=edges.sum(axis=0).astype(np.int64),
-        first_dependent=np.cumsum([0, *(len(row) for row in rows)], dtype=np.int64),
-        dependents=np.concatenate(rows).astype(np.int64),
-        roots=np.array([rng.permutation(roots) for _ in range(2)], np.int64),
-        release=np.sort(rng.integers(3, size=(2, len(roots))), axis=1).astype(float),
-        gap=rng.integers(3, size=2).astype(float),
-    )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layered_workload import layered_workload
 from plain_systems import plain_system
-from random_workloads import Case, cases
+from random_workloads import Case, cases, whole_numbers
 from steps_schedule import schedule_literally
 
 from paracosm.simulation.schedule import (
@@ -80,6 +80,23 @@ def test_any_rule_on_any_job(case: Case, data: st.DataObject) -> None:
     tensor = some_tensors(case.workload, np.random.default_rng(workers))
     if max(tensor) < 0:
         return
+    agree(case, rule, tensor)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32), st.integers(1, 2), st.data())
+def test_rules_where_much_is_at_one_time(seed: int, workers: int, data: st.DataObject) -> None:
+    """Whole numbers and shares of 1 and 1/2: reads and updates of two workers often coincide."""
+    rng = np.random.default_rng(seed)
+    workload = whole_numbers(rng)
+    tensor = some_tensors(workload, rng)
+    if max(tensor) >= 0:
+        drawn = rng.integers(workload.steps, size=(workers, 4))
+        case = Case(workload, plain_system(workers, 1, 1.0), drawn)
+        agree(case, data.draw(rules(workers)), tensor)
+
+
+def agree(case: Case, rule: Rule, tensor: list[int]) -> None:
     got = whole(case, rule, tensor)
     reads, updates = schedule_literally(case.workload, case.system, rule, case.drawn, tensor)
     for found, expected, names in (
