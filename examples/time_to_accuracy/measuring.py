@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from cells import Cell
-from network import CONGESTION, Kind, build, put_first
+from shaped_network import CONGESTION, Kind, build, put_first
 
 from paracosm.models import load_data
 from paracosm.models.build import build_model
@@ -41,6 +42,8 @@ def measure(cells: Sequence[Cell], out: Path, rate_mbit: float, shaped: bool) ->
 
     A cell is there whole or not at all, so that Ctrl-C keeps what has been measured.
     """
+    torch.set_num_threads(1)
+    put_first([os.getpid()])  # what is evaluated between two trainings keeps these waiting
     missing = [cell for cell in cells if not (out / cell.name).is_dir()]
     done = len(cells) - len(missing)
     _say(f"{len(missing)} of {len(cells)} cells to measure, {_minutes(missing)} min")
@@ -62,8 +65,6 @@ def with_metrics(run: RecordedRun) -> RecordedRun:
     layout = ParameterLayout.of(model.module, 1)
     if layout.names != run.schedule.tensors:
         raise ValueError(f"tensors {run.schedule.tensors}, but the model has {layout.names}")
-    import torch
-
     found: dict[str, list[float]] = {"loss": [], "test_loss": [], "accuracy": []}
     for parameters in map(torch.from_numpy, run.snapshots):
         loss, _ = evaluate(model, layout, parameters, data.train_x, data.train_y)

@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 import numpy as np
-from network import CONGESTION, INSIDE, build, may_shape, prepare_namespaces, start_inside
+from shaped_network import CONGESTION, INSIDE, build, may_shape, prepare_namespaces, start_inside
 
 WINDOW = 0.02  # seconds in which bytes are counted
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from paracosm.errors import InputError, unknown
 from paracosm.results import (
     EmulationSummary,
+    PlanSummary,
     ProfileSummary,
     RelaxationSummary,
     ReplaySummary,
@@ -45,6 +46,7 @@ __all__ = [
     "arguments",
     "emulate",
     "open_result",
+    "plan",
     "predict",
     "profile",
     "relax",
@@ -337,6 +339,20 @@ def emulate(
     return cast("Result[EmulationSummary]", _run("emulate", config, given))
 
 
+def plan(
+    profile: Folder | None = None, config: Config = None, **options: Any
+) -> Result[PlanSummary]:
+    """Say how long, and for how much, until a model has learnt, by workers, algorithm and rate.
+
+        paracosm.plan("job.profile", model="mlp", workers=[1, 2, 4], algorithm="asgd, ssgd",
+                      lr=[0.1, 0.2], bandwidth="10Gbit/s", target="test_loss <= 0.1")
+
+    Arguments as of `train`; `jobs` is how many training runs are made at a time.
+    """
+    given = options if profile is None else {"profile": os.fspath(profile), **options}
+    return cast("Result[PlanSummary]", _run("plan", config, given))
+
+
 def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:
     """Run a study: a file, or the mapping that it would hold; a `Sweep` where it has a grid.
 
@@ -477,7 +493,7 @@ class Tuned(Result[TuningSummary]):
 
 
 def arguments(verb: str) -> dict[str, str]:
-    """Return what each argument of train, relax, predict or emulate is for, by its name."""
+    """Return what each argument of train, relax, predict, emulate or plan is for, by its name."""
     return {name: str(field.description or "") for name, field in _model(verb).model_fields.items()}
 
 
@@ -540,10 +556,10 @@ def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any
 
 
 def _run_point(point: Any, own: Mapping[str, Any]) -> Result[Any]:
-    from paracosm.studies import RunFolder, run_point
+    from paracosm.studies import Hooks, RunFolder, run_point
 
     folder, keep = _folder(own["out"], own["force"])
-    summary = run_point(point, folder, own["force"]).summary
+    summary = run_point(point, folder, own["force"], Hooks(jobs=own["jobs"])).summary
     return _reported(Result(summary, folder, [RunFolder.open(folder)], keep), own["out"])
 
 

@@ -165,7 +165,7 @@ def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
         (["train", "--bandwidth", "25"], '"25" has no unit'),
         (["train", "--latency", "5"], '"5" has no unit'),
         (["train", "--compute", "20"], '"20" has no unit'),
-        (["train", "--sharing", "both"], "'fair' or 'serial'"),
+        (["train", "--sharing", "both"], "fair, serial or packets(16KiB)"),
         (["train", "--workers", "1000000000"], "at most 1,000,000 workers"),
         (["train", "--servers", "1000000000"], "less than or equal to 1000000"),
         (["train", "--updates", "1000000000"], "less than or equal to 100000000"),

@@ -19,6 +19,7 @@ from paracosm.cluster import (
     switch,
 )
 from paracosm.cluster.cluster import assemble
+from paracosm.cluster.link import Packets
 from paracosm.errors import InputError
 
 FILE = """
@@ -44,7 +45,7 @@ links:
 """
 SERIAL = {"duplex": "half", "pipelined": False, "sharing": "serial"}
 
-sharings = st.sampled_from(["fair", "serial"])
+sharings = st.sampled_from(["fair", "serial", Packets(1500.0), Packets(16384.0)])
 
 
 def links(sharing):
@@ -140,7 +141,15 @@ def test_names_of_its_own_cannot_be_written():
         ({"links": {"default": {"latency": "-1ms"}}}, ["links.default.latency", "0 or more"]),
         ({"links": {"default": {"latency": "inf"}}}, ["links.default.latency", "finite"]),
         ({"links": {"default": {"duplex": "both"}}}, ["links.default.duplex", "half"]),
-        ({"links": {"default": {"sharing": "both"}}}, ["links.default.sharing", "'fair'"]),
+        (
+            {"links": {"default": {"sharing": "both"}}},
+            ["links.default.sharing", "fair, serial or packets(16KiB)"],
+        ),
+        (
+            {"links": {"default": {"sharing": "packets(1500)"}}},
+            ["links.default.sharing", "a quantum has a unit"],
+        ),
+        ({"links": {"default": {"sharing": "packets(0B)"}}}, ["1 byte or more"]),
         ({"links": {"default": {"pipelined": 3}}}, ["links.default.pipelined"]),
         ({"links": {"default": {"bandwidth": "25"}}}, ["links.default.bandwidth", "no unit"]),
         (

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from paracosm.cluster import Link, hierarchical, star, switch
 from paracosm.cluster.description import describe_cluster, describe_link, link_in_words
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount, WorkerCounts
+from paracosm.cluster.link import Packets
 from paracosm.errors import InputError
 from paracosm.validation import validated
 
@@ -44,6 +45,14 @@ def test_flags_describe_every_link() -> None:
     )
     assert given.link == Link(1.25e9, 1e-3, 2e-5, "half", False, "serial")
     assert config(**given.model_dump(include=LINK_FIELDS)) == given, "written as it is read"
+
+
+def test_packets_are_read_and_written_with_their_quantum() -> None:
+    given = config(bandwidth="1Gbit/s", sharing="packets( 16 KiB )")
+    assert given.link == Link(1.25e8, sharing=Packets(16384.0))
+    assert given.model_dump()["sharing"] == "packets(16KiB)"
+    assert describe_link(given.link)["sharing"] == "packets(16KiB)"
+    assert config(**given.model_dump(include=LINK_FIELDS)) == given
 
 
 def test_fields_of_links_are_all_that_a_link_has() -> None:
@@ -98,7 +107,7 @@ def test_several_numbers_of_workers() -> None:
         ({"latency": "inf"}, "finite"),
         ({"latency": "-1ms"}, "0 or more"),
         ({"duplex": "quarter"}, "'full' or 'half'"),
-        ({"sharing": "fifo"}, "'fair' or 'serial'"),
+        ({"sharing": "fifo"}, "fair, serial or packets(16KiB)"),
         ({"what_if": "faster"}, "write SUBJECT: CHANGE"),
         ({"sharng": "fair"}, 'did you mean "sharing"?'),
         ({"cluster": 7}, "cluster: input should be a path"),

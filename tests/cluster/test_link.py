@@ -53,7 +53,7 @@ def test_transfer_time_is_occupancy_and_propagation(size, latency, bandwidth, ov
         ({"latency": inf}, "latency"),
         ({"overhead": -1}, "overhead"),
         ({"duplex": "simplex"}, 'full or half, not "simplex"'),
-        ({"sharing": "fifo"}, 'fair or serial, not "fifo"'),
+        ({"sharing": "fifo"}, 'packets\\(SIZE\\), not "fifo"'),
     ],
 )
 def test_impossible_links_are_refused(arguments, words):

@@ -72,6 +72,13 @@ CLUSTERS: dict[str, Mapping] = {
     "serial placement": _with(placement="workers", sharing="serial"),
     "fair hierarchical": _with(**_MACHINES),
     "serial hierarchical": _with(**_MACHINES, sharing="serial"),
+    "packets": _with(sharing="packets(40kB)"),
+    "packets overhead": _with(overhead="20ms", sharing="packets(50kB)"),
+    "packets held": _with(pipelined=False, sharing="packets(40kB)"),
+    "packets half": _with(duplex="half", sharing="packets(40kB)"),
+    "packets override": _with(links=_SLOW_B, sharing="packets(40kB)"),
+    "packets placement": _with(placement="workers", sharing="packets(40kB)"),
+    "packets hierarchical": _with(**_MACHINES, sharing="packets(40kB)"),
 }
 
 ASYNCHRONOUS_STEP: dict[str, float] = {
@@ -103,6 +110,20 @@ ASYNCHRONOUS_STEP: dict[str, float] = {
     # The server is in a's group; b is in another, and has ports of its own for what leaves it.
     "fair hierarchical": 0.1 + 0.2 + 0.01 + 0.2 + 0.01,
     "serial hierarchical": 0.1 + 0.2 + 0.01 + 0.2 + 0.01,
+    # Pushes: a 40 kB, b 40, a 40, b 40, a 20, to 0.28, b 20, to 0.3. Answers: a from 0.29, b comes
+    # at 0.31 and waits for a's turn until 0.33: b 40, a 40, b 40, a 20, b 20, to 0.49.
+    "packets": 0.5,
+    # 120 kB each, of which 50 in a turn: pushes end at 0.32 and 0.34. Answers: a from 0.33 to 0.38,
+    # b 50, a 50, b 50, a 20, b 20, to 0.57.
+    "packets overhead": 0.58,
+    # 110 kB each, and no latency after it: pushes end at 0.29 and 0.32, answers at 0.48 and 0.51.
+    "packets held": 0.51,
+    # b still pushes until 0.3 when a's answer comes at 0.29: answers have the port from then on.
+    "packets half": 0.3 + 0.2 + 0.01,
+    # Nobody else is limited by the link that limits b.
+    "packets override": 0.1 + 0.4 + 0.01 + 0.4 + 0.01,
+    "packets placement": 0.1 + 0.1 + 0.01 + 0.1 + 0.01,
+    "packets hierarchical": 0.1 + 0.2 + 0.01 + 0.2 + 0.01,
 }
 """Seconds of one asynchronous step of both workers, by the cluster."""
 
@@ -130,6 +151,13 @@ ALL_REDUCE: dict[str, float] = {
     "serial placement": 0.12,
     "fair hierarchical": 2 * (0.1 + 0.01),
     "serial hierarchical": 2 * (0.1 + 0.01),
+    "packets": 0.12,
+    "packets overhead": 2 * (0.05 + 0.02 + 0.01),
+    "packets held": 0.12,
+    "packets half": 2 * (0.05 + 0.05 + 0.01),
+    "packets override": 0.42,
+    "packets placement": 0.12,
+    "packets hierarchical": 2 * (0.1 + 0.01),
 }
 """Seconds of an all-reduce of 100 kB by a ring of both workers, by the cluster."""
 

@@ -6,7 +6,8 @@ duration is constant, so that steps/s follow by hand:
 
 - fair: they stay together, and share the server's ports: W steps in c + W s + W s.
 - serial: messages take turns; each worker has a step in c + 2 s, or the port is never idle:
-  W / (c + 2 s), at most 1 / s.
+  W / (c + 2 s), at most 1 / s;
+- packets with a quantum of a whole message: the same.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ EXPECTED = {
     ("serial", 2): 2 / 0.3,
     ("serial", 4): 10.0,
     ("serial", 8): 10.0,
+    ("packets(12.5MB)", 1): 1 / 0.3,
+    ("packets(12.5MB)", 2): 2 / 0.3,
+    ("packets(12.5MB)", 4): 10.0,
+    ("packets(12.5MB)", 8): 10.0,
 }
 
 

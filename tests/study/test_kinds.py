@@ -26,7 +26,10 @@ def test_every_argument_of_a_kind_is_described(kind: str) -> None:
         assert field.description, name
 
 
-NONE = "a study has one of the keys train, relax, predict, emulate, with the arguments of the run"
+NONE = (
+    "a study has one of the keys train, relax, predict, emulate, plan, with the arguments of the "
+    "run"
+)
 
 
 @pytest.mark.parametrize(

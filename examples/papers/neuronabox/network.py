@@ -13,9 +13,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "throughput_prediction"))
+sys.path.append(str(Path(__file__).parents[2] / "time_to_accuracy"))
 
-from own_network import INSIDE, may_shape, start_inside
+from shaped_network import INSIDE, may_shape, start_inside
 
 __all__ = ["FIRST", "INSIDE", "NO_RIGHTS", "Network", "Node", "build", "loopback", "may_shape"]
 __all__ += ["start_inside"]

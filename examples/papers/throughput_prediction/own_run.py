@@ -18,13 +18,30 @@ import time
 from pathlib import Path
 from typing import Any
 
-from own_network import INSIDE, build, may_shape, put_first, set_queues, start_inside
 from own_table import compare, draw, load_measured, save_measured, write_table
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import save_job_profile
-from paracosm.profiling.jobs.pytorch import Job, JobOptions, parameter_server_job
+from paracosm.profiling.jobs.pytorch import (
+    Job,
+    JobOptions,
+    Node,
+    RecordedRun,
+    parameter_server_job,
+)
 from paracosm.profiling.processes import WorkerError
+
+sys.path.append(str(Path(__file__).parents[2] / "time_to_accuracy"))
+
+from shaped_network import (
+    INSIDE,
+    build,
+    may_shape,
+    prepare_namespaces,
+    put_first,
+    set_queues,
+    start_inside,
+)
 
 HERE = Path(__file__).parent
 WAITING = (0.15, 0.3)  # seconds of the forward and the backward pass
@@ -71,7 +88,10 @@ def _options() -> argparse.Namespace:
 def _measure(options: argparse.Namespace) -> None:
     workers = (2, 4, 6) if options.quick else (1, 2, 3, 4, 5, 6)
     shaped = bool(os.environ.get(INSIDE))
-    nodes = build(1, max(workers), options.rate) if shaped else ()
+    nodes: tuple[Node, ...] = ()
+    if shaped:
+        prepare_namespaces()
+        nodes = build(1, max(workers), options.rate)
     job_options = JobOptions(
         f"{HERE / 'own_model.py'}:make_model", batch=1, waiting=WAITING, nodes=nodes
     )
@@ -112,9 +132,25 @@ def _runs(
         if shaped:
             set_queues(1, max(workers), queues)
         stagger = step / number if start == "staggered" else 0.0
-        run = job.window(number, 9.0 if quick else 18.0, stagger)
-        runs.append({"start": start, "queues": queues, **run})
+        run = job.train(number, seconds=9.0 if quick else 18.0, stagger=stagger)
+        runs.append({"start": start, "queues": queues, **_written(run)})
     return runs
+
+
+def _written(run: RecordedRun) -> dict[str, Any]:
+    """Return begins and ends of the steps, from the first begin, and what else is kept."""
+    steps, facts = run.schedule.steps, run.facts
+    own = [steps[steps["worker"] == worker] for worker in range(facts["workers"])]
+    first = steps["begin"].min()
+    return {
+        "W": facts["workers"],
+        "seconds": facts["seconds"],
+        "stagger_s": facts["stagger"],
+        "load": facts["load"],
+        "cpu_workers_s": facts["cpu_seconds"][facts["servers"] :],
+        "start_ms": [((each["begin"] - first) / 1e9).tolist() for each in own],
+        "end_ms": [((each["end"] - first) / 1e9).tolist() for each in own],
+    }
 
 
 def _network(rate: float, shaped: bool) -> str:

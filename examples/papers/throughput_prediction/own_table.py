@@ -75,7 +75,7 @@ def throughput(run: dict[str, Any]) -> float:
 
 
 def _short(run: dict[str, Any]) -> dict[str, Any]:
-    short = {key: value for key, value in run.items() if key != "loss"}
+    short = dict(run)
     for key in ("start_ms", "end_ms"):
         short[key] = [[round(time, 1) for time in times] for times in run[key]]
     return short

@@ -23,10 +23,14 @@ Value = TypeVar("Value")
 StudyFile = Annotated[
     Path | None, Argument(help="a study file; flags take the place of what it says")
 ]
+StudyOrProfile = Annotated[
+    Path | None,
+    Argument(help="a study file, which flags take the place of; or a job profile, as --profile"),
+]
 Seed = Annotated[int | None, Option(min=0, help="decides everything that is random [0]")]
 Out = Annotated[Path | None, Option(help="run folder to write: metrics, timeline, report.html")]
 Force = Annotated[bool, Option("--force", help="replace the run in the folder")]
-Jobs = Annotated[int, Option(min=1, help="runs of a study with a grid to carry out at a time")]
+Jobs = Annotated[int, Option(min=1, help="runs of a grid, or of a plan, to make at a time")]
 ForceFile = Annotated[bool, Option("--force", help="replace the file")]
 Json = Annotated[bool, Option("--json", help="print the summary as JSON, and nothing else")]
 Quiet = Annotated[bool, Option("--quiet", help="print nothing but errors")]

@@ -15,7 +15,7 @@ from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import RunFlags, check_folder
 from paracosm.errors import InputError
 from paracosm.report.kinds import view_of
-from paracosm.report.view import SUCCESSES, Figure, View, trouble
+from paracosm.report.view import SUCCESSES, Figure, View, answer, trouble
 from paracosm.results import Summary, to_json
 from paracosm.studies import (
     KINDS,
@@ -51,7 +51,10 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     for conflict, message in (
         (log and flags.json, "--log and --json both print to standard output: give one of them"),
         (log and not alone, "--log is for one run, and the study has a grid: leave it out"),
-        (alone and flags.jobs > 1, "--jobs is for a study with a grid: leave it out"),
+        (
+            alone and flags.jobs > 1 and not KINDS[kind].of_many,
+            "--jobs is for a study with a grid: leave it out",
+        ),
     ):
         if conflict:
             raise InputError(message)
@@ -62,6 +65,18 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
         what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
         raise InputError(f"{where}: {what} needs a folder to write: give --out")
     return _sweep(wanted, points, flags.out, flags)
+
+
+def study_or_profile(path: Path | None, arguments: dict[str, Any]) -> Path | None:
+    """Return the study file that a verb was given; a job profile becomes the argument `profile`."""
+    from paracosm.profiling.jobs.file import is_job_profile
+
+    if path is None or not is_job_profile(path):
+        return path
+    if arguments.get("profile") is not None:
+        raise InputError(f"{path}: a job profile, and --profile names another: give one")
+    arguments["profile"] = str(path)
+    return None
 
 
 def _one(point: Point, flags: RunFlags, log: bool) -> int:
@@ -75,7 +90,8 @@ def _one(point: Point, flags: RunFlags, log: bool) -> int:
             typer.echo(sentence)
 
     with progress_bar(kind.total(point.config), hidden, kind.unit(point.config)) as progress:
-        summary = run_point(point, out, flags.force, Hooks(progress, announce, log)).summary
+        hooks = Hooks(progress, announce, log, flags.jobs)
+        summary = run_point(point, out, flags.force, hooks).summary
     if out is not None:
         write_report_of([out])
     if not flags.quiet:
@@ -122,6 +138,9 @@ def show_summary(
         sys.stdout.write(to_json(summary))
         return
     say, view = printer(), view_of(summary)
+    if view.leads:
+        say(answer(summary))
+        say()
     facts = [("status", summary.status)]
     for label, write in view.figures.items():
         if (text := write(summary)) is not None:
@@ -133,7 +152,7 @@ def show_summary(
     for part in view.tables(summary):
         say()
         say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
-    if (why := trouble(view, summary)) is not None:
+    if (why := trouble(view, summary)) is not None and not view.leads:
         say(why, style="red")
     if out is not None:
         say(f"report: {out / 'report.html'}")

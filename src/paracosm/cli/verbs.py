@@ -29,6 +29,7 @@ VERBS: Mapping[str, str] = {
     "profile job": "paracosm.cli.profile_job",
     "profile import": "paracosm.cli.profile_job",
     "predict": "paracosm.cli.predict",
+    "plan": "paracosm.cli.plan",
     "replay": "paracosm.cli.replay",
     "graph capture": "paracosm.cli.graph_capture",
     "graph show": "paracosm.cli.graph",

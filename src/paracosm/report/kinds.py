@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
-from paracosm.report import emulate_words, predict_words, relax, replay, train
+from paracosm.report import emulate_words, plan, predict_words, relax, replay, train
 from paracosm.report.view import Run, View, trouble
 from paracosm.results import SUMMARIES, Summary
 
@@ -23,6 +23,7 @@ VIEWS: Mapping[str, View] = {
     "op latencies": predict_words.VIEW,
     "emulation": emulate_words.VIEW,
     "replay": replay.VIEW,
+    "plan": plan.VIEW,
 }
 """By the kind of the summary."""
 

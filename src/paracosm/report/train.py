@@ -32,6 +32,26 @@ if TYPE_CHECKING:
     from paracosm.studies import Series
 
 
+def _target(summary: TrainingSummary) -> str | None:
+    """Say what the run was to reach, and when it did."""
+    if summary.target is None:
+        return None
+    if summary.reached_at is None:
+        best = "" if summary.best is None else f"; best {summary.best:.4g}"
+        return f"{summary.target}: not reached{best}"
+    after = format_duration(summary.reached_at)
+    return f"{summary.target}: reached after {after}, {summary.reached_updates:,} updates"
+
+
+def _stopped(summary: TrainingSummary) -> str:
+    best = "nothing" if summary.best is None else f"{summary.best:.4g}"
+    return (
+        f"The target {summary.target} was not reached in {summary.updates:,} updates: the best was "
+        f"{best}. Three evaluations in a row have to meet it: give the run more updates, or "
+        "another learning rate."
+    )
+
+
 def _unchanged(summary: TrainingSummary) -> str | None:
     """Say what came of the run without the changes."""
     before = summary.unchanged
@@ -43,6 +63,7 @@ def _unchanged(summary: TrainingSummary) -> str | None:
 
 
 FIGURES: Mapping[str, Figure] = {
+    "Target": _target,
     "Updates": figure("updates", "{:,}".format),
     "Last training loss": figure("final_loss", "{:.4g}".format),
     "Last test accuracy": figure("final_accuracy", "{:.1%}".format),
@@ -221,5 +242,5 @@ VIEW = View(
     so_far=_so_far,
     origins=_origins,
     remarks=_remarks,
-    endings={"diverged": _diverged},
+    endings={"diverged": _diverged, "stopped": _stopped},
 )

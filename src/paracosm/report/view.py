@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from paracosm.cluster.description import link_in_words
 from paracosm.report.chart import Section
+from paracosm.report.plan_words import plan_sentence
 from paracosm.results import (
     EmulationSummary,
     IterationSummary,
     JobSummary,
     OpLatenciesSummary,
+    PlanSummary,
     ProfileSummary,
     RelaxationSummary,
     ReplaySummary,
@@ -92,6 +94,7 @@ class View:
     remarks: Callable[[Any], dict[str, str]] = lambda summary: {}  # by what they are about
     tables: Callable[[Any], list[Table]] = lambda summary: []
     endings: Mapping[str, Ending] = field(default_factory=dict)  # status -> why a run ended so
+    leads: bool = False  # whether the answer in a sentence comes first
 
 
 def figure(key: str, form: Callable[[Any], str]) -> Figure:
@@ -187,6 +190,8 @@ def answer(summary: Summary) -> str:
             real = summary.iteration_time
             time_text = "" if real is None else f"; an iteration takes {format_duration(real)}"
             return f"{summary.distinct_ops:,} ops, {summary.timings:,} timings{time_text}."
+        case PlanSummary():
+            return plan_sentence(summary)
         case TuningSummary():
             values = ", ".join(f"{name}={summary.best[name]:g}" for name in summary.space)
             ratio = summary.best["in_search"]["time_over_fault_free"]["median"]

@@ -164,6 +164,108 @@ class TrainingSummary(Summary):
     unchanged: TrainingSummary | None = None
 
 
+class Planned(JsonObject):
+    """A number over the seeds of a design: its median, and the bounds that hold 80 % of runs.
+
+    None stands for never: the target was not reached.
+    """
+
+    median: float | None
+    low: float | None
+    high: float | None
+
+
+class PlannedDesign(JsonObject):
+    """A design of a training job, and what became of its runs.
+
+    Attributes:
+        verdict: "reached" where all seeds were run; else why they were not: "diverged", "learns
+            nothing", "slow", "worse", "not reached", "open"; `why` is a sentence.
+        seeds: how many were run.
+        reached: the share of them that reached the target.
+        time: virtual seconds to the target; `updates` to it, and their throughput apart from them.
+        cost: median, in the price's money, or in worker-hours.
+        speedup, relative_cost: against the plan's reference, seed by seed, in the median.
+        staleness: mean over gradients and tensors, of the first seed.
+        best: the best value of the target's metric, over seeds.
+        steepness: step size times curvature; `steepest` what it has to stay below with such a
+            staleness; None where the bound does not apply.
+        is_efficient: no other design is faster and costs as little.
+        baselines: seconds to the target that other predictors say, by name.
+    """
+
+    workers: int
+    algorithm: str
+    lr: float
+    verdict: str
+    why: str
+    seeds: int
+    reached: float
+    time: Planned
+    updates: Planned
+    steps_per_second: float | None
+    updates_per_second: float | None
+    cost: float | None
+    speedup: float | None
+    relative_cost: float | None
+    staleness: float | None
+    best: float | None
+    steepness: float | None
+    steepest: float | None
+    is_efficient: bool
+    baselines: Mapping[str, float | None] | None = None
+
+
+class TunedWorkers(JsonObject):
+    """The best design for a number of workers, and what trying its learning rates would take.
+
+    Attributes:
+        design: index of the design; None where none reached the target.
+        tuning_time: virtual seconds of the first seed's runs of all its designs, one by one, each
+            as far as it was run; `tuning_cost` what that would cost on the cluster.
+    """
+
+    workers: int
+    design: int | None
+    tuning_time: float
+    tuning_cost: float
+
+
+class PlanSummary(Summary):
+    """Of `paracosm plan`.
+
+    Attributes:
+        currency: of costs; empty where they are worker-hours.
+        fastest, cheapest, reference: indices of designs; None where none reached the target.
+            Others are compared with the reference, the best with the fewest workers.
+        curvature: the largest eigenvalue of the Hessian that was found.
+        runs, updates_made: what the plan took.
+    """
+
+    kind: Literal["plan"] = "plan"
+    target: str
+    profile: str
+    model: str
+    data: str
+    batch: int
+    seed: int
+    seeds: int
+    most_updates: int
+    price: str | None
+    currency: str
+    designs: Sequence[PlannedDesign]
+    fastest: int | None
+    cheapest: int | None
+    reference: int | None
+    by_workers: Sequence[TunedWorkers]
+    curvature: float | None
+    runs: int
+    updates_made: int
+    cluster: Json
+    wall_time: float
+    durations: Mapping[str, str]
+
+
 class SpectralRadius(JsonObject):
     """Of the iteration matrix, with its bounds and what that says."""
 
@@ -477,6 +579,7 @@ SUMMARIES: Mapping[str, type[Summary]] = {
     "emulation": EmulationSummary,
     "profile": ProfileSummary,
     "tuning": TuningSummary,
+    "plan": PlanSummary,
 }
 
 

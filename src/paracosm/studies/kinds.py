@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from paracosm.errors import InputError
 from paracosm.results import Summary
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Hooks:
     progress: Progress | None = None  # is told how far it is
     announce: Announce | None = None  # is told what to expect, before it starts
     log: bool = False  # print a line for every event
+    jobs: int = 1  # processes that a run may use at a time
+    journal: Path | None = None  # where a run that can be resumed keeps what it has done
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,9 @@ class Kind:
     logs: bool = False  # whether it can print a line for every event
     # whether a run writes to the terminal, where a progress bar would be in its way
     prints: Callable[[Any], bool] = lambda config: False
+    # whether one run consists of many: it divides them over processes, and goes on where it was
+    # interrupted
+    of_many: bool = False
 
 
 def _train_model() -> type[BaseModel]:
@@ -69,17 +75,37 @@ def _train_model() -> type[BaseModel]:
     return TrainConfig
 
 
+def _check_train(config: Any) -> None:
+    if config.profile is None and config.strategy is None:
+        config.check(config.resolve_cluster())
+        return
+    from paracosm.planning.scheduled import check_scheduled
+
+    check_scheduled(config)
+
+
 def _updates(config: Any) -> int | None:
-    total: int | None = config.updates if config.until is not None else config.most_updates
+    is_open = config.until_time is not None or config.schedule is not None
+    total: int | None = config.updates if is_open else config.most_updates
     return total
 
 
 def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
-    from paracosm.training import train
+    if config.profile is None and config.strategy is None:
+        from paracosm.training import train
 
-    result = train(config, seed, metrics, hooks.progress, hooks.log)
-    recording = result.recording
-    files = {} if recording is None else {"recording.json": recording.save}
+        result = train(config, seed, metrics, hooks.progress, hooks.log)
+    else:
+        from paracosm.planning.scheduled import run_scheduled
+
+        if hooks.log:
+            raise InputError("log: a schedule has no events of an engine to print: leave it out")
+        result = run_scheduled(config, seed, metrics, hooks.progress)
+    files: dict[str, Callable[[Path], None]] = {}
+    if result.recording is not None:
+        files["recording.json"] = result.recording.save
+    if result.schedule is not None:
+        files["schedule.parquet"] = result.schedule.write
     return Outcome(result.summary, result.timeline, files)
 
 
@@ -128,14 +154,31 @@ def _emulate(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline, result.files)
 
 
+def _plan_model() -> type[BaseModel]:
+    from paracosm.planning.config import PlanConfig
+
+    return PlanConfig
+
+
+def _plan(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.planning.plan import run_plan
+
+    summary = run_plan(
+        *(config, seed, metrics, hooks.progress, hooks.announce),
+        jobs=hooks.jobs,
+        journal=hooks.journal,
+    )
+    return Outcome(summary, None)
+
+
 KINDS: Mapping[str, Kind] = {
     "train": Kind(
         noun="a training run",
         unit=lambda config: "updates",
         success="done",
-        ends=frozenset({"done", "diverged"}),
+        ends=frozenset({"done", "diverged", "stopped"}),
         model=_train_model,
-        check=lambda config: config.check(config.resolve_cluster()),
+        check=_check_train,
         total=_updates,
         run=_train,
         logs=True,
@@ -170,6 +213,17 @@ KINDS: Mapping[str, Kind] = {
         total=lambda config: None,
         run=_emulate,
         prints=lambda config: config.output == "terminal",
+    ),
+    "plan": Kind(
+        noun="a plan",
+        unit=lambda config: "runs",
+        success="done",
+        ends=frozenset({"done", "not reached"}),
+        model=_plan_model,
+        check=lambda config: config.check(),
+        total=lambda config: None,
+        run=_plan,
+        of_many=True,
     ),
 }
 """By the key of the study, which is the verb of the command line too."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from paracosm.errors import InputError
 from paracosm.files import replacing
 from paracosm.results import Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS, Hooks, Outcome
-from paracosm.studies.run_folder import RunFolder, remove_run_files
+from paracosm.studies.run_folder import JOURNAL, RunFolder, remove_run_files
 from paracosm.studies.study import Point, Study
 
 SWEEP = "sweep.json"
@@ -44,7 +44,9 @@ def run_point(
         raise InputError(f"{kind.noun} prints no line for every event: leave the log out")
     if out is None:
         return kind.run(point.config, point.seed, metrics, hooks)
-    with RunFolder.create(out, point.as_study(), force) as folder:
+    with RunFolder.create(out, point.as_study(), force, resume=kind.of_many) as folder:
+        if kind.of_many:
+            hooks = replace(hooks, journal=out / JOURNAL)
         outcome = kind.run(point.config, point.seed, folder, hooks)
         for name, save in outcome.files.items():
             save(out / name)

@@ -8,6 +8,7 @@
     recording.json     the durations that a run measured, to be replayed
     collectives.parquet  every collective of an emulated job
     plan.npz           what the real rank of an emulated job communicated, to be replayed
+    runs.jsonl         the training runs of a plan, each as it ends
     summary.json       the key numbers; its presence says that the run is finished
     report.html        written by `paracosm.report`
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cached_property
@@ -67,9 +68,12 @@ SUMMARY_KINDS = {
     "relax": "relaxation",
     "predict": "iteration",
     "emulate": "emulation",
+    "plan": "plan",
     REPLAY: "replay",
 }
 """Front door -> kind of summary that its runs have, unless the summary itself says another."""
+
+JOURNAL = "runs.jsonl"
 
 # The summary comes first: with it gone, a folder half removed cannot pass for a finished run.
 FILES = (
@@ -82,6 +86,7 @@ FILES = (
     "recording.json",
     "collectives.parquet",
     "plan.npz",
+    JOURNAL,
     "sweep.json",
     "report.html",
 )
@@ -106,20 +111,27 @@ class RunFolder:
         self._writer = writer
 
     @classmethod
-    def create(cls, path: str | Path, study: Mapping[str, Any], force: bool = False) -> RunFolder:
+    def create(
+        cls, path: str | Path, study: Mapping[str, Any], force: bool = False, resume: bool = False
+    ) -> RunFolder:
         """Make the folder and write study.yaml and environment.json.
 
         Args:
             path: the folder; made, with its parents, if it is not there.
             study: the study as resolved. Its seed (`study["seed"]`) is noted in the environment.
             force: replace the run that is in the folder. Other files there are never touched.
+            resume: go on with a run of the same study that is in the folder and did not come to
+                its end: its journal stays.
 
         Raises:
             InputError: the folder exists and is not empty, or cannot be written.
         """
         path = Path(path)
         try:
-            claim_folder(path, force)
+            if resume and not force and _stopped_early(path, study):
+                remove_run_files(path, kept=(JOURNAL,))
+            else:
+                claim_folder(path, force)
             environment = describe_environment(_seed(study))
             _write(path / "environment.json", to_json(environment))
             writer = MetricsWriter(path / "metrics.arrows")
@@ -304,6 +316,15 @@ def claim_folder(folder: Path, force: bool) -> None:
         raise InputError(f"{folder}: cannot write a run folder here: {_reason(error)}") from None
 
 
+def _stopped_early(folder: Path, study: Mapping[str, Any]) -> bool:
+    """Whether a folder holds a run of this study that was interrupted or killed."""
+    try:
+        run = RunFolder.open(folder)
+        return run.status in (UNFINISHED, "interrupted") and run.study == to_builtin(study)
+    except InputError:
+        return False
+
+
 def check_format(folder: Path, environment: Mapping[str, Any]) -> None:
     """Refuse a folder that another version of Paracosm wrote."""
     if (found := environment.get("format", 1)) != FORMAT:
@@ -318,9 +339,9 @@ def read_json(file: Path) -> dict[str, Any]:
     return _mapping(file, json.loads)
 
 
-def remove_run_files(folder: Path) -> None:
+def remove_run_files(folder: Path, kept: Collection[str] = ()) -> None:
     """Remove the files of a run or a sweep, finished and half written, and nothing else."""
-    for name in FILES:
+    for name in (name for name in FILES if name not in kept):
         (folder / name).unlink(missing_ok=True)
         for unfinished in folder.glob(f".{name}.*"):
             unfinished.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """A study: one question with its arguments and a seed, or a grid of them.
 
     seed: 0
-    train:                      # or relax, predict, emulate: the kind of run, with its arguments
+    train:                      # or relax, predict, emulate, plan: what runs, with its arguments
       model: mlp
       algorithm: asgd
     over:                       # every combination; a list of such grids is their union
@@ -43,6 +43,7 @@ class Study(BaseModel):
     relax: Asked = Field(None, description="the arguments of `paracosm relax`")
     predict: Asked = Field(None, description="the arguments of `paracosm predict`")
     emulate: Asked = Field(None, description="the arguments of `paracosm emulate`")
+    plan: Asked = Field(None, description="the arguments of `paracosm plan`")
     over: Grid | list[Grid] = Field(
         default_factory=list, description="arguments to vary: a grid, or a list of grids"
     )
@@ -207,10 +208,10 @@ def _is_one_number(annotation: Any) -> bool:
 class Point:
     """One run of a study."""
 
-    kind: str  # what kind of run it is: "train", "relax", "predict", "emulate"
+    kind: str  # what kind of run it is: "train", "relax", "predict", "emulate", "plan"
     name: str  # says what it varies, fit for a folder's name; empty when nothing is varied
     seed: int  # its seed
-    config: Any  # its arguments, checked and complete: a TrainConfig, ..., an EmulateConfig
+    config: Any  # its arguments, checked and complete: a TrainConfig, ..., a PlanConfig
     varied: Mapping[str, Any]  # the arguments that the study varies, as written
 
     def as_study(self) -> dict[str, Any]:

@@ -20,12 +20,11 @@ from paracosm.cluster import Cluster
 from paracosm.cluster.changes import is_of_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.worker_counts import MOST_NODES
-from paracosm.errors import InputError, require
-from paracosm.models import Optimizer, canonical, check_trainable, parse_optimizer
-from paracosm.models.shards import check_scheme
+from paracosm.errors import InputError
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
+from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_duration, parse_number
 
@@ -52,13 +51,6 @@ def _distribution(value: Any) -> Distribution:
     return parse_distribution(value)
 
 
-def _optimizer(value: Any) -> Optimizer:
-    optimizer = value if isinstance(value, Optimizer) else parse_optimizer(value)
-    if optimizer is None:
-        raise InputError("none: training changes parameters, by sgd, adam, ...")
-    return optimizer
-
-
 def _until(value: Any) -> float | Target:
     """Read a duration, or the target that a text with a comparison says."""
     if isinstance(value, Target):
@@ -75,46 +67,38 @@ def _written_until(value: float | Target) -> str:
     return str(value) if isinstance(value, Target) else format_duration(value, exact=True)
 
 
-_AS_TEXT = PlainSerializer(str, return_type=str)
-
 _UPDATES = 3000
+_DURATIONS = ("compute", "recording", "update_time", "message_size", "timing_only", "timeline")
 _NUMERICS = {
     *("shards", "optimizer", "lr", "evaluate_every", "evaluate_examples"),
     *("lookahead", "keep_going", "loss_limit"),
 }
 
 
-class TrainConfig(ClusterFields):
+class TrainConfig(ProfiledFields, LearningFields, ClusterFields):
     """A hybrid simulation: what is trained, by which algorithm, on which simulated cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    # What is trained.
-    model: Annotated[str, BeforeValidator(canonical)] = Field(
-        "mlp",
-        description="mlp, mlp(hidden=512, layers=2), paper-cnn, resnet20, resnet18, ..., or "
-        "package.module:factory of your own",
+    # Which schedule, where steps are not simulated as a whole.
+    strategy: str | None = Field(
+        None,
+        description="how workers share the work, as predict has it: ddp, fsdp, ps, ...; updates "
+        "come when the iterations that predict finds end, and are those of ssgd",
     )
-    data: str = Field("digits", description="digits, cifar10 or package.module:factory")
-    data_dir: Path | None = Field(None, description="folder of the CIFAR-10 archive")
-    batch: int = Field(32, ge=1, description="examples in a worker's minibatch")
-    shards: str = Field("shared", description="shared, iid or dirichlet(ALPHA)")
+    db: Path = Field(Path("profiles.db"), description="profile database, for a strategy")
 
-    # How.
+    # How; what is trained are fields of `LearningFields`.
     algorithm: Annotated[
         InstanceOf[Algorithm],
         BeforeValidator(lambda v: v if isinstance(v, Algorithm) else parse_algorithm(v)),
-        _AS_TEXT,
+        AS_TEXT,
     ] = Field(
         parse_algorithm("asgd"),
         description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ...",
     )
     topology: Topology | None = Field(
         None, description="who exchanges with whom, where the algorithm leaves a choice"
-    )
-    optimizer: Annotated[Optimizer, BeforeValidator(_optimizer), _AS_TEXT] = Field(
-        Optimizer("sgd", {}),
-        description="sgd, sgd(momentum=0.9), adam, ... where parameters are updated",
     )
     lr: float = Field(0.2, gt=0, allow_inf_nan=False, description="learning rate")
     updates: int | None = Field(
@@ -138,15 +122,11 @@ class TrainConfig(ClusterFields):
         None, ge=1, description="updates between evaluations (by default 60 a run)"
     )
 
-    evaluate_examples: int = Field(
-        2000, ge=1, description="examples of each set, evenly spread, that an evaluation looks at"
-    )
-
     # On which cluster; links and changes are fields of `ClusterFields`.
     workers: WorkerCount = Field(4, description="number of workers; 1,2,4..64 is a sweep")
     servers: int = Field(1, ge=1, le=MOST_NODES, description="number of parameter servers")
     compute: Annotated[
-        InstanceOf[Distribution] | Literal["measured"], BeforeValidator(_compute), _AS_TEXT
+        InstanceOf[Distribution] | Literal["measured"], BeforeValidator(_compute), AS_TEXT
     ] = Field(
         parse_distribution("lognormal(20ms, 0.1)"),
         description='duration of one gradient: a distribution, or "measured"',
@@ -154,7 +134,12 @@ class TrainConfig(ClusterFields):
     recording: Path | None = Field(
         None, description="recording.json of a measured run, whose durations to replay"
     )
-    update_time: Annotated[InstanceOf[Distribution], BeforeValidator(_distribution), _AS_TEXT] = (
+    schedule: Path | None = Field(
+        None,
+        description="schedule.parquet of who reads and updates what, and when, in place of a "
+        "simulated cluster: of another run, or recorded",
+    )
+    update_time: Annotated[InstanceOf[Distribution], BeforeValidator(_distribution), AS_TEXT] = (
         Field(Constant(0.0), description="duration of one update at a parameter server")
     )
     message_size: Size | None = Field(
@@ -162,19 +147,19 @@ class TrainConfig(ClusterFields):
     )
 
     # What is really computed, and what happens when it goes wrong.
-    lookahead: Annotated[
-        Literal["auto", "off", "vmap", "processes"],
-        BeforeValidator(lambda v: "off" if v is False else v),  # which is how YAML reads off
-    ] = Field("auto", description="how the gradients in flight are computed together")
     timing_only: bool = Field(False, description="no gradients: schedule and staleness alone")
     keep_going: bool = Field(False, description="go on after the loss has exploded")
-    loss_limit: float = Field(1e4, gt=0, description="a loss above this counts as exploded")
     timeline: bool | None = Field(
         None, description="record every span (default: up to a million of them)"
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
+        if self.strategy is not None and self.algorithm.name != "ssgd":
+            raise ValueError(
+                f"algorithm: the workers of a strategy are synchronous, not {self.algorithm}: "
+                "leave it out"
+            )
         if self.recording is not None and self.compute != MEASURED:
             raise ValueError("recording: only a run whose compute is measured can replay one")
         if self.timing_only and self.target is not None:
@@ -210,6 +195,14 @@ class TrainConfig(ClusterFields):
         self._check_changes()
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _algorithm_of_strategy(cls, given: Any) -> Any:
+        """Let a strategy be synchronous where nobody names an algorithm."""
+        if isinstance(given, dict) and given.get("strategy") is not None:
+            return {"algorithm": "ssgd", **given}
+        return given
+
     def _check_changes(self) -> None:
         """Refuse changes that a training cannot make, or that make no difference to it."""
         others = [change for change in self.what_if if not is_of_cluster(change)]
@@ -218,7 +211,8 @@ class TrainConfig(ClusterFields):
             is_of_links = change.subject in ("link", "links")
             if is_of_links and self.resolve_topology() == "local":
                 raise change.error(f"has no effect: {self.algorithm} sends nothing")
-            if change.subject == "servers" and self.update_time == Constant(0.0):
+            takes_no_time = self.profile is None and self.update_time == Constant(0.0)
+            if change.subject == "servers" and takes_no_time:
                 raise change.error("has no effect: updates take no time; give update_time")
 
     def without_effect(self) -> set[str]:
@@ -229,9 +223,30 @@ class TrainConfig(ClusterFields):
         """Return the same by the reason."""
         idle: dict[str, set[str]] = {}
         topology = self.resolve_topology()
+        if self.schedule is not None:
+            reason = "the schedule says who reads and updates what, and when"
+            idle[reason] = {"workers", "servers", "cluster", "what_if", "topology", *LINK_FIELDS}
+            idle[reason] |= {"compute", "update_time", "message_size", "timing_only", "timeline"}
         if self.cluster is not None:
             reason = "the cluster file says what there is"
             idle[reason] = {"workers", "servers", *LINK_FIELDS}
+        if self.profile is not None and self.strategy is not None:
+            idle["the profile says what a step is"] = {"strategy"}
+        if self.profile is not None:
+            idle["the profile says what takes how long"] = set(_DURATIONS)
+            idle |= self.idle_of_start()
+        elif self.strategy is not None:
+            idle["the database and the strategy say what takes how long"] = {
+                *(*_DURATIONS, "servers", "topology")
+            }
+        if self.strategy is None:
+            idle["only a strategy is predicted: give --strategy ddp"] = {"db"}
+        if self.profile is None:
+            idle["only a job profile has it: give --profile"] = {"node", "start", "stagger"}
+        elif self.algorithm.rule(self.workers) is None:
+            idle[f"{self.algorithm} decides by value: its workers begin together"] = {
+                *("start", "stagger")
+            }
         if topology != "server":
             reason = f'{self.algorithm} runs on topology "{topology}"'
             idle[reason] = {"servers", "update_time"}
@@ -262,9 +277,11 @@ class TrainConfig(ClusterFields):
         """Raise InputError if something is not known, or the run cannot be made on that cluster."""
         is_needed = "model" not in self.without_effect()
         if is_needed and not (self.timing_only and self.costless_messages()):
-            require("torch", "torch", "training a model")
-            check_trainable(self.model, self.data)
-            check_scheme(self.shards)
+            self.check_learning()
+        if self.schedule is not None:
+            if not self.schedule.is_file():
+                raise InputError(f"schedule: there is no file {self.schedule}")
+            return  # how many workers there are, it says itself
         self.algorithm.check(len(cluster.workers), len(cluster.servers))
         if self.resolve_topology() == "server" and not cluster.servers:
             raise InputError(

@@ -14,12 +14,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from paracosm.errors import InputError
+from paracosm.factory import one_line
 from paracosm.results.summaries import Staleness
 from paracosm.simulation.rollback import LAST_INSTANT, Checkpoint, Restore
-from paracosm.simulation.schedule import Schedule
+from paracosm.simulation.schedule import Schedule, read_schedule
 from paracosm.training.config import TrainConfig
 from paracosm.training.interrupt import ended_by_interrupt
 from paracosm.training.numerics import prepare_numerics
@@ -36,7 +40,7 @@ def train_on_schedule(
     config: TrainConfig,  # what to train and how; its cluster names the workers
     blocks: Iterable[Block],  # consecutive: none has a row earlier than one before it
     tensors: Sequence[str],  # names by number; none: the parts of the configuration's servers
-    seed: int,  # decides the initial model and each worker's batches, as in `train`
+    seed: int = 0,  # decides the initial model and each worker's batches, as in `train`
     metrics: MetricSink | None = None,  # takes the measurements; by default memory does
     progress: Progress | None = None,  # called after every update
 ) -> TrainingResult:
@@ -80,6 +84,41 @@ def train_on_schedule(
         return TrainingResult(summary, None, None, metrics, run.parameters())
     finally:
         numerics.close()
+
+
+def train_over_file(
+    config: TrainConfig,
+    path: Path,  # that `Schedule.write` has written
+    seed: int,
+    metrics: MetricSink | None = None,
+    progress: Progress | None = None,
+) -> TrainingResult:
+    """Train over the schedule in a file, by as many workers as it has, as `train_on_schedule`.
+
+    Where the configuration says nothing of it, the run ends with the schedule.
+    """
+    try:
+        schedule = read_schedule(path)
+    except (OSError, KeyError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as a schedule: {one_line(error)}") from None
+    if not len(schedule.updates):
+        raise InputError(f"{path}: the schedule has no updates")
+    workers = 1 + max(int(rows["worker"].max()) for rows in (schedule.reads, schedule.updates))
+    updates = config.updates
+    if updates is None and config.until_time is None:
+        updates = _whole_updates(schedule)
+    known = {"schedule": None, "workers": workers, "updates": updates}
+    result = train_on_schedule(
+        config.model_copy(update=known), [schedule], schedule.tensors, seed, metrics, progress
+    )
+    return replace(result, schedule=schedule)
+
+
+def _whole_updates(schedule: Schedule) -> int:
+    """Return how often the schedule updates every one of its tensors, once at least."""
+    newest = np.zeros(1 + int(schedule.updates["tensor"].max()), np.int64)
+    np.maximum.at(newest, schedule.updates["tensor"], schedule.updates["version"])
+    return max(1, int(newest.min()))
 
 
 @dataclass(eq=False, slots=True)

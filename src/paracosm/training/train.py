@@ -8,6 +8,7 @@ from pathlib import Path
 from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.engine import Simulator
+from paracosm.errors import InputError
 from paracosm.simulation.schedule import BusyTimes, Rule, Schedule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
@@ -18,6 +19,7 @@ from paracosm.training.numerics import prepare_numerics
 from paracosm.training.record import Ended, Metrics, MetricSink, Progress
 from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.scheduled import train_over_file
 
 _SPANS_PER_GRADIENT = 6
 _MOST_SPANS = 1_000_000
@@ -30,7 +32,7 @@ def train(
     progress: Progress | None = None,  # called after every update
     log: bool = False,  # print a line for every event of the simulation
 ) -> TrainingResult:
-    """Train on a simulated cluster.
+    """Train on a simulated cluster, or over a schedule that `config` names.
 
     Gradients are really computed, from the parameters that each worker would have read; how long
     they take and when they arrive is virtual time. An interrupt (Ctrl-C) ends the run with what it
@@ -43,8 +45,17 @@ def train(
         InputError: if the configuration cannot be used.
         MissingExtraError: if PyTorch or scikit-learn is needed and not installed.
     """
+    if config.profile is not None or config.strategy is not None:
+        raise InputError(
+            "train: a profile or a strategy is trained by paracosm.train, or by "
+            "paracosm.planning.run_scheduled"
+        )
     cluster = config.resolve_cluster()
     config.check(cluster)
+    if config.schedule is not None:
+        if log:
+            raise InputError("--log: over a schedule no events are simulated: leave it out")
+        return train_over_file(config, config.schedule, seed, metrics, progress)
     metrics = Metrics() if metrics is None else metrics
     result = _train(config, seed, config.changed(cluster), metrics, progress, log)
     if config.what_if:

@@ -288,7 +288,7 @@ def test_a_measurement_that_fails_says_of_what_it_was(
         ({"servers": 0}, "servers: 0, but at least 1 is needed"),
         ({"lr": float("nan")}, "lr: nan, not above 0"),
         ({"noise": 0.1}, "noise: it is that of the waiting"),
-        ({"algorithm": "sspp"}, 'unknown algorithm of a real job "sspp": did you mean "ssp'),
+        ({"algorithm": "sspp"}, 'unknown algorithm of a real job "sspp": did you mean "ssgd"?'),
         ({"algorithm": "ssp(slack=-1)"}, 'algorithm "ssp(slack=-1)": write asgd or'),
         ({"data": "digitz"}, 'unknown data set "digitz": did you mean "digits"?'),
         ({"data": "digits", "classes": 10}, "classes: the data set has its own, leave it out"),

@@ -11,7 +11,7 @@ Packets have 1,500 bytes at most: offloading, which would hand over 64 KB at a t
 depends on how many workers the network was built for. TCP has one congestion control everywhere,
 and keeps its window while it is idle.
 
-    python network.py     # measures how two flows share either kind of link
+    python sharing.py     # measures how two flows share either kind of link
 
 The program starts itself again in namespaces of its own, so that nothing is left behind, however it
 ends: the kernel takes interfaces and queues away with the last process that can see them. Where the

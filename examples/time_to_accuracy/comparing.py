@@ -1,0 +1,188 @@
+"""Measured trainings beside predictions from the profile of one worker: a table and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from cells import Cell
+
+from paracosm.planning.scheduled import run_scheduled
+from paracosm.profiling.jobs import load_job_profile
+from paracosm.profiling.jobs.pytorch import RecordedRun, load_run
+from paracosm.simulation.schedule import Schedule
+from paracosm.training import TrainConfig
+from paracosm.training.target import FirstPassage, parse_target
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+TARGET = "loss <= 0.1"  # on all training examples
+DROPPED = 2  # first steps of each worker that do not count
+COLOURS = {1: "#000000", 2: "#0072b2", 3: "#56b4e9", 4: "#009e73", 6: "#e69f00", 8: "#d55e00"}
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """One training, measured or predicted."""
+
+    schedule: Schedule
+    time: Floats  # seconds, of the evaluations
+    loss: Floats  # at them
+
+    @property
+    def steps_per_second(self) -> float:
+        """Of all workers together, each without its first steps, from end to end."""
+        steps = self.schedule.steps
+        ends = [np.sort(steps["end"][steps["worker"] == w]) for w in np.unique(steps["worker"])]
+        kept = [end[DROPPED:] / 1e12 for end in ends if len(end) > DROPPED + 1]
+        return float(sum((len(end) - 1) / (end[-1] - end[0]) for end in kept))
+
+    @property
+    def time_to_target(self) -> float:
+        """In seconds; infinite where it is not reached."""
+        passage = FirstPassage(parse_target(TARGET))
+        for time, loss in zip(self.time.tolist(), self.loss.tolist(), strict=True):
+            passage.see(time, 0, loss)
+        return np.inf if passage.reached_at is None else passage.reached_at
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One design: its trainings, measured and predicted, seed by seed."""
+
+    cell: Cell  # of the first seed
+    measured: Sequence[Course]
+    predicted: Sequence[Course]
+
+    def medians(self, what: str) -> tuple[float, float]:
+        """Return what was measured and predicted of an attribute of `Course`."""
+        both = (self.measured, self.predicted)
+        measured, predicted = (np.median([getattr(c, what) for c in each]) for each in both)
+        return float(measured), float(predicted)
+
+    @property
+    def staleness_distance(self) -> float:
+        """Total variation between the staleness of all gradients, measured and predicted."""
+        both = (self.measured, self.predicted)
+        pooled = [np.concatenate([c.schedule.staleness for c in each]) for each in both]
+        most = max(int(each.max(initial=0)) for each in pooled) + 1
+        one, other = (np.bincount(each, minlength=most) / len(each) for each in pooled)
+        return float(np.abs(one - other).sum() / 2)
+
+
+def compare(cells: Sequence[Cell], folder: Path) -> list[Row]:
+    """Predict what has been measured of the cells: each seed from its own model and batches."""
+    found = [cell for cell in cells if (folder / cell.name).is_dir()]
+
+    def design(cell: Cell) -> tuple[object, ...]:
+        return cell.link, cell.algorithm, cell.lr, cell.start, cell.workers
+
+    rows = []
+    for _, its in groupby(sorted(found, key=design), key=design):
+        group = list(its)
+        runs = [load_run(folder / cell.name) for cell in group]
+        predicted = [_predicted(cell, run, folder) for cell, run in zip(group, runs, strict=True)]
+        rows.append(Row(group[0], [_measured(run) for run in runs], predicted))
+    return rows
+
+
+def write_table(rows: Sequence[Row]) -> str:
+    """Return the table, as Markdown has it, and what it comes to."""
+    names = ("link", "algorithm", "lr", "start", "workers", "runs", "steps/s", "predicted")
+    names += ("error", "staleness", f"time to {TARGET}", "predicted", "error")
+    lines = [" | ".join(names), " | ".join("---" for _ in names)]
+    errors: dict[str, list[float]] = {"throughput": [], f"time to {TARGET}": []}
+    for row in rows:
+        cell = row.cell
+        design = (cell.link, cell.algorithm, f"{cell.lr:g}", cell.start, f"{cell.workers}")
+        said = [*design, f"{len(row.measured)}"]
+        for (name, kept), what in zip(
+            errors.items(), ("steps_per_second", "time_to_target"), strict=True
+        ):
+            measured, predicted = row.medians(what)
+            unit = "" if name == "throughput" else " s"
+            reached = np.isfinite([measured, predicted]).all()
+            if reached:
+                kept.append(predicted / measured - 1)
+            said += [_number(each, unit) for each in (measured, predicted)]
+            said.append(f"{kept[-1]:+.1%}" if reached else "")
+            if name == "throughput":
+                said.append(f"{row.staleness_distance:.2f}")
+        lines.append(" | ".join(said))
+    totals = [
+        f"{name.capitalize()}: mean of absolute errors {np.mean(np.abs(each)):.1%}, "
+        f"worst {max(each, key=abs):+.1%}."
+        for name, each in errors.items()
+        if each
+    ]
+    return "\n".join([*(f"| {line} |" for line in lines), "", *totals])
+
+
+def draw(rows: Sequence[Row], file: Path) -> None:
+    """Draw the loss against wall-clock time: asynchronous, together, on the fair link."""
+    figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
+    for row in rows:
+        cell = row.cell
+        if (cell.link, cell.algorithm, cell.lr, cell.start) != ("fair", "asgd", 0.1, "together"):
+            continue
+        colour, label = COLOURS[cell.workers], f"{cell.workers} worker{'s'[: cell.workers > 1]}"
+        for number, course in enumerate(row.measured):
+            axes.plot(
+                course.time,
+                course.loss,
+                color=colour,
+                alpha=0.35,
+                label=label if not number else None,
+            )
+        for course in row.predicted:
+            axes.plot(course.time, course.loss, color=colour, linestyle=(0, (1, 1.5)))
+    axes.plot([], [], color="grey", linestyle=(0, (1, 1.5)), label="predicted from one worker")
+    axes.set(xlabel="seconds", ylabel="loss", yscale="log", xlim=(0, None))
+    axes.legend()
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def _measured(run: RecordedRun) -> Course:
+    return Course(run.schedule, run.snapshot_times / 1e12, run.metrics["loss"].astype(float))
+
+
+def _predicted(cell: Cell, run: RecordedRun, folder: Path) -> Course:
+    """Predict a run from its design and its seed, and the profile of one worker on its link."""
+    file = folder / f"{cell.link}.profile"
+    facts = run.facts
+    pushes = cell.workers if facts["synchronous"] else 1
+    per_second = len(run.schedule.steps) / pushes / facts["seconds"]
+    every = float(np.diff(run.snapshot_times).mean()) / 1e12
+    config = TrainConfig(
+        profile=file,
+        bandwidth=load_job_profile(file).bandwidth,
+        workers=cell.workers,
+        start=cell.start,
+        **({"stagger": cell.stagger} if cell.start == "staggered" else {}),
+        model=facts["model"],
+        data=facts["data"],
+        batch=facts["batch"],
+        algorithm=cell.algorithm,
+        lr=cell.lr,
+        until=facts["seconds"],
+        evaluate_every=max(1, round(every * per_second)),
+        keep_going=True,
+    )
+    result = run_scheduled(config, cell.seed)
+    losses = result.metrics.series("loss")
+    time, loss = (np.array([getattr(r, key) for r in losses]) for key in ("virtual_time", "value"))
+    assert result.schedule is not None
+    return Course(result.schedule, time, loss)
+
+
+def _number(value: float, unit: str) -> str:
+    return f"{value:.2f}{unit}" if np.isfinite(value) else "never"

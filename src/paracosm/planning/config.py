@@ -1,0 +1,160 @@
+"""What `plan` can be asked for: the job, the designs to compare, and the target."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    model_validator,
+)
+
+from paracosm.cluster.changes import is_of_cluster, refuse_changes
+from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
+from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
+from paracosm.errors import InputError
+from paracosm.planning.price import Price, parse_price
+from paracosm.training.algorithms import Algorithm, parse_algorithm
+from paracosm.training.fields import LearningFields, ProfiledFields
+from paracosm.training.target import Target, parse_target
+from paracosm.units import format_number, parse_number
+
+MOST_SEEDS = 1000
+
+_COMMA = re.compile(r",(?![^(]*\))")  # but not those between parentheses
+
+
+def _algorithms(value: Any) -> Any:
+    parts = _COMMA.split(value) if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not parts:
+        raise InputError("write algorithms as asgd, ssgd, ssp(slack=3)")
+    found = [each if isinstance(each, Algorithm) else parse_algorithm(each) for each in parts]
+    return _each_once(tuple(found))
+
+
+def _rates(value: Any) -> Any:
+    parts = value.split(",") if isinstance(value, str) else value
+    if isinstance(parts, int | float) and not isinstance(parts, bool):
+        parts = [parts]
+    if not isinstance(parts, list | tuple) or not parts:
+        raise InputError("write learning rates as 0.05,0.1,0.2")
+    rates = tuple(parse_number(part.strip() if isinstance(part, str) else part) for part in parts)
+    for rate in rates:
+        if not 0 < rate < float("inf"):
+            raise InputError(f"a learning rate is above 0 and finite, not {rate:g}")
+    return _each_once(rates)
+
+
+def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            raise InputError(f"{value} is given twice")
+    return values
+
+
+class PlanConfig(ProfiledFields, LearningFields, ClusterFields):
+    """A plan: which designs are compared, for which job on which links, to which target."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    profile: Path = Field(
+        description="job profile of one worker (paracosm profile job): its ops are the durations"
+    )
+    target: Annotated[
+        InstanceOf[Target],
+        BeforeValidator(lambda v: v if isinstance(v, Target) else parse_target(v)),
+        PlainSerializer(str, return_type=str),
+    ] = Field(
+        description='what is to be reached, and held for three evaluations: "test_loss <= 0.1", '
+        '"loss <= 0.1", "accuracy >= 0.95"'
+    )
+
+    servers: int | None = Field(
+        None, ge=1, le=MOST_NODES, description="parameter servers (those of the profiled job)"
+    )
+
+    # The designs.
+    workers: Annotated[tuple[int, ...], BeforeValidator(parse_workers)] = Field(
+        description="numbers of workers to compare: 1,2,4..64, 1..8"
+    )
+    algorithm: Annotated[
+        tuple[InstanceOf[Algorithm], ...],
+        BeforeValidator(_algorithms),
+        PlainSerializer(lambda value: [str(each) for each in value], return_type=list[str]),
+    ] = Field(
+        (parse_algorithm("asgd"),),
+        description='algorithms to compare: "asgd, ssgd, ssp(slack=3)"',
+    )
+    lr: Annotated[tuple[float, ...], BeforeValidator(_rates)] = Field(
+        (0.1,), description="learning rates to compare: 0.05,0.1,0.2"
+    )
+    lr_scaling: Literal["linear", "sqrt"] | None = Field(
+        None,
+        description="learning rates are those of one worker, and grow with workers: linear, sqrt "
+        "(the same rates for any number of workers)",
+    )
+
+    # How they are compared.
+    seeds: int = Field(
+        5, ge=1, le=MOST_SEEDS, description="runs of each design that is not dropped after one"
+    )
+    updates: int = Field(
+        3000, ge=1, le=10_000_000, description="updates after which a run has not reached it"
+    )
+    evaluate_every: int = Field(10, ge=1, description="updates between evaluations")
+    price: Annotated[
+        InstanceOf[Price] | None,
+        BeforeValidator(
+            lambda v: v if v is None or isinstance(v, Price) else parse_price(_text(v))
+        ),
+        PlainSerializer(lambda v: None if v is None else str(v), return_type=str | None),
+    ] = Field(None, description='money: "2.5/h a worker" (costs are in worker-hours)')
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PlanConfig:
+        for reason, fields in self._idle().items():
+            if given := sorted(fields & self.model_fields_set):
+                raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+        return self
+
+    def without_effect(self) -> set[str]:
+        """Return the fields that make no difference, whatever their values, to such a plan."""
+        idle = set().union(*self._idle().values())
+        return idle if "batch" in self.model_fields_set else {*idle, "batch"}
+
+    def _idle(self) -> dict[str, set[str]]:
+        idle = self.idle_of_start()
+        if self.cluster is not None:
+            idle["the cluster file says what there is"] = {"servers", *LINK_FIELDS}
+        return idle
+
+    def check(self) -> None:
+        """Raise InputError for what can be known to be wrong before the profile is read."""
+        self.check_learning()
+        others = [change for change in self.what_if if not is_of_cluster(change)]
+        refuse_changes(others, "plan", "how fast workers and servers compute, and values of links")
+        for algorithm in self.algorithm:
+            for workers in self.workers:
+                algorithm.check(workers, self.servers or 1)
+
+    def with_batch(self, profiled: int | None) -> PlanConfig:
+        """Return the same with the batch that was profiled, unless one was asked for."""
+        if profiled is None or "batch" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"batch": profiled})
+
+    def learning(self) -> dict[str, Any]:
+        """Return what all runs have in common, as arguments of a training."""
+        return {
+            name: getattr(self, name) for name in (*LearningFields.model_fields, "evaluate_every")
+        }
+
+
+def _text(value: Any) -> str:
+    return format_number(value) if isinstance(value, int | float) else str(value)

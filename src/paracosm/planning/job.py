@@ -1,0 +1,221 @@
+"""A profiled job on a cluster, as training sees it: tensors, and schedules without end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel
+
+from paracosm.cluster import Cluster
+from paracosm.cluster.cluster import first_workers
+from paracosm.cluster.description import describe_link, link_in_words
+from paracosm.cluster.fields import LINK_FIELDS
+from paracosm.errors import InputError
+from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.parameter_servers.target import TargetJob, target_job
+from paracosm.prediction.parameter_servers.throughput import single_worker_rates
+from paracosm.profiling.jobs import DOWNLINK, JobProfile
+from paracosm.profiling.jobs.job_profile import tensors_of
+from paracosm.simulation.schedule import Rule, Schedule, stream_schedule
+from paracosm.units import format_duration
+
+Ints = npt.NDArray[np.int64]
+Start = Literal["together", "staggered"]
+
+FIRST_STEPS, FACTOR = 256, 4
+"""Steps of each worker that are drawn first, and by how many times more where they do not do."""
+
+BYTES = 4  # of a parameter
+
+_OF_JOB = ("profile", "node", "servers", "cluster", "batch", *sorted(LINK_FIELDS))
+
+
+@dataclass(frozen=True, eq=False)
+class ProfiledJob:
+    """A job of which one worker was profiled, on a cluster of many."""
+
+    profile: JobProfile
+    tensors: tuple[str, ...]  # their names
+    sizes: tuple[int, ...]  # bytes of each, as a worker pulls it
+    cluster: Cluster  # with as many workers as are ever asked for
+    target: TargetJob  # asynchronous: a schedule's rule says who waits for whom
+    start: Start
+    stagger: float | None  # seconds between the begins of workers; None: a step spread over all
+
+    def cluster_of(self, workers: int) -> Cluster:
+        return first_workers(self.cluster, workers)
+
+    def schedule(self, workers: int, rule: Rule, seed: int) -> Iterator[Schedule]:
+        """Return the blocks of the schedule of a number of workers; it has no end.
+
+        Steps of each worker are drawn from the profiled ones, the same for every rule and number
+        of workers.
+        """
+        of = np.full(self.target.workload.ops, -1, np.int64)  # parsing comes after the profiled ops
+        _, tensor = tensors_of(self.profile)
+        of[: len(tensor)] = tensor
+        ports = self.target.settings.ports.first(workers)
+        system = self.target.system(ports, self.begins(workers, seed))
+
+        def blocks(steps: int) -> Iterator[Schedule]:
+            drawn = self.target.drawn(workers, steps, seed)
+            shared = self.target.with_shares(system, steps, [seed])
+            return stream_schedule(
+                self.target.workload, shared, rule, drawn, of.tolist(), tensors=self.tensors
+            )
+
+        return _without_end(blocks)
+
+    def begins(self, workers: int, seed: int) -> npt.NDArray[np.float64]:
+        """Return the seconds at which each worker begins, (workers,)."""
+        if self.start == "together":
+            return np.zeros(workers)
+        apart = self.stagger
+        if apart is None:
+            apart = 1 / float(single_worker_rates(self.target, seed)[:workers].mean()) / workers
+        return apart * np.arange(workers, dtype=np.float64)
+
+
+def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
+    """Return the job that a configuration with the fields of a profiled job asks for.
+
+    Args:
+        config: has the fields of links, and `profile`, `node`, `servers`, `start`, `stagger`.
+        workers: the numbers of workers that will be asked for, ascending.
+
+    Raises:
+        InputError: what `predict` says of such a profile, node or cluster; the profile does not say
+            which op reads or updates which tensor.
+    """
+    asked = given(config, _OF_JOB)
+    wanted = PredictConfig(**asked, workers=tuple(workers), what_if=config.what_if)
+    profile, settings = wanted.job_profile, wanted.settings
+    tensors, of = tensors_of(profile)
+    pulls = [int(np.flatnonzero(of == number)[0]) for number in range(len(tensors))]
+    assert all(profile.resource[op] == DOWNLINK for op in pulls)
+    return ProfiledJob(
+        profile=profile,
+        tensors=tensors,
+        sizes=tuple(int(profile.size[op]) for op in pulls),
+        cluster=wanted.profile_cluster,
+        target=target_job(profile, settings, 0).asynchronous(),
+        start=config.start,
+        stagger=config.stagger,
+    )
+
+
+def given(config: BaseModel, names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields that were given, as they are."""
+    return {
+        name: value
+        for name in names
+        if name in config.model_fields_set and (value := getattr(config, name)) is not None
+    }
+
+
+def check_model(job: ProfiledJob, learning: Mapping[str, Any], seed: int) -> None:
+    """Refuse a profile whose tensors are not those of the model: names and bytes, in any order.
+
+    Args:
+        job: of the profile.
+        learning: the fields of `LearningFields`; the model is built for the data.
+        seed: of the model.
+
+    Raises:
+        InputError: naming the first difference, in the order of the model.
+    """
+    from paracosm.models import load_data
+    from paracosm.models.build import build_model
+    from paracosm.training.parameters import ParameterLayout
+
+    data = load_data(learning["data"], learning["data_dir"])
+    model = build_model(learning["model"], data, seed, learning["batch"])
+    layout = ParameterLayout.of(model.module)
+    check_tensors(
+        dict(zip(job.tensors, job.sizes, strict=True)),
+        {name: BYTES * size for name, size in zip(layout.names, layout.sizes, strict=True)},
+        f"{learning['model']} on {learning['data']}",
+    )
+
+
+def check_tensors(profiled: Mapping[str, int], wanted: Mapping[str, int], model: str) -> None:
+    """Raise InputError unless tensors, bytes by name, are those that are wanted of a model."""
+    for name, size in wanted.items():
+        if name not in profiled:
+            raise InputError(
+                f"profile: it has no tensor {name}, which {model} has, but "
+                f"{', '.join(list(profiled)[:8])}: profile the same model"
+            )
+        if profiled[name] != size:
+            raise InputError(
+                f"profile: its {name} has {profiled[name]:,} bytes, and that of {model} {size:,}: "
+                "profile the same model"
+            )
+    for name in profiled:
+        if name not in wanted:
+            raise InputError(
+                f"profile: it has a tensor {name}, which {model} has not: profile the same model"
+            )
+
+
+def origins(job: ProfiledJob) -> dict[str, str]:
+    """Say of every kind of time where it comes from."""
+    profile = job.profile
+    known = dict(profile.provenance)
+    where = known.get("hardware") or known.get("source")
+    link = link_in_words(describe_link(job.cluster.topology.link))
+    start = "together"
+    if job.start == "staggered":
+        apart = "a step spread over all" if job.stagger is None else format_duration(job.stagger)
+        start = f"one after the other, {apart} apart"
+    return {
+        "compute": f"measured: {profile.ops:,} ops in {profile.steps:,} steps of one worker"
+        + (f" ({where})" if where else ""),
+        "update": "measured: with the others, on the servers",
+        "network": f"modelled: links of {link}",
+        "start": f"assumed: workers begin {start}",
+        "gradients": "computed",
+    }
+
+
+def _without_end(blocks: Callable[[int], Iterator[Schedule]]) -> Iterator[Schedule]:
+    """Yield the schedule of `blocks(steps)` for as many steps as anybody wants.
+
+    The first steps of a worker are the same however many are drawn. So when one worker has done all
+    of them, everything is played again with more, and what was there already is passed over.
+    """
+    steps, passed = FIRST_STEPS, {"reads": 0, "updates": 0, "steps": 0}
+    while True:
+        left = dict(passed)
+        for block in _until_one_is_done(blocks(steps), steps):
+            found = {}
+            for name in left:
+                rows = getattr(block, name)
+                found[name] = rows[left[name] :]
+                left[name] -= len(rows) - len(found[name])
+                passed[name] += len(found[name])
+            if any(len(rows) for rows in found.values()):
+                yield replace(block, **found)
+        steps *= FACTOR
+
+
+def _until_one_is_done(blocks: Iterator[Schedule], steps: int) -> Iterator[Schedule]:
+    """Yield what happens before the first worker has ended so many steps."""
+    for block in blocks:
+        last = block.steps["end"][block.steps["step"] == steps - 1]
+        if not len(last):
+            yield block
+            continue
+        at = last.min()
+        yield replace(
+            block,
+            reads=block.reads[block.reads["time"] < at],
+            updates=block.updates[block.updates["time"] < at],
+            steps=block.steps[block.steps["end"] < at],
+            end=int(at),
+        )
+        return

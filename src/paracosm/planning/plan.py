@@ -1,0 +1,320 @@
+"""Plans: designs run to a target, compared by time and cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import inf, isfinite
+from pathlib import Path
+from typing import Protocol
+
+from paracosm.cluster.description import describe_cluster
+from paracosm.models import load_data
+from paracosm.planning.config import PlanConfig
+from paracosm.planning.designs import Design, designs_of
+from paracosm.planning.job import ProfiledJob, check_model, origins, profiled_job
+from paracosm.planning.journal import Journal
+from paracosm.planning.price import WORKER_HOURS
+from paracosm.planning.race import Standing, race
+from paracosm.planning.runs import Runs, train_config
+from paracosm.planning.spread import paired_ratio, spread
+from paracosm.planning.stability import delay_bound, largest_curvature
+from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
+from paracosm.rng import TrainingStream, integer_seed
+from paracosm.training.scheduled import train_on_schedule
+
+Standings = Mapping[Design, Standing]
+
+
+class MetricSink(Protocol):
+    def metric(
+        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
+    ) -> None: ...
+
+
+def run_plan(
+    config: PlanConfig,
+    seed: int,
+    metrics: MetricSink | None = None,
+    progress: Callable[[int, float | None], None] | None = None,
+    announce: Callable[[str], None] | None = None,
+    *,
+    jobs: int = 1,
+    journal: Path | None = None,
+) -> PlanSummary:
+    """Run every design until the target is reached or it falls out of the race, and compare.
+
+    Seeds are paired: the k-th seed means the same initial model, and the same minibatches and
+    durations of each worker's steps, whatever the design. An interrupt (Ctrl-C) ends the plan with
+    what it has.
+
+    Args:
+        config: the designs, the job, the target.
+        seed: the first of the seeds.
+        metrics: takes the target's metric of the first seed's runs: node = the design, step =
+            updates.
+        progress: called with the number of runs that are done.
+        announce: called with what is to be run.
+        jobs: processes that runs are divided over; the result is the same.
+        journal: file of the runs that are done, to which others are added.
+
+    Raises:
+        InputError: a configuration that cannot be used; a profile whose tensors are not the
+            model's; data that the model cannot be trained on.
+    """
+    began = time.perf_counter()
+    config.check()
+    job = profiled_job(config, config.workers)
+    config = config.with_batch(job.profile.batch)
+    check_model(job, config.learning(), seed)
+    designs = designs_of(config.workers, config.algorithm, config.lr, config.lr_scaling)
+    seeds = range(seed, seed + config.seeds)
+    if announce is not None:
+        announce(
+            f"{len(designs):,} designs, {config.seeds} seed{'s' if config.seeds > 1 else ''}, at "
+            f"most {config.updates:,} updates a run."
+        )
+    ran = None if progress is None else lambda made: progress(made, None)
+    runs = Runs(config, Journal(journal), jobs, ran)
+    standings: dict[Design, Standing] = {}
+    status = "done"
+    try:
+        race(designs, seeds, config.updates, runs, config.target.is_better, standings)
+    except KeyboardInterrupt:
+        status = "interrupted"
+    best = _fastest(standings, seeds)
+    if status == "done" and best is None:
+        status = "not reached"
+    curvature = None if status == "interrupted" else _curvature(config, job, standings, seed)
+    if metrics is not None:
+        _write_curves(standings, seed, config.target.metric, metrics, began)
+    return _summary(
+        *(config, job, standings, seeds, curvature),
+        status=status,
+        runs=runs,
+        wall_time=time.perf_counter() - began,
+    )
+
+
+def _write_curves(
+    standings: Standings, seed: int, metric: str, sink: MetricSink, began: float
+) -> None:
+    wall = time.perf_counter() - began
+    for design, standing in standings.items():
+        if (outcome := standing.outcomes.get(seed)) is not None:
+            for at, update, value in outcome.curve:
+                sink.metric(at, wall, str(design), metric, value, int(update))
+
+
+def _times(standing: Standing, seeds: Sequence[int]) -> list[float]:
+    """Return seconds to the target by seed, as far as they were run; infinite: never."""
+    return [standing.outcomes[s].time_or_never for s in seeds if s in standing.outcomes]
+
+
+def _fastest(standings: Standings, seeds: Sequence[int]) -> Design | None:
+    """Return the design with the least median time, of those that were run with all seeds."""
+    return _least(standings, seeds, lambda design: 1.0)
+
+
+def _least(
+    standings: Standings, seeds: Sequence[int], factor: Callable[[Design], float]
+) -> Design | None:
+    """Return the design with the least median time times a factor; None where none is finite."""
+    values = {
+        design: factor(design) * spread(times).median
+        for design, standing in standings.items()
+        if standing.in_the_race and (times := _times(standing, seeds))
+    }
+    best = min(values, key=lambda design: values[design], default=None)
+    return None if best is None or not isfinite(values[best]) else best
+
+
+def _curvature(
+    config: PlanConfig, job: ProfiledJob, standings: Standings, seed: int
+) -> float | None:
+    """Return the largest curvature of the loss before training, and where the target was reached.
+
+    The latter with the first seed's run of the best design with the fewest workers. None where the
+    optimizer is not plain SGD, for which there is no such bound.
+    """
+    if config.optimizer.name != "sgd" or config.optimizer.options:
+        return None
+    from paracosm.models.build import build_model
+    from paracosm.training.parameters import ParameterLayout
+
+    data = load_data(config.data, config.data_dir)
+    drawn = integer_seed(seed, TrainingStream.MODEL)
+    model = build_model(config.model, data, drawn, config.learning()["batch"])
+    layout = ParameterLayout.of(model.module)
+    places = [layout.flatten(model.module)]
+    reached = [
+        (design.workers, outcome.time_or_never, number, design)
+        for number, (design, standing) in enumerate(standings.items())
+        if (outcome := standing.outcomes.get(seed)) is not None
+        and outcome.status == "reached"
+        and design.algorithm.rule(design.workers) is not None
+    ]
+    if reached:
+        *_, design = min(reached)
+        rule = design.algorithm.rule(design.workers)
+        assert rule is not None
+        asked = train_config(config, design, config.updates)
+        blocks = job.schedule(design.workers, rule, seed)
+        places.append(train_on_schedule(asked, blocks, job.tensors, seed).parameters)
+    return max(
+        abs(largest_curvature(model, layout, place, data.train_x, data.train_y, seed))
+        for place in places
+    )
+
+
+def _summary(
+    config: PlanConfig,
+    job: ProfiledJob,
+    standings: Standings,
+    seeds: range,
+    curvature: float | None,
+    *,
+    status: str,
+    runs: Runs,
+    wall_time: float,
+) -> PlanSummary:
+    designs = list(standings)
+    fewest = min((d.workers for d, s in standings.items() if s.in_the_race), default=None)
+    reference = _least(
+        {d: s for d, s in standings.items() if d.workers == fewest}, seeds, lambda design: 1.0
+    )
+    planned = [
+        _planned(config, standing, None if reference is None else standings[reference], seeds)
+        for standing in standings.values()
+    ]
+    planned = [
+        replace(
+            each,
+            is_efficient=_is_efficient(each, planned),
+            steepness=_steepness(design, each.staleness, curvature),
+            steepest=None if each.staleness is None else delay_bound(each.staleness),
+        )
+        for design, each in zip(designs, planned, strict=True)
+    ]
+    fastest = _fastest(standings, seeds)
+    cheapest = _least(standings, seeds, lambda design: float(design.workers))
+
+    def index(design: Design | None) -> int | None:
+        return None if design is None else designs.index(design)
+
+    return PlanSummary(
+        status=status,
+        target=str(config.target),
+        profile=str(config.profile),
+        model=config.model,
+        data=config.data,
+        batch=config.learning()["batch"],
+        seed=seeds.start,
+        seeds=len(seeds),
+        most_updates=config.updates,
+        price=None if config.price is None else str(config.price),
+        currency="" if config.price is None else config.price.currency,
+        designs=planned,
+        fastest=index(fastest),
+        cheapest=index(cheapest),
+        reference=index(reference),
+        by_workers=[_tuned(config, workers, standings, seeds) for workers in config.workers],
+        curvature=curvature,
+        runs=runs.made,
+        updates_made=runs.updates,
+        cluster=describe_cluster(job.cluster),
+        wall_time=wall_time,
+        durations=origins(job),
+    )
+
+
+def _planned(
+    config: PlanConfig, standing: Standing, reference: Standing | None, seeds: Sequence[int]
+) -> PlannedDesign:
+    """Return what is said of a design, but for what it takes the others to know."""
+    design, outcomes = standing.design, standing.outcomes
+    ran = [outcomes[seed] for seed in seeds if seed in outcomes]
+    times = _times(standing, seeds)
+    price = config.price or WORKER_HOURS
+    median = spread(times).median if times else inf
+    speedup = relative_cost = None
+    if standing.in_the_race and reference is not None and len(times) == len(seeds):
+        ratio = paired_ratio(_times(reference, seeds), times)
+        if isfinite(ratio):
+            speedup = ratio
+            relative_cost = design.workers / reference.design.workers / ratio
+    best = [outcome.best for outcome in ran]
+    best.sort(reverse=config.target.is_better(1.0, 0.0))
+    return PlannedDesign(
+        workers=design.workers,
+        algorithm=str(design.algorithm),
+        lr=design.lr,
+        verdict=standing.verdict,
+        why=standing.why,
+        seeds=len(ran),
+        reached=sum(map(isfinite, times)) / len(times) if times else 0.0,
+        time=_spread(times),
+        updates=_spread([inf if o.updates is None else float(o.updates) for o in ran]),
+        steps_per_second=_median([outcome.steps_per_second for outcome in ran]),
+        updates_per_second=_median([o.made / o.spent for o in ran if o.spent]),
+        cost=price.of(design.workers, median) if isfinite(median) else None,
+        speedup=speedup,
+        relative_cost=relative_cost,
+        staleness=ran[0].staleness if ran else None,
+        best=best[0] if best else None,
+        steepness=None,
+        steepest=None,
+        is_efficient=False,
+    )
+
+
+def _spread(values: Sequence[float]) -> Planned:
+    if not values:
+        return Planned(median=None, low=None, high=None)
+    found = spread(values)
+    return Planned(
+        **{
+            name: value if isfinite(value) else None
+            for name, value in (("median", found.median), ("low", found.low), ("high", found.high))
+        }
+    )
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return spread(values).median if values else None
+
+
+def _is_efficient(design: PlannedDesign, others: Sequence[PlannedDesign]) -> bool:
+    """Whether it reached the target, and none of the others is better in time or cost, and not
+    worse in the other."""
+    if design.verdict != "reached" or design.time.median is None or design.cost is None:
+        return False
+    own = design.time.median, design.cost
+    for other in others:
+        if other.verdict == "reached" and other.time.median is not None and other.cost is not None:
+            theirs = other.time.median, other.cost
+            if theirs != own and theirs[0] <= own[0] and theirs[1] <= own[1]:
+                return False
+    return True
+
+
+def _steepness(design: Design, staleness: float | None, curvature: float | None) -> float | None:
+    """Return the step size of a gradient of mean staleness, times the curvature."""
+    if staleness is None or curvature is None:
+        return None
+    return design.lr * design.algorithm.weight(round(staleness), design.workers) * curvature
+
+
+def _tuned(
+    config: PlanConfig, workers: int, standings: Standings, seeds: Sequence[int]
+) -> TunedWorkers:
+    own = {design: each for design, each in standings.items() if design.workers == workers}
+    best = _fastest(own, seeds)
+    spent = sum(each.outcomes[seeds[0]].spent for each in own.values() if seeds[0] in each.outcomes)
+    return TunedWorkers(
+        workers=workers,
+        design=None if best is None else list(standings).index(best),
+        tuning_time=spent,
+        tuning_cost=(config.price or WORKER_HOURS).of(workers, spent),
+    )

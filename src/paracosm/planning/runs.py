@@ -1,0 +1,210 @@
+"""Training runs of a plan: those of one schedule together, on processes, each made only once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import groupby
+from math import inf, isfinite
+
+import numpy as np
+
+from paracosm.errors import InputError
+from paracosm.planning.config import PlanConfig
+from paracosm.planning.designs import Design, Outcome
+from paracosm.planning.job import ProfiledJob, profiled_job
+from paracosm.planning.journal import Journal
+from paracosm.planning.race import Request
+from paracosm.simulation.schedule import Rule, Schedule
+from paracosm.training import Metrics, TrainConfig
+from paracosm.training.scheduled import train_on_schedule
+
+Group = tuple[int, Rule, int]
+"""Workers, rule and seed: what a schedule depends on."""
+
+
+class Runs:
+    """Makes the runs that a plan asks for, unless the journal has them.
+
+    Runs with the same number of workers, rule and seed have the same schedule, whatever their
+    learning rates and the weights that they give to stale gradients: it is played once for all of
+    them. Each such group is one task of a process.
+    """
+
+    def __init__(
+        self,
+        config: PlanConfig,
+        journal: Journal,
+        jobs: int = 1,
+        ran: Callable[[int], None] | None = None,
+    ) -> None:
+        self.made = 0  # runs, those of the journal counted
+        self.updates = 0  # of all of them
+        self._config = config
+        self._journal = journal
+        self._jobs = jobs
+        self._ran = ran
+
+    def __call__(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Outcome]]:
+        """Make runs; yield what came of each, those of the journal first."""
+        missing = []
+        for request in requests:
+            found = self._journal.get(_key(request))
+            if found is None:
+                missing.append(request)
+            else:
+                yield self._done(request, Outcome.from_dict(found))
+        for done in self._made(missing):
+            for request, outcome in done:
+                self._journal.add(_key(request), outcome)
+                yield self._done(request, outcome)
+
+    def _done(self, request: Request, outcome: Outcome) -> tuple[Request, Outcome]:
+        self.made += 1
+        self.updates += outcome.made
+        if self._ran is not None:
+            self._ran(self.made)
+        return request, outcome
+
+    def _made(self, requests: Sequence[Request]) -> Iterator[list[tuple[Request, Outcome]]]:
+        groups = [
+            list(group)
+            for _, group in groupby(sorted(requests, key=_place), key=lambda each: _group(each))
+        ]
+        if self._jobs == 1 or len(groups) < 2:
+            yield from (run_group(self._config, group) for group in groups)
+            return
+        from joblib import Parallel, delayed
+
+        yield from Parallel(n_jobs=self._jobs, return_as="generator_unordered")(
+            delayed(run_group)(self._config, group) for group in groups
+        )
+
+
+def _group(request: Request) -> Group:
+    design = request.design
+    rule = design.algorithm.rule(design.workers)
+    assert rule is not None, "plans take algorithms that do not decide by value"
+    return design.workers, rule, request.seed
+
+
+def _place(request: Request) -> tuple[object, ...]:
+    """Return what sorts requests by group: many workers first, since these take longest."""
+    workers, rule, seed = _group(request)
+    return -workers, str(rule), seed
+
+
+def _key(request: Request) -> str:
+    until = "" if request.horizon == inf else f", until {request.horizon!r} s"
+    return f"{request.design}, seed {request.seed}, {request.updates} updates{until}"
+
+
+def run_group(config: PlanConfig, requests: Sequence[Request]) -> list[tuple[Request, Outcome]]:
+    """Make runs that have one schedule, one after the other."""
+    workers, rule, seed = _group(requests[0])
+    job = _job_of(config.model_dump_json(exclude=config.without_effect()))
+    shared = SharedBlocks(job.schedule(workers, rule, seed))
+    return [(request, run_design(config, job, request, shared)) for request in requests]
+
+
+@lru_cache(maxsize=2)
+def _job_of(written: str) -> ProfiledJob:
+    """Return the job of a configuration as JSON, read once for each process."""
+    config = PlanConfig.model_validate_json(written)
+    return profiled_job(config, config.workers)
+
+
+class SharedBlocks:
+    """Blocks of a schedule that are made when somebody first wants them, and then kept."""
+
+    def __init__(self, blocks: Iterator[Schedule]) -> None:
+        self._source = blocks
+        self._kept: list[Schedule] = []
+
+    def until(self, horizon: float) -> Iterator[Schedule]:
+        """Yield the blocks from the beginning, up to a virtual time in seconds."""
+        end = int(horizon * 1e12) if isfinite(horizon) else None
+        place = 0
+        while True:
+            if place == len(self._kept):
+                self._kept.append(next(self._source))
+            block = self._kept[place]
+            place += 1
+            if end is None or _last(block) <= end:
+                yield block
+                continue
+            yield replace(
+                block,
+                reads=block.reads[block.reads["time"] <= end],
+                updates=block.updates[block.updates["time"] <= end],
+                steps=block.steps[block.steps["end"] <= end],
+            )
+            return
+
+
+def _last(block: Schedule) -> int:
+    times = (block.reads["time"], block.updates["time"], block.steps["end"])
+    return max(int(np.max(time, initial=0)) for time in times)
+
+
+def run_design(
+    config: PlanConfig, job: ProfiledJob, request: Request, shared: SharedBlocks
+) -> Outcome:
+    """Train by a design over its schedule, until the target is reached or the request ends it."""
+    asked = train_config(config, request.design, request.updates)
+    metrics = Metrics()
+    result = train_on_schedule(
+        asked, shared.until(request.horizon), job.tensors, request.seed, metrics
+    )
+    summary = result.summary
+    if summary.status == "interrupted":
+        raise KeyboardInterrupt  # which ends the plan, not this run alone
+    seen = [row for row in metrics.series(config.target.metric) if row.node == "evaluation"]
+    if summary.reached_updates == 0:
+        raise InputError(
+            f"target: {config.target} is met before training ({seen[0].value:.4g}): choose one "
+            "that takes some"
+        )
+    if summary.status == "diverged":
+        status = "diverged"
+    elif summary.reached_at is not None:
+        status = "reached"
+    else:
+        status = "not reached" if summary.updates >= request.updates else "stopped"
+    return Outcome.from_dict(
+        {
+            "status": status,
+            "time": summary.reached_at,
+            "updates": summary.reached_updates,
+            "spent": summary.virtual_time,
+            "made": summary.updates,
+            "steps": summary.examples // asked.batch,
+            "first": seen[0].value,
+            "best": seen[0].value if summary.best is None else summary.best,
+            "staleness": summary.mean_staleness,
+            "curve": [[row.virtual_time, row.step, row.value] for row in seen],
+            "why": _divergence(summary.divergence),
+        }
+    )
+
+
+def _divergence(found: object) -> str | None:
+    if not isinstance(found, dict):
+        return None
+    return (
+        f"the minibatch loss was {found['loss']:.3g} at update {found['update']:,}, on a gradient "
+        f"of staleness {found['staleness']}"
+    )
+
+
+def train_config(config: PlanConfig, design: Design, updates: int) -> TrainConfig:
+    """Return what a run of a design is."""
+    return TrainConfig(
+        **config.learning(),
+        workers=design.workers,
+        algorithm=design.algorithm,
+        lr=design.lr,
+        until=config.target,
+        updates=updates,
+    )

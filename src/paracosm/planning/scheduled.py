@@ -1,0 +1,270 @@
+"""Training runs whose schedule is predicted: from the profile of one worker, or for a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from paracosm.cluster.description import describe_cluster
+from paracosm.cluster.fields import LINK_FIELDS
+from paracosm.errors import InputError
+from paracosm.models.data_sets import load_data
+from paracosm.planning.job import ProfiledJob, check_model, given, origins, profiled_job
+from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.run import run_prediction
+from paracosm.profiling.jobs import SERVER, WORKER
+from paracosm.results import JobSummary, TrainingSummary
+from paracosm.simulation.schedule import Schedule, join_schedules
+from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
+from paracosm.timing import Distribution, Empirical
+from paracosm.training import MetricSink, TrainConfig, TrainingResult, train
+from paracosm.training.fields import LearningFields
+from paracosm.training.record import Metrics, Progress
+from paracosm.training.scheduled import train_on_schedule
+
+LEARNING = (
+    *LearningFields.model_fields,
+    *("algorithm", "topology", "lr", "updates", "until", "evaluate_every", "keep_going"),
+)
+"""What a run has that is trained over a schedule, as arguments of a training."""
+
+ITERATIONS = 256
+"""Of a strategy, in a block of its schedule."""
+
+
+def run_scheduled(
+    config: TrainConfig,
+    seed: int = 0,
+    metrics: MetricSink | None = None,
+    progress: Progress | None = None,
+) -> TrainingResult:
+    """Train over the schedule of a job profile, or of the iterations of a strategy.
+
+    The schedule is what `predict` simulates: op by op, with transfers that share links, it says who
+    reads and updates which tensor, and when. Gradients are then really computed at what each step
+    has read. Algorithms whose rule depends on values run coupled, on the engine of `train`, with
+    whole vectors and computing as long as in whole profiled steps; the summary's `durations` say
+    so. Otherwise as `train`.
+
+    Args:
+        config: has a `profile` or a `strategy`.
+        seed: decides everything that is random; the same initial model and minibatches as `train`.
+        metrics: takes the measurements; by default memory does.
+        progress: called after every update.
+
+    Raises:
+        InputError: a configuration, profile or database that cannot be used, tensors that are not
+            the model's.
+    """
+    metrics = Metrics() if metrics is None else metrics
+    if config.strategy is not None:
+        run: Callable[..., TrainingResult] = _over_iterations
+    else:
+        run = _over_profile
+    result = run(config, seed, metrics, progress)
+    if not config.what_if:
+        return result
+    summary = replace(result.summary, what_if=[str(each) for each in config.what_if])
+    if summary.status != "interrupted":
+        plain = config.model_copy(update={"what_if": ()})
+        before = run(plain, seed, Metrics(), None).summary
+        status = before.status if before.status == "interrupted" else summary.status
+        summary = replace(summary, unchanged=before, status=status)
+    return replace(result, summary=summary)
+
+
+def check_scheduled(config: TrainConfig) -> None:
+    """Raise InputError for what can be known to be wrong before a profile is read."""
+    cluster = config.resolve_cluster()
+    config.check(cluster)
+    if config.strategy is not None:
+        predict_config(config).check()
+
+
+def _over_profile(
+    config: TrainConfig, seed: int, metrics: MetricSink, progress: Progress | None
+) -> TrainingResult:
+    workers = len(config.resolve_cluster().workers)
+    job = profiled_job(config, (workers,))
+    if job.profile.batch is not None and "batch" not in config.model_fields_set:
+        config = config.model_copy(update={"batch": job.profile.batch})
+    learning = given(config, LEARNING) | {"batch": config.batch}
+    check_model(job, {name: getattr(config, name) for name in LearningFields.model_fields}, seed)
+    rule = config.algorithm.rule(workers)
+    if rule is None:
+        return _coupled(config, job, learning, seed, metrics, progress)
+    servers = len(job.cluster.servers)
+    asked = TrainConfig(**learning, workers=workers, **_servers(config, servers))
+    return _trained(
+        *(asked, job.schedule(workers, rule, seed), job.tensors, seed, metrics, progress),
+        cluster=describe_cluster(job.cluster),
+        servers=servers,
+        durations=origins(job),
+    )
+
+
+def _servers(config: TrainConfig, servers: int) -> dict[str, Any]:
+    """Return the number of servers as an argument, where it has an effect."""
+    return {"servers": servers} if config.resolve_topology() == "server" else {}
+
+
+def _trained(
+    asked: TrainConfig,
+    blocks: Iterator[Schedule],
+    tensors: tuple[str, ...],
+    seed: int,
+    metrics: MetricSink,
+    progress: Progress | None,
+    **facts: Any,
+) -> TrainingResult:
+    """Train over a schedule that has no end; the result has what was used of it, and `facts`."""
+    used: list[Schedule] = []
+
+    def kept() -> Iterator[Schedule]:
+        for block in blocks:
+            used.append(block)
+            yield block
+
+    result = train_on_schedule(asked, kept(), tensors, seed, metrics, progress)
+    end = round(result.summary.virtual_time * 1e12)
+    summary = replace(result.summary, **facts)
+    return replace(result, summary=summary, schedule=_cut(join_schedules(used), end))
+
+
+def _cut(schedule: Schedule, end: int) -> Schedule:
+    """Return what happens up to an instant in picoseconds."""
+    return replace(
+        schedule,
+        reads=schedule.reads[schedule.reads["time"] <= end],
+        updates=schedule.updates[schedule.updates["time"] <= end],
+        steps=schedule.steps[schedule.steps["end"] <= end],
+        end=end,
+    )
+
+
+def _coupled(
+    config: TrainConfig,
+    job: ProfiledJob,
+    learning: dict[str, Any],
+    seed: int,
+    metrics: MetricSink,
+    progress: Progress | None,
+) -> TrainingResult:
+    """Train on the engine, where values decide: whole vectors, computing as in profiled steps."""
+    result = train(coupled_config(config, job, learning), seed, metrics, progress)
+    summary: TrainingSummary = replace(result.summary, durations=coupled_origins(config, job))
+    return replace(result, summary=summary)
+
+
+def coupled_config(config: TrainConfig, job: ProfiledJob, learning: dict[str, Any]) -> TrainConfig:
+    """Return the run on the engine that is nearest to a profiled job.
+
+    A gradient takes as long as a profiled step computes on its worker, with the pause behind it; an
+    update as long as those of the step, divided over the servers. Nothing overlaps.
+    """
+    workload = job.target.workload
+    computing = workload.seconds[:, workload.resource == WORKER].sum(axis=1) + workload.gap
+    servers = len(job.cluster.servers)
+    updating = workload.seconds[:, workload.resource == SERVER].sum(axis=1) / servers
+    links: dict[str, Any] = given(config, ("cluster", *sorted(LINK_FIELDS)))
+    if config.cluster is None:
+        link = job.cluster.topology.link
+        links |= {"workers": config.workers, "bandwidth": link.bandwidth}
+        links |= _servers(config, servers)
+    if config.resolve_topology() == "server":
+        links["update_time"] = _drawn(updating)
+    return TrainConfig(**learning, **links, compute=_drawn(computing), what_if=config.what_if)
+
+
+def _drawn(seconds: Any) -> Distribution:
+    return Empirical(tuple(np.asarray(seconds, dtype=float).tolist()))
+
+
+def coupled_origins(config: TrainConfig, job: ProfiledJob) -> dict[str, str]:
+    """Say of every kind of time where it comes from, where values decide what happens."""
+    found = origins(job)
+    return {
+        **found,
+        "compute": f"{found['compute']}: whole steps, drawn",
+        "schedule": f"coupled: {config.algorithm} decides by value, so that parameters travel "
+        "whole, and nothing overlaps with computing",
+    }
+
+
+def _over_iterations(
+    config: TrainConfig, seed: int, metrics: MetricSink, progress: Progress | None
+) -> TrainingResult:
+    prediction = run_prediction(predict_config(config), seed).summary
+    assert isinstance(prediction, JobSummary)
+    workers = prediction.workers
+    asked = TrainConfig(**given(config, LEARNING), workers=workers)
+    durations = {
+        **prediction.durations,
+        "schedule": f"predicted: an iteration of {prediction.strategy} takes "
+        f"{prediction.iteration_time:.4g} s",
+        "gradients": "computed",
+    }
+    return _trained(
+        *(asked, iterations(workers, prediction.iteration_time), ()),
+        *(seed, metrics, progress),
+        cluster=prediction.cluster,
+        servers=prediction.servers,
+        topology="server" if prediction.servers else "all-reduce",
+        durations=durations,
+    )
+
+
+def predict_config(config: TrainConfig) -> PredictConfig:
+    """Return the prediction of the iterations of a training with a strategy.
+
+    Raises:
+        InputError: a strategy whose workers do not each have a part of the batch, and all of it
+            updated together.
+    """
+    shape = load_data(config.data, config.data_dir).input_shape
+    links = given(config, ("cluster", "db", *sorted(LINK_FIELDS)))
+    if config.cluster is None:
+        links["workers"] = (config.workers,)
+    found = PredictConfig(
+        model=config.model,
+        shape=shape,
+        batch=config.batch,
+        optimizer=str(config.optimizer),
+        strategy=config.strategy,
+        what_if=config.what_if,
+        **links,
+    )
+    workers, strategy = found.jobs[-1]
+    if strategy.asynchronous or strategy.data != workers:
+        raise InputError(
+            f'strategy: "{config.strategy}" is no plain data parallelism, which is what is trained '
+            "here: give ddp, fsdp, zero1 or ps"
+        )
+    return found
+
+
+def iterations(workers: int, seconds: float) -> Iterator[Schedule]:
+    """Yield the schedule of synchronous iterations of one tensor, without end.
+
+    In iteration k every worker reads version k as it begins, at k times `seconds`, and the mean of
+    their gradients is the update as it ends.
+    """
+    length = round(seconds * 1e12)
+    for first in count(0, ITERATIONS):
+        number = np.repeat(np.arange(first, first + ITERATIONS), workers)
+        worker = np.tile(np.arange(workers), ITERATIONS)
+        rows = {dtype: np.zeros(len(number), dtype) for dtype in (READ, UPDATE, STEP)}
+        reads, updates, steps = rows.values()
+        for each in rows.values():
+            each["worker"], each["step"] = worker, number
+        reads["time"], reads["version"] = number * length, number
+        updates["time"], updates["version"] = (number + 1) * length, number + 1
+        updates["read"] = number
+        steps["begin"], steps["end"] = number * length, (number + 1) * length
+        steps["accepted"] = True
+        end = (first + ITERATIONS) * length
+        yield Schedule(reads, updates, steps, end, 0, {})

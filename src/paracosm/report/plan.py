@@ -1,0 +1,299 @@
+"""Plans: what is said of them, and their charts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from paracosm.report.chart import (
+    Axis,
+    Chart,
+    Curve,
+    Dots,
+    Floats,
+    Level,
+    Section,
+    extremes,
+    shown_sections,
+    time_unit,
+)
+from paracosm.report.plan_words import METRICS, cost_text, design_name, target_name
+from paracosm.report.view import Figure, Run, Table, View, answer, figure
+from paracosm.results import PlannedDesign, PlanSummary
+from paracosm.units import format_duration
+
+CURVES = 6  # designs whose metric is drawn against time
+
+BASELINES = {
+    "constant_updates": "updates of one worker",
+    "goodput": "Pollux's goodput",
+    "critical_batch": "McCandlish et al.",
+}
+"""Other predictors of the time to the target, by their names in the summary."""
+
+
+def _fastest(summary: PlanSummary) -> str | None:
+    return None if summary.fastest is None else _short(summary, summary.fastest)
+
+
+def _cheapest(summary: PlanSummary) -> str | None:
+    return None if summary.cheapest is None else _short(summary, summary.cheapest)
+
+
+def _short(summary: PlanSummary, index: int) -> str:
+    design = summary.designs[index]
+    return f"{design_name(design)} ({_seconds(design.time.median)}, {_cost(summary, design)})"
+
+
+FIGURES: Mapping[str, Figure] = {
+    "Target": figure("target", str),
+    "Fastest": _fastest,
+    "Cheapest": _cheapest,
+    "Designs": lambda summary: f"{len(summary.designs):,}" if summary.designs else None,
+    "Seeds": figure("seeds", "{:,}".format),
+    "Runs": figure("runs", "{:,}".format),
+    "Updates made": figure("updates_made", "{:,}".format),
+    "Wall time": figure("wall_time", format_duration),
+}
+
+
+def _tables(summary: PlanSummary) -> list[Table]:
+    if not summary.designs:
+        return []
+    tables = [_designs_table(summary), _dropped_table(summary), _tuning_table(summary)]
+    return [table for table in tables if table.rows]
+
+
+def _designs_table(summary: PlanSummary) -> Table:
+    """Return designs that were run with all seeds, throughput and updates apart, the best first."""
+    names = [
+        name for name in BASELINES if any((d.baselines or {}).get(name) for d in _kept(summary))
+    ]
+    header = (
+        *("design", "time", "80 % of seeds", "cost", "updates", "updates/s", "reached"),
+        *("staleness", "efficient", *(BASELINES[name] for name in names)),
+    )
+    rows = tuple(
+        (
+            design_name(each),
+            _seconds(each.time.median),
+            f"{_seconds(each.time.low)} to {_seconds(each.time.high)}",
+            _cost(summary, each),
+            "never" if each.updates.median is None else f"{each.updates.median:,.0f}",
+            _plain(each.updates_per_second),
+            f"{each.reached:.0%}",
+            _plain(each.staleness),
+            "yes" if each.is_efficient else "",
+            *(_seconds((each.baselines or {}).get(name)) for name in names),
+        )
+        for each in _kept(summary)
+    )
+    return Table(f"To {target_name(summary)}", header, rows)
+
+
+def _dropped_table(summary: PlanSummary) -> Table:
+    """Return designs that were not run with all seeds, with the bound of delayed iterations."""
+    rows = tuple(
+        (
+            design_name(each),
+            each.verdict,
+            _plain(each.best),
+            _plain(each.staleness),
+            _plain(each.steepness),
+            _plain(each.steepest),
+            each.why,
+        )
+        for each in summary.designs
+        if each.verdict != "reached"
+    )
+    header = ("design", "verdict", "best", "staleness", "lr x curvature", "stable below", "why")
+    return Table("Dropped", header, rows)
+
+
+def _tuning_table(summary: PlanSummary) -> Table:
+    rows = tuple(
+        (
+            f"{each.workers:,}",
+            "none" if each.design is None else design_name(summary.designs[each.design]),
+            "never" if each.design is None else _seconds(summary.designs[each.design].time.median),
+            _seconds(each.tuning_time),
+            cost_text(summary, each.tuning_cost),
+        )
+        for each in summary.by_workers
+    )
+    header = ("workers", "best design", "time", "time to find it", "cost to find it")
+    return Table("By workers", header, rows)
+
+
+def _kept(summary: PlanSummary) -> list[PlannedDesign]:
+    """Return designs that were run with all seeds, the fastest first."""
+    kept = [each for each in summary.designs if each.verdict == "reached"]
+    return sorted(kept, key=lambda each: each.time.median or float("inf"))
+
+
+def _seconds(seconds: float | None) -> str:
+    return "never" if seconds is None else format_duration(float(f"{seconds:.3g}"))
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def _cost(summary: PlanSummary, design: PlannedDesign) -> str:
+    return "" if design.cost is None else cost_text(summary, design.cost)
+
+
+def _remarks(summary: PlanSummary) -> dict[str, str]:
+    if not summary.designs:
+        return {}
+    counts: dict[str, int] = {}
+    for each in summary.designs:
+        counts[each.verdict] = counts.get(each.verdict, 0) + 1
+    said = {"designs": ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())}
+    if summary.curvature is not None:
+        said["curvature"] = f"at most {summary.curvature:.3g} where it was looked at"
+    return said
+
+
+def _name(known: Mapping[str, Any]) -> str | None:
+    model, target = known.get("model"), known.get("target")
+    return None if model is None or target is None else f"{model}, {target}"
+
+
+def _subject(known: Mapping[str, Any]) -> str | None:
+    model, data = known.get("model"), known.get("data")
+    return None if model is None or data is None else f"{model} on {data}"
+
+
+Plan = tuple[Run, PlanSummary]
+
+
+def sections(runs: Sequence[Run]) -> list[Section]:
+    """Return the charts of plans."""
+    plans = [
+        (run, run.numbers)
+        for run in runs
+        if isinstance(run.numbers, PlanSummary) and run.numbers.designs
+    ]
+    return shown_sections(
+        [
+            ("Time and cost", [_frontier(plans), _apart(plans)] if plans else []),
+            ("Convergence", [_curves(run, plan, len(plans)) for run, plan in plans]),
+        ]
+    )
+
+
+def _frontier(plans: Sequence[Plan]) -> Chart | None:
+    """Return cost against time of designs, and the line of those that nothing beats in both."""
+    marks: list[Curve | Dots] = []
+    factor, unit = time_unit(max(_longest(plan) for _, plan in plans))
+    for run, plan in plans:
+        designs = [each for each in _kept(plan) if each.time.median and each.cost]
+        if efficient := [each for each in designs if each.is_efficient]:
+            marks.append(
+                Curve(_times(efficient) * factor, _costs(efficient), run.index, "frontier")
+            )
+        for algorithm, color in _colors(designs, len(plans)).items():
+            own = [each for each in designs if each.algorithm == algorithm]
+            labels = tuple(
+                f"{design_name(each)}: {_seconds(each.time.median)}, {_cost(plan, each)}"
+                for each in own
+            )
+            x, y = _times(own) * factor, _costs(own)
+            marks.append(Dots(x, y, labels, run.index, algorithm, color=color))
+    if not marks:
+        return None
+    first = plans[0][1]
+    money = first.currency or ("money" if first.price else "worker-hours")
+    return Chart(
+        name="frontier",
+        title=f"Cost against time to {target_name(first)}",
+        x=Axis(f"time to target ({unit})", switch="time"),
+        y=Axis(f"cost ({money})", switch="cost"),
+        marks=tuple(marks),
+        caption="Medians over seeds; on the line nothing is both faster and cheaper.",
+    )
+
+
+def _apart(plans: Sequence[Plan]) -> Chart | None:
+    """Return throughput against updates: the two factors of the time."""
+    marks: list[Dots] = []
+    for run, plan in plans:
+        designs = [each for each in _kept(plan) if each.updates.median and each.updates_per_second]
+        for algorithm, color in _colors(designs, len(plans)).items():
+            own = [each for each in designs if each.algorithm == algorithm]
+            x = np.array([each.updates.median for each in own], np.float64)
+            y = np.array([each.updates_per_second for each in own], np.float64)
+            labels = tuple(map(design_name, own))
+            marks.append(Dots(x, y, labels, run.index, algorithm, color=color))
+    if not marks:
+        return None
+    return Chart(
+        name="throughput_updates",
+        title="Throughput against updates to the target",
+        x=Axis("updates to target", switch="updates"),
+        y=Axis("updates/s", switch="throughput"),
+        marks=tuple(marks),
+        caption="The time to the target is the one over the other.",
+    )
+
+
+def _curves(run: Run, plan: PlanSummary, of: int) -> Chart | None:
+    """Return the target's metric against virtual time, for the best design of some workers."""
+    metric, _, bound = plan.target.split()
+    values = run.series(metric)
+    best = [plan.designs[each.design] for each in plan.by_workers if each.design is not None]
+    if len(best) > CURVES:
+        best = [best[place] for place in np.linspace(0, len(best) - 1, CURVES).round().astype(int)]
+    marks: list[Curve | Level] = []
+    end = 0.0
+    factor, unit = time_unit(_longest(plan))
+    for place, each in enumerate(best):
+        own = values.where(values.node == design_name(each))
+        if len(own):
+            kept = extremes(own.value)
+            x = own.virtual_time[kept] * factor
+            end = max(end, float(x.max()))
+            marks.append(Curve(x, own.value[kept], run.index, design_name(each), color=place))
+    if not marks:
+        return None
+    marks.append(Level(float(bound), 0.0, end, plan.target, "target"))
+    return Chart(
+        name="metric_time" if of == 1 else f"metric_time_{run.index}",
+        title=f"{METRICS[metric].capitalize()} against virtual time, first seed",
+        x=Axis(f"virtual time ({unit})", switch="time"),
+        y=Axis(METRICS[metric], log=metric != "accuracy", switch=metric),
+        marks=tuple(marks),
+    )
+
+
+def _colors(designs: Sequence[PlannedDesign], plans: int) -> dict[str, int | None]:
+    """Return algorithms, each with a colour of its own, or with that of the run of several."""
+    names = dict.fromkeys(each.algorithm for each in designs)
+    return {name: place if plans == 1 else None for place, name in enumerate(names)}
+
+
+def _longest(plan: PlanSummary) -> float:
+    return max((each.time.median or 0.0 for each in plan.designs), default=0.0)
+
+
+def _times(designs: Sequence[PlannedDesign]) -> Floats:
+    return np.array([each.time.median for each in designs], np.float64)
+
+
+def _costs(designs: Sequence[PlannedDesign]) -> Floats:
+    return np.array([each.cost for each in designs], np.float64)
+
+
+VIEW = View(
+    figures=FIGURES,
+    sections=sections,
+    subject=_subject,
+    name=_name,
+    tables=_tables,
+    remarks=_remarks,
+    endings={"not reached": answer},
+    leads=True,
+)

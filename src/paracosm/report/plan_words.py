@@ -1,0 +1,111 @@
+"""The answer of a plan in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from paracosm.results import PlannedDesign, PlanSummary
+from paracosm.units import format_duration, format_number
+
+SHOWN = 3  # designs whose best values are named where none reached the target
+
+METRICS = {"loss": "training loss", "test_loss": "test loss", "accuracy": "accuracy"}
+
+
+def design_name(design: PlannedDesign) -> str:
+    """Return "8 workers, ssp(slack=3), lr 0.1"."""
+    workers = "1 worker" if design.workers == 1 else f"{design.workers:,} workers"
+    return f"{workers}, {design.algorithm}, lr {format_number(design.lr)}"
+
+
+def target_name(summary: PlanSummary) -> str:
+    """Return "test loss 0.1"."""
+    metric, _, value = summary.target.split()
+    return f"{METRICS.get(metric, metric)} {value}"
+
+
+def cost_text(summary: PlanSummary, cost: float) -> str:
+    """Return a cost with its currency, or in worker-hours."""
+    digits = f"{cost:.3g}" if cost < 1000 else f"{cost:,.0f}"
+    if summary.price is None:
+        return f"{digits} worker-hours"
+    if not summary.currency:
+        return digits
+    is_sign = not summary.currency.isalpha()
+    return f"{summary.currency}{digits}" if is_sign else f"{digits} {summary.currency}"
+
+
+def plan_sentence(summary: PlanSummary) -> str:
+    """Say what is soonest, what is cheapest, or that nothing reached the target."""
+    target = target_name(summary)
+    target = f"{target[0].upper()}{target[1:]}"
+    if summary.fastest is None:
+        return f"{target} is reached by no design{_best_values(summary)}"
+    best = summary.designs[summary.fastest]
+    parts = [f"{target} is reached soonest with {design_name(best)}: {_time(best)}"]
+    reference = None if summary.reference is None else summary.designs[summary.reference]
+    if reference is not None and reference is not best and best.speedup and best.relative_cost:
+        other = "one worker" if reference.workers == 1 else f"{reference.workers:,} workers"
+        parts.append(
+            f", {best.speedup:.2g} times as fast as {other} at {best.relative_cost:.2g} times its "
+            "cost"
+        )
+    cheapest = None if summary.cheapest is None else summary.designs[summary.cheapest]
+    if cheapest is best:
+        parts.append("; nothing is cheaper")
+    elif cheapest is not None and cheapest.cost is not None:
+        cost = cost_text(summary, cheapest.cost)
+        parts.append(f"; cheapest: {design_name(cheapest)}, {_time(cheapest)}, {cost}")
+    return f"{''.join(parts)}."
+
+
+def _time(design: PlannedDesign) -> str:
+    """Return "41 s (80 % of seeds within 37 to 46 s)"."""
+    time = design.time
+    if time.median is None:
+        return "never"
+    if design.seeds < 2 or time.low is None:
+        return format_duration(float(f"{time.median:.3g}"))
+    low, high = format_duration(float(f"{time.low:.3g}")), "never"
+    if time.high is not None:
+        high = format_duration(float(f"{time.high:.3g}"))
+        if low.split()[-1] == high.split()[-1]:
+            low = low.rsplit(" ", 1)[0]
+    share = "" if design.reached == 1 else f", {design.reached:.0%} of seeds reached it"
+    return (
+        f"{format_duration(float(f'{time.median:.3g}'))} (80 % of seeds within {low} to {high}"
+        f"{share})"
+    )
+
+
+def _best_values(summary: PlanSummary) -> str:
+    """Return ": best 0.12 (4 workers, asgd, lr 0.1), ...; try ..."."""
+    known = [design for design in summary.designs if design.best is not None]
+    if not known:
+        return f" ({summary.status}: no run is done)."
+    sign = -1.0 if ">=" in summary.target else 1.0
+    known.sort(key=lambda design: sign * (design.best or 0.0))
+    values = ", ".join(f"{design.best:.4g} ({design_name(design)})" for design in known[:SHOWN])
+    return f": best {values}; {_advice(summary, known)}."
+
+
+def _advice(summary: PlanSummary, ordered: list[PlannedDesign]) -> str:
+    """Return what may help, by why designs fell out."""
+    why = {design.verdict for design in summary.designs}
+    rates = sorted({design.lr for design in summary.designs})
+    best = ordered[0]
+    if summary.status == "interrupted":
+        return "the plan was interrupted: the same command goes on"
+    if why <= {"diverged", "learns nothing"}:
+        return f"try lower learning rates: --lr {format_number(rates[0] / 10)}"
+    hints = [f"--updates {4 * summary.most_updates}"]
+    if len(rates) > 1 and best.lr == rates[-1]:
+        hints.append(f"higher learning rates (--lr {format_number(2 * best.lr)})")
+    if len(rates) > 1 and best.lr == rates[0]:
+        hints.append(f"lower learning rates (--lr {format_number(best.lr / 2)})")
+    return f"try {_or([*hints, 'a target that is nearer'])}"
+
+
+def _or(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last

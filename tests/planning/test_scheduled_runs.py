@@ -1,0 +1,134 @@
+"""Training over predicted schedules: of a job profile, of a strategy, and coupled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from profiled_network import BACKWARD, FORWARD, TENSORS, save_network
+
+from paracosm.errors import InputError
+from paracosm.planning.scheduled import iterations, run_scheduled
+from paracosm.simulation.schedule import join_schedules
+from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+
+SIZE = 4 * sum(TENSORS.values())
+
+
+def run(folder: Path, seed: int = 0, **arguments: Any) -> TrainingResult:
+    given = {"bandwidth": "10MB/s", "updates": 20, "lookahead": "off", **arguments}
+    return run_scheduled(TrainConfig(profile=save_network(folder), **given), seed)
+
+
+def losses(result: TrainingResult) -> list[float]:
+    assert isinstance(result.metrics, Metrics)
+    return [row.value for row in result.metrics.series("minibatch_loss")]
+
+
+def test_one_worker_does_plain_sgd_at_the_pace_of_its_profile(tmp_path: Path) -> None:
+    result = run(tmp_path, workers=1, algorithm="asgd")
+    plain = train(TrainConfig(algorithm="sequential", workers=1, updates=20, lookahead="off"), 0)
+    assert losses(result) == pytest.approx(losses(plain), rel=1e-6)
+    step = 2 * SIZE / 10e6 + (FORWARD + BACKWARD) * 1.007
+    assert result.summary.virtual_time == pytest.approx(20 * step, rel=0.01)
+    assert result.summary.durations["compute"].startswith("measured: 14 ops in 8 steps")
+
+
+def test_synchronous_training_is_that_of_the_engine_whatever_the_times(tmp_path: Path) -> None:
+    result = run(tmp_path, workers=3, algorithm="ssgd")
+    engine = train(TrainConfig(algorithm="ssgd", workers=3, updates=20, lookahead="off"), 0)
+    assert np.reshape(losses(result), (20, 3)).sum(1) == pytest.approx(
+        np.reshape(losses(engine), (20, 3)).sum(1), rel=1e-5
+    )
+    assert result.summary.mean_staleness == 0
+
+
+def test_pushes_of_several_workers_share_the_link_and_tensors_differ_in_staleness(
+    tmp_path: Path,
+) -> None:
+    result = run(tmp_path, workers=4, bandwidth="1MB/s", updates=80)
+    staleness = result.summary.staleness
+    assert staleness is not None
+    assert list(staleness) == list(TENSORS)
+    assert all(0 < each.mean <= 4 for each in staleness.values() if each.mean is not None)
+    assert result.schedule is not None
+    assert result.schedule.updates["time"].max() <= result.summary.virtual_time * 1e12 + 1
+    assert set(result.schedule.updates["worker"].tolist()) == {0, 1, 2, 3}
+    again = run(tmp_path, workers=4, bandwidth="1MB/s", updates=80)
+    assert losses(again) == losses(result)
+
+
+def test_a_run_ends_at_its_target(tmp_path: Path) -> None:
+    result = run(tmp_path, workers=2, until="accuracy >= 0.5", updates=500, evaluate_every=5)
+    summary = result.summary
+    assert summary.status == "done"
+    assert summary.reached_at is not None
+    assert summary.reached_at < summary.virtual_time
+    assert summary.reached_updates is not None
+    assert summary.updates == summary.reached_updates + 10  # held for two further evaluations
+
+
+def test_a_what_if_stands_beside_the_unchanged_run(tmp_path: Path) -> None:
+    result = run(tmp_path, workers=2, what_if=["links: bandwidth 4x slower"])
+    assert result.summary.unchanged is not None
+    assert result.summary.virtual_time > 1.5 * result.summary.unchanged.virtual_time
+
+
+@pytest.mark.parametrize("algorithm", ["easgd", "ad-psgd", "local-sgd", "fedbuff(steps=2)"])
+def test_what_decides_by_value_runs_coupled_and_says_so(tmp_path: Path, algorithm: str) -> None:
+    result = run(tmp_path, workers=2, algorithm=algorithm, updates=4)
+    assert result.summary.updates == 4
+    assert "coupled" in result.summary.durations["schedule"]
+    assert result.summary.virtual_time >= 2 * (FORWARD + BACKWARD)
+
+
+def test_the_batch_is_the_profiled_one(tmp_path: Path) -> None:
+    assert run(tmp_path, workers=1).summary.examples == 20 * 32
+    with pytest.raises(InputError, match="has 32 examples, not 16"):
+        run(tmp_path, workers=1, batch=16)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"compute": "20ms"}, "compute: no effect here, leave out: the profile says"),
+        ({"stagger": "1ms"}, "stagger: no effect here"),
+        ({"db": "x.db"}, "db: no effect here"),
+        ({"algorithm": "easgd", "start": "staggered"}, "start: no effect here"),
+        ({"strategy": "ddp"}, "strategy: no effect here"),
+        ({"timing_only": True}, "timing_only: no effect here"),
+    ],
+)
+def test_what_has_no_effect_beside_a_profile_is_refused(
+    tmp_path: Path, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        TrainConfig(profile=save_network(tmp_path), **arguments)
+
+
+def test_a_profile_is_not_for_the_engine(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"planning\.run_scheduled"):
+        train(TrainConfig(profile=save_network(tmp_path)))
+
+
+def test_iterations_follow_each_other() -> None:
+    blocks = iterations(3, 0.5)
+    whole = join_schedules([next(blocks), next(blocks)])
+    assert (whole.staleness == 0).all()
+    assert whole.updates["version"].tolist() == sorted(whole.updates["version"].tolist())
+    last = whole.updates[-1]
+    assert last["time"] == int(last["version"]) * 500_000_000_000
+    assert np.array_equal(whole.reads["time"], whole.steps["begin"])
+
+
+def test_a_strategy_is_synchronous() -> None:
+    assert str(TrainConfig(strategy="ddp").algorithm) == "ssgd"
+    for arguments, message in (
+        ({"algorithm": "asgd"}, "the workers of a strategy are synchronous, not asgd"),
+        ({"compute": "20ms"}, "compute: no effect here"),
+        ({"start": "staggered"}, "only a job profile has it"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TrainConfig(strategy="ddp", **arguments)  # type: ignore[arg-type]

@@ -1,0 +1,206 @@
+"""Real trainings on the loopback: schedules that count right, and say what made the parameters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from training_on_schedule import train_plainly
+
+from paracosm.models import DataSet, Model, load_data
+from paracosm.models.build import build_model
+from paracosm.models.shards import BatchSampler
+from paracosm.profiling.jobs.pytorch import (
+    Job,
+    JobOptions,
+    RecordedRun,
+    load_run,
+    parameter_server_job,
+)
+from paracosm.rng import TrainingStream, generator, integer_seed
+
+pytestmark = pytest.mark.real_time
+
+MODEL, BATCH, SEED, LR = "mlp(hidden=12, layers=1)", 8, 5, 0.3
+WORKERS, STEPS = 2, 12
+TENSORS = ("layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias")
+ALGORITHMS = ("asgd", "staleness-aware", "ssp(slack=1)", "ssgd", "ddp")
+
+
+@dataclass
+class Runs:
+    """One job of two servers, which trains by one algorithm after another."""
+
+    job: Job
+    done: dict[str, RecordedRun]
+
+    def __getitem__(self, algorithm: str) -> RecordedRun:
+        if algorithm not in self.done:
+            self.done[algorithm] = self.job.train(
+                WORKERS, steps=STEPS, snapshot_every=0.05, algorithm=algorithm
+            )
+        return self.done[algorithm]
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[Runs]:
+    options = JobOptions(
+        MODEL,
+        "digits",
+        batch=BATCH,
+        servers=2,
+        lr=LR,
+        seed=SEED,
+        waiting=(0.002, 0.004),
+        noise=0.2,
+        timeout=300,
+    )
+    with parameter_server_job(options, WORKERS) as job:
+        yield Runs(job, {})
+
+
+@pytest.fixture(scope="module")
+def data() -> DataSet:
+    return load_data("digits")
+
+
+def initial(data: DataSet) -> Model:
+    """The model with which `train` begins for the seed."""
+    return build_model(MODEL, data, integer_seed(SEED, TrainingStream.MODEL), BATCH)
+
+
+def batches(data: DataSet) -> list[list[np.ndarray]]:
+    """By worker and step, the examples that `train` draws for the seed."""
+    every = np.arange(len(data.train_x))
+    streams = [generator(SEED, TrainingStream.BATCHES, worker) for worker in range(WORKERS)]
+    samplers = [BatchSampler(every, BATCH, stream) for stream in streams]
+    return [[sampler.next() for _ in range(STEPS)] for sampler in samplers]
+
+
+def flat(tensors: dict[str, torch.Tensor]) -> np.ndarray:
+    return torch.cat([tensors[name].detach().flatten() for name in TENSORS]).numpy()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_read_has_the_version_that_as_many_updates_have_made(runs: Runs, algorithm: str) -> None:
+    schedule = runs[algorithm].schedule
+    assert schedule.tensors == TENSORS
+    assert len(schedule.reads) == WORKERS * STEPS * len(TENSORS)
+    read = {}
+    for time, worker, step, tensor, version in schedule.reads.tolist():
+        own = schedule.updates[schedule.updates["tensor"] == tensor]
+        assert version == len(np.unique(own["time"][own["time"] < time]))
+        read[worker, step, tensor] = version
+    for _, worker, step, tensor, version, its in schedule.updates.tolist():
+        assert read[worker, step, tensor] == its < version
+    assert (np.diff(schedule.reads["time"]) >= 0).all()
+    assert (np.diff(schedule.updates["time"]) >= 0).all()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_gradient_is_part_of_one_update(runs: Runs, algorithm: str) -> None:
+    run = runs[algorithm]
+    schedule = run.schedule
+    made = Counter((w, s, t) for _, w, s, t, _, _ in schedule.updates.tolist())
+    each = {(w, s, t) for w in range(WORKERS) for s in range(STEPS) for t in range(len(TENSORS))}
+    assert made == dict.fromkeys(each, 1)
+    assert schedule.dropped == 0
+    pushes = WORKERS if algorithm in ("ssgd", "ddp") else 1
+    assert schedule.updates["version"].max() == WORKERS * STEPS // pushes
+    assert schedule.steps["accepted"].all()
+    assert [len(losses) for losses in run.losses] == [STEPS] * WORKERS
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_schedule_alone_gives_losses_and_parameters(
+    runs: Runs, data: DataSet, algorithm: str
+) -> None:
+    run, model, drawn = runs[algorithm], initial(data), batches(data)
+    begin = flat(dict(model.module.named_parameters()))
+    assert np.array_equal(run.snapshots[0], begin)
+    aware = algorithm == "staleness-aware"
+    losses, last = train_plainly(
+        model.module,
+        model.loss,
+        data.train_x,
+        data.train_y,
+        lambda worker, step: drawn[worker][step],
+        run.schedule.reads.tolist(),
+        run.schedule.updates.tolist(),
+        TENSORS,
+        LR,
+        (lambda staleness: 1 / max(1, staleness)) if aware else (lambda staleness: 1.0),
+    )
+    for worker, its in enumerate(run.losses):
+        expected = [losses[worker, step] for step in range(STEPS)]
+        assert its == pytest.approx(expected, abs=1e-5)
+    assert run.snapshots[-1] == pytest.approx(flat(last), abs=1e-5)
+    assert np.abs(run.snapshots[-1] - begin).max() > 0.01
+
+
+@pytest.mark.parametrize("algorithm", ["ssgd", "ddp"])
+def test_synchronous_workers_are_one_with_all_their_batches(
+    runs: Runs, data: DataSet, algorithm: str
+) -> None:
+    model, drawn = initial(data), batches(data)
+    descent = torch.optim.SGD(model.module.parameters(), LR)
+    for step in range(STEPS):
+        chosen = np.concatenate([drawn[worker][step] for worker in range(WORKERS)])
+        descent.zero_grad()
+        model.loss(model.module(data.train_x[chosen]), data.train_y[chosen]).backward()
+        descent.step()
+    run = runs[algorithm]
+    expected = flat(dict(model.module.named_parameters()))
+    assert run.snapshots[-1] == pytest.approx(expected, abs=1e-5)
+    assert (run.schedule.staleness == 0).all()
+
+
+def test_nobody_is_further_ahead_than_the_slack(runs: Runs) -> None:
+    """Worker 1 begins late: worker 0 may read for steps 0 and 1, and then has to wait."""
+    run = runs.job.train(2, steps=6, stagger=0.3, algorithm="ssp(slack=1)")
+    schedule = run.schedule
+    first = schedule.reads["time"][schedule.reads["worker"] == 1].min()
+    before = schedule.reads[schedule.reads["time"] < first]
+    assert before["step"].max() == 1
+    ended = {
+        (w, s): schedule.updates["time"][
+            (schedule.updates["worker"] == w) & (schedule.updates["step"] == s)
+        ]
+        for w in range(2)
+        for s in range(6)
+    }
+    for time, worker, step, tensor, _ in schedule.reads.tolist():
+        # A server counts what it has seen of its own tensors, every other one.
+        other = [times[tensor % 2 :: 2] for (w, _), times in ended.items() if w != worker]
+        done = sum(int((times < time).all()) for times in other)
+        assert step - done <= 1
+
+
+def test_a_run_is_read_as_it_was_written(
+    runs: Runs, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for algorithm in ALGORITHMS:
+        run = runs[algorithm]
+        folder = tmp_path_factory.mktemp("run")
+        run.save(folder)
+        again = load_run(folder)
+        for name in ("reads", "updates", "steps"):
+            assert np.array_equal(getattr(again.schedule, name), getattr(run.schedule, name))
+        assert again.schedule.tensors == TENSORS
+        assert again.schedule.end == run.schedule.end
+        assert np.array_equal(again.snapshot_times, run.snapshot_times)
+        for one, other in zip(again.losses, run.losses, strict=True):
+            assert np.array_equal(one, other)
+        assert again.facts["algorithm"] == algorithm
+
+
+def test_snapshots_are_taken_at_their_times(runs: Runs) -> None:
+    run = runs.job.train(1, seconds=0.5, snapshot_every=0.1)
+    assert len(run.snapshots) == len(run.snapshot_times) >= 5
+    late = run.snapshot_times[:5] / 1e12 - np.arange(5) * 0.1
+    assert late.min() >= 0
+    assert late.max() < 0.1
