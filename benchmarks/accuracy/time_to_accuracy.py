@@ -157,13 +157,17 @@ def replays(cells: Iterable[Cell]) -> None:
         for row in metrics.series("minibatch_loss"):
             own.setdefault(row.node, []).append(row.value)
         differences = [
-            np.abs(np.array(values) - cell.run.losses[int(name.removeprefix("worker"))][: len(values)])
+            np.abs(
+                np.array(values) - cell.run.losses[int(name.removeprefix("worker"))][: len(values)]
+            )
             for name, values in own.items()
         ]
         every = np.concatenate(differences)
         finite = every[np.isfinite(every)]
         rows.append((cell.name, f"{len(every):,}", f"{finite.max(initial=0.0):.1e}"))
-    print(f"1. Over recorded schedules, up to {REPLAYED:,} updates: losses of minibatches (aim: 1e-5)")
+    print(
+        f"1. Over recorded schedules, up to {REPLAYED:,} updates: losses of minibatches (aim: 1e-5)"
+    )
     print("   (a schedule whose versions or staleness do not fit is refused: none was)")
     print_table(("run", "gradients", "largest difference"), rows)
 
@@ -205,7 +209,9 @@ def throughput_and_staleness(cells: Iterable[Cell]) -> None:
 
 def targets(cells: Iterable[Cell]) -> None:
     """Compare times to the target of designs that were trained with several seeds."""
-    print(f"4. To {TARGET}, medians over seeds (aims: 7 % in the mean, 12 % at worst; synchronous 4 %;")
+    print(
+        f"4. To {TARGET}, medians over seeds (aims: 7 % in the mean, 12 % at worst; synchronous 4 %;"
+    )
     print("updates 6 %, throughput 8 %; of real runs 70 to 90 % within the predicted interval)")
     rows, inside, runs = [], 0, 0
     for own in by_design(cells).values():
@@ -241,7 +247,9 @@ def targets(cells: Iterable[Cell]) -> None:
     header = ("design", "runs", "s", "predicted", "error", "interval", "updates", "error")
     print_table((*header, "steps/s", "error"), rows)
     if runs:
-        print(f"{inside} of {runs} real runs are within the predicted interval: {inside / runs:.0%}")
+        print(
+            f"{inside} of {runs} real runs are within the predicted interval: {inside / runs:.0%}"
+        )
 
 
 def designs(cells: Iterable[Cell]) -> None:

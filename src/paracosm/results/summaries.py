@@ -93,6 +93,42 @@ class Summary(JsonObject):
     what_if: Sequence[str] | None = None
 
 
+class FailureSummary(JsonObject):
+    """What failures cost a job. Effective, lost, saving and restarting are shares of all workers'
+    time, and add up to 1.
+
+    Attributes:
+        job_mtbf: mean time between failures that stop the whole job; None where none does.
+        worker_mtbf: between failures of one worker that stop nobody else; None where none does.
+        interval: of work between two checkpoints; None where nothing is saved.
+        stops, failures: how often the whole job stopped, and a single worker failed.
+        checkpoints: that were saved.
+        lost: work since the last checkpoint, and steps that were lost with their worker or came
+            too late.
+        saving: checkpoints, in which nobody works.
+        restarting: of the whole job, or of single workers.
+        waiting: of that, the workers that wait for the node that failed.
+        throughput: steps per second while the job works, with those that were lost later.
+        goodput: steps per second that last, of all the time.
+    """
+
+    job_mtbf: float | None
+    worker_mtbf: float | None
+    interval: float | None
+    checkpoint_cost: float
+    restart_cost: float
+    stops: int
+    failures: int
+    checkpoints: int
+    effective: float
+    lost: float
+    saving: float
+    restarting: float
+    waiting: float
+    throughput: float
+    goodput: float
+
+
 class TrainingSummary(Summary):
     """Of `paracosm train`.
 
