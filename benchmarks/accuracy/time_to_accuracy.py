@@ -228,7 +228,7 @@ def targets(cells: Iterable[Cell]) -> None:
         inside += int(((bounds.low <= times) & (times <= bounds.high)).sum())
         runs += len(times)
         speed = np.median([cell.steps_per_second for cell in own])
-        got = np.median([each.summary.throughput[0].steps_per_second or 0 for each in results])
+        got = np.median([rate(each.schedule, np.inf) for each in results if each.schedule])
         rows.append(
             (
                 " ".join(map(str, own[0].design[1:])),
