@@ -139,6 +139,7 @@ class SharedBlocks:
                 reads=block.reads[block.reads["time"] <= end],
                 updates=block.updates[block.updates["time"] <= end],
                 steps=block.steps[block.steps["end"] <= end],
+                end=end,
             )
             return
 

@@ -185,7 +185,10 @@ class _Job:
 
 
 def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
-    """Part a block into what has happened at an instant, and what comes later."""
+    """Part a block into what has happened at an instant, and what comes later.
+
+    What is only counted, stands in the first part.
+    """
     reads, updates, steps = (
         int(np.searchsorted(times, instant, side="right"))
         for times in (block.reads["time"], block.updates["time"], block.steps["end"])
@@ -196,7 +199,6 @@ def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
         updates=block.updates[:updates],
         steps=block.steps[:steps],
         end=min(block.end, instant),
-        dropped=0,
         busy={},
     )
     rest = replace(
@@ -204,6 +206,8 @@ def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
         reads=block.reads[reads:],
         updates=block.updates[updates:],
         steps=block.steps[steps:],
+        dropped=0,
+        failures=0,
         busy={},
     )
     return done, rest
@@ -216,7 +220,8 @@ def _last(block: Schedule) -> int:
 
 
 def _is_empty(block: Schedule) -> bool:
-    return not (len(block.reads) or len(block.updates) or len(block.steps))
+    rows = len(block.reads) + len(block.updates) + len(block.steps)
+    return rows + block.dropped + block.failures == 0
 
 
 def _instant(picoseconds: int) -> int:

@@ -23,8 +23,8 @@ from paracosm.cluster import Cluster
 from paracosm.errors import InputError
 from paracosm.network.compiled import make_traffic
 from paracosm.network.compiled_serial import under_way
+from paracosm.simulation import failures_kernel, versions_kernel
 from paracosm.simulation import schedule_kernel as kernel
-from paracosm.simulation import versions_kernel
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
 from paracosm.simulation.simulate import play_on
 from paracosm.simulation.steps_kernel import CLOCK, FAULTY, OVER, Plan, way_records, write_plan
@@ -94,13 +94,15 @@ class Schedule:
     # after it, and the one that the gradient was computed from
     updates: Rows
     # worker, step, begin, end, accepted: from the begin of computing until the tensors for the next
-    # step are there, or of steps op by op from first to last op; whether some gradient of it was
-    # taken. Steps that the end interrupted are not there.
+    # step are there, or of steps op by op from first to last op, or to the failure of its worker;
+    # whether some gradient of it was taken or, with a worker that failed, all of them. Steps that
+    # the end interrupted are not there.
     steps: Rows
     end: int  # when the answers to the last updates had arrived, or the last op had ended
     dropped: int  # gradients that came too late
     busy: BusyTimes  # seconds for which each node computed, sent and received until then
     tensors: tuple[str, ...] = ()  # their names, in the order of their numbers; () without names
+    failures: int = 0  # of single workers, each of which lost the step under way
 
     @property
     def staleness(self) -> Ints:
@@ -120,7 +122,8 @@ class Schedule:
             columns["what"] = pyarrow.array([what] * len(rows), pyarrow.string())
             tables.append(pyarrow.table(columns))
         table = pyarrow.concat_tables(tables, promote_options="default")
-        facts = {"end": self.end, "dropped": self.dropped, "tensors": self.tensors}
+        names = ("end", "dropped", "tensors", "failures")
+        facts = {name: getattr(self, name) for name in names}
         described = {name.encode(): json.dumps(fact).encode() for name, fact in facts.items()}
         pyarrow.parquet.write_table(table.replace_schema_metadata(described), path)
 
@@ -140,8 +143,9 @@ def read_schedule(path: Path) -> Schedule:
             rows[name] = own[name].to_numpy()
         found.append(rows)
     reads, updates, steps = found
-    tensors = tuple(facts[b"tensors"])
-    return Schedule(reads, updates, steps, facts[b"end"], facts[b"dropped"], {}, tensors)
+    end, dropped, tensors = (facts[name] for name in (b"end", b"dropped", b"tensors"))
+    failures = facts.get(b"failures", 0)
+    return Schedule(reads, updates, steps, end, dropped, {}, tuple(tensors), failures)
 
 
 def generate_schedule(
@@ -215,6 +219,11 @@ def stream_schedule(
     with backup workers until so many have. Late steps are dropped as a whole; who is late is known
     when a step ends, so that with backup workers all tensors are updated as the iteration ends.
 
+    Where workers fail (`System.mtbf`), a failure loses the step under way and counts in no
+    iteration and no slack; see `failures_kernel`. In a rule whose updates need every worker, two
+    gradients of one step of a worker could meet in an update: there the job has to stop together
+    (`rollback`).
+
     Args:
         workload: what a step consists of.
         system: the cluster; whom workers wait for says the rule alone.
@@ -232,10 +241,13 @@ def stream_schedule(
 
     Raises:
         ValueError: a step updates a tensor before it has read it, or by several ops; the rule is
-            for another number of workers; what `simulate` raises.
+            for another number of workers, or workers fail of which it needs every one; what
+            `simulate` raises.
         InputError: virtual time passes 2**63 - 1 ps (106 days).
     """
     backup = _backup(rule, system.workers)
+    if rule.answers == "all" and len(system.failure_keys):
+        raise ValueError("a job whose updates need every worker stops when one fails")
     versions = _versions(workload, rule, system.workers, tensor, block)
     waiting = replace(system, backup=backup, slack=rule.slack)
     plan = write_plan(workload, waiting, drawn, versions=versions)
@@ -249,10 +261,12 @@ def stream_schedule(
         dropped = int(plan.versions.counts[versions_kernel.DROPPED])
         plan, taken = _take_rows(plan, ended)
         if ended or any(map(len, taken)):
+            failures = int(plan.failures.counts[failures_kernel.SO_FAR])
             plan.versions.counts[versions_kernel.DROPPED] = 0
+            plan.failures.counts[failures_kernel.SO_FAR] = 0
             end = int(plan.counts[CLOCK])
             reads, updates, steps = taken
-            yield Schedule(reads, updates, steps, end, dropped, {}, tuple(tensors))
+            yield Schedule(reads, updates, steps, end, dropped, {}, tuple(tensors), failures)
 
 
 def join_schedules(blocks: Iterable[Schedule]) -> Schedule:
@@ -268,6 +282,7 @@ def join_schedules(blocks: Iterable[Schedule]) -> Schedule:
         dropped=sum(part.dropped for part in parts),
         busy={},
         tensors=parts[-1].tensors,
+        failures=sum(part.failures for part in parts),
     )
 
 
