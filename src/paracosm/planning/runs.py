@@ -19,7 +19,7 @@ from paracosm.planning.job import ProfiledJob, profiled_job
 from paracosm.planning.journal import Journal
 from paracosm.planning.race import Request
 from paracosm.simulation.rollback import Block
-from paracosm.simulation.schedule import Rule, Schedule
+from paracosm.simulation.schedule import ROWS, Rule, Schedule
 from paracosm.training import Metrics, TrainConfig
 from paracosm.training.scheduled import train_on_schedule
 
@@ -148,7 +148,9 @@ class SharedBlocks:
             if end is None or _last(block) <= end:
                 yield block
                 continue
-            if not isinstance(block, Schedule):
+            if not isinstance(block, Schedule):  # the end comes while nobody works
+                none = [np.zeros(0, ROWS[name]) for name in ("reads", "updates", "steps")]
+                yield Schedule(none[0], none[1], none[2], end, 0, {})
                 return
             yield replace(
                 block,
@@ -156,14 +158,15 @@ class SharedBlocks:
                 updates=block.updates[block.updates["time"] <= end],
                 steps=block.steps[block.steps["end"] <= end],
                 failures=block.failures[block.failures["time"] <= end],
+                end=end,
             )
             return
 
 
 def _last(block: Block) -> int:
-    """Return the last instant of a part of a schedule, or the begin of what happens between two."""
+    """Return the last instant of a part of a schedule, or the end of what happens between two."""
     if not isinstance(block, Schedule):
-        return block[0]
+        return block.end
     times = (block.reads["time"], block.updates["time"], block.steps["end"])
     return max(int(np.max(time, initial=0)) for time in times)
 

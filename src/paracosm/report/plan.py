@@ -21,7 +21,7 @@ from paracosm.report.chart import (
 )
 from paracosm.report.plan_words import METRICS, cost_text, design_name, target_name
 from paracosm.report.view import Figure, Run, Table, View, answer, figure
-from paracosm.results import PlannedDesign, PlanSummary
+from paracosm.results import PlannedDesign, PlanSummary, TunedWorkers
 from paracosm.units import format_duration
 
 CURVES = 6  # designs whose metric is drawn against time
@@ -119,8 +119,7 @@ def _tuning_table(summary: PlanSummary) -> Table:
     rows = tuple(
         (
             f"{each.workers:,}",
-            "none" if each.design is None else design_name(summary.designs[each.design]),
-            "never" if each.design is None else _seconds(summary.designs[each.design].time.median),
+            *_best_of(summary, each),
             _seconds(each.tuning_time),
             cost_text(summary, each.tuning_cost),
         )
@@ -128,6 +127,15 @@ def _tuning_table(summary: PlanSummary) -> Table:
     )
     header = ("workers", "best design", "time", "time to find it", "cost to find it")
     return Table("By workers", header, rows)
+
+
+def _best_of(summary: PlanSummary, tuned: TunedWorkers) -> tuple[str, str]:
+    """Return the best design for a number of workers and its time, or why there is none."""
+    if tuned.design is not None:
+        design = summary.designs[tuned.design]
+        return design_name(design), _seconds(design.time.median)
+    verdicts = {each.verdict for each in summary.designs if each.workers == tuned.workers}
+    return f"none: {', '.join(sorted(verdicts))}", ""
 
 
 def _kept(summary: PlanSummary) -> list[PlannedDesign]:

@@ -46,6 +46,9 @@ class ThroughputRow(JsonObject):
         standard_error: of the steps per second; `spread` their standard deviation between
             measurements of `measure` seconds, None where there was time for one.
         after_start: what such a measurement finds first; None where none was asked for.
+        in_step, apart: steps per second of workers that begin their steps together, and evenly
+            spread; `drift` seconds by which a small lead of one half over the other grows in a
+            step. None where that is no question.
         if_twice_as_fast: relative gain by resource.
         utilisation: share of the time in which each resource is busy; of several servers the
             busiest, `utilisation_by_server` has all.
@@ -67,6 +70,9 @@ class ThroughputRow(JsonObject):
     spread: float | None = None
     measure: float | None = None
     after_start: AfterStart | None = None
+    in_step: float | None = None
+    apart: float | None = None
+    drift: float | None = None
     if_twice_as_fast: Mapping[str, float] | None = None
     utilisation: Mapping[str, float] | None = None
     utilisation_by_server: Mapping[str, Sequence[float]] | None = None

@@ -285,13 +285,17 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
     """Play at most so many events, none later than `until`; return why the loop came back."""
     counts, traffic = plan.counts, plan.traffic
     now = counts[CLOCK]
+    has_tensors = plan.versions.tensors.size > 0
     for _ in range(events):
         if counts[CHUNKS] == plan.chunks.size and plan.chunks.size > 0:
             return FULL
-        if versions_kernel.has_no_room(plan.versions):
-            return FULL
-        if plan.versions.tensors.size > 0 and failures_kernel.has_no_room(plan.failures):
-            return FULL
+        if has_tensors:
+            if plan.versions.counts[UNREAD] >= 0:
+                return FAULTY
+            if versions_kernel.has_no_room(plan.versions):
+                return FULL
+            if failures_kernel.has_no_room(plan.failures):
+                return FULL
         item, op = np.int64(NOBODY), np.int64(NOBODY)
         if counts[EVENTS] == 0 or plan.heap[0].key > now:
             settle(traffic, now)
@@ -301,7 +305,7 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
                 return OVER if counts[FLOWS] == 0 else LATE
             if counts[EVENTS] > 0:
                 end = min(end, plan.heap[0].key)
-            if end > now:
+            if has_tensors and end > now:
                 versions_kernel.end_instant(plan.versions)
             failure = failures_kernel.next_failure(plan.failures)
             change = counts[BACKGROUND]
@@ -350,8 +354,6 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
             state = plan.lane_states[worker * plan.lanes + lane]
             if state.op == NOBODY and state.head != NOBODY:
                 _start(plan, worker, lane, now)
-        if plan.versions.counts[UNREAD] >= 0:
-            return FAULTY
     return PAUSED
 
 
@@ -452,7 +454,7 @@ def _begin_step(plan: Any, worker: Any, now: Any) -> None:
 @inlined
 def _hand_on(plan: Any, worker: Any, op: Any, now: Any) -> None:
     """Put an op in its scheduler that waits for nothing any more; a tensor is read now."""
-    if plan.versions.read_by[op] >= 0:
+    if plan.versions.tensors.size > 0 and plan.versions.read_by[op] >= 0:
         step, tensor = plan.stages[worker].step, np.int64(plan.versions.read_by[op])
         versions_kernel.read(plan.versions, worker, step, tensor, now)
     _put(plan, worker, op)
@@ -648,10 +650,11 @@ def _end_op(plan: Any, worker: Any, op: Any, now: Any) -> None:
     """End an op: those that waited for it alone are put in their schedulers."""
     stage = plan.stages[worker]
     base = worker * plan.lane.size
-    if plan.versions.updated_by[op] >= 0 and not plan.versions.at_end:
+    if plan.versions.tensors.size > 0 and plan.versions.updated_by[op] >= 0:
         tensor = np.int64(plan.versions.updated_by[op])
-        stage.updated += 1
-        versions_kernel.push(plan.versions, worker, stage.step, tensor, now)
+        if not plan.versions.at_end:
+            stage.updated += 1
+            versions_kernel.push(plan.versions, worker, stage.step, tensor, now)
     for index in range(plan.first_dependent[op], plan.first_dependent[op + 1]):
         other = np.int64(plan.dependents[index])
         task = plan.tasks[base + other]

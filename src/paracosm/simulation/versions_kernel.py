@@ -94,7 +94,7 @@ def make_versions(
 def has_no_room(versions: Any) -> Any:
     """Return whether there is too little room for the rows of another event."""
     counts, tensors = versions.counts, versions.tensors.size
-    return tensors > 0 and (
+    return (
         versions.read_rows.size - counts[READS] < tensors
         or versions.update_rows.size - counts[UPDATES] < tensors * versions.pushes
         or versions.step_rows.size == counts[STEPS]

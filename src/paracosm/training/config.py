@@ -69,7 +69,10 @@ def _written_until(value: float | Target) -> str:
 
 
 _UPDATES = 3000
-_DURATIONS = ("compute", "recording", "update_time", "message_size", "timing_only", "timeline")
+_DURATIONS = (
+    *("schedule", "compute", "recording", "update_time", "message_size", "timing_only"),
+    "timeline",
+)
 _NUMERICS = {
     *("shards", "optimizer", "lr", "evaluate_every", "evaluate_examples"),
     *("lookahead", "keep_going", "loss_limit"),
