@@ -15,8 +15,8 @@ from paracosm.faults import (
     expected_makespan,
     failure_instants,
 )
-from paracosm.planning.failures import Block, FailingJob, stops_together
-from paracosm.simulation.rollback import Checkpoint, Restore
+from paracosm.planning.failures import FailureRecord, failing_schedule
+from paracosm.simulation.rollback import Block, Checkpoint, Restore
 from paracosm.simulation.schedule import Rule, Schedule, asgd, backup, ssgd, ssp, stream_schedule
 from paracosm.simulation.system import (
     DOWNLINK,
@@ -58,14 +58,27 @@ def life(workers: int, rule: Rule) -> Callable[..., Iterator[Schedule]]:
     return begin
 
 
-def failing_job(rule: Rule, workers: int, mtbf: Mtbf, seed: int = 0) -> FailingJob:
-    given = {"mtbf": mtbf, "checkpoint_cost": "2s", "checkpoint_every": "20s", "restart_cost": "5s"}
-    fields = FailureFields.model_validate(given)
-    failures = fields.job_failures(workers, 1, stops_together(rule))
-    assert failures is not None
-    return FailingJob(
-        *(failures, mtbf), workers=workers, servers=1, tensors=1, rule=rule, seed=seed
-    )
+class FailingJob:
+    """A job of steps of 1 s, and what failures have cost it."""
+
+    def __init__(self, rule: Rule, workers: int, mtbf: Mtbf, seed: int = 0) -> None:
+        given = {"checkpoint_cost": "2s", "checkpoint_every": "20s", "restart_cost": "5s"}
+        fields = FailureFields.model_validate({**given, "mtbf": mtbf})
+        failures = fields.job_failures(workers, 1, rule.needs_all)
+        assert failures is not None
+        self.record = FailureRecord(failures, workers)
+        self.summary = self.record.summary
+        self._schedule = failing_schedule(
+            *(life(workers, rule), failures),
+            workers=workers,
+            servers=1,
+            tensors=1,
+            rule=rule,
+            seed=seed,
+        )
+
+    def blocks(self) -> Iterator[Block]:
+        return self.record.watch(self._schedule)
 
 
 def until(events: Iterator[Block], end: float) -> list[Block]:
@@ -80,9 +93,9 @@ def until(events: Iterator[Block], end: float) -> list[Block]:
 
 def test_a_synchronous_job_is_lost_between_checkpoint_and_failure() -> None:
     """What lasts are iterations of 1 s; all other time is saved, lost, or restarts."""
-    job = failing_job(ssgd(4), 4, Mtbf(worker=400.0))
+    job = FailingJob(ssgd(4), 4, Mtbf(worker=400.0))
     end = 2000.0
-    until(job.blocks(life(4, ssgd(4))), end)
+    until(job.blocks(), end)
     found = job.summary(end)
     failed = list(takewhile(lambda at: at < end, failure_instants(Mtbf(400.0), 4, 0, 0)))
     assert found.stops == len(failed) >= 10
@@ -103,8 +116,8 @@ def test_the_share_of_a_long_run_is_dalys() -> None:
     """20 s of work, 2 s of saving, 5 s of restart, a failure every 100 s: within 3 errors."""
     shares = []
     for seed in range(12):
-        job = failing_job(ssgd(4), 4, Mtbf(worker=400.0), seed)
-        until(job.blocks(life(4, ssgd(4))), 1500.0)
+        job = FailingJob(ssgd(4), 4, Mtbf(worker=400.0), seed)
+        until(job.blocks(), 1500.0)
         shares.append(job.summary(1500.0).effective)
     error = np.std(shares, ddof=1) / 12**0.5
     assert error < 0.03
@@ -114,9 +127,9 @@ def test_the_share_of_a_long_run_is_dalys() -> None:
 
 @pytest.mark.parametrize("rule", [asgd(), ssp(3), backup(4, 1)])
 def test_an_asynchronous_job_goes_on_without_those_that_failed(rule: Rule) -> None:
-    job = failing_job(rule, 4, Mtbf(worker=60.0))
+    job = FailingJob(rule, 4, Mtbf(worker=60.0))
     end = 500.0
-    events = until(job.blocks(life(4, rule)), end)
+    events = until(job.blocks(), end)
     assert all(isinstance(event, Schedule) for event in events)
     found = job.summary(end)
     assert (found.stops, found.checkpoints, found.saving, found.waiting) == (0, 0, 0, 0)
@@ -130,8 +143,8 @@ def test_an_asynchronous_job_goes_on_without_those_that_failed(rule: Rule) -> No
 
 
 def test_the_failure_of_a_server_brings_an_asynchronous_job_back_to_its_checkpoint() -> None:
-    job = failing_job(asgd(), 3, Mtbf(server=150.0))
-    events = until(job.blocks(life(3, asgd())), 1000.0)
+    job = FailingJob(asgd(), 3, Mtbf(server=150.0))
+    events = until(job.blocks(), 1000.0)
     stops = [event for event in events if isinstance(event, Restore)]
     assert stops
     assert any(isinstance(event, Checkpoint) for event in events)
@@ -151,8 +164,8 @@ def test_the_failure_of_a_server_brings_an_asynchronous_job_back_to_its_checkpoi
 
 def test_the_same_seed_is_the_same_job_and_designs_share_their_failures() -> None:
     def marks(rule: Rule, seed: int) -> list[int]:
-        job = failing_job(rule, 2, Mtbf(server=100.0), seed)
-        events = until(job.blocks(life(2, rule)), 600.0)
+        job = FailingJob(rule, 2, Mtbf(server=100.0), seed)
+        events = until(job.blocks(), 600.0)
         return [event.failed for event in events if isinstance(event, Restore)]
 
     assert marks(asgd(), 1) == marks(asgd(), 1)
@@ -163,13 +176,8 @@ def test_the_same_seed_is_the_same_job_and_designs_share_their_failures() -> Non
 def test_an_end_within_a_restart_counts_up_to_it() -> None:
     """One failure at an instant that is known: 2 s later 2 s of the 5 s have passed."""
     instant = next(failure_instants(Mtbf(400.0), 4, 0, 0))
-    job = failing_job(ssgd(4), 4, Mtbf(worker=400.0))
-    until(job.blocks(life(4, ssgd(4))), instant + 10)
+    job = FailingJob(ssgd(4), 4, Mtbf(worker=400.0))
+    until(job.blocks(), instant + 10)
     found = job.summary(instant + 2)
     assert found.stops == 1
     assert found.restarting == pytest.approx(2 / (instant + 2), rel=1e-9)
-
-
-def test_who_stops_with_whom() -> None:
-    assert stops_together(ssgd(4))
-    assert not any(stops_together(rule) for rule in (asgd(), ssp(2), backup(4, 1)))

@@ -11,79 +11,98 @@ while the job works, not while all wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from math import inf
 
-import numpy as np
-
-from paracosm.faults import JobFailures, Mtbf, failure_instants
+from paracosm.faults import JobFailures, failure_instants
 from paracosm.results import FailureSummary
 from paracosm.rng import FailureStream, integer_seed, stream_keys
-from paracosm.simulation.rollback import Checkpoint, Restore, with_rollbacks
+from paracosm.simulation.rollback import (
+    LAST_INSTANT,
+    Block,
+    Checkpoint,
+    Restore,
+    with_rollbacks,
+)
 from paracosm.simulation.schedule import Rule, Schedule
 from paracosm.simulation.system import System
 
-Block = Schedule | Checkpoint | Restore
 Life = Callable[[int, Callable[[System], System]], Iterator[Schedule]]
 """From a seed, and what makes of a system one whose workers fail, to a schedule that begins at 0.
 It has to go on for as long as the job may."""
 
 
-def stops_together(rule: Rule) -> bool:
-    """Whether a job by this rule cannot do without any of its workers."""
-    return rule.answers == "all"
+def failing_schedule(
+    life: Life,
+    failures: JobFailures | None,
+    *,
+    workers: int,
+    servers: int,
+    tensors: int,
+    rule: Rule,
+    seed: int,
+) -> Iterator[Block]:
+    """Yield the schedule of a job, and between its blocks what happens to all of it.
+
+    Each life draws durations, and failures of single workers, of its own; when the whole job fails
+    is the same for all rules and schedules.
+
+    Args:
+        life: makes a schedule of the job, as it is from its begin or a restart.
+        failures: what they do to the job; None: nothing fails.
+        workers, servers, tensors: how many there are.
+        rule: by which the job updates.
+        seed: decides who fails when.
+
+    Raises:
+        InputError: virtual time passes 106 days.
+    """
+    if failures is None:
+        return iter(life(seed, lambda system: system))
+    job = failures
+
+    def seed_of(number: int) -> int:
+        return integer_seed(seed, FailureStream.LIVES, number) if number else seed
+
+    def with_failures(system: System, number: int) -> System:
+        if job.worker_mtbf == inf:
+            return system
+        keys = stream_keys(seed_of(number), FailureStream.WORKERS, workers)
+        return replace(system, mtbf=job.worker_mtbf, restart=job.restart, failure_keys=keys)
+
+    return with_rollbacks(
+        lambda number: life(seed_of(number), lambda system: with_failures(system, number)),
+        failure_instants(job.nodes, workers if rule.needs_all else 0, servers, seed),
+        workers=workers,
+        tensors=tensors,
+        restart=job.restart,
+        interval=job.interval,
+        cost=job.cost,
+        in_step=rule.needs_all,
+    )
 
 
-class FailingJob:
-    """A job with nodes that fail: `blocks` is its schedule, `summary` what came of it."""
+class FailureRecord:
+    """What failures have cost a run that follows a schedule."""
 
-    def __init__(
-        self,
-        failures: JobFailures,  # what failures do to it
-        mtbf: Mtbf,
-        *,
-        workers: int,
-        servers: int,
-        tensors: int,
-        rule: Rule,
-        seed: int,  # decides who fails when, whatever the rule
-    ) -> None:
+    def __init__(self, failures: JobFailures, workers: int) -> None:
         self._failures = failures
-        self._mtbf = mtbf
         self._workers = workers
-        self._servers = servers
-        self._tensors = tensors
-        self._together = stops_together(rule)
-        self._seed = seed
         self._marks: list[_Work | Checkpoint | Restore] = []
         self._newest: Schedule | None = None
 
-    def blocks(self, life: Life) -> Iterator[Block]:
-        """Yield the schedule of the job, with what happens to all of it between the blocks.
-
-        Each life draws durations, and failures of single workers, of its own.
-        """
-        failures = self._failures
-        events = with_rollbacks(
-            lambda number: life(self._seed_of(number), lambda own: self._failing(own, number)),
-            failure_instants(
-                self._mtbf, self._workers if self._together else 0, self._servers, self._seed
-            ),
-            workers=self._workers,
-            tensors=self._tensors,
-            restart=failures.restart,
-            interval=failures.interval,
-            cost=failures.cost,
-            in_step=self._together,
-        )
-        for event in events:
-            self._fold()
-            if isinstance(event, Schedule):
-                self._newest = event
+    def watch(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield the same blocks, and take note of them."""
+        for block in blocks:
+            if self._newest is not None:
+                self._marks.append(_work(self._newest, LAST_INSTANT))
+                self._newest = None
+            if isinstance(block, Schedule):
+                self._newest = block
             else:
-                self._marks.append(event)
-            yield event
+                self._marks.append(block)
+            yield block
 
     def summary(self, end: float) -> FailureSummary:
         """Return what failures have cost up to an instant in the newest block, in seconds."""
@@ -95,7 +114,8 @@ class FailingJob:
             counted.add(_work(self._newest, last), last)
         failures, workers = self._failures, self._workers
         total = max(last, 1)
-        away = min(counted.failures * round(failures.restart * 1e12), workers * total)
+        restart = round(failures.restart * 1e12)
+        away = sum(min(restart, last - instant) for instant in counted.failed)
         saving, stopped = counted.saving / total, counted.stopped / total
         lost = counted.lost / total + counted.abandoned / total / workers
         restarting = stopped + away / total / workers
@@ -108,7 +128,7 @@ class FailingJob:
             checkpoint_cost=failures.cost,
             restart_cost=failures.restart,
             stops=counted.stops,
-            failures=counted.failures,
+            failures=len(counted.failed),
             checkpoints=counted.checkpoints,
             effective=max(0.0, 1 - saving - lost - restarting),
             lost=lost,
@@ -119,26 +139,18 @@ class FailingJob:
             goodput=counted.kept / total * 1e12,
         )
 
-    def _seed_of(self, life: int) -> int:
-        return integer_seed(self._seed, FailureStream.LIVES, life) if life else self._seed
 
-    def _failing(self, system: System, life: int) -> System:
-        """Return the system with workers that fail each by itself, where they do."""
-        if self._failures.worker_mtbf == inf:
-            return system
-        keys = stream_keys(self._seed_of(life), FailureStream.WORKERS, self._workers)
-        return replace(
-            system,
-            mtbf=self._failures.worker_mtbf,
-            restart=self._failures.restart,
-            failure_keys=keys,
-        )
-
-    def _fold(self) -> None:
-        """Keep of the newest block what `summary` needs of it."""
-        if self._newest is not None:
-            self._marks.append(_work(self._newest, int(np.iinfo(np.int64).max)))
-            self._newest = None
+def lasting(blocks: Iterable[Block], kept: list[Schedule]) -> Iterator[Block]:
+    """Yield the same blocks; `kept` has those that no failure has undone."""
+    saved = 0
+    for block in blocks:
+        if isinstance(block, Schedule):
+            kept.append(block)
+        elif isinstance(block, Checkpoint):
+            saved = len(kept)
+        else:
+            del kept[saved:]
+        yield block
 
 
 @dataclass(frozen=True)
@@ -147,14 +159,15 @@ class _Work:
 
     steps: int  # that count
     abandoned: int  # picoseconds of steps that do not: lost with their workers, or too late
-    failures: int  # of single workers
+    failed: list[int]  # when single workers did
 
 
 def _work(block: Schedule, last: int) -> _Work:
     steps = block.steps[block.steps["end"] <= last]
     counts = steps["accepted"] != 0
     spent = steps["end"][~counts] - steps["begin"][~counts]
-    return _Work(int(counts.sum()), int(spent.sum()), block.failures)
+    failed = block.failures["time"]
+    return _Work(int(counts.sum()), int(spent.sum()), failed[failed <= last].tolist())
 
 
 @dataclass
@@ -166,11 +179,11 @@ class _Counts:
     lost: int = 0
     abandoned: int = 0
     stops: int = 0
-    failures: int = 0
     checkpoints: int = 0
     kept: int = 0
     unsaved: int = 0
     undone: int = 0
+    failed: list[int] = field(default_factory=list)
 
     def add(self, mark: _Work | Checkpoint | Restore, last: int) -> None:
         """Count what happened up to an instant."""
@@ -178,7 +191,7 @@ class _Counts:
             self.kept += mark.steps
             self.unsaved += mark.steps
             self.abandoned += mark.abandoned
-            self.failures += mark.failures
+            self.failed += mark.failed
         elif isinstance(mark, Checkpoint):
             self.saving += max(0, min(mark.end, last) - mark.begin)
             if mark.end <= last:

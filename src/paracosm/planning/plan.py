@@ -25,6 +25,7 @@ from paracosm.planning.stability import delay_bound, largest_curvature
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
 from paracosm.rng import TrainingStream, integer_seed
 from paracosm.training.scheduled import train_on_schedule
+from paracosm.units import format_duration
 
 Standings = Mapping[Design, Standing]
 
@@ -230,7 +231,7 @@ def _summary(
         updates_made=runs.updates,
         cluster=describe_cluster(job.cluster),
         wall_time=wall_time,
-        durations=origins(job),
+        durations=origins(job) | _failures(config),
     )
 
 
@@ -271,7 +272,17 @@ def _planned(
         steepness=None,
         steepest=None,
         is_efficient=False,
+        effective=_median([each.effective for each in ran if each.effective is not None]),
     )
+
+
+def _failures(config: PlanConfig) -> dict[str, str]:
+    """Say what is assumed of nodes that fail."""
+    if config.mtbf is None:
+        return {}
+    costs = {"checkpoint": config.checkpoint_cost, "restart": config.restart_cost}
+    said = [f"{format_duration(cost)} a {name}" for name, cost in costs.items() if cost is not None]
+    return {"failures": f"assumed: {config.mtbf}, {', '.join(said)}"}
 
 
 def _spread(values: Sequence[float]) -> Planned:

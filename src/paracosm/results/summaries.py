@@ -136,6 +136,7 @@ class TrainingSummary(Summary):
         target: what the run was to reach, None where nothing was asked for; `reached_at` is the
             virtual time at which it did, `reached_updates` the number of updates, None where it did
             not, and `best` the best value of the target's metric.
+        failures: what they have cost; None where nothing fails.
         staleness: by tensor, where a run keeps versions of each.
     """
 
@@ -167,6 +168,7 @@ class TrainingSummary(Summary):
     reached_updates: int | None = None
     best: float | None = None
     staleness: Mapping[str, Staleness] | None = None
+    failures: FailureSummary | None = None
     unchanged: TrainingSummary | None = None
 
 
@@ -198,6 +200,8 @@ class PlannedDesign(JsonObject):
             staleness; None where the bound does not apply.
         is_efficient: no other design is faster and costs as little.
         baselines: seconds to the target that other predictors say, by name.
+        effective: share of the workers' time that failures have left, in the median over seeds;
+            None where nothing fails.
     """
 
     workers: int
@@ -220,6 +224,7 @@ class PlannedDesign(JsonObject):
     steepest: float | None
     is_efficient: bool
     baselines: Mapping[str, float | None] | None = None
+    effective: float | None = None
 
 
 class TunedWorkers(JsonObject):

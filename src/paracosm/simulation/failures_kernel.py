@@ -16,8 +16,10 @@ from paracosm.compiled import columns, inlined
 from paracosm.network.compiled import LAST_INSTANT
 from paracosm.timing.compiled import uniform
 
-NEXT, SO_FAR = range(2)
-"""In `Failures.counts`: the worker that fails next, and how many failures there were."""
+NEXT, ROWS = range(2)
+"""In `Failures.counts`: the worker that fails next, rows written."""
+
+FAILURE = np.dtype([("time", "i8"), ("worker", "i4")])
 
 FAILING = np.dtype(columns("i8", "at", "back", "drawn"))
 """A worker: when it fails next, until when it is away, how many intervals were drawn."""
@@ -31,16 +33,24 @@ class Failures(NamedTuple):
     keys: npt.NDArray[np.uint64]
     workers: Any
     counts: npt.NDArray[np.int64]
+    rows: Any  # of failures, as far as there is room
 
 
 def make_failures(mtbf: float, restart: float, keys: npt.NDArray[np.uint64]) -> Failures:
     """Return as many workers as there are keys of random streams; times in seconds."""
     workers = np.zeros(len(keys), FAILING)
-    failures = Failures(mtbf * 1e12, round(restart * 1e12), keys, workers, np.zeros(2, np.int64))
+    counts, rows = np.zeros(2, np.int64), np.zeros(len(keys), FAILURE)
+    failures = Failures(mtbf * 1e12, round(restart * 1e12), keys, workers, counts, rows)
     for worker in range(len(keys)):
         _draw(failures, worker)
     _find_next(failures)
     return failures
+
+
+@inlined
+def has_no_room(failures: Any) -> Any:
+    """Return whether there is no room for the row of another failure."""
+    return failures.workers.size > 0 and failures.counts[ROWS] == failures.rows.size
 
 
 @inlined
@@ -59,7 +69,10 @@ def fail_next(failures: Any, now: Any) -> Any:
     state.back = state.at = now + min(failures.restart, LAST_INSTANT - now)
     _draw(failures, worker)
     _find_next(failures)
-    failures.counts[SO_FAR] += 1
+    if failures.counts[ROWS] < failures.rows.size:
+        row = failures.rows[failures.counts[ROWS]]
+        row.time, row.worker = now, worker
+        failures.counts[ROWS] += 1
     return worker
 
 

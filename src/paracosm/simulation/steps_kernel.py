@@ -294,6 +294,8 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
                 return FAULTY
             if versions_kernel.has_no_room(plan.versions):
                 return FULL
+            if failures_kernel.has_no_room(plan.failures):
+                return FULL
         item, op = np.int64(NOBODY), np.int64(NOBODY)
         if counts[EVENTS] == 0 or plan.heap[0].key > now:
             settle(traffic, now)
