@@ -157,7 +157,19 @@ def _median(courses: Sequence[Course]) -> tuple[Floats, Floats]:
 
 
 def _measured(run: RecordedRun) -> Course:
-    return Course(run.schedule, run.snapshot_times / 1e12, run.metrics["loss"].astype(float))
+    """Return a run; of one in iterations, an evaluation of each that a snapshot shows.
+
+    A prediction evaluates between iterations. A snapshot may show one half made, or nothing new.
+    """
+    time, loss = run.snapshot_times, run.metrics["loss"].astype(float)
+    if run.facts["synchronous"]:
+        updates = run.schedule.updates
+        own = [updates["time"][updates["tensor"] == i] for i in range(len(run.schedule.tensors))]
+        version = np.stack([np.searchsorted(np.unique(each), time, "right") for each in own])
+        whole = np.flatnonzero((version == version[0]).all(axis=0))
+        _, first = np.unique(version[0][whole], return_index=True)
+        time, loss = time[whole[first]], loss[whole[first]]
+    return Course(run.schedule, time / 1e12, loss)
 
 
 def _predicted(cell: Cell, run: RecordedRun, folder: Path) -> Course:
