@@ -27,14 +27,14 @@ from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.models import DataSet, Model
 from paracosm.rng import integer_seed
-from paracosm.training.parameters import ParameterLayout
+from paracosm.training.parameters import ParameterLayout, Parameters
 
 
 class Gradient(NamedTuple):
-    """The loss of a minibatch and its gradient by the flat parameter vector."""
+    """The loss of a minibatch and its gradient by the parameters, in the form that these have."""
 
     loss: float
-    gradient: Tensor
+    gradient: Parameters
 
 
 class PendingGradient:
@@ -43,10 +43,10 @@ class PendingGradient:
     __slots__ = ("_gradient", "_source", "batch", "number", "parameters")
 
     def __init__(
-        self, source: Any, number: int, parameters: Tensor, batch: npt.NDArray[np.int64]
+        self, source: Any, number: int, parameters: Parameters, batch: npt.NDArray[np.int64]
     ) -> None:
         self.number = number
-        self.parameters: Tensor | None = parameters
+        self.parameters: Parameters | None = parameters
         self.batch = batch
         self._source = source
         self._gradient: Gradient | None = None
@@ -80,26 +80,24 @@ class Method(Protocol):
 class Stepper:
     """Computes the gradient of one minibatch.
 
-    The module is taken over: its parameters become views of one vector into which each request's
-    are copied. To call it as a function of them costs more than the gradient of a small model.
+    The module is taken over: its parameters become those of each request. To call it as a function
+    of them costs more than the gradient of a small model.
     """
 
     def __init__(self, model: Model, layout: ParameterLayout, traits: Traits, seed: int) -> None:
         self._module = model.module.train()
         self._loss = model.loss
-        self._flat = layout.flatten(self._module)
+        self._layout = layout
         tensors = dict(self._module.named_parameters())
         self._tensors = [tensors[name] for name in layout.names]
-        views = layout.unflatten(self._flat).values()
-        for tensor, view in zip(self._tensors, views, strict=True):
-            tensor.data = view
         self._random = traits.random
         self._unused = traits.unused
         self._seed = seed
 
-    def step(self, parameters: Tensor, x: Tensor, y: Tensor, number: int) -> Gradient:
+    def step(self, parameters: Parameters, x: Tensor, y: Tensor, number: int) -> Gradient:
         """Return loss and gradient; `number` picks the stream of random numbers."""
-        self._flat.copy_(parameters)
+        for tensor, values in zip(self._tensors, self._layout.tensors(parameters), strict=True):
+            tensor.data = values
         try:
             with self._stream(number) if self._random else nullcontext():
                 loss = self._loss(self._module(x), y)
@@ -108,7 +106,7 @@ class Stepper:
             raise InputError(
                 f"the model failed on a minibatch of {len(x)} examples: {one_line(error)}"
             ) from error
-        return Gradient(loss.item(), torch.cat([g.reshape(-1) for g in gradients]))
+        return Gradient(loss.item(), self._layout.in_form_of(parameters, gradients))
 
     @contextmanager
     def _stream(self, number: int) -> Iterator[None]:
@@ -168,7 +166,7 @@ class Vectorised:
 
     def obstacle(self) -> str | None:
         """Try it, and return why the model cannot be vectorised; None if it can."""
-        parameters = [self._parameters, self._parameters.clone()]
+        parameters: list[Parameters] = [self._parameters, self._parameters.clone()]
         x, y = self._x[:1].expand(2, 1, *self._x.shape[1:]), self._y[:1]
         try:
             self._gradients(parameters, x, y.expand(2, *y.shape))
@@ -177,7 +175,6 @@ class Vectorised:
         return None
 
     def compute(self, requests: list[PendingGradient]) -> list[Gradient]:
-        # The gradients of one call are rows of one matrix, which lives as long as any of them.
         gradients: list[Gradient] = []
         for chunk in self._chunks(requests):
             indices = torch.from_numpy(np.concatenate([request.batch for request in chunk]))
@@ -185,39 +182,35 @@ class Vectorised:
             x = self._x.index_select(0, indices).view(*leading, *self._x.shape[1:])
             y = self._y.index_select(0, indices).view(*leading, *self._y.shape[1:])
             parameters = [request.parameters for request in chunk if request.parameters is not None]
-            losses, rows = self._gradients(parameters, x, y)
-            gradients += map(Gradient, losses.tolist(), rows.unbind())
+            losses, found = self._gradients(parameters, x, y)
+            for each, loss, *gradient in zip(parameters, losses.tolist(), *found, strict=True):
+                gradients.append(Gradient(loss, self._layout.in_form_of(each, gradient)))
         return gradients
 
-    def _gradients(self, parameters: list[Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the losses and the gradients, one row for each request."""
-        number, layout = len(parameters), self._layout
+    def _gradients(
+        self, parameters: list[Parameters], x: Tensor, y: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the losses and, by tensor, the gradients of all requests."""
         first = parameters[0]
-        shared = all(other is first for other in parameters)
-        stacked = first.expand(number, -1) if shared else torch.stack(parameters)
-        leaves = {
-            name: part.view(number, *shape).detach().requires_grad_()
-            for name, part, shape in zip(
-                layout.names,
-                torch.split(stacked, list(layout.sizes), 1),
-                layout.shapes,
-                strict=True,
-            )
-        }
-        losses = self._losses(leaves, x, y)
+        if all(other is first for other in parameters):
+            tensors = [
+                each.expand(len(parameters), *each.shape) for each in self._layout.tensors(first)
+            ]
+        else:
+            known = map(self._layout.tensors, parameters)
+            tensors = [torch.stack(same) for same in zip(*known, strict=True)]
+        leaves = [each.detach().requires_grad_() for each in tensors]
+        losses = self._losses(dict(zip(self._layout.names, leaves, strict=True)), x, y)
         gradients = torch.autograd.grad(
-            losses, list(leaves.values()), torch.ones(number), materialize_grads=True
+            losses, leaves, torch.ones(len(parameters)), materialize_grads=True
         )
-        rows = torch.empty(number, layout.size)
-        for part, gradient in zip(torch.split(rows, list(layout.sizes), 1), gradients, strict=True):
-            part.view(gradient.shape).copy_(gradient)
-        return losses.detach(), rows
+        return losses.detach(), gradients
 
     def _chunks(self, requests: list[PendingGradient]) -> Iterator[list[PendingGradient]]:
         """Divide requests into runs of one batch size, each small enough for the memory."""
         for size, run in groupby(requests, key=lambda request: len(request.batch)):
             group = list(run)
-            # Alive at once: parameters, gradients by tensor and by row; activations and theirs.
+            # Alive at once: parameters, gradients stacked and by request; activations and theirs.
             each = 3 * 4 * self._layout.size + 2 * size * self._activation_bytes
             length = max(1, _VMAP_MEMORY // each)
             for begin in range(0, len(group), length):
@@ -255,6 +248,7 @@ class ProcessPool:
     ) -> None:
         self.processes = processes
         self._data = data
+        self._layout = layout
         self._module = model.module
         self._moving_buffers = traits.moving_buffers
         rows = min(workers, max(processes, _POOL_MEMORY // (4 * layout.size)))
@@ -265,7 +259,7 @@ class ProcessPool:
             stepper = bytes(dumps((model, layout, traits, seed)))
         except Exception as error:
             raise InputError(f"the model cannot be sent to processes: {one_line(error)}") from error
-        threads = max(1, available_cores() // processes)
+        threads = torch.get_num_threads()  # as here, so that values are the same to the bit
         self._executor = ProcessPoolExecutor(
             processes,
             timeout=None,
@@ -298,7 +292,7 @@ class ProcessPool:
     def _compute(self, requests: list[PendingGradient]) -> Iterator[Gradient]:
         for row, request in zip(self._matrix, requests, strict=False):
             assert request.parameters is not None
-            row[:] = request.parameters.numpy()
+            row[:] = self._layout.flat(request.parameters).numpy()
         moving = dict(self._module.named_buffers()) if self._moving_buffers else {}
         buffers = {name: buffer.numpy().copy() for name, buffer in moving.items()}
         length = -(-len(requests) // (_TASKS_PER_PROCESS * self.processes))
@@ -318,8 +312,11 @@ class ProcessPool:
                 # A running statistic with the sum of changes from one start would overshoot.
                 counts = not torch.is_floating_point(moving[name])
                 moving[name] += torch.from_numpy(change if counts else change / len(tasks))
-        gradients = torch.from_numpy(np.array(self._matrix[: len(requests)]))
-        return map(Gradient, losses, gradients.unbind())
+        rows = torch.from_numpy(np.array(self._matrix[: len(requests)])).unbind()
+        for request, loss, row in zip(requests, losses, rows, strict=True):
+            assert request.parameters is not None
+            is_flat = not isinstance(request.parameters, tuple)
+            yield Gradient(loss, row if is_flat else tuple(self._layout.tensors(row)))
 
 
 def _fast_folder(size: int) -> str | None:
@@ -356,6 +353,7 @@ def _gradients(
     losses = []
     for row, x, y, number in batches:
         loss, gradient = _stepper.step(_rows[row], torch.from_numpy(x), torch.from_numpy(y), number)
+        assert not isinstance(gradient, tuple), "a row is a flat vector"
         _rows[row] = gradient
         losses.append(loss)
     moving = dict(_module.named_buffers())  # a forward pass may put new tensors in their places

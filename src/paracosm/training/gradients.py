@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import islice
 from time import perf_counter
 from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+from torch.nn.modules.conv import _ConvNd
 
 from paracosm.errors import InputError, unknown
 from paracosm.models import DataSet, Model
+from paracosm.training.dense import dense_method
 from paracosm.training.gradient_methods import (
     Gradient,
     Method,
@@ -25,7 +25,7 @@ from paracosm.training.gradient_methods import (
     available_cores,
     inspect_model,
 )
-from paracosm.training.parameters import ParameterLayout
+from paracosm.training.parameters import ParameterLayout, Parameters
 
 Mode = Literal["auto", "off", "vmap", "processes"]
 
@@ -43,7 +43,7 @@ class GradientSource:
         self._waiting: dict[int, PendingGradient] = {}
         self._requests = 0
 
-    def request(self, parameters: Tensor, batch: npt.NDArray[np.int64]) -> PendingGradient:
+    def request(self, parameters: Parameters, batch: npt.NDArray[np.int64]) -> PendingGradient:
         """Ask for a gradient at parameters that nobody changes in place afterwards."""
         pending = PendingGradient(self, self._requests, parameters, batch)
         self._waiting[self._requests] = pending
@@ -61,8 +61,7 @@ class GradientSource:
         return request.result()
 
     def forget(self, request: PendingGradient) -> None:
-        if self._waiting.pop(request.number, None) is None and request.computed:
-            self._policy.wasted()
+        self._waiting.pop(request.number, None)
 
     def describe(self) -> str:
         return self._policy.describe()
@@ -87,9 +86,9 @@ def make_gradients(
     last gradient, and its buffers (running statistics) follow the gradients in the order in which
     these are computed, as on a parameter server that holds moving averages.
 
-    Mode "off" computes each gradient alone, when it is needed; "vmap" and "processes" all that wait
-    together; "auto" measures, and does what is fastest. As that depends on the machine, two runs
-    agree to the bit only where the mode is named.
+    Mode "off" computes each gradient alone, by automatic differentiation, when it is needed; "vmap"
+    and "processes" all that wait together; "auto" does what the model's structure and size say is
+    fastest (dense networks in closed form), so that two runs agree to the bit.
     """
     if mode not in get_args(Mode):
         raise unknown("look-ahead mode", mode, get_args(Mode))
@@ -101,19 +100,25 @@ def make_gradients(
 
     if mode == "processes":
         return GradientSource(Policy(pool(), f"on {processes} processes"))
-    if mode == "off" or (mode == "auto" and workers_hint == 1):
-        why = "" if mode == "off" else " (a single worker)"
+    if mode == "off":
         one = OneByOne(Stepper(model, layout, traits, seed), data)
-        return GradientSource(Policy(one, f"one by one{why}", together=False))
-    vectorised = Vectorised(model, layout, data, traits)
-    obstacle = traits.obstacle or vectorised.obstacle()
+        return GradientSource(Policy(one, "one by one", together=False))
+    if mode == "auto" and (dense := dense_method(model, layout, data)) is not None:
+        text = "auto: dense layers in closed form"
+        return GradientSource(Policy(dense, text, together=dense.pays_together(batch)))
+    is_small = mode == "vmap" or _is_small(model, layout, batch)
+    vectorised = Vectorised(model, layout, data, traits) if is_small else None
+    obstacle = traits.obstacle or vectorised.obstacle() if vectorised else None
     if mode == "vmap":
         if obstacle:
             raise InputError(f'look-ahead mode "vmap": {obstacle}; use "auto"')
+        assert vectorised is not None
         return GradientSource(Policy(vectorised, "vmap"))
     one = OneByOne(Stepper(model, layout, traits, seed), data)
-    make_pool = pool if processes > 1 else None
-    return GradientSource(Automatic(one, vectorised, obstacle, make_pool))
+    # Running statistics follow the gradients in another order on processes.
+    make_pool = pool if processes > 1 and not traits.moving_buffers else None
+    usable = None if obstacle else vectorised
+    return GradientSource(Automatic(one, usable, make_pool, obstacle or None))
 
 
 Computed = tuple[list[PendingGradient], list[Gradient]]
@@ -132,9 +137,6 @@ class Policy:
         requests = list(waiting.values()) if self._together else [needed]
         return requests, self._method.compute(requests)
 
-    def wasted(self) -> None:
-        """Take note that a gradient was computed and not used."""
-
     def describe(self) -> str:
         return self._text
 
@@ -144,108 +146,69 @@ class Policy:
             self._method.close()
 
 
-_SAMPLES = 3  # measurements before a cost is believed
-_MARGIN = 0.95  # of the cost one by one, below which computing together is worth it
-_TRIAL = 16  # gradients in the first measured calls of vmap
-_REFRESH = 64  # calls after which the cost one by one is measured again
+_FEWEST = 16
+"""Gradients that wait, from which on one call of vmap costs less than each alone: the call itself
+costs as much as some ten gradients of a small model."""
+
+_MOST_WORK = 2**18
+"""Parameters times examples of a minibatch up to which vmap is worth it: it saves no arithmetic."""
 
 # A pool takes seconds to start: it is tried once that is 5 % of what gradients have cost already.
 _POOL_AFTER = 40.0  # seconds spent on gradients
 _POOL_COST = 5e-3  # seconds for a gradient, below which sending it costs too much
 
 
-class _Candidate:
-    """A method and what it was seen to cost: seconds a gradient, the least of some samples.
-
-    The cost depends on how many are computed together; it is kept by power of two.
-    """
-
-    def __init__(self, name: str, method: Method) -> None:
-        self.name = name
-        self.method = method
-        self.gradients = 0
-        self.seconds = 0.0
-        self.samples: Counter[int] = Counter()
-        self.cost: dict[int, float] = {}
-
-    def compute(self, requests: list[PendingGradient]) -> Computed:
-        begin = perf_counter()
-        gradients = self.method.compute(requests)
-        seconds = perf_counter() - begin
-        number = len(requests)
-        size = number.bit_length()
-        self.gradients += number
-        self.seconds += seconds
-        self.samples[size] += 1
-        self.cost[size] = min(self.cost.get(size, float("inf")), seconds / number)
-        return requests, gradients
-
-    def known(self, size: int) -> bool:
-        return self.samples[size] >= _SAMPLES
+def _is_small(model: Model, layout: ParameterLayout, batch: int) -> bool:
+    """Whether a model's gradient is so little work that the bookkeeping of each one counts."""
+    convolves = any(isinstance(each, _ConvNd) for each in model.module.modules())
+    return not convolves and layout.size * batch <= _MOST_WORK
 
 
 class Automatic(Policy):
-    """Computes what waits by the method that was measured to be the fastest.
+    """Computes one by one; together what is known, from model and number, to be faster so.
 
-    The first gradients are computed one by one; then small trials of `vmap` follow, which end it
-    where it is no faster. Every gradient computed in a trial is used. From then on each size of
-    the waiting set has its own costs, measured when it first occurs.
+    No measured time decides over a value: small models are vectorised from a number of waiting
+    gradients on, and a pool of processes, which is started when gradients have proved expensive,
+    gives the values of one by one to the bit.
     """
 
     def __init__(
         self,
-        one: OneByOne,
-        vectorised: Vectorised,
-        obstacle: str | None,
-        pool: Callable[[], ProcessPool] | None,
+        one: Method,
+        vectorised: Method | None,  # None where it is not worth it, or not possible
+        pool: Callable[[], ProcessPool] | None,  # makes one; None where values would differ
+        obstacle: str | None = None,  # why a small model is not vectorised
     ) -> None:
-        self._one = _Candidate("one by one", one)
-        self._vmap = _Candidate("vmap", vectorised)
-        self._obstacle = obstacle  # why vmap is not used
-        self._trials = 0
+        self._one = one
+        self._vmap = vectorised
         self._make_pool = pool
+        self._obstacle = obstacle
         self._pool: ProcessPool | None = None
-        self._processes: _Candidate | None = None
-        self._calls = 0
-        self._wasted = 0
+        self._is_warm = False
+        self._seconds = 0.0
+        self._counts: Counter[str] = Counter()
 
     def compute(self, needed: PendingGradient, waiting: dict[int, PendingGradient]) -> Computed:
-        self._calls += 1
-        number = len(waiting)
-        if number == 1 or not self._one.known(1) or self._calls % _REFRESH == 0:
-            return self._one.compute([needed])
-        if self._obstacle is None and self._trials < _SAMPLES:
-            return self._trial(needed, waiting)
-        size = number.bit_length()
-        candidates = [] if self._obstacle else [self._vmap]
-        if self._pool_started():
-            assert self._processes is not None
-            candidates.append(self._processes)
-        for candidate in candidates:
-            if not candidate.known(size):
-                return candidate.compute(list(waiting.values()))
-        ahead = self._vmap.gradients + (self._processes.gradients if self._processes else 0)
-        used = 1.0 - self._wasted / ahead if ahead > self._wasted else 1.0
-        limit = _MARGIN * self._one.cost[1] * used
-        best = min(candidates, key=lambda candidate: candidate.cost[size], default=None)
-        if best is None or best.cost[size] > limit:
-            return self._one.compute([needed])
-        return best.compute(list(waiting.values()))
-
-    def wasted(self) -> None:
-        self._wasted += 1
+        requests = list(waiting.values())
+        if self._vmap is not None and len(requests) >= _FEWEST:
+            self._counts["vmap"] += len(requests)
+            return requests, self._vmap.compute(requests)
+        if len(requests) > 1 and self._pool_started():
+            assert self._pool is not None
+            self._counts[f"{self._pool.processes} processes"] += len(requests)
+            return requests, self._pool.compute(requests)
+        begin = perf_counter()
+        gradients = self._one.compute([needed])
+        self._seconds += perf_counter() - begin
+        self._counts["one by one"] += 1
+        return [needed], gradients
 
     def describe(self) -> str:
-        """Say which methods computed how much, and at what cost."""
-        used = [c for c in (self._one, self._vmap, self._processes) if c and c.gradients]
-        if not used:
+        """Say which methods computed how much."""
+        total = self._counts.total()
+        if not total:
             return "auto: nothing was computed"
-        total = sum(candidate.gradients for candidate in used)
-        used.sort(key=lambda candidate: -candidate.gradients)
-        parts = [
-            f"{c.name} {c.gradients / total:.0%} ({1e3 * c.seconds / c.gradients:.3g} ms each)"
-            for c in used
-        ]
+        parts = [f"{name} {count / total:.0%}" for name, count in self._counts.most_common()]
         why = f"; no vmap: {self._obstacle}" if self._obstacle else ""
         return f"auto: {', '.join(parts)}{why}"
 
@@ -253,28 +216,15 @@ class Automatic(Policy):
         if self._pool is not None:
             self._pool.close()
 
-    def _trial(self, needed: PendingGradient, waiting: dict[int, PendingGradient]) -> Computed:
-        """Compute a few by `vmap`, and give it up where that is no faster even for these."""
-        others = (request for request in waiting.values() if request is not needed)
-        computed = self._vmap.compute([needed, *islice(others, _TRIAL - 1)])
-        self._trials += 1
-        number = len(computed[0])
-        size = number.bit_length()
-        costs_more = self._vmap.cost[size] > self._one.cost[1]
-        if number == _TRIAL and self._vmap.known(size) and costs_more:
-            self._obstacle = "it is no faster here"
-        return computed
-
     def _pool_started(self) -> bool:
         """Whether there is a pool; start one when the cost of gradients is worth it."""
-        if self._processes is not None:
+        if self._is_warm:
             return True
-        if self._make_pool is None or self._one.cost[1] < _POOL_COST:
+        if self._make_pool is None or self._seconds < _POOL_AFTER:
             return False
-        if self._one.seconds + self._vmap.seconds < _POOL_AFTER:
+        if self._seconds < _POOL_COST * self._counts["one by one"]:
             return False
         if self._pool is None:
             self._pool = self._make_pool()
-        if self._pool.warm_up():
-            self._processes = _Candidate(f"{self._pool.processes} processes", self._pool)
-        return self._processes is not None
+        self._is_warm = self._pool.warm_up()
+        return self._is_warm

@@ -24,7 +24,8 @@ def prepare_numerics(
 ) -> Numerics:
     """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
 
-    The parts of the parameters are those of the servers or, where `tensors` are named, one each.
+    The parts of the parameters are those of the servers. Where `tensors` are named, each is a part,
+    and parameters and gradients are tuples of tensors instead of flat vectors.
     """
     sizes_known = config.costless_messages() or (config.message_size and servers == 1)
     if config.timing_only and sizes_known:
@@ -57,8 +58,10 @@ class _Computing(Numerics):
         drawn = integer_seed(seed, TrainingStream.MODEL)
         self._model = build_model(config.model, self._data, drawn, config.batch)
         self._layout = ParameterLayout.of(self._model.module, 1 if tensors else servers)
-        self.parts = self._layout.slices_of(tensors) if tensors else self._layout.slices
-        self._order = sorted(range(len(self.parts)), key=lambda part: self.parts[part].start)
+        self.parts = self._layout.places_of(tensors) if tensors else self._layout.slices
+        self._by_tensor = bool(tensors)
+        # Of the parts, in the order of the model's tensors
+        self._order = [tensors.index(name) for name in self._layout.names] if tensors else []
         sizes = tuple(float(size) for size in self._layout.bytes_per_server)
         if config.message_size is not None:
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
@@ -81,12 +84,18 @@ class _Computing(Numerics):
         config.optimizer.try_out(config.lr)
 
     def initial(self) -> Any:
-        return self._layout.flatten(self._model.module)
+        flat = self._layout.flatten(self._model.module)
+        return tuple(self._layout.tensors(flat)) if self._by_tensor else flat
 
     def join(self, parts: Sequence[Any]) -> Any:
         import torch
 
-        return parts[0] if len(parts) == 1 else torch.cat([parts[part] for part in self._order])
+        if self._by_tensor:
+            return tuple([parts[part] for part in self._order])
+        return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+    def flat(self, parameters: Any) -> Any:
+        return self._layout.flat(parameters)
 
     def request(self, worker: int, parameters: Any) -> Pending:
         pending: Pending = self._gradients.request(parameters, self._samplers[worker].next())

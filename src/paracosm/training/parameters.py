@@ -15,6 +15,10 @@ from paracosm.models import Model
 
 _BYTES = 4  # of a float32
 
+Parameters = Tensor | tuple[Tensor, ...]
+"""Of a model: one flat vector, or its tensors in the order of a layout. A gradient has the form of
+the parameters that it was asked for at."""
+
 
 @dataclass(frozen=True)
 class ParameterLayout:
@@ -61,17 +65,13 @@ class ParameterLayout:
     def bytes_per_server(self) -> tuple[int, ...]:
         return tuple(_BYTES * (part.stop - part.start) for part in self.slices)
 
-    def slices_of(self, tensors: Sequence[str]) -> tuple[slice, ...]:
-        """Return where each of the named tensors lies; they are the model's, in any order.
+    def places_of(self, tensors: Sequence[str]) -> tuple[int, ...]:
+        """Return the place of each of the named tensors; they are the model's, in any order.
 
         Raises:
             InputError: they are not, with the first difference.
         """
-        ends = accumulate(self.sizes)
-        found = {
-            name: slice(end - size, end)
-            for name, size, end in zip(self.names, self.sizes, ends, strict=True)
-        }
+        found = {name: place for place, name in enumerate(self.names)}
         strange = next((name for name in tensors if name not in found), None)
         missing = next((name for name in self.names if name not in tensors), None)
         if strange is not None or missing is not None or len(tensors) != len(found):
@@ -83,6 +83,20 @@ class ParameterLayout:
             )
         return tuple(found[name] for name in tensors)
 
+    def tensors(self, parameters: Parameters) -> Sequence[Tensor]:
+        """Return the tensors of either form: views, no copies."""
+        return parameters if isinstance(parameters, tuple) else self._views(parameters)
+
+    def flat(self, parameters: Parameters) -> Tensor:
+        """Return the flat vector of either form."""
+        if not isinstance(parameters, tuple):
+            return parameters
+        return torch.cat([tensor.reshape(-1) for tensor in parameters])
+
+    def in_form_of(self, parameters: Parameters, tensors: Sequence[Tensor]) -> Parameters:
+        """Return tensors in the form that `parameters` have."""
+        return tuple(tensors) if isinstance(parameters, tuple) else self.flat(tuple(tensors))
+
     def flatten(self, module: nn.Module) -> Tensor:
         """Return a copy of the module's parameters as a flat vector."""
         tensors = dict(module.named_parameters())
@@ -90,11 +104,11 @@ class ParameterLayout:
 
     def unflatten(self, flat: Tensor) -> dict[str, Tensor]:
         """Return the named tensors in a flat vector: views, no copies; works under `vmap`."""
+        return dict(zip(self.names, self._views(flat), strict=True))
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
         parts = torch.split(flat, list(self.sizes))
-        return {
-            name: part.view(shape)
-            for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
-        }
+        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 def partition(sizes: Sequence[int], servers: int) -> list[list[int]]:
@@ -121,7 +135,7 @@ _ELEMENTS = 2**20  # of inputs at a time: a convolution makes fifty times as man
 def evaluate(
     model: Model,
     layout: ParameterLayout,
-    parameters: Tensor,
+    parameters: Parameters,
     x: Tensor,
     y: Tensor,
     chunk: int = 2048,
@@ -132,7 +146,7 @@ def evaluate(
     of the gradients computed so far. Where targets are no class labels (and outputs no scores), the
     accuracy is None. `chunk` are examples at a time; fewer where they are large.
     """
-    tensors = layout.unflatten(parameters)
+    tensors = dict(zip(layout.names, layout.tensors(parameters), strict=True))
     labelled = not torch.is_floating_point(y)
     total, correct = 0.0, 0
     chunk = max(1, min(chunk, _ELEMENTS // max(1, x[0].numel())))

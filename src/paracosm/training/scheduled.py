@@ -22,7 +22,7 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.results.summaries import Staleness
-from paracosm.simulation.rollback import LAST_INSTANT, Checkpoint, Restore
+from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint
 from paracosm.simulation.schedule import Schedule, read_schedule
 from paracosm.training.config import TrainConfig
 from paracosm.training.interrupt import ended_by_interrupt
@@ -32,8 +32,6 @@ from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
 
 _BINS = 100  # of a histogram of staleness, at most
-
-Block = Schedule | Checkpoint | Restore
 
 
 def train_on_schedule(
@@ -81,7 +79,7 @@ def train_on_schedule(
             durations={"schedule": "who reads and updates what, and when, was given"},
         )
         summary = replace(summary, staleness=run.staleness())
-        return TrainingResult(summary, None, None, metrics, run.parameters())
+        return TrainingResult(summary, None, None, metrics, numerics.flat(run.parameters()))
     finally:
         numerics.close()
 
@@ -130,7 +128,6 @@ class _Step:
     unread: int
     not_updated: int
     gradient: Gradient | None = None
-    payload: Any = None
     ages: int = 0  # staleness, added up over the tensors that it has updated
 
 
@@ -154,6 +151,9 @@ class _Run:
         self._workers = workers
         initial = numerics.initial()
         self._initial = [initial[part] for part in numerics.parts]
+        # Of what `join` makes; None where that is the only part itself
+        is_whole = len(self._initial) == 1 and not tensors
+        self._parts = [None] if is_whole else list(numerics.parts)
         self._names = tensors or [f"part {part}" for part in range(len(self._initial))]
         self._ages: list[Counter[int]] = [Counter() for _ in self._initial]
         self._stores = [
@@ -163,7 +163,8 @@ class _Run:
             )
             for part in self._initial
         ]
-        self._own_rules: dict[int, Rule] = {}  # of workers that make steps of their own
+        self._sends_changes = config.algorithm.server_step is not None
+        self._own_rules: dict[tuple[int, int], Rule] = {}  # by worker and tensor, where it does
         self._steps: dict[tuple[int, int], _Step] = {}  # by worker and number, those under way
         self._begun = [0] * len(workers)  # how many steps of each worker
         self._saved = [store.save() for store in self._stores]
@@ -238,7 +239,7 @@ class _Run:
                 f"schedule: version {version} of {self._names[tensor]} at {now:.12g} s follows "
                 f"version {store.version}"
             )
-        part = None if len(self._stores) == 1 else self._numerics.parts[tensor]
+        part = self._parts[tensor]
         steps, contributions = [], []
         for _, worker, number, _, _, read in rows:
             step = self._step(worker, number)
@@ -250,10 +251,11 @@ class _Run:
                     f"schedule: step {number} of worker {worker} updates {self._names[tensor]} as "
                     f"of version {read}, having read version {step.versions[tensor]}"
                 )
-            if step.payload is None:
-                step.payload = self._payload(worker, step.gradient)
             steps.append(step)
-            contributions.append(Contribution(step.gradient, step.payload, part, read, store))
+            made = Contribution(step.gradient, step.gradient, part, read, store)
+            if self._sends_changes:
+                made.part, made.payload = None, self._change(worker, tensor, made)
+            contributions.append(made)
         store.apply(contributions)
         whole = []
         for (_, worker, number, _, _, read), step in zip(rows, steps, strict=True):
@@ -263,15 +265,17 @@ class _Run:
             if not step.not_updated:
                 whole.append(step)
                 del self._steps[worker, number]
-        is_last = version > record.updates and min(s.version for s in self._stores) == version
+        is_last = version == record.updates + 1 and all(
+            other.version >= version for other in self._stores
+        )
         if whole:
-            made = [
+            taken = [
                 contribution
                 for contribution, step in zip(contributions, steps, strict=True)
                 if not step.not_updated
             ]
             ages = [step.ages / len(self._stores) for step in whole]
-            record.gradients(record.updates + is_last, made, ages)
+            record.gradients(record.updates + is_last, taken, ages)
         if is_last:
             record.updated()
             if record.updates >= self._config.most_updates:
@@ -336,12 +340,11 @@ class _Run:
         )
         step.parts = []
 
-    def _payload(self, worker: int, gradient: Gradient) -> Any:
-        """Return what a worker sends: its gradient, or what a step of its own changed."""
-        if self._config.algorithm.server_step is None:
-            return gradient
-        rule = self._own_rules.setdefault(worker, self._numerics.rule())
-        return gradient.parameters - rule(gradient.parameters, gradient.value, 1.0)
+    def _change(self, worker: int, tensor: int, gradient: Contribution) -> Any:
+        """Return what a step of the worker's own takes off a tensor."""
+        rule = self._own_rules.setdefault((worker, tensor), self._numerics.rule())
+        read = gradient.read_parameters
+        return read - rule(read, gradient.value, 1.0)
 
 
 def _not_recorded(store: Store, contributions: Sequence[Contribution], ages: Sequence[int]) -> None:

@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+Part = slice | int
+"""What one server or tensor has of the parameters: parameters[part]."""
+
 Rule = Callable[[Any, Any, float], Any]
 """From parameters, direction and relative step to new parameters; see `numerics.update_rule`.
 
@@ -120,7 +123,7 @@ class Gradient:
     """A minibatch gradient of one worker, computed when first looked at."""
 
     worker: str  # the name of the worker that made it
-    parameters: Any  # the flat vector that it is a gradient at
+    parameters: Any  # that it is a gradient at
     versions: list[int]  # how often each server's part had been updated when it was read
     examples: int  # how many it was computed from
     pending: Pending
@@ -145,7 +148,7 @@ class Contribution:
 
     gradient: Gradient
     payload: Any
-    part: slice | None
+    part: Part | None
     read_version: int
     target: Store
 
@@ -183,19 +186,24 @@ class Numerics:
     gradient: Any = np.zeros(0, dtype=np.float32)
 
     def __init__(self, sizes: tuple[float, ...]) -> None:
-        self.parts: tuple[slice, ...] = (slice(0, 0),) * len(sizes)  # of the vector, by server
+        # Of the parameters, by server: slices of the vector; places where they are tuples
+        self.parts: tuple[Part, ...] = (slice(0, 0),) * len(sizes)
         self.sizes = sizes  # bytes of each part, as a message
 
     def initial(self) -> Any:
-        """Return the flat vector of initial parameters."""
+        """Return the initial parameters."""
         return self.gradient
 
     def join(self, parts: Sequence[Any]) -> Any:
-        """Return the flat vector that consists of the servers' parts."""
+        """Return the parameters that consist of the parts."""
         return self.gradient
 
+    def flat(self, parameters: Any) -> Any:
+        """Return parameters that `join` made as one flat vector."""
+        return parameters
+
     def request(self, worker: int, parameters: Any) -> Pending:
-        """Ask for a gradient of the worker's next minibatch at the flat vector `parameters`."""
+        """Ask for a gradient of the worker's next minibatch at `parameters`."""
         return self
 
     def result(self) -> Any:

@@ -158,10 +158,22 @@ def test_models_that_vmap_has_no_rule_for_run_one_by_one() -> None:
     assert source.request(flat, BATCH).result().gradient.any()
 
 
-def test_a_single_worker_has_nothing_to_compute_together() -> None:
-    model = build_model("mlp", DIGITS, 0)
-    source = make_gradients(model, ParameterLayout.of(model.module), DIGITS, "auto", 1)
-    assert source.describe() == "one by one (a single worker)"
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [
+        ("mlp", "dense layers in closed form"),
+        ("mlp(hidden=512)", "dense layers in closed form"),
+        ("paper-cnn", "one by one 100%"),
+    ],
+)
+def test_structure_decides_what_auto_does(name: str, chosen: str) -> None:
+    model = build_model(name, DIGITS, 0)
+    layout = ParameterLayout.of(model.module)
+    source = make_gradients(model, layout, DIGITS, "auto", 16)
+    flat = layout.flatten(model.module)
+    for request in [source.request(flat, BATCH) for _ in range(16)]:
+        request.result()
+    assert source.describe() == f"auto: {chosen}"
 
 
 def linear(inputs: int, outputs: int) -> nn.Sequential:

@@ -1,0 +1,228 @@
+"""Gradients of dense networks in closed form: a few products of matrices, without autograd.
+
+For linear layers and elementwise activations in a chain, back-propagation is (Rumelhart, Hinton,
+Williams, "Learning Representations by Back-Propagating Errors", 1986), with z_l = a_{l-1} W_l^T +
+b_l and a_l = f_l(z_l),
+
+    dW_l = dz_l^T a_{l-1},  db_l = sum over examples of dz_l,  dz_{l-1} = (dz_l W_l) * f'_{l-1}
+
+and dz of the last layer, over B examples, (softmax(z) - one-hot(y)) / B for cross-entropy and
+2 (z - y) / (B C) for the mean squared error of C outputs. On small models most of the time of
+automatic differentiation is bookkeeping, which this saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from paracosm.models import DataSet, Model
+from paracosm.models.images import MLP
+from paracosm.training.gradient_methods import Gradient, PendingGradient
+from paracosm.training.parameters import ParameterLayout
+
+_MOST_TOGETHER = 2**18
+"""Parameters times examples of a minibatch up to which one product for several gradients is faster
+than one after the other: beyond, products are bound by arithmetic and by the caches."""
+
+
+@dataclass(frozen=True)
+class _Linear:
+    weight: int  # its place among the model's tensors
+    bias: int | None
+
+
+@dataclass(frozen=True)
+class _Activation:
+    apply: Callable[[Tensor], Tensor]  # in place
+    differentiate: Callable[[Tensor, Tensor], Tensor]  # from the gradient and what `apply` gave
+
+
+_aten = torch.ops.aten
+_ACTIVATIONS: dict[type[nn.Module], _Activation] = {
+    nn.ReLU: _Activation(torch.relu_, lambda d, a: _aten.threshold_backward(d, a, 0)),
+    nn.Tanh: _Activation(torch.tanh_, _aten.tanh_backward),
+    nn.Sigmoid: _Activation(torch.sigmoid_, _aten.sigmoid_backward),
+}
+
+
+class Dense:
+    """The method that computes gradients of a dense network in closed form.
+
+    Products are those that automatic differentiation takes, so one gradient with labels is its own
+    to the bit; several together agree to rounding. Size alone decides which it is.
+    """
+
+    def __init__(
+        self,
+        chain: Sequence[_Linear | _Activation],
+        model: Model,
+        layout: ParameterLayout,
+        data: DataSet,
+    ) -> None:
+        self._chain = chain
+        self._first = next(link for link in chain if isinstance(link, _Linear))
+        self._layout = layout
+        self._x = data.train_x.flatten(1)
+        self._y = data.train_y
+        self._is_labelled = model.loss is functional.cross_entropy
+
+    def pays_together(self, batch: int) -> bool:
+        """Whether several gradients at once are faster than one by one."""
+        return self._layout.size * batch <= _MOST_TOGETHER
+
+    @torch.no_grad()
+    def compute(self, requests: list[PendingGradient]) -> list[Gradient]:
+        """Return the gradients, together those of minibatches of one size."""
+        gradients: list[Gradient] = []
+        for size, run in groupby(requests, key=lambda request: len(request.batch)):
+            group = list(run)
+            if len(group) > 1 and self.pays_together(size):
+                gradients += self._together(group)
+            else:
+                gradients += map(self._alone, group)
+        return gradients
+
+    def _alone(self, request: PendingGradient) -> Gradient:
+        assert request.parameters is not None
+        tensors = self._layout.tensors(request.parameters)
+        indices = torch.from_numpy(request.batch)
+        x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
+        loss, found = self._differentiate(tensors, x, y, torch.addmm, torch.mm)
+        return Gradient(loss.item(), self._layout.in_form_of(request.parameters, found))
+
+    def _together(self, requests: list[PendingGradient]) -> Iterator[Gradient]:
+        """Return the gradients by products of stacks of matrices, one for each request."""
+        known = [
+            self._layout.tensors(each.parameters)
+            for each in requests
+            if each.parameters is not None
+        ]
+        tensors = [torch.stack(same) for same in zip(*known, strict=True)]
+        # Rows of a bias are added to all examples of their request.
+        tensors = [each.unsqueeze(1) if each.ndim == 2 else each for each in tensors]
+        indices = torch.from_numpy(np.concatenate([request.batch for request in requests]))
+        leading = (len(requests), -1)
+        x = self._x.index_select(0, indices)
+        y = self._y.index_select(0, indices)
+        losses, found = self._differentiate(
+            tensors,
+            x.view(*leading, x.shape[1]),
+            y.view(*leading, *y.shape[1:]),
+            torch.baddbmm,
+            torch.bmm,
+        )
+        for request, loss, *gradient in zip(requests, losses.tolist(), *found, strict=True):
+            assert request.parameters is not None
+            yield Gradient(loss, self._layout.in_form_of(request.parameters, gradient))
+
+    def _differentiate(
+        self,
+        tensors: Sequence[Tensor],
+        x: Tensor,  # [..., examples, inputs]
+        y: Tensor,  # [..., examples]: labels; or [..., examples, outputs]: values
+        add_product: Callable[[Tensor, Tensor, Tensor], Tensor],
+        product: Callable[[Tensor, Tensor], Tensor],
+    ) -> tuple[Tensor, list[Any]]:
+        """Return the loss and the gradient of each tensor, of matrices or of stacks of them."""
+        passed = [x]
+        for link in self._chain:
+            before = passed[-1]
+            if isinstance(link, _Activation):
+                passed.append(link.apply(before))
+            elif link.bias is None:
+                passed.append(product(before, tensors[link.weight].mT))
+            else:
+                weight = tensors[link.weight].mT
+                passed.append(add_product(tensors[link.bias], before, weight))
+        loss, delta = self._judge(passed[-1], y)
+        found: list[Any] = [None] * len(tensors)
+        for link, before, after in zip(
+            reversed(self._chain), passed[-2::-1], passed[::-1], strict=False
+        ):
+            if isinstance(link, _Activation):
+                delta = link.differentiate(delta, after)
+                continue
+            found[link.weight] = product(delta.mT, before)
+            if link.bias is not None:
+                found[link.bias] = delta.sum(-2)
+            if link is self._first:
+                break
+            delta = product(delta, tensors[link.weight])
+        return loss, found
+
+    def _judge(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss and its gradient by the outputs."""
+        examples, count = outputs.shape[-2:]
+        if not self._is_labelled:
+            off = outputs - y
+            return off.square().mean((-2, -1)), off.mul_(2 / (examples * count))
+        scores = torch.log_softmax(outputs, -1)
+        if y.ndim == 1:
+            loss = functional.nll_loss(scores, y)
+        else:
+            loss = scores.gather(-1, y.unsqueeze(-1)).mean((-2, -1)).neg_()
+        by_score = torch.zeros_like(scores).scatter_(-1, y.unsqueeze(-1), -1 / examples)
+        return loss, _aten._log_softmax_backward_data(by_score, scores, -1, scores.dtype)
+
+
+def dense_method(model: Model, layout: ParameterLayout, data: DataSet) -> Dense | None:
+    """Return the method for a model that is such a chain; None for any other.
+
+    A chain is a `Sequential` (or a built-in mlp) of `Linear`, `ReLU`, `Tanh`, `Sigmoid`, `Identity`
+    and a first `Flatten`, without hooks, all of whose parameters are trained, with PyTorch's
+    cross-entropy of one label an example or its mean squared error.
+    """
+    x, y = data.train_x, data.train_y
+    is_labelled = model.loss is functional.cross_entropy and y.ndim == 1 and int(y.min()) >= 0
+    if not is_labelled and not (model.loss is functional.mse_loss and y.ndim == 2):
+        return None
+    modules = list(_links(model.module))
+    if type(modules[0]) is nn.Flatten:
+        if (modules[0].start_dim, modules[0].end_dim) != (1, -1):
+            return None
+        del modules[0]
+    elif x.ndim != 2:
+        return None
+    places = {
+        id(p): layout.names.index(name)
+        for name, p in model.module.named_parameters()
+        if name in layout.names
+    }
+    chain: list[_Linear | _Activation] = []
+    for module in modules:
+        if type(module) is nn.Linear:
+            bias = None if module.bias is None else places.get(id(module.bias), -1)
+            chain.append(_Linear(places.get(id(module.weight), -1), bias))
+        elif type(module) in _ACTIVATIONS:
+            chain.append(_ACTIVATIONS[type(module)])
+        elif type(module) is not nn.Identity:
+            return None
+    linear = [link for link in chain if isinstance(link, _Linear)]
+    used = [place for link in linear for place in (link.weight, link.bias) if place is not None]
+    hooked = any(
+        each._forward_hooks or each._forward_pre_hooks or each._backward_hooks
+        for each in model.module.modules()
+    )
+    if hooked or sorted(used) != list(range(len(layout.names))):
+        return None
+    return Dense(chain, model, layout, data)
+
+
+def _links(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield what a module passes its inputs through; itself where that is not known."""
+    if type(module) is MLP:
+        yield nn.Flatten()
+        yield from module.layers
+    elif type(module) is nn.Sequential:
+        for each in module:
+            yield from _links(each)
+    else:
+        yield module
