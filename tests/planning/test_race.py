@@ -47,7 +47,7 @@ class Job:
             first=2.0,
             best=min(2.0, 2 - self.slope * made),
             staleness=0.0,
-            curve=(),
+            curve=[[0.0, 0.0, 2.0]] * 5,
         )
 
 
@@ -100,6 +100,15 @@ def test_runs_of_later_rungs_end_at_the_horizon() -> None:
     assert second.horizon == pytest.approx(SLOWER * 90)
     assert found[late].outcomes[0].spent == pytest.approx(SLOWER * 90)
     assert found[late].verdict == "slow"
+
+
+def test_many_workers_run_no_longer_than_fewer_leave_them() -> None:
+    one, four = Design(1, ASGD, 0.1), Design(4, ASGD, 0.1)
+    found, asked = raced({four: Job(1 / 90, 9.0), one: Job(1 / 50, 1.0)})
+    assert [request.design for request in asked[:2]] == [one, four]
+    assert asked[1].horizon == pytest.approx(SLOWER * 50)
+    assert found[four].outcomes[0].spent == pytest.approx(SLOWER * 50)
+    assert found[four].verdict == "slow"
 
 
 def test_of_learning_rates_on_their_way_the_worse_half_is_dropped() -> None:

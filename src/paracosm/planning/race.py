@@ -5,12 +5,13 @@ with rules of its own for what is dropped, since a target is a first passage and
 cost. All runs are counted in updates, never in time on the machine that plans.
 
 1. Every design runs with the first seed for a 16th of the updates allowed, then those that are left
-   for a quarter, then for all. A run that reached the target is done.
+   for a quarter, then for all; in each of these rungs those with the fewest workers first. A run
+   that reached the target is done.
 2. After each of these rungs a design is dropped if
    - its loss exploded;
-   - it learnt nothing: no evaluation was better than the initial model;
+   - it learnt nothing: none of `LOOKS` or more evaluations was better than the initial model;
    - it is slow: a design of as many workers or fewer has reached the target, and this one was not
-     there after `SLOWER` times as long. Runs of later rungs end at that time;
+     there after `SLOWER` times as long, at which its run ends;
    - of those of its workers and its algorithm that are still on their way (they differ in learning
      rate, and have made the same updates) it is in the worse half.
 3. Of designs that reached the target, those go on to the other seeds that are the fastest for their
@@ -33,6 +34,9 @@ RUNGS = (1 / 16, 1 / 4, 1.0)
 
 SLOWER = 1.5
 """Times as long as a design of as many workers or fewer: how far seeds may mislead."""
+
+LOOKS = 3
+"""Evaluations that have to be no better than the initial model before a design learns nothing."""
 
 Verdict = Literal["open", "reached", "diverged", "learns nothing", "slow", "worse", "not reached"]
 
@@ -94,11 +98,13 @@ def race(
     first = seeds[0]
     for share in RUNGS:
         open_ = [each for each in every if each.verdict == "open"]
-        times = _times(every, first)
         budget = max(1, ceil(share * updates))
-        requests = [Request(each.design, first, budget, _horizon(each, times)) for each in open_]
-        for request, outcome in run(requests):
-            standings[request.design].outcomes[first] = outcome
+        for workers in sorted({each.design.workers for each in open_}):
+            wave = [each for each in open_ if each.design.workers == workers]
+            times = _times(every, first)
+            requests = [Request(each.design, first, budget, _horizon(each, times)) for each in wave]
+            for request, outcome in run(requests):
+                standings[request.design].outcomes[first] = outcome
         _judge(open_, _times(every, first), first, is_better)
     for each in every:
         if each.verdict == "open":
@@ -141,7 +147,7 @@ def _judge(
             each.verdict = "reached"
         elif outcome.status == "diverged":
             each.drop("diverged", outcome.why or "the loss exploded")
-        elif not is_better(outcome.best, outcome.first):
+        elif len(outcome.curve) > LOOKS and not is_better(outcome.best, outcome.first):
             each.drop("learns nothing", f"no better than at first after {outcome.made:,} updates")
         elif outcome.spent >= _horizon(each, times):
             fewer = (found for found in times if found[0] <= each.design.workers)

@@ -21,7 +21,7 @@ from paracosm.report.chart import (
 )
 from paracosm.report.plan_words import METRICS, cost_text, design_name, target_name
 from paracosm.report.view import Figure, Run, Table, View, answer, figure
-from paracosm.results import PlannedDesign, PlanSummary
+from paracosm.results import PlannedDesign, PlanSummary, TunedWorkers
 from paracosm.units import format_duration
 
 CURVES = 6  # designs whose metric is drawn against time
@@ -71,9 +71,11 @@ def _designs_table(summary: PlanSummary) -> Table:
     names = [
         name for name in BASELINES if any((d.baselines or {}).get(name) for d in _kept(summary))
     ]
+    fails = any(each.effective is not None for each in _kept(summary))
     header = (
         *("design", "time", "80 % of seeds", "cost", "updates", "updates/s", "reached"),
         *("staleness", "efficient", *(BASELINES[name] for name in names)),
+        *(["effective time"] if fails else []),
     )
     rows = tuple(
         (
@@ -87,6 +89,7 @@ def _designs_table(summary: PlanSummary) -> Table:
             _plain(each.staleness),
             "yes" if each.is_efficient else "",
             *(_seconds((each.baselines or {}).get(name)) for name in names),
+            *(["" if each.effective is None else f"{each.effective:.1%}"] if fails else []),
         )
         for each in _kept(summary)
     )
@@ -116,8 +119,7 @@ def _tuning_table(summary: PlanSummary) -> Table:
     rows = tuple(
         (
             f"{each.workers:,}",
-            "none" if each.design is None else design_name(summary.designs[each.design]),
-            "never" if each.design is None else _seconds(summary.designs[each.design].time.median),
+            *_best_of(summary, each),
             _seconds(each.tuning_time),
             cost_text(summary, each.tuning_cost),
         )
@@ -125,6 +127,15 @@ def _tuning_table(summary: PlanSummary) -> Table:
     )
     header = ("workers", "best design", "time", "time to find it", "cost to find it")
     return Table("By workers", header, rows)
+
+
+def _best_of(summary: PlanSummary, tuned: TunedWorkers) -> tuple[str, str]:
+    """Return the best design for a number of workers and its time, or why there is none."""
+    if tuned.design is not None:
+        design = summary.designs[tuned.design]
+        return design_name(design), _seconds(design.time.median)
+    verdicts = {each.verdict for each in summary.designs if each.workers == tuned.workers}
+    return f"none: {', '.join(sorted(verdicts))}", ""
 
 
 def _kept(summary: PlanSummary) -> list[PlannedDesign]:

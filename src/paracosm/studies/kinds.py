@@ -99,7 +99,7 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
         from paracosm.planning.scheduled import run_scheduled
 
         if hooks.log:
-            raise InputError("log: a schedule has no events of an engine to print: leave it out")
+            raise InputError("--log: over a schedule no events are simulated: leave it out")
         result = run_scheduled(config, seed, metrics, hooks.progress)
     files: dict[str, Callable[[Path], None]] = {}
     if result.recording is not None:

@@ -22,7 +22,7 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.results.summaries import Staleness
-from paracosm.simulation.rollback import LAST_INSTANT, Checkpoint, Restore
+from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint
 from paracosm.simulation.schedule import Schedule, read_schedule
 from paracosm.training.config import TrainConfig
 from paracosm.training.interrupt import ended_by_interrupt
@@ -32,8 +32,6 @@ from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
 
 _BINS = 100  # of a histogram of staleness, at most
-
-Block = Schedule | Checkpoint | Restore
 
 
 def train_on_schedule(
