@@ -50,7 +50,7 @@ def test_every_mtbf_parses_back_from_its_string(worker: float, server: float) ->
         ("30 days a wroker", ['"wroker"', 'did you mean "worker"']),
         ("0s a worker", ["above 0 and finite"]),
         ("inf a worker", ["above 0 and finite"]),
-        ("1h a node, 2h a server", ["that of a server is given twice"]),
+        ("1h a node, 2h a server", ["the mtbf of a server is given twice"]),
         ("", ["does not say of what"]),
     ],
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from math import log
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from paracosm.simulation.schedule import (
     asgd,
     backup,
     join_schedules,
+    read_schedule,
     softsync,
     ssgd,
     ssp,
@@ -100,6 +102,15 @@ def test_who_is_left_has_the_link_for_itself() -> None:
     assert times_of(found, 1)[0] == pytest.approx(fell + 10.3, abs=1e-11)
     assert (found.failures["time"] / SECOND).tolist() == [fell]
     assert found.dropped == 0
+
+
+def test_failures_are_read_as_they_were_written(tmp_path: Path) -> None:
+    keys = [key_of(NEVER), key_of((0.2, 0.3))]
+    found = schedule(steps_of(np.array([0.1])), 2, 4, keys=keys, restart=10.0)
+    found.write(tmp_path / "schedule.parquet")
+    again = read_schedule(tmp_path / "schedule.parquet")
+    assert len(again.failures) == 1
+    assert all((getattr(again, name) == getattr(found, name)).all() for name in ROWS)
 
 
 def test_bytes_in_the_network_arrive_all_the_same() -> None:

@@ -65,15 +65,15 @@ def parse_mtbf(value: object) -> Mtbf:
     for part in str(value).split(","):
         match = _PART.fullmatch(part.strip())
         if not match:
-            raise InputError(f'mtbf: "{part.strip()}" does not say of what: {_USAGE}')
+            raise InputError(f'"{part.strip()}" does not say of what: {_USAGE}')
         if match["node"] not in _NODES:
             raise unknown("node of an mtbf", match["node"], _NODES)
         seconds = read_duration(match["time"])
         if not 0 < seconds < inf:
-            raise InputError(f'mtbf: it must be above 0 and finite, not "{part.strip()}"')
+            raise InputError(f'an mtbf must be above 0 and finite, not "{part.strip()}"')
         for node in _NODES[match["node"]]:
             if node in found:
-                raise InputError(f"mtbf: that of a {node} is given twice")
+                raise InputError(f"the mtbf of a {node} is given twice")
             found[node] = seconds
     return Mtbf(**found)
 

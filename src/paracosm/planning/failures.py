@@ -45,8 +45,8 @@ def failing_schedule(
 ) -> Iterator[Block]:
     """Yield the schedule of a job, and between its blocks what happens to all of it.
 
-    Each life draws durations, and failures of single workers, of its own; when the whole job fails
-    is the same for all rules and schedules.
+    Each life draws durations, and failures of single workers, of its own. When a node fails that
+    stops the whole job, depends on the seed alone, so that designs meet the same failures.
 
     Args:
         life: makes a schedule of the job, as it is from its begin or a restart.

@@ -148,9 +148,12 @@ class SharedBlocks:
             if end is None or _last(block) <= end:
                 yield block
                 continue
-            if not isinstance(block, Schedule):  # the end comes while nobody works
-                none = [np.zeros(0, ROWS[name]) for name in ("reads", "updates", "steps")]
-                yield Schedule(none[0], none[1], none[2], end, 0, {})
+            if not isinstance(block, Schedule) and block[0] <= end:
+                yield block._replace(end=end)  # nobody works when the end comes
+                return
+            if not isinstance(block, Schedule):
+                reads, updates, steps, failures = (np.zeros(0, dtype) for dtype in ROWS.values())
+                yield Schedule(reads, updates, steps, end, 0, {}, (), failures)
                 return
             yield replace(
                 block,

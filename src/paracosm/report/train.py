@@ -59,12 +59,17 @@ def _failures(summary: TrainingSummary) -> str | None:
         return None
     shares = {"lost": found.lost, "saving": found.saving, "restarting": found.restarting}
     spent = ", ".join(f"{share:.1%} {name}" for name, share in shares.items())
-    stops = f"the job stopped {found.stops:,} times" if found.stops != 1 else "the job stopped once"
-    alone = f"{found.failures:,} worker{'' if found.failures == 1 else 's'} failed alone"
+    often = {"the job stopped": found.stops, "single workers failed": found.failures}
+    struck = [f"{what} {_times(count)}" for what, count in often.items() if count]
     return (
-        f"{found.effective:.1%} of the time effective ({spent}); {stops}, {alone}; "
+        f"{found.effective:.1%} of the time effective ({spent}); "
+        f"{', '.join(struck) or 'nothing failed'}; "
         f"{found.goodput:,.4g} of {found.throughput:,.4g} steps/s last"
     )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def _unchanged(summary: TrainingSummary) -> str | None:
