@@ -226,7 +226,7 @@ def predict_config(config: TrainConfig) -> PredictConfig:
             updated together.
     """
     shape = load_data(config.data, config.data_dir).input_shape
-    links = given(config, ("cluster", "db", *sorted(LINK_FIELDS)))
+    links = given(config, ("cluster", "db", "hardware", *sorted(LINK_FIELDS)))
     if config.cluster is None:
         links["workers"] = (config.workers,)
     found = PredictConfig(

@@ -90,6 +90,9 @@ class TrainConfig(ProfiledFields, LearningFields, ClusterFields):
         "come when the iterations that predict finds end, and are those of ssgd",
     )
     db: Path = Field(Path("profiles.db"), description="profile database, for a strategy")
+    hardware: str | None = Field(
+        None, description='of whose timings, for a strategy: part of a name, "H100" (this machine)'
+    )
 
     # How; what is trained are fields of `LearningFields`.
     algorithm: Annotated[
@@ -243,7 +246,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClusterFields):
                 *(*_DURATIONS, "servers", "topology")
             }
         if self.strategy is None:
-            idle["only a strategy is predicted: give --strategy ddp"] = {"db"}
+            idle["only a strategy is predicted: give --strategy ddp"] = {"db", "hardware"}
         if self.profile is None:
             idle["only a job profile has it: give --profile"] = {"node", "start", "stagger"}
         elif self.algorithm.rule(self.workers) is None:
