@@ -44,6 +44,8 @@ def measure(cells: Sequence[Cell], out: Path, rate_mbit: float, shaped: bool) ->
     """
     torch.set_num_threads(1)
     put_first([os.getpid()])  # what is evaluated between two trainings keeps these waiting
+    if not shaped:
+        cells = [cell for cell in cells if cell.link == "fair"]
     missing = [cell for cell in cells if not (out / cell.name).is_dir()]
     done = len(cells) - len(missing)
     _say(f"{len(missing)} of {len(cells)} cells to measure, {_minutes(missing)} min")
@@ -82,7 +84,14 @@ def _job(link: Kind, rate_mbit: float, shaped: bool) -> Iterator[Job]:
     if shaped:
         nodes = build(1, MOST, rate_mbit, link, name=f"{link}{time.monotonic_ns()}")
     options = JobOptions(
-        MODEL, DATA, batch=BATCH, waiting=WAITING, noise=NOISE, nodes=nodes, timeout=600.0
+        MODEL,
+        DATA,
+        batch=BATCH,
+        waiting=WAITING,
+        noise=NOISE,
+        port=None if shaped else rate_mbit * 1e6 / 8,
+        nodes=nodes,
+        timeout=600.0,
     )
     _say(f"starting a server and {MOST} workers on the {link} link")
     with parameter_server_job(options, MOST) as job:

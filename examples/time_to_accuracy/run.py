@@ -23,8 +23,8 @@ from paracosm.errors import InputError
 from paracosm.profiling.processes import WorkerError
 
 UNSHAPED = (
-    "Namespaces cannot be made here, so the job runs on the loopback, which is as fast as memory: "
-    "workers hardly meet on it, and the errors below say nothing about shared links."
+    "Namespaces cannot be made here, so the processes talk over the loopback, and servers wait as "
+    "long as a fair link would take: no TCP shares it, and there is no FIFO port."
 )
 
 

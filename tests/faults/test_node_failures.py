@@ -81,14 +81,23 @@ def test_what_failures_do_to_a_synchronous_and_an_asynchronous_job() -> None:
     assert (together.mtbf, together.worker_mtbf, together.cost) == (36_000, inf, 18)
     assert together.restart == 18  # what was saved is read again
     alone = fields(**given, restart_cost="1min").job_failures(8, 1, stops_together=False)
-    assert alone == JobFailures(inf, 288_000, 60, None, 18)
+    assert alone == JobFailures(inf, 288_000, 60, None, 18, Mtbf(288_000))
     assert fields().job_failures(8, 1, stops_together=True) is None
 
 
 def test_servers_stop_the_job_whatever_it_does() -> None:
     given = {"mtbf": "80h a node", "checkpoint_cost": "18s", "checkpoint_every": "1h"}
-    assert fields(**given).job_failures(8, 2, False) == JobFailures(144_000, 288_000, 18, 3600, 18)
-    assert fields(**given).job_failures(8, 2, True) == JobFailures(28_800, inf, 18, 3600, 18)
+    nodes = Mtbf(288_000, 288_000)
+    assert fields(**given).job_failures(8, 2, False) == JobFailures(
+        144_000, 288_000, 18, 3600, 18, nodes
+    )
+    assert fields(**given).job_failures(8, 2, True) == JobFailures(28_800, inf, 18, 3600, 18, nodes)
+
+
+def test_a_job_without_the_nodes_that_fail_is_refused() -> None:
+    given = {"mtbf": "8h a server", "checkpoint_cost": "1s"}
+    with pytest.raises(InputError, match="no servers, which are all that 28800s a server is of"):
+        fields(**given).job_failures(4, 0, stops_together=True)
 
 
 @pytest.mark.parametrize(

@@ -130,3 +130,16 @@ def test_ends_are_those_of_turns_played_one_by_one(
     asked = [Asked(each.at, each.route, int(each.demand)) for each in messages]
     expected = ends_of(asked, binding_routes(ways, capacity), capacity, quantum)
     assert dict(play(Packets(quantum), messages, ways, capacity)) == expected
+
+
+def test_streams_that_others_limit_leave_their_places() -> None:
+    """Port 0 has 4/ps, port 1 has 2/ps, turns of 6. A passes both, B port 0, C port 1.
+
+    A and B meet at port 0 at first: A 6 bytes to 1.5 ps, B from then on. At 3, when B has 6 too, C
+    comes: A has 1/ps of port 1 from now on, stands there before C as its request is older, and
+    port 0 has 3/ps for B alone, whose last 6 bytes take 2 ps. At port 1 A has its last 4 bytes, at
+    2/ps: to 5 ps; C its 4 to 7 ps.
+    """
+    messages = [Message(0, 0, 10), Message(0, 1, 12), Message(3, 2, 4)]
+    got = play(Packets(6), messages, [[0, 1], [0], [1]], [4, 2])
+    assert got == [(0, 5), (1, 5), (2, 7)]

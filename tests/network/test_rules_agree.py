@@ -228,6 +228,24 @@ def traffics(
     return stations.routes, stations.capacity, messages
 
 
+@st.composite
+def traffics_at_one_server(
+    draw: st.DrawFn,
+) -> tuple[list[tuple[int, ...]], list[float], list[Message]]:
+    """Return the same of workers around a server, all links alike."""
+    stations = Stations(star(6, 1, Link(draw(bandwidths), sharing=Packets(1.0))))
+    pauses = st.sampled_from([0, 0, 1, 7_000_000, 12_345_678_901, 333_333_333_333])
+    messages: list[Message] = []
+    now = 0
+    for _ in range(draw(st.integers(1, 12))):
+        now += draw(pauses)
+        ends = f"worker{draw(st.integers(0, 5))}", "server0"
+        connection = stations.connect(*(ends if draw(st.booleans()) else ends[::-1]))
+        size = draw(st.sampled_from([1.0, 1e4, 1e6 / 3, 2e6, 7.77e7]))
+        messages.append((now, connection.number, connection.demand(size)))
+    return stations.routes, stations.capacity, messages
+
+
 @settings(max_examples=300, deadline=None)
 @given(traffics("fair"))
 def test_fair_flows_end_at_the_same_picosecond(
@@ -280,10 +298,31 @@ def test_connections_that_open_on_the_way_change_nothing(
 ) -> None:
     """A station that nobody else passes yet may be left out: all ends are the same, to a few ps."""
     routes, capacity, messages = traffic
+    open_on_the_way("fair", FairTraffic(capacity), routes, capacity, messages)
+
+
+@settings(max_examples=200, deadline=None)
+@given(quanta, traffics_at_one_server())
+def test_streams_that_open_on_the_way_change_nothing(
+    sharing: Packets, traffic: tuple[list[tuple[int, ...]], list[float], list[Message]]
+) -> None:
+    """The same of packets, where it is clear which of several ports limits a stream."""
+    routes, capacity, messages = traffic
+    in_turn = PacketTraffic(sharing.quantum, capacity)
+    open_on_the_way(sharing, in_turn, routes, capacity, messages)
+
+
+def open_on_the_way(
+    sharing: Sharing,
+    flows: FairTraffic,
+    routes: list[tuple[int, ...]],
+    capacity: list[float],
+    messages: list[Message],
+) -> None:
+    """Compare with routes that are known from the begin; a message for each."""
     one_each = list({message[1]: message for message in reversed(messages)}.values())[::-1]
     one_each.sort(key=lambda message: message[0])
-    expected, _ = both("fair", routes, capacity, one_each)
-    flows = FairTraffic(capacity)
+    expected, _ = both(sharing, routes, capacity, one_each)
     done, asked = [0] * len(one_each), 0
     while True:
         now = flows.next_end()

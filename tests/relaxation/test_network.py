@@ -17,6 +17,7 @@ from scipy.io import mmwrite
 from scipy.sparse import csr_array
 
 from paracosm.cluster import Cluster, Link, hierarchical, switch
+from paracosm.cluster.link import Packets, Sharing
 from paracosm.errors import InputError
 from paracosm.relaxation import RelaxConfig, relax, run_relaxation
 from paracosm.rng import stream_keys
@@ -81,6 +82,14 @@ TWO: list[tuple[dict[str, Any], Arrivals]] = [
         },
     ),
     ({"sharing": "fair", "duplex": "half"}, both((3.0, 1), (4.5, 2), (6.0, 3), (7.5, 5))),
+    ({"sharing": Packets(4.0)}, SOON),
+    (
+        {"sharing": Packets(12.0), "duplex": "half"},
+        {
+            (0, 1): [(2.25, 1), (3.75, 2), (5.25, 3), (6.75, 4)],
+            (1, 0): [(3.0, 1), (4.5, 2), (6.0, 3), (7.5, 5)],
+        },
+    ),
     ({"bandwidth": inf}, both(*((t + 0.75, t) for t in range(1, 8)))),
     (
         {"bandwidth": inf, "latency": 1.0, "pipelined": False},
@@ -101,6 +110,7 @@ def test_two_processors_by_hand(changes: dict[str, Any], arrivals: Arrivals) -> 
       ends asks anew at once, with what waits: 1 at 5.5 s with the value of 5 s.
     - Half duplex, fair: both ask for 8 B + 0.25 s * 16 B/s = 12 B, at 8 B/s each: 1 s to 2.5 s, to
       4 s, to 5.5 s, to 7 s; at 5.5 s the value of 5 s waits.
+    - Half duplex, packets: with a turn of 12 B as serial.
     - Without a limit of bandwidth: 0.25 s, or 0.25 s + 1 s where the latency holds.
     """
     cluster = switch(2, 0, replace(LINK, **changes))
@@ -136,13 +146,18 @@ def test_ports_of_the_one_in_the_middle_by_hand() -> None:
 
     Serial: 0 and 1 exchange from 1 s to 2 s, then 1 and 2 to 3 s, and so on by turns. The first
     bring the values of 1 s, 2 s (asked for at 2 s), 3 s (asked for at 4 s), the second those of
-    1 s, 2 s (asked for at 3 s) and 4 s (asked for at 5 s).
+    1 s, 2 s (asked for at 3 s) and 4 s (asked for at 5 s). Packets, a message in a turn: the same.
     """
     near = [(2.0, 1), (4.0, 2), (6.0, 3)]
     far = [(3.0, 1), (5.0, 2), (7.0, 4)]
     fair = dict.fromkeys([(0, 1), (1, 0), (1, 2), (2, 1)], far)
     serial = {(0, 1): near, (1, 0): near, (1, 2): far, (2, 1): far}
-    for sharing, arrivals in (("fair", fair), ("serial", serial)):
+    rules: list[tuple[Sharing, Arrivals]] = [
+        ("fair", fair),
+        ("serial", serial),
+        (Packets(8.0), serial),
+    ]
+    for sharing, arrivals in rules:
         cluster = switch(3, 0, Link(8.0, sharing=sharing))
         np.testing.assert_allclose(simulated(3, cluster, 8), by_hand(3, arrivals, 8), rtol=1e-13)
 

@@ -12,6 +12,7 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.cli.run_verb import show_summary
 from paracosm.report import write_images
+from paracosm.report.view import answer
 from paracosm.results import read_summary
 from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
@@ -162,6 +163,47 @@ def test_measurements_after_a_start_stand_beside_the_steady_state(
     printed = capsys.readouterr().out
     assert re.search(r"Throughput +steps/s +spread +examples/s +after start +its spread", printed)
     assert re.search(r"4 +0\.95 +0\.12 +30\.4 +0\.7 +0\.062 +47\.5%", printed)
+
+
+def test_throughput_that_depends_on_being_in_step_is_a_band(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    band = {"in_step": 0.71, "apart": 1.24, "drift": 1.93e-3}
+    rows = [ROWS[0], {**ROWS[1], **band}, {**ROWS[2], **band}]
+    summary = read_summary({**SUMMARY, "throughput": rows})
+    assert answer(summary).startswith(
+        "4 workers make 0.71 (in step) to 1.24 steps/s (apart). Saturates at 2 workers"
+    )
+    show_summary(summary, None, json=False)
+    printed = capsys.readouterr().out
+    assert re.search(r"Throughput .*examples/s +in step +apart +lead/step", printed)
+    assert re.search(r"4 +0\.95 +0\.12 +30\.4 +0\.71 +1\.24 +\+1\.93 ms +47\.5%", printed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "target", "expected"),
+    [
+        ({"in_step": 0.93, "apart": 1.0, "drift": 0.0}, {}, "4 workers make 0.95 steps/s."),
+        (
+            {"in_step": 0.71, "apart": 1.24, "after_start": {"steps_per_second": 0.7}},
+            {"start": "together"},
+            "4 workers make 0.7 steps/s after a common start.",
+        ),
+        (
+            {"in_step": 0.71, "apart": 1.24, "after_start": {"steps_per_second": 1.2}},
+            {"start": "staggered"},
+            "4 workers make 1.2 steps/s after a staggered start.",
+        ),
+    ],
+)
+def test_no_band_where_it_is_narrow_or_a_start_was_picked(
+    changed: dict[str, Any], target: dict[str, Any], expected: str
+) -> None:
+    if "after_start" in changed:
+        changed["after_start"] |= {"examples_per_second": None, "spread": 0.1}
+    rows = [{**each, **changed} for each in ROWS]
+    summary = {**SUMMARY, "throughput": rows, "target": SUMMARY["target"] | target}
+    assert answer(read_summary(summary)).startswith(expected)
 
 
 def test_runs_lie_over_each_other_without_coarse_models(tmp_path: Path) -> None:

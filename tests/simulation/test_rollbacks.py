@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from paracosm.errors import InputError
 from paracosm.faults import expected_makespan
-from paracosm.simulation.rollback import Checkpoint, Restore, with_rollbacks
+from paracosm.simulation.rollback import Block, Checkpoint, Restore, with_rollbacks
 from paracosm.simulation.schedule import READ, STEP, UPDATE, Schedule
 
 SECOND = 10**12
-Event = Schedule | Checkpoint | Restore
 
 
 def iterations(
@@ -47,11 +46,11 @@ def iterations(
         yield Schedule(reads, updates, steps, int(last * length), 0, {})
 
 
-def lasting(events: Iterable[Event], count: int) -> tuple[list[int], list[Event]]:
+def lasting(events: Iterable[Block], count: int) -> tuple[list[int], list[Block]]:
     """Return when the versions that last were made, up to the last one, and the marks by then."""
     times: dict[int, int] = {}
     saved: dict[int, int] = {}
-    marks: list[Event] = []
+    marks: list[Block] = []
     for event in events:
         if isinstance(event, Checkpoint):
             saved = times.copy()

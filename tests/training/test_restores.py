@@ -18,10 +18,10 @@ from training_on_schedule import train_plainly
 
 from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
-from paracosm.simulation.rollback import Checkpoint, Restore, with_rollbacks
+from paracosm.simulation.rollback import Block, Checkpoint, Restore, with_rollbacks
 from paracosm.simulation.schedule import Schedule
 from paracosm.training import Metrics
-from paracosm.training.scheduled import Block, train_on_schedule
+from paracosm.training.scheduled import train_on_schedule
 from paracosm.training.target import FirstPassage, parse_target
 
 WORKERS, STEPS = 3, 12

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from finding import Finding
 from measured_jobs import MeasuredJob, Run
 
+from paracosm.prediction.parameter_servers.in_step import coherence
 from paracosm.prediction.parameter_servers.throughput import rate_after_start
 from paracosm.profiling.jobs import DOWNLINK
 from paracosm.simulation.simulate import simulate
@@ -20,7 +21,6 @@ __all__ = [
     "Ablation",
     "Course",
     "ablate",
-    "coherence",
     "course_of",
     "judge_ablation",
     "judge_courses",
@@ -204,23 +204,6 @@ def rate_over_time(ends: Sequence[Floats], times: Floats, half: float) -> Floats
         done = np.arange(len(each), dtype=float)
         rate += np.interp(times + half, each, done) - np.interp(times - half, each, done)
     return np.asarray(rate / (2 * half))
-
-
-def coherence(begins: Sequence[Floats], ends: Sequence[Floats], times: Floats) -> Floats:
-    """Return how much in step workers are: 1 if all are at the same point of a step.
-
-    The length of the mean of exp(2 pi i f), where f is the part of its step that a worker has done
-    (Kuramoto's order parameter); about 0.89 / sqrt(workers) if they have nothing to do with each
-    other (0.64 of two).
-    """
-    points = np.zeros(len(times), complex)
-    for begin, end in zip(begins, ends, strict=True):
-        done = ~np.isnan(end)
-        first, last = begin[done], end[done]
-        place = np.clip(np.searchsorted(first, times, side="right") - 1, 0, len(first) - 1)
-        part = np.clip((times - first[place]) / (last[place] - first[place]), 0, 1)
-        points += np.exp(2j * np.pi * part)
-    return np.asarray(np.abs(points) / len(begins))
 
 
 def _second_half(begins: Sequence[Floats], ends: Sequence[Floats], seconds: float) -> float:

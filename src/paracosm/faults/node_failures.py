@@ -8,7 +8,7 @@ them, one whose parameters are on servers that answer each worker goes on withou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heapreplace, merge
 from math import inf
@@ -94,6 +94,14 @@ class JobFailures:
     restart: float  # from a failure until the job, or the worker, begins a step
     interval: float | None  # of work between two checkpoints; None: there are none
     cost: float  # that a checkpoint takes
+    nodes: Mtbf  # between failures of one node
+
+    def __str__(self) -> str:
+        shown = [f"{self.nodes}, restarts of {format_duration(self.restart)}"]
+        if self.interval is not None:
+            every, cost = format_duration(self.interval), format_duration(self.cost)
+            shown.append(f"checkpoints of {cost} after {every} of work")
+        return ", ".join(shown)
 
 
 def _interval(value: Any) -> Any:
@@ -145,11 +153,13 @@ class FailureFields(BaseModel):
 
         Raises:
             InputError: nobody said what a restart costs or, where the whole job may stop, a
-                checkpoint.
+                checkpoint; none of the job's nodes fails.
         """
         if self.mtbf is None:
             return None
         together = self.mtbf.of_job(workers if stops_together else 0, servers)
+        if self.mtbf.of_job(workers, servers) == inf:
+            raise InputError(f"mtbf: the job has no servers, which are all that {self.mtbf} is of")
         restart = self.checkpoint_cost if self.restart_cost is None else self.restart_cost
         if restart is None:
             raise InputError(
@@ -175,7 +185,24 @@ class FailureFields(BaseModel):
             restart=restart,
             interval=interval,
             cost=self.checkpoint_cost or 0.0,
+            nodes=self.mtbf,
         )
+
+    def idle_of_failures(self, stops_together: Collection[bool]) -> dict[str, set[str]]:
+        """Return fields that have no effect by the reason.
+
+        Args:
+            stops_together: of all jobs that are asked for, whether one worker's failure stops it.
+        """
+        if self.mtbf is None:
+            costs = {"restart_cost", "checkpoint_cost", "checkpoint_every"}
+            return {"nothing fails: give --mtbf": costs}
+        if self.mtbf.server != inf or any(stops_together):
+            return {}
+        idle = {"checkpoint_every"}
+        if self.restart_cost is not None:
+            idle.add("checkpoint_cost")
+        return {"the job goes on without workers that failed, from where it is": idle}
 
 
 def failure_instants(mtbf: Mtbf, workers: int, servers: int, seed: int) -> Iterator[float]:

@@ -191,6 +191,7 @@ class PacketTraffic(FairTraffic):
     def __init__(self, quantum: float, capacities: Iterable[float] = ()) -> None:
         self._quantum = quantum
         self._queues: list[_Queue] = []
+        self._in_use: dict[_Queue, None] = {}  # those at which somebody waits
         self._under_way: dict[int, _Message] = {}
         self._late: list[tuple[int, int, int]] = []  # served, but not there yet: a heap by instant
         super().__init__(capacities)
@@ -217,7 +218,7 @@ class PacketTraffic(FairTraffic):
         if self._done:
             return self._done_at
         late = self._late[0][0] if self._late else LAST_INSTANT
-        return min([late, *(queue.due for queue in self._queues)])
+        return min([late, *(queue.due for queue in self._in_use)])
 
     def settle(self, now: int) -> None:
         self._gather(now)
@@ -235,24 +236,27 @@ class PacketTraffic(FairTraffic):
             if found.queue is not None:
                 found.queue.leave(found, now)
             queue.enter(found, now)
+            self._in_use[queue] = None
         for route in routes:
             queue = self._queues[route.limit]
             if queue.level != route.rate:
                 queue.serve(now)
                 queue.level, queue.is_changed = route.rate, True
-        for queue in self._queues:
+        for queue in list(self._in_use):
             if queue.is_changed:
                 queue.serve(now)
                 queue.is_changed = False
                 queue.rate = queue.level * len(queue.waiting)
                 queue.find_end()
+            if not queue.waiting:
+                del self._in_use[queue]
 
     def _enter(self, message: int, number: int, route: FairRoute, demand: float, now: int) -> None:
         self._under_way[message].route = route
         super()._enter(message, number, route, demand, now)
 
     def _gather(self, now: int) -> None:
-        for queue in self._queues:
+        for queue in self._in_use:
             while queue.due <= now:
                 self._end(queue.end_first(now), now)
         while self._late and self._late[0][0] <= now:

@@ -1,4 +1,4 @@
-"""Both rules of sharing in Python, for simulations that open connections as they go.
+"""Serial and fair sharing in Python, for simulations that open connections as they go.
 
 **Serial**: ports that messages hold alone, and the requests that queue at them. After Zhang,
 Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect", sections 3.2 and 3.3: a

@@ -17,21 +17,24 @@ one batch, as synchronous training has it: there is no staleness in them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.planning.gradient_noise import GradientNoise
+from paracosm.planning.gradient_noise import GradientNoise, measure_noise, points_of_run
+from paracosm.results import PlannedDesign, PlanSummary
+from paracosm.training import TrainConfig
 
 __all__ = [
     "Baselines",
     "SingleWorker",
     "efficiency",
     "predict_baselines",
+    "with_baselines",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -96,6 +99,37 @@ def predict_baselines(single: SingleWorker, batch: float, examples_per_second: f
         goodput=seconds * float(shares @ (1 / pieces)),
         critical_batch=seconds / float(efficiency(whole.scale, single.batch, batch)),
     )
+
+
+def with_baselines(summary: PlanSummary, learning: Mapping[str, Any]) -> PlanSummary:
+    """Return a plan with what these predictors say of every design that was timed.
+
+    They start from the best design of one worker: its updates to the target (the median of its
+    seeds), and the noise of the first seed's gradients, measured here. A plan that has no such
+    design, or was interrupted, is returned as it is.
+
+    Args:
+        summary: of the plan; throughput is what it says of each design.
+        learning: what all runs have in common, as arguments of a training.
+    """
+    best = next((each.design for each in summary.by_workers if each.workers == 1), None)
+    if best is None or summary.status == "interrupted":
+        return summary
+    alone = summary.designs[best]
+    if alone.updates.median is None:
+        return summary
+    at = points_of_run(int(alone.updates.median))
+    noise = measure_noise(TrainConfig(**learning, workers=1, lr=alone.lr), summary.seed, at)
+    single = SingleWorker(summary.batch, alone.updates.median, at, noise)
+
+    def said_of(design: PlannedDesign) -> Mapping[str, float] | None:
+        if not design.steps_per_second:
+            return None
+        rate = summary.batch * design.steps_per_second
+        return predict_baselines(single, summary.batch * design.workers, rate)._asdict()
+
+    designs = [replace(each, baselines=said_of(each)) for each in summary.designs]
+    return replace(summary, designs=designs)
 
 
 def efficiency(noise_scale: npt.ArrayLike, base: float, batch: float) -> Floats:

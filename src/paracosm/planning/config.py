@@ -19,6 +19,7 @@ from paracosm.cluster.changes import is_of_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
 from paracosm.errors import InputError
+from paracosm.faults import FailureFields
 from paracosm.planning.price import Price, parse_price
 from paracosm.training.algorithms import Algorithm, parse_algorithm
 from paracosm.training.fields import LearningFields, ProfiledFields
@@ -58,7 +59,7 @@ def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-class PlanConfig(ProfiledFields, LearningFields, ClusterFields):
+class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     """A plan: which designs are compared, for which job on which links, to which target."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -130,6 +131,8 @@ class PlanConfig(ProfiledFields, LearningFields, ClusterFields):
 
     def _idle(self) -> dict[str, set[str]]:
         idle = self.idle_of_start()
+        rules = [algorithm.rule(self.workers[-1]) for algorithm in self.algorithm]
+        idle |= self.idle_of_failures([rule.needs_all for rule in rules if rule])
         if self.cluster is not None:
             idle["the cluster file says what there is"] = {"servers", *LINK_FIELDS}
         return idle
@@ -142,6 +145,8 @@ class PlanConfig(ProfiledFields, LearningFields, ClusterFields):
         for algorithm in self.algorithm:
             for workers in self.workers:
                 algorithm.check(workers, self.servers or 1)
+                if rule := algorithm.rule(workers):
+                    self.job_failures(workers, self.servers or 1, rule.needs_all)
 
     def with_batch(self, profiled: int | None) -> PlanConfig:
         """Return the same with the batch that was profiled, unless one was asked for."""

@@ -75,6 +75,7 @@ class Outcome(JsonObject):
         staleness: mean over gradients and tensors.
         curve: time, updates and metric of each evaluation.
         why: of a divergence, a sentence.
+        effective: share of the workers' time that failures have left; None where nothing fails.
     """
 
     status: Literal["reached", "not reached", "stopped", "diverged"]
@@ -88,6 +89,7 @@ class Outcome(JsonObject):
     staleness: float | None
     curve: Sequence[Sequence[float]]
     why: str | None = None
+    effective: float | None = None
 
     @property
     def time_or_never(self) -> float:

@@ -20,7 +20,8 @@ from paracosm.prediction.parameter_servers.target import TargetJob, target_job
 from paracosm.prediction.parameter_servers.throughput import single_worker_rates
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.job_profile import tensors_of
-from paracosm.simulation.schedule import Rule, Schedule, stream_schedule
+from paracosm.simulation.schedule import ROWS, Rule, Schedule, stream_schedule
+from paracosm.simulation.system import System
 from paracosm.units import format_duration
 
 Ints = npt.NDArray[np.int64]
@@ -49,17 +50,23 @@ class ProfiledJob:
     def cluster_of(self, workers: int) -> Cluster:
         return first_workers(self.cluster, workers)
 
-    def schedule(self, workers: int, rule: Rule, seed: int) -> Iterator[Schedule]:
+    def schedule(
+        self,
+        workers: int,
+        rule: Rule,
+        seed: int,
+        with_failures: Callable[[System], System] = lambda system: system,
+    ) -> Iterator[Schedule]:
         """Return the blocks of the schedule of a number of workers; it has no end.
 
         Steps of each worker are drawn from the profiled ones, the same for every rule and number
-        of workers.
+        of workers; `with_failures` makes of the cluster one whose workers fail.
         """
         of = np.full(self.target.workload.ops, -1, np.int64)  # parsing comes after the profiled ops
         _, tensor = tensors_of(self.profile)
         of[: len(tensor)] = tensor
         ports = self.target.settings.ports.first(workers)
-        system = self.target.system(ports, self.begins(workers, seed))
+        system = with_failures(self.target.system(ports, self.begins(workers, seed)))
 
         def blocks(steps: int) -> Iterator[Schedule]:
             drawn = self.target.drawn(workers, steps, seed)
@@ -188,7 +195,7 @@ def _without_end(blocks: Callable[[int], Iterator[Schedule]]) -> Iterator[Schedu
     The first steps of a worker are the same however many are drawn. So when one worker has done all
     of them, everything is played again with more, and what was there already is passed over.
     """
-    steps, passed = FIRST_STEPS, {"reads": 0, "updates": 0, "steps": 0}
+    steps, passed = FIRST_STEPS, dict.fromkeys(ROWS, 0)
     while True:
         left = dict(passed)
         for block in _until_one_is_done(blocks(steps), steps):
@@ -216,6 +223,7 @@ def _until_one_is_done(blocks: Iterator[Schedule], steps: int) -> Iterator[Sched
             reads=block.reads[block.reads["time"] < at],
             updates=block.updates[block.updates["time"] < at],
             steps=block.steps[block.steps["end"] < at],
+            failures=block.failures[block.failures["time"] < at],
             end=int(at),
         )
         return

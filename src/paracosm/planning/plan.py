@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Protocol
 
 from paracosm.cluster.description import describe_cluster
 from paracosm.models import load_data
+from paracosm.planning.baselines import with_baselines
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, designs_of
 from paracosm.planning.job import ProfiledJob, check_model, origins, profiled_job
@@ -23,6 +25,7 @@ from paracosm.planning.stability import delay_bound, largest_curvature
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
 from paracosm.rng import TrainingStream, integer_seed
 from paracosm.training.scheduled import train_on_schedule
+from paracosm.units import format_duration
 
 Standings = Mapping[Design, Standing]
 
@@ -89,12 +92,15 @@ def run_plan(
     curvature = None if status == "interrupted" else _curvature(config, job, standings, seed)
     if metrics is not None:
         _write_curves(standings, seed, config.target.metric, metrics, began)
-    return _summary(
+    summary = _summary(
         *(config, job, standings, seeds, curvature),
         status=status,
         runs=runs,
         wall_time=time.perf_counter() - began,
     )
+    with suppress(KeyboardInterrupt):  # the plan is there without them
+        summary = with_baselines(summary, config.learning())
+    return summary
 
 
 def _write_curves(
@@ -225,7 +231,7 @@ def _summary(
         updates_made=runs.updates,
         cluster=describe_cluster(job.cluster),
         wall_time=wall_time,
-        durations=origins(job),
+        durations=origins(job) | _failures(config),
     )
 
 
@@ -266,7 +272,17 @@ def _planned(
         steepness=None,
         steepest=None,
         is_efficient=False,
+        effective=_median([each.effective for each in ran if each.effective is not None]),
     )
+
+
+def _failures(config: PlanConfig) -> dict[str, str]:
+    """Say what is assumed of nodes that fail."""
+    if config.mtbf is None:
+        return {}
+    costs = {"checkpoint": config.checkpoint_cost, "restart": config.restart_cost}
+    said = [f"{format_duration(cost)} a {name}" for name, cost in costs.items() if cost is not None]
+    return {"failures": f"assumed: {config.mtbf}, {', '.join(said)}"}
 
 
 def _spread(values: Sequence[float]) -> Planned:

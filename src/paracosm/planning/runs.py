@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from math import inf, isfinite
 
 import numpy as np
 
 from paracosm.errors import InputError
+from paracosm.faults import JobFailures
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, Outcome
+from paracosm.planning.failures import FailureRecord, failing_schedule
 from paracosm.planning.job import ProfiledJob, profiled_job
 from paracosm.planning.journal import Journal
 from paracosm.planning.race import Request
-from paracosm.simulation.schedule import Rule, Schedule
+from paracosm.simulation.rollback import Block
+from paracosm.simulation.schedule import ROWS, Rule, Schedule
 from paracosm.training import Metrics, TrainConfig
 from paracosm.training.scheduled import train_on_schedule
 
@@ -104,8 +107,19 @@ def run_group(config: PlanConfig, requests: Sequence[Request]) -> list[tuple[Req
     """Make runs that have one schedule, one after the other."""
     workers, rule, seed = _group(requests[0])
     job = _job_of(config.model_dump_json(exclude=config.without_effect()))
-    shared = SharedBlocks(job.schedule(workers, rule, seed))
-    return [(request, run_design(config, job, request, shared)) for request in requests]
+    servers = len(job.cluster.servers)
+    failures = config.job_failures(workers, servers, rule.needs_all)
+    shared = SharedBlocks(
+        failing_schedule(
+            *(partial(job.schedule, workers, rule), failures),
+            workers=workers,
+            servers=servers,
+            tensors=len(job.tensors),
+            rule=rule,
+            seed=seed,
+        )
+    )
+    return [(request, run_design(config, job, request, shared, failures)) for request in requests]
 
 
 @lru_cache(maxsize=2)
@@ -118,11 +132,11 @@ def _job_of(written: str) -> ProfiledJob:
 class SharedBlocks:
     """Blocks of a schedule that are made when somebody first wants them, and then kept."""
 
-    def __init__(self, blocks: Iterator[Schedule]) -> None:
+    def __init__(self, blocks: Iterator[Block]) -> None:
         self._source = blocks
-        self._kept: list[Schedule] = []
+        self._kept: list[Block] = []
 
-    def until(self, horizon: float) -> Iterator[Schedule]:
+    def until(self, horizon: float) -> Iterator[Block]:
         """Yield the blocks from the beginning, up to a virtual time in seconds."""
         end = int(horizon * 1e12) if isfinite(horizon) else None
         place = 0
@@ -134,30 +148,44 @@ class SharedBlocks:
             if end is None or _last(block) <= end:
                 yield block
                 continue
+            if not isinstance(block, Schedule):  # the end comes while nobody works
+                none = [np.zeros(0, ROWS[name]) for name in ("reads", "updates", "steps")]
+                yield Schedule(none[0], none[1], none[2], end, 0, {})
+                return
             yield replace(
                 block,
                 reads=block.reads[block.reads["time"] <= end],
                 updates=block.updates[block.updates["time"] <= end],
                 steps=block.steps[block.steps["end"] <= end],
+                failures=block.failures[block.failures["time"] <= end],
                 end=end,
             )
             return
 
 
-def _last(block: Schedule) -> int:
+def _last(block: Block) -> int:
+    """Return the last instant of a part of a schedule, or the end of what happens between two."""
+    if not isinstance(block, Schedule):
+        return block.end
     times = (block.reads["time"], block.updates["time"], block.steps["end"])
     return max(int(np.max(time, initial=0)) for time in times)
 
 
 def run_design(
-    config: PlanConfig, job: ProfiledJob, request: Request, shared: SharedBlocks
+    config: PlanConfig,
+    job: ProfiledJob,
+    request: Request,
+    shared: SharedBlocks,
+    failures: JobFailures | None,
 ) -> Outcome:
     """Train by a design over its schedule, until the target is reached or the request ends it."""
     asked = train_config(config, request.design, request.updates)
     metrics = Metrics()
-    result = train_on_schedule(
-        asked, shared.until(request.horizon), job.tensors, request.seed, metrics
-    )
+    blocks = shared.until(request.horizon)
+    record = None if failures is None else FailureRecord(failures, request.design.workers)
+    if record is not None:
+        blocks = record.watch(blocks)
+    result = train_on_schedule(asked, blocks, job.tensors, request.seed, metrics)
     summary = result.summary
     if summary.status == "interrupted":
         raise KeyboardInterrupt  # which ends the plan, not this run alone
@@ -186,6 +214,7 @@ def run_design(
             "staleness": summary.mean_staleness,
             "curve": [[row.virtual_time, row.step, row.value] for row in seen],
             "why": _divergence(summary.divergence),
+            "effective": None if record is None else record.summary(summary.virtual_time).effective,
         }
     )
 

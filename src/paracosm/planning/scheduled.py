@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -12,7 +13,9 @@ import numpy as np
 from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.fields import LINK_FIELDS
 from paracosm.errors import InputError
+from paracosm.faults import JobFailures
 from paracosm.models.data_sets import load_data
+from paracosm.planning.failures import FailureRecord, Life, failing_schedule, lasting
 from paracosm.planning.job import ProfiledJob, check_model, given, origins, profiled_job
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import run_prediction
@@ -81,6 +84,9 @@ def check_scheduled(config: TrainConfig) -> None:
     """Raise InputError for what can be known to be wrong before a profile is read."""
     cluster = config.resolve_cluster()
     config.check(cluster)
+    rule = config.algorithm.rule(len(cluster.workers))
+    if rule is not None:
+        config.job_failures(len(cluster.workers), len(cluster.servers), rule.needs_all)
     if config.strategy is not None:
         predict_config(config).check()
 
@@ -100,7 +106,8 @@ def _over_profile(
     servers = len(job.cluster.servers)
     asked = TrainConfig(**learning, workers=workers, **_servers(config, servers))
     return _trained(
-        *(asked, job.schedule(workers, rule, seed), job.tensors, seed, metrics, progress),
+        *(asked, partial(job.schedule, workers, rule), job.tensors, seed, metrics, progress),
+        failures=config.job_failures(workers, servers, rule.needs_all),
         cluster=describe_cluster(job.cluster),
         servers=servers,
         durations=origins(job),
@@ -114,24 +121,39 @@ def _servers(config: TrainConfig, servers: int) -> dict[str, Any]:
 
 def _trained(
     asked: TrainConfig,
-    blocks: Iterator[Schedule],
+    life: Life,
     tensors: tuple[str, ...],
     seed: int,
     metrics: MetricSink,
     progress: Progress | None,
+    *,
+    failures: JobFailures | None,
+    servers: int,
+    durations: Mapping[str, str],
     **facts: Any,
 ) -> TrainingResult:
-    """Train over a schedule that has no end; the result has what was used of it, and `facts`."""
+    """Train over a schedule that has no end; the result has what lasted of it, and `facts`."""
+    rule = asked.algorithm.rule(asked.workers)
+    assert rule is not None
+    blocks = failing_schedule(
+        *(life, failures),
+        workers=asked.workers,
+        servers=servers,
+        tensors=len(tensors) or 1,
+        rule=rule,
+        seed=seed,
+    )
     used: list[Schedule] = []
-
-    def kept() -> Iterator[Schedule]:
-        for block in blocks:
-            used.append(block)
-            yield block
-
-    result = train_on_schedule(asked, kept(), tensors, seed, metrics, progress)
+    record = FailureRecord(failures, asked.workers) if failures is not None else None
+    followed = lasting(blocks, used)
+    if record is not None:
+        followed = record.watch(followed)
+        durations = {**durations, "failures": f"assumed: {failures}"}
+    result = train_on_schedule(asked, followed, tensors, seed, metrics, progress)
     end = round(result.summary.virtual_time * 1e12)
-    summary = replace(result.summary, **facts)
+    summary = replace(result.summary, servers=servers, durations=durations, **facts)
+    if record is not None:
+        summary = replace(summary, failures=record.summary(summary.virtual_time))
     return replace(result, summary=summary, schedule=_cut(join_schedules(used), end))
 
 
@@ -142,6 +164,7 @@ def _cut(schedule: Schedule, end: int) -> Schedule:
         reads=schedule.reads[schedule.reads["time"] <= end],
         updates=schedule.updates[schedule.updates["time"] <= end],
         steps=schedule.steps[schedule.steps["end"] <= end],
+        failures=schedule.failures[schedule.failures["time"] <= end],
         end=end,
     )
 
@@ -209,8 +232,9 @@ def _over_iterations(
         "gradients": "computed",
     }
     return _trained(
-        *(asked, iterations(workers, prediction.iteration_time), ()),
+        *(asked, lambda *_: iterations(workers, prediction.iteration_time), ()),
         *(seed, metrics, progress),
+        failures=config.job_failures(workers, prediction.servers, stops_together=True),
         cluster=prediction.cluster,
         servers=prediction.servers,
         topology="server" if prediction.servers else "all-reduce",

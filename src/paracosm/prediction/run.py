@@ -23,6 +23,7 @@ from paracosm.prediction.job import (
 )
 from paracosm.prediction.op_latencies import summarise_folder
 from paracosm.prediction.parameter_servers.coarse_models import phases_of
+from paracosm.prediction.parameter_servers.in_step import find_band
 from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
 from paracosm.prediction.parameter_servers.target import first_steps, target_job
 from paracosm.prediction.parameter_servers.throughput import (
@@ -170,11 +171,15 @@ def _run_throughput(
             f"measure: no worker ends a step in {format_duration(settings.measure)}: one takes "
             f"{format_duration(1 / fastest)} alone, and a measurement many of them"
         )
+
+    def point(workers: int) -> Point:
+        found = predict_throughput(job, workers, seed)
+        band = find_band(job, workers, seed, found.steps_per_second)
+        return Point(found, band, sensitivity(job, workers, seed))
+
     points, status = _until_interrupted(
         changed.profiled_workers,
-        lambda workers: Point(
-            predict_throughput(job, workers, seed), sensitivity(job, workers, seed)
-        ),
+        point,
         None if config.predictions is None else progress,
     )
     workers = points[-1].throughput.workers

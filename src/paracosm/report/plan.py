@@ -71,9 +71,11 @@ def _designs_table(summary: PlanSummary) -> Table:
     names = [
         name for name in BASELINES if any((d.baselines or {}).get(name) for d in _kept(summary))
     ]
+    fails = any(each.effective is not None for each in _kept(summary))
     header = (
         *("design", "time", "80 % of seeds", "cost", "updates", "updates/s", "reached"),
         *("staleness", "efficient", *(BASELINES[name] for name in names)),
+        *(["effective time"] if fails else []),
     )
     rows = tuple(
         (
@@ -87,6 +89,7 @@ def _designs_table(summary: PlanSummary) -> Table:
             _plain(each.staleness),
             "yes" if each.is_efficient else "",
             *(_seconds((each.baselines or {}).get(name)) for name in names),
+            *(["" if each.effective is None else f"{each.effective:.1%}"] if fails else []),
         )
         for each in _kept(summary)
     )

@@ -76,10 +76,12 @@ def _rates_table(summary: ThroughputSummary) -> Table:
     rows = summary.throughput
     examples = any(row.examples_per_second is not None for row in rows)
     started = any(row.after_start is not None for row in rows)
+    has_band = any(row.in_step is not None for row in rows)
     header = (
         *("workers", "steps/s", "spread"),
         *(["examples/s"] if examples else []),
         *(["after start", "its spread"] if started else []),
+        *(["in step", "apart", "lead/step"] if has_band else []),
         *("efficiency", "bottleneck", *(name for key, name in MODELS.items() if key in SHOWN)),
     )
     models = [{each.workers: each for each in summary.baselines[key]} for key in SHOWN]
@@ -93,6 +95,7 @@ def _rates_table(summary: ThroughputSummary) -> Table:
                 "" if row.spread is None else f"{row.spread:.2g}",
                 *([_rate(row.examples_per_second)] if examples else []),
                 *(_after_start_cells(row) if started else []),
+                *(_band_cells(row) if has_band else []),
                 f"{row.efficiency:.1%}",
                 str(row.bottleneck),
                 *(_rate(model[row.workers].steps_per_second) for model in models),
@@ -159,6 +162,11 @@ def _profiled(found: Mapping[str, Any]) -> str:
 def _after_start_cells(row: ThroughputRow) -> list[str]:
     after = row.after_start
     return [_rate(after.steps_per_second), f"{after.spread:.2g}"] if after else ["", ""]
+
+
+def _band_cells(row: ThroughputRow) -> list[str]:
+    drift = "" if row.drift is None else f"{row.drift * 1e3:+.3g} ms"
+    return [_rate(row.in_step), _rate(row.apart), drift]
 
 
 def _rate(rate: float | None) -> str:

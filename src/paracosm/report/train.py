@@ -52,6 +52,21 @@ def _stopped(summary: TrainingSummary) -> str:
     )
 
 
+def _failures(summary: TrainingSummary) -> str | None:
+    """Say what failures have cost, as shares of the workers' time."""
+    found = summary.failures
+    if found is None:
+        return None
+    shares = {"lost": found.lost, "saving": found.saving, "restarting": found.restarting}
+    spent = ", ".join(f"{share:.1%} {name}" for name, share in shares.items())
+    stops = f"the job stopped {found.stops:,} times" if found.stops != 1 else "the job stopped once"
+    alone = f"{found.failures:,} worker{'' if found.failures == 1 else 's'} failed alone"
+    return (
+        f"{found.effective:.1%} of the time effective ({spent}); {stops}, {alone}; "
+        f"{found.goodput:,.4g} of {found.throughput:,.4g} steps/s last"
+    )
+
+
 def _unchanged(summary: TrainingSummary) -> str | None:
     """Say what came of the run without the changes."""
     before = summary.unchanged
@@ -70,6 +85,7 @@ FIGURES: Mapping[str, Figure] = {
     "Mean staleness": figure("mean_staleness", "{:.3g}".format),
     "Virtual time": figure("virtual_time", format_duration),
     "Examples/s": figure("examples_per_second", "{:,.0f}".format),
+    "Failures": _failures,
     "Unchanged": _unchanged,
     "Wall time": figure("wall_time", format_duration),
 }

@@ -166,7 +166,7 @@ def answer(summary: Summary) -> str:
         case ThroughputSummary():
             return (
                 f"{summary.workers:,} worker{_s(summary.workers)} make "
-                f"{summary.steps_per_second:.4g} steps/s. {summary.bottleneck}"
+                f"{_rate_or_band(summary)}. {summary.bottleneck}"
             )
         case OpLatenciesSummary():
             return (
@@ -213,6 +213,21 @@ def _training(summary: TrainingSummary) -> str:
         f"{summary.updates:,} updates in {format_duration(summary.virtual_time)} of virtual "
         f"time{learnt} ({summary.status})."
     )
+
+
+WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth saying
+
+
+def _rate_or_band(summary: ThroughputSummary) -> str:
+    """Say the steps/s of most workers: after a start that was asked for, or as a band where it
+    depends on whether they are in step, or in the steady state."""
+    row, start = summary.throughput[-1], summary.target.get("start")
+    if row.after_start is not None:
+        how = "a common" if start == "together" else "a staggered"
+        return f"{row.after_start.steps_per_second:.4g} steps/s after {how} start"
+    if row.in_step and row.apart and abs(row.apart / row.in_step - 1) > WIDE_BAND:
+        return f"{row.in_step:.4g} (in step) to {row.apart:.4g} steps/s (apart)"
+    return f"{row.steps_per_second:.4g} steps/s"
 
 
 def _s(count: int) -> str:

@@ -4,6 +4,7 @@ from paracosm.results.json_object import JsonObject, to_builtin, to_json
 from paracosm.results.summaries import (
     SUMMARIES,
     EmulationSummary,
+    FailureSummary,
     Interval,
     IterationSummary,
     JobSummary,
@@ -26,6 +27,7 @@ from paracosm.results.summaries import (
 __all__ = [
     "SUMMARIES",
     "EmulationSummary",
+    "FailureSummary",
     "Interval",
     "IterationSummary",
     "JobSummary",

@@ -46,6 +46,9 @@ class ThroughputRow(JsonObject):
         standard_error: of the steps per second; `spread` their standard deviation between
             measurements of `measure` seconds, None where there was time for one.
         after_start: what such a measurement finds first; None where none was asked for.
+        in_step, apart: steps per second of workers that begin their steps together, and evenly
+            spread; `drift` seconds by which a small lead of one half over the other grows in a
+            step. None where that is no question.
         if_twice_as_fast: relative gain by resource.
         utilisation: share of the time in which each resource is busy; of several servers the
             busiest, `utilisation_by_server` has all.
@@ -67,6 +70,9 @@ class ThroughputRow(JsonObject):
     spread: float | None = None
     measure: float | None = None
     after_start: AfterStart | None = None
+    in_step: float | None = None
+    apart: float | None = None
+    drift: float | None = None
     if_twice_as_fast: Mapping[str, float] | None = None
     utilisation: Mapping[str, float] | None = None
     utilisation_by_server: Mapping[str, Sequence[float]] | None = None
@@ -87,6 +93,42 @@ class Summary(JsonObject):
     what_if: Sequence[str] | None = None
 
 
+class FailureSummary(JsonObject):
+    """What failures cost a job. Effective, lost, saving and restarting are shares of all workers'
+    time, and add up to 1.
+
+    Attributes:
+        job_mtbf: mean time between failures that stop the whole job; None where none does.
+        worker_mtbf: between failures of one worker that stop nobody else; None where none does.
+        interval: of work between two checkpoints; None where nothing is saved.
+        stops, failures: how often the whole job stopped, and a single worker failed.
+        checkpoints: that were saved.
+        lost: work since the last checkpoint, and steps that were lost with their worker or came
+            too late.
+        saving: checkpoints, in which nobody works.
+        restarting: of the whole job, or of single workers.
+        waiting: of that, the workers that wait for the node that failed.
+        throughput: steps per second while the job works, with those that were lost later.
+        goodput: steps per second that last, of all the time.
+    """
+
+    job_mtbf: float | None
+    worker_mtbf: float | None
+    interval: float | None
+    checkpoint_cost: float
+    restart_cost: float
+    stops: int
+    failures: int
+    checkpoints: int
+    effective: float
+    lost: float
+    saving: float
+    restarting: float
+    waiting: float
+    throughput: float
+    goodput: float
+
+
 class TrainingSummary(Summary):
     """Of `paracosm train`.
 
@@ -94,6 +136,7 @@ class TrainingSummary(Summary):
         target: what the run was to reach, None where nothing was asked for; `reached_at` is the
             virtual time at which it did, `reached_updates` the number of updates, None where it did
             not, and `best` the best value of the target's metric.
+        failures: what they have cost; None where nothing fails.
         staleness: by tensor, where a run keeps versions of each.
     """
 
@@ -125,6 +168,7 @@ class TrainingSummary(Summary):
     reached_updates: int | None = None
     best: float | None = None
     staleness: Mapping[str, Staleness] | None = None
+    failures: FailureSummary | None = None
     unchanged: TrainingSummary | None = None
 
 
@@ -156,6 +200,8 @@ class PlannedDesign(JsonObject):
             staleness; None where the bound does not apply.
         is_efficient: no other design is faster and costs as little.
         baselines: seconds to the target that other predictors say, by name.
+        effective: share of the workers' time that failures have left, in the median over seeds;
+            None where nothing fails.
     """
 
     workers: int
@@ -178,6 +224,7 @@ class PlannedDesign(JsonObject):
     steepest: float | None
     is_efficient: bool
     baselines: Mapping[str, float | None] | None = None
+    effective: float | None = None
 
 
 class TunedWorkers(JsonObject):

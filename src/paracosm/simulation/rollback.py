@@ -48,6 +48,10 @@ class Restore(NamedTuple):
     failures: int  # 1, and one for every restart that failed
 
 
+Block = Schedule | Checkpoint | Restore
+"""A part of a schedule, or what happens to the whole job between two."""
+
+
 def with_rollbacks(
     lives: Callable[[int], Iterable[Schedule]],
     failures: Iterable[float],
@@ -58,7 +62,7 @@ def with_rollbacks(
     interval: float | None = None,
     cost: float = 0.0,
     in_step: bool = False,
-) -> Iterator[Schedule | Checkpoint | Restore]:
+) -> Iterator[Block]:
     """Yield a job's schedule, with its checkpoints, and with what failures make of it.
 
     It comes in the order of virtual time: blocks, and between them what happens to the whole job.
@@ -180,23 +184,29 @@ class _Job:
         reads["version"] += first[reads["tensor"]]
         for name in ("version", "read"):
             updates[name] += first[updates["tensor"]]
+        failures = block.failures.copy()
+        failures["time"] = instants(failures["time"])
         end = int(instants(np.array(block.end)))
-        return replace(block, reads=reads, updates=updates, steps=steps, end=end)
+        return replace(
+            *(block,), reads=reads, updates=updates, steps=steps, failures=failures, end=end
+        )
 
 
 def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
-    """Part a block into what has happened at an instant, and what comes later."""
-    reads, updates, steps = (
-        int(np.searchsorted(times, instant, side="right"))
-        for times in (block.reads["time"], block.updates["time"], block.steps["end"])
+    """Part a block into what has happened at an instant, and what comes later.
+
+    What was dropped is only counted, and stands in the first part.
+    """
+    reads, updates, steps, failures = (
+        int(np.searchsorted(times, instant, side="right")) for times in _instants(block)
     )
     done = replace(
         block,
         reads=block.reads[:reads],
         updates=block.updates[:updates],
         steps=block.steps[:steps],
+        failures=block.failures[:failures],
         end=min(block.end, instant),
-        dropped=0,
         busy={},
     )
     rest = replace(
@@ -204,6 +214,8 @@ def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
         reads=block.reads[reads:],
         updates=block.updates[updates:],
         steps=block.steps[steps:],
+        failures=block.failures[failures:],
+        dropped=0,
         busy={},
     )
     return done, rest
@@ -211,12 +223,19 @@ def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
 
 def _last(block: Schedule) -> int:
     """Return the instant of the last thing that happens in a block; -1 in an empty one."""
-    times = (block.reads["time"], block.updates["time"], block.steps["end"])
-    return max(int(each.max(initial=-1)) for each in times)
+    return max(int(times.max(initial=-1)) for times in _instants(block))
 
 
 def _is_empty(block: Schedule) -> bool:
-    return not (len(block.reads) or len(block.updates) or len(block.steps))
+    return not any(map(len, _instants(block))) and not block.dropped
+
+
+def _instants(block: Schedule) -> tuple[Ints, ...]:
+    """Return when reads, updates, ends of steps and failures are."""
+    return (
+        *(block.reads["time"], block.updates["time"], block.steps["end"]),
+        block.failures["time"],
+    )
 
 
 def _instant(picoseconds: int) -> int:

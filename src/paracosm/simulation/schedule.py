@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -23,8 +23,9 @@ from paracosm.cluster import Cluster
 from paracosm.errors import InputError
 from paracosm.network.compiled import make_traffic
 from paracosm.network.compiled_serial import under_way
+from paracosm.simulation import failures_kernel, versions_kernel
 from paracosm.simulation import schedule_kernel as kernel
-from paracosm.simulation import versions_kernel
+from paracosm.simulation.failures_kernel import FAILURE
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
 from paracosm.simulation.simulate import play_on
 from paracosm.simulation.steps_kernel import CLOCK, FAULTY, OVER, Plan, way_records, write_plan
@@ -40,6 +41,10 @@ BusyTimes = dict[str, dict[str, float]]
 FEWEST_AHEAD = 16
 
 
+ROWS = {"reads": READ, "updates": UPDATE, "steps": STEP, "failures": FAILURE}
+"""The tables of a schedule."""
+
+
 class Rule(NamedTuple):
     """When gathered gradients become an update, and when a worker goes on; no values needed."""
 
@@ -51,6 +56,11 @@ class Rule(NamedTuple):
     drops_late: bool = False
     # how many gradients a worker may be ahead of the slowest one; None: as many as it can
     slack: int | None = None
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether every update needs a gradient of every worker."""
+        return self.answers == "all"
 
 
 def asgd() -> Rule:
@@ -94,13 +104,16 @@ class Schedule:
     # after it, and the one that the gradient was computed from
     updates: Rows
     # worker, step, begin, end, accepted: from the begin of computing until the tensors for the next
-    # step are there, or of steps op by op from first to last op; whether some gradient of it was
-    # taken. Steps that the end interrupted are not there.
+    # step are there, or of steps op by op from first to last op, or to the failure of its worker;
+    # whether some gradient of it was taken or, with a worker that failed, all of them. Steps that
+    # the end interrupted are not there.
     steps: Rows
     end: int  # when the answers to the last updates had arrived, or the last op had ended
     dropped: int  # gradients that came too late
     busy: BusyTimes  # seconds for which each node computed, sent and received until then
     tensors: tuple[str, ...] = ()  # their names, in the order of their numbers; () without names
+    # time, worker: failures of single workers, each of which lost the step that was under way
+    failures: Rows = field(default_factory=lambda: np.zeros(0, FAILURE))
 
     @property
     def staleness(self) -> Ints:
@@ -114,13 +127,13 @@ class Schedule:
         import pyarrow.parquet
 
         tables = []
-        for what in ("reads", "updates", "steps"):
+        for what in ROWS:
             rows = getattr(self, what)
             columns: dict[str, Any] = {name: rows[name] for name in rows.dtype.names}
             columns["what"] = pyarrow.array([what] * len(rows), pyarrow.string())
             tables.append(pyarrow.table(columns))
         table = pyarrow.concat_tables(tables, promote_options="default")
-        facts = {"end": self.end, "dropped": self.dropped, "tensors": self.tensors}
+        facts = {name: getattr(self, name) for name in ("end", "dropped", "tensors")}
         described = {name.encode(): json.dumps(fact).encode() for name, fact in facts.items()}
         pyarrow.parquet.write_table(table.replace_schema_metadata(described), path)
 
@@ -133,15 +146,15 @@ def read_schedule(path: Path) -> Schedule:
     table = pyarrow.parquet.read_table(path)
     facts = {name: json.loads(fact) for name, fact in table.schema.metadata.items()}
     found: list[Rows] = []
-    for what, dtype in (("reads", READ), ("updates", UPDATE), ("steps", STEP)):
+    for what, dtype in ROWS.items():
         own = table.filter(pyarrow.compute.equal(table["what"], what))
         rows = np.zeros(len(own), dtype)
         for name in dtype.names or ():
             rows[name] = own[name].to_numpy()
         found.append(rows)
-    reads, updates, steps = found
-    tensors = tuple(facts[b"tensors"])
-    return Schedule(reads, updates, steps, facts[b"end"], facts[b"dropped"], {}, tensors)
+    reads, updates, steps, failed = found
+    end, dropped, tensors = (facts[name] for name in (b"end", b"dropped", b"tensors"))
+    return Schedule(reads, updates, steps, end, dropped, {}, tuple(tensors), failed)
 
 
 def generate_schedule(
@@ -215,6 +228,11 @@ def stream_schedule(
     with backup workers until so many have. Late steps are dropped as a whole; who is late is known
     when a step ends, so that with backup workers all tensors are updated as the iteration ends.
 
+    Where workers fail (`System.mtbf`), a failure loses the step under way and counts in no
+    iteration and no slack; see `failures_kernel`. In a rule whose updates need every worker, two
+    gradients of one step of a worker could meet in an update: there the job has to stop together
+    (`rollback`).
+
     Args:
         workload: what a step consists of.
         system: the cluster; whom workers wait for says the rule alone.
@@ -232,10 +250,13 @@ def stream_schedule(
 
     Raises:
         ValueError: a step updates a tensor before it has read it, or by several ops; the rule is
-            for another number of workers; what `simulate` raises.
+            for another number of workers, or workers fail of which it needs every one; what
+            `simulate` raises.
         InputError: virtual time passes 2**63 - 1 ps (106 days).
     """
     backup = _backup(rule, system.workers)
+    if rule.needs_all and len(system.failure_keys):
+        raise ValueError("a job whose updates need every worker stops when one fails")
     versions = _versions(workload, rule, system.workers, tensor, block)
     waiting = replace(system, backup=backup, slack=rule.slack)
     plan = write_plan(workload, waiting, drawn, versions=versions)
@@ -251,8 +272,8 @@ def stream_schedule(
         if ended or any(map(len, taken)):
             plan.versions.counts[versions_kernel.DROPPED] = 0
             end = int(plan.counts[CLOCK])
-            reads, updates, steps = taken
-            yield Schedule(reads, updates, steps, end, dropped, {}, tuple(tensors))
+            reads, updates, steps, failed = taken
+            yield Schedule(reads, updates, steps, end, dropped, {}, tuple(tensors), failed)
 
 
 def join_schedules(blocks: Iterable[Schedule]) -> Schedule:
@@ -268,6 +289,7 @@ def join_schedules(blocks: Iterable[Schedule]) -> Schedule:
         dropped=sum(part.dropped for part in parts),
         busy={},
         tensors=parts[-1].tensors,
+        failures=np.concatenate([part.failures for part in parts]),
     )
 
 
@@ -296,27 +318,29 @@ def _versions(
 def _take_rows(plan: Plan, ended: bool) -> tuple[Plan, list[Rows]]:
     """Take the rows away that are of instants before this one, or all; make room if there are none.
 
-    Return the plan that is to be played on, and reads, updates and steps.
+    Return the plan that is to be played on, and reads, updates, steps and failures.
     """
-    versions, now = plan.versions, plan.counts[CLOCK]
+    versions, failures, now = plan.versions, plan.failures, plan.counts[CLOCK]
     logs = (
-        (versions_kernel.READS, versions.read_rows, "time"),
-        (versions_kernel.UPDATES, versions.update_rows, "time"),
-        (versions_kernel.STEPS, versions.step_rows, "end"),
+        (versions.counts, versions_kernel.READS, versions.read_rows, "time"),
+        (versions.counts, versions_kernel.UPDATES, versions.update_rows, "time"),
+        (versions.counts, versions_kernel.STEPS, versions.step_rows, "end"),
+        (failures.counts, failures_kernel.ROWS, failures.rows, "time"),
     )
     taken: list[Rows] = []
-    for count, rows, time in logs:
-        written = int(versions.counts[count])
+    for counts, count, rows, time in logs:
+        written = int(counts[count])
         final = written if ended else int(np.searchsorted(rows[time][:written], now))
         taken.append(rows[:final].copy())
         rows[: written - final] = rows[final:written]
-        versions.counts[count] -= final
+        counts[count] -= final
     versions.counts[versions_kernel.SEEN] -= len(taken[0])
     versions.pairs["row"] -= len(taken[0])
     if not ended and not any(map(len, taken)):
-        reads, updates, steps = (_twice(rows) for _, rows, _ in logs)
+        reads, updates, steps, failed = (_twice(rows) for _, _, rows, _ in logs)
         versions = versions._replace(read_rows=reads, update_rows=updates, step_rows=steps)
-    return plan._replace(versions=versions), taken
+        failures = failures._replace(rows=failed)
+    return plan._replace(versions=versions, failures=failures), taken
 
 
 def _plan(

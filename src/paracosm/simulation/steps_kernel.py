@@ -26,7 +26,8 @@ from paracosm.network.compiled import (
     settle,
 )
 from paracosm.network.heaps import place_event, pop_event
-from paracosm.simulation import versions_kernel
+from paracosm.simulation import failures_kernel, versions_kernel
+from paracosm.simulation.failures_kernel import Failures, make_failures
 from paracosm.simulation.system import DOWNLINK, SERVER, UPLINK, WORKER, System, Ways, Workload
 from paracosm.simulation.versions_kernel import UNREAD, Versions, make_versions
 
@@ -44,6 +45,9 @@ NEVER = -1
 
 NOBODY = -1
 
+LEFT = -2
+"""Instead of the op of a lane: bytes in the network of a worker that has failed."""
+
 SHIFT = 32
 """An item of the heap is worker << SHIFT | lane + 1, so that ties are in the order of workers."""
 
@@ -55,10 +59,13 @@ that waits for a core; the transfer in the network, `NOBODY` for one that asks i
 TASK = np.dtype([("remaining", "f8"), ("missing", "i4"), ("next", "i4"), ("turn", "i4")])
 """An op of a worker's step: bytes left, prerequisites left, who waits behind it, turns begun."""
 
-STAGE = np.dtype(columns("i8", "step", "drawn", "left", "iteration", "waits", "later"))
+STAGE = np.dtype(
+    columns("i8", "step", "drawn", "left", "iteration", "waits", "later", "updated", "lost")
+)
 """A worker: number of its step, which profiled one it is, its ops that have not ended, the
-iteration that it is for, whether the worker waits for that iteration's end, and how many delays and
-releases are to come."""
+iteration that it is for, whether the worker waits for that iteration's end, how many delays and
+releases are to come, how many tensors the step has updated, and how many steps the worker has lost
+by failures."""
 
 WAY = np.dtype(
     [("route", "i8"), ("factor", "f8"), ("held", "f8"), ("is_flow", "i8"), ("latency", "i8")]
@@ -121,6 +128,7 @@ class Plan(NamedTuple):
     accepted: Any
     chunks: Any
     versions: Versions
+    failures: Failures
 
 
 def lanes_of_ops(workload: Workload, servers: int) -> Codes:
@@ -237,6 +245,7 @@ def write_plan(
         accepted=np.full(drawn.shape, system.backup is None),
         chunks=np.zeros(most_chunks, CHUNK),
         versions=versions or make_versions(of_none, of_none, workers, 1, False, 0),
+        failures=make_failures(system.mtbf, system.restart, system.failure_keys),
     )
 
 
@@ -276,11 +285,17 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
     """Play at most so many events, none later than `until`; return why the loop came back."""
     counts, traffic = plan.counts, plan.traffic
     now = counts[CLOCK]
+    has_tensors = plan.versions.tensors.size > 0
     for _ in range(events):
         if counts[CHUNKS] == plan.chunks.size and plan.chunks.size > 0:
             return FULL
-        if versions_kernel.has_no_room(plan.versions):
-            return FULL
+        if has_tensors:
+            if plan.versions.counts[UNREAD] >= 0:
+                return FAULTY
+            if versions_kernel.has_no_room(plan.versions):
+                return FULL
+            if failures_kernel.has_no_room(plan.failures):
+                return FULL
         item, op = np.int64(NOBODY), np.int64(NOBODY)
         if counts[EVENTS] == 0 or plan.heap[0].key > now:
             settle(traffic, now)
@@ -290,15 +305,26 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
                 return OVER if counts[FLOWS] == 0 else LATE
             if counts[EVENTS] > 0:
                 end = min(end, plan.heap[0].key)
-            if end > now:
+            if has_tensors and end > now:
                 versions_kernel.end_instant(plan.versions)
+            failure = failures_kernel.next_failure(plan.failures)
             change = counts[BACKGROUND]
-            if change < plan.background_times.size and plan.background_times[change] <= end:
+            if (
+                change < plan.background_times.size
+                and plan.background_times[change] <= end
+                and plan.background_times[change] <= failure
+            ):
                 if plan.background_times[change] > until:
                     return OVER
                 now = counts[CLOCK] = plan.background_times[change]
                 _change_background(plan, change)
                 counts[BACKGROUND] += 1
+                continue
+            if failure < end and failure <= until:
+                now = counts[CLOCK] = max(now, failure)
+                worker = failures_kernel.fail_next(plan.failures, now)
+                if plan.stages[worker].left > 0:
+                    _abandon_step(plan, worker, now)
                 continue
             if end > until:
                 return LATE if until == LAST_INSTANT - 1 else OVER
@@ -311,6 +337,10 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
         worker = item >> SHIFT
         code = (item & ((1 << SHIFT) - 1)) - 1
         if code < 0:
+            back = failures_kernel.back_at(plan.failures, worker, now)
+            if back > now:
+                _push(plan, back, worker, np.int64(NOBODY), np.int64(NOBODY))
+                continue
             _begin_step(plan, worker, now)
         elif code < plan.lanes:
             _end_chunk(plan, worker, code, now)
@@ -324,8 +354,6 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
             state = plan.lane_states[worker * plan.lanes + lane]
             if state.op == NOBODY and state.head != NOBODY:
                 _start(plan, worker, lane, now)
-        if plan.versions.counts[UNREAD] >= 0:
-            return FAULTY
     return PAUSED
 
 
@@ -407,6 +435,7 @@ def _begin_step(plan: Any, worker: Any, now: Any) -> None:
     ops = plan.lane.size
     stage.drawn = plan.drawn[worker, stage.step]
     stage.left = ops
+    stage.updated = 0
     stage.iteration = plan.counts[ITERATION]
     plan.step_begin[worker, stage.step] = now
     for op in range(ops):
@@ -425,7 +454,7 @@ def _begin_step(plan: Any, worker: Any, now: Any) -> None:
 @inlined
 def _hand_on(plan: Any, worker: Any, op: Any, now: Any) -> None:
     """Put an op in its scheduler that waits for nothing any more; a tensor is read now."""
-    if plan.versions.read_by[op] >= 0:
+    if plan.versions.tensors.size > 0 and plan.versions.read_by[op] >= 0:
         step, tensor = plan.stages[worker].step, np.int64(plan.versions.read_by[op])
         versions_kernel.read(plan.versions, worker, step, tensor, now)
     _put(plan, worker, op)
@@ -578,6 +607,8 @@ def _end_chunk(plan: Any, worker: Any, lane: Any, now: Any) -> None:
     stage = plan.stages[worker]
     op = state.op
     state.op = NOBODY
+    if op == LEFT:
+        return
     if plan.chunks.size > 0:
         chunk = plan.chunks[plan.counts[CHUNKS]]
         chunk.worker, chunk.step, chunk.op = worker, stage.step, op
@@ -619,9 +650,11 @@ def _end_op(plan: Any, worker: Any, op: Any, now: Any) -> None:
     """End an op: those that waited for it alone are put in their schedulers."""
     stage = plan.stages[worker]
     base = worker * plan.lane.size
-    if plan.versions.updated_by[op] >= 0 and not plan.versions.at_end:
+    if plan.versions.tensors.size > 0 and plan.versions.updated_by[op] >= 0:
         tensor = np.int64(plan.versions.updated_by[op])
-        versions_kernel.push(plan.versions, worker, stage.step, tensor, now)
+        if not plan.versions.at_end:
+            stage.updated += 1
+            versions_kernel.push(plan.versions, worker, stage.step, tensor, now)
     for index in range(plan.first_dependent[op], plan.first_dependent[op + 1]):
         other = np.int64(plan.dependents[index])
         task = plan.tasks[base + other]
@@ -660,7 +693,7 @@ def _end_step(plan: Any, worker: Any, now: Any) -> None:
 def _go_on_within_slack(plan: Any, worker: Any, now: Any) -> None:
     """Let a worker go on that is not too far ahead of the slowest, and those that were."""
     counts, standing = plan.counts, plan.standing
-    ended = plan.stages[worker].step + 1
+    ended = plan.stages[worker].step + 1 - plan.stages[worker].lost
     standing[ended % standing.size] += 1
     standing[(ended - 1) % standing.size] -= 1
     if ended - counts[SLOWEST] <= plan.slack:
@@ -689,3 +722,57 @@ def _go_on(plan: Any, worker: Any, now: Any) -> None:
     stage.step += 1
     if stage.step < plan.drawn.shape[1]:
         _push(plan, _later(now, plan.gap[stage.drawn]), worker, np.int64(NOBODY), np.int64(NOBODY))
+
+
+@inlined
+def _abandon_step(plan: Any, worker: Any, now: Any) -> None:
+    """Let a worker that fails lose the step under way, and begin another when it is back."""
+    counts, stage = plan.counts, plan.stages[worker]
+    events = counts[EVENTS]
+    counts[EVENTS] = 0
+    for index in range(events):
+        key, item, op = plan.heap[index].key, plan.heap[index].item, plan.heap[index].op
+        if item >> SHIFT != worker:
+            place_event(plan.heap, 0, counts[EVENTS], key, item, op)
+            counts[EVENTS] += 1
+    for lane in range(plan.lanes):
+        state = plan.lane_states[worker * plan.lanes + lane]
+        state.head = NOBODY
+        if state.op < 0:
+            continue
+        if lane < plan.servers or plan.servers < lane <= 2 * plan.servers:
+            state.op = LEFT
+        else:
+            state.op = NOBODY
+            if lane > plan.servers and plan.cores > 0:
+                _leave_core(plan, worker, lane, now)
+    if plan.versions.tensors.size > 0:
+        begin = plan.step_begin[worker, stage.step]
+        is_whole = stage.updated == plan.versions.updated.size
+        versions_kernel.note_step(plan.versions, worker, stage.step, begin, now, is_whole)
+    plan.accepted[worker, stage.step] = False
+    stage.left = stage.later = 0
+    stage.lost += 1
+    stage.step += 1
+    if stage.step < plan.drawn.shape[1]:
+        back = failures_kernel.back_at(plan.failures, worker, now)
+        _push(plan, back, worker, np.int64(NOBODY), np.int64(NOBODY))
+
+
+@inlined
+def _leave_core(plan: Any, worker: Any, lane: Any, now: Any) -> None:
+    """Give back the core that a worker's update has, or its place among those that wait for one."""
+    cores = plan.core_states[lane - 2 * plan.servers - 1]
+    before, other = np.int64(NOBODY), cores.head
+    while other != NOBODY and other != worker:
+        before, other = other, plan.lane_states[other * plan.lanes + lane].next
+    if other == NOBODY:
+        _free_core(plan, lane, now)
+        return
+    behind = plan.lane_states[worker * plan.lanes + lane].next
+    if before == NOBODY:
+        cores.head = behind
+    else:
+        plan.lane_states[before * plan.lanes + lane].next = behind
+    if cores.tail == worker:
+        cores.tail = before

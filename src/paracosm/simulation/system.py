@@ -169,6 +169,11 @@ class System:
     # of each worker's transfers in each of its steps, (workers, steps): where several share a port,
     # rates are in proportion to it; None: alike
     weight: Floats | None = None
+    # workers that fail: mean seconds between failures of one, seconds until it is back, and the key
+    # of each worker's random stream; no keys: none fails
+    mtbf: float = float("inf")
+    restart: float = 0.0
+    failure_keys: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     @property
     def workers(self) -> int:

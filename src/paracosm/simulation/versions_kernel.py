@@ -94,7 +94,7 @@ def make_versions(
 def has_no_room(versions: Any) -> Any:
     """Return whether there is too little room for the rows of another event."""
     counts, tensors = versions.counts, versions.tensors.size
-    return tensors > 0 and (
+    return (
         versions.read_rows.size - counts[READS] < tensors
         or versions.update_rows.size - counts[UPDATES] < tensors * versions.pushes
         or versions.step_rows.size == counts[STEPS]
@@ -153,12 +153,20 @@ def push(versions: Any, worker: Any, step: Any, tensor: Any, now: Any) -> None:
 def end_step(versions: Any, worker: Any, step: Any, begin: Any, now: Any, is_late: Any) -> None:
     """Note that a step has ended; where late gradients are dropped, count or drop its own."""
     counts = versions.counts
-    row = versions.step_rows[counts[STEPS]]
-    row.worker, row.step, row.begin, row.end = worker, step, begin, now
-    row.accepted = not is_late
-    counts[STEPS] += 1
+    note_step(versions, worker, step, begin, now, not is_late)
     if is_late:
         counts[DROPPED] += versions.updated.size
     elif versions.at_end:
         for index in range(versions.updated.size):
             push(versions, worker, step, np.int64(versions.updated[index]), now)
+
+
+@inlined
+def note_step(
+    versions: Any, worker: Any, step: Any, begin: Any, now: Any, is_accepted: Any
+) -> None:
+    """Note that a step has ended, or is lost with its worker, and whether a gradient counts."""
+    row = versions.step_rows[versions.counts[STEPS]]
+    row.worker, row.step, row.begin, row.end = worker, step, begin, now
+    row.accepted = is_accepted
+    versions.counts[STEPS] += 1

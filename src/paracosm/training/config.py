@@ -21,6 +21,7 @@ from paracosm.cluster.changes import is_of_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
+from paracosm.faults import FailureFields
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
@@ -78,7 +79,7 @@ _NUMERICS = {
 }
 
 
-class TrainConfig(ProfiledFields, LearningFields, ClusterFields):
+class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     """A hybrid simulation: what is trained, by which algorithm, on which simulated cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -247,9 +248,18 @@ class TrainConfig(ProfiledFields, LearningFields, ClusterFields):
             }
         if self.strategy is None:
             idle["only a strategy is predicted: give --strategy ddp"] = {"db", "hardware"}
+        rule = self.algorithm.rule(self.workers)
+        if self.profile is None and self.strategy is None:
+            reason = "nodes fail where a schedule is predicted: give --profile or --strategy"
+            idle[reason] = set(FailureFields.model_fields)
+        elif rule is None:
+            reason = f"{self.algorithm} decides by value, on nodes that do not fail"
+            idle[reason] = set(FailureFields.model_fields)
+        else:
+            idle |= self.idle_of_failures([rule.needs_all])
         if self.profile is None:
             idle["only a job profile has it: give --profile"] = {"node", "start", "stagger"}
-        elif self.algorithm.rule(self.workers) is None:
+        elif rule is None:
             idle[f"{self.algorithm} decides by value: its workers begin together"] = {
                 *("start", "stagger")
             }

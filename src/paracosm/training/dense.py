@@ -56,8 +56,8 @@ _ACTIVATIONS: dict[type[nn.Module], _Activation] = {
 class Dense:
     """The method that computes gradients of a dense network in closed form.
 
-    Values agree with automatic differentiation to rounding. Whether gradients are computed together
-    is decided by size alone.
+    Products are those that automatic differentiation takes, so one gradient with labels is its own
+    to the bit; several together agree to rounding. Size alone decides which it is.
     """
 
     def __init__(
@@ -72,10 +72,7 @@ class Dense:
         self._layout = layout
         self._x = data.train_x.flatten(1)
         self._y = data.train_y
-        self._one_hot: Tensor | None = None
-        if model.loss is functional.cross_entropy:
-            last = [link for link in chain if isinstance(link, _Linear)][-1]
-            self._one_hot = torch.eye(layout.shapes[last.weight][0])
+        self._is_labelled = model.loss is functional.cross_entropy
 
     def pays_together(self, batch: int) -> bool:
         """Whether several gradients at once are faster than one by one."""
@@ -97,7 +94,7 @@ class Dense:
         assert request.parameters is not None
         tensors = self._layout.tensors(request.parameters)
         indices = torch.from_numpy(request.batch)
-        x, y = self._x.index_select(0, indices), self._targets(indices)
+        x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
         loss, found = self._differentiate(tensors, x, y, torch.addmm, torch.mm)
         return Gradient(loss.item(), self._layout.in_form_of(request.parameters, found))
 
@@ -114,11 +111,11 @@ class Dense:
         indices = torch.from_numpy(np.concatenate([request.batch for request in requests]))
         leading = (len(requests), -1)
         x = self._x.index_select(0, indices)
-        y = self._targets(indices)
+        y = self._y.index_select(0, indices)
         losses, found = self._differentiate(
             tensors,
             x.view(*leading, x.shape[1]),
-            y.view(*leading, y.shape[1]),
+            y.view(*leading, *y.shape[1:]),
             torch.baddbmm,
             torch.bmm,
         )
@@ -126,15 +123,11 @@ class Dense:
             assert request.parameters is not None
             yield Gradient(loss, self._layout.in_form_of(request.parameters, gradient))
 
-    def _targets(self, indices: Tensor) -> Tensor:
-        y = self._y.index_select(0, indices)
-        return y if self._one_hot is None else self._one_hot.index_select(0, y)
-
     def _differentiate(
         self,
         tensors: Sequence[Tensor],
         x: Tensor,  # [..., examples, inputs]
-        y: Tensor,  # [..., examples, outputs]: values, or one-hot
+        y: Tensor,  # [..., examples]: labels; or [..., examples, outputs]: values
         add_product: Callable[[Tensor, Tensor, Tensor], Tensor],
         product: Callable[[Tensor, Tensor], Tensor],
     ) -> tuple[Tensor, list[Any]]:
@@ -167,14 +160,17 @@ class Dense:
 
     def _judge(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean loss and its gradient by the outputs."""
-        if self._one_hot is None:
+        examples, count = outputs.shape[-2:]
+        if not self._is_labelled:
             off = outputs - y
-            count = off.shape[-1] * off.shape[-2]
-            return off.square().sum((-2, -1)).div_(count), off.mul_(2 / count)
+            return off.square().mean((-2, -1)), off.mul_(2 / (examples * count))
         scores = torch.log_softmax(outputs, -1)
-        examples = scores.shape[-2]
-        loss = torch.mul(scores, y).sum((-2, -1)).div_(-examples)
-        return loss, scores.exp_().sub_(y).div_(examples)
+        if y.ndim == 1:
+            loss = functional.nll_loss(scores, y)
+        else:
+            loss = scores.gather(-1, y.unsqueeze(-1)).mean((-2, -1)).neg_()
+        by_score = torch.zeros_like(scores).scatter_(-1, y.unsqueeze(-1), -1 / examples)
+        return loss, _aten._log_softmax_backward_data(by_score, scores, -1, scores.dtype)
 
 
 def dense_method(model: Model, layout: ParameterLayout, data: DataSet) -> Dense | None:

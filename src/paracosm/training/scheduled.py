@@ -22,7 +22,7 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.results.summaries import Staleness
-from paracosm.simulation.rollback import LAST_INSTANT, Checkpoint, Restore
+from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint
 from paracosm.simulation.schedule import Schedule, read_schedule
 from paracosm.training.config import TrainConfig
 from paracosm.training.interrupt import ended_by_interrupt
@@ -32,8 +32,6 @@ from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
 
 _BINS = 100  # of a histogram of staleness, at most
-
-Block = Schedule | Checkpoint | Restore
 
 
 def train_on_schedule(
@@ -153,6 +151,9 @@ class _Run:
         self._workers = workers
         initial = numerics.initial()
         self._initial = [initial[part] for part in numerics.parts]
+        # Of what `join` makes; None where that is the only part itself
+        is_whole = len(self._initial) == 1 and not tensors
+        self._parts = [None] if is_whole else list(numerics.parts)
         self._names = tensors or [f"part {part}" for part in range(len(self._initial))]
         self._ages: list[Counter[int]] = [Counter() for _ in self._initial]
         self._stores = [
@@ -238,7 +239,7 @@ class _Run:
                 f"schedule: version {version} of {self._names[tensor]} at {now:.12g} s follows "
                 f"version {store.version}"
             )
-        part = None if len(self._stores) == 1 else self._numerics.parts[tensor]
+        part = self._parts[tensor]
         steps, contributions = [], []
         for _, worker, number, _, _, read in rows:
             step = self._step(worker, number)
@@ -264,7 +265,9 @@ class _Run:
             if not step.not_updated:
                 whole.append(step)
                 del self._steps[worker, number]
-        is_last = version > record.updates and min(s.version for s in self._stores) == version
+        is_last = version == record.updates + 1 and all(
+            other.version >= version for other in self._stores
+        )
         if whole:
             taken = [
                 contribution

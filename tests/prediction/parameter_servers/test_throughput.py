@@ -15,6 +15,7 @@ from paracosm.prediction.parameter_servers.throughput import (
     limiting,
     predict_throughput,
     rate_after_start,
+    rates_after_start,
     rates_in_period,
     rates_of_windows,
     saturates_at,
@@ -23,6 +24,7 @@ from paracosm.prediction.parameter_servers.throughput import (
     steady_period,
     steady_state,
 )
+from paracosm.profiling.jobs import JobProfile
 
 PROFILE = serial_profile()
 
@@ -59,6 +61,38 @@ def test_the_standard_error_is_how_far_other_seeds_are_off(habits: dict[str, Any
     scatter = np.std([each.steps_per_second for each in found], ddof=1)
     claimed = np.sqrt(np.mean([each.error**2 for each in found]))
     assert scatter == pytest.approx(claimed, rel=0.25)
+
+
+def uneven_steps(variation: float) -> JobProfile:
+    """Return 50 steps of `PROFILE` in which computing takes 2 s, give or take some."""
+    took = np.random.default_rng(3).lognormal(np.log(2.0), variation, 50)
+    spans = np.stack([np.ones(50), took, np.ones(50), np.ones(50)], axis=1)
+    end = spans.cumsum(axis=1)
+    ends = end[:, -1].cumsum()
+    begin = ends - end[:, -1]
+    return serial_profile(begin=end - spans, end=end, step_begin=begin, step_end=ends)
+
+
+@pytest.mark.parametrize(("workers", "variation"), [(2, 0.3), (4, 0.1), (4, 0.3), (8, 0.3)])
+@pytest.mark.parametrize("start", ["steady", "together"])
+def test_spread_holds_most_measurements(start: Any, workers: int, variation: float) -> None:
+    """Measurements of other seeds: 60 to 80 % within one deviation, and 90 % within two."""
+    job = job_of(uneven_steps(variation), 8, start=start, steps=None)
+    first = predict_throughput(job, workers, 0)
+    windows: list[float] = []
+    for seed in range(1, 9):
+        if start == "steady":
+            steps = job.steps(workers)
+            windows += steady_state(job, workers, seed, steps=steps).measured.tolist()
+        else:
+            begins = np.zeros(workers)
+            windows += rates_after_start(job, begins, first.seconds, 60, seed)
+    said = first.after_start or first
+    assert said.spread is not None
+    off = np.abs(np.array(windows) - said.steps_per_second) / said.spread
+    assert len(off) > 400
+    assert 0.6 <= (off < 1).mean() <= 0.8
+    assert (off < 2).mean() >= 0.9
 
 
 def test_uneven_shares_bring_workers_out_of_step() -> None:

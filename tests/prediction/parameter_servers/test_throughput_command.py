@@ -266,8 +266,8 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
             "background: only where messages share a port fairly",
         ),
         (
-            ["--workers", "2", *LINK, "--sharing", "serial", "--uneven", "0.3"],
-            "uneven: only where messages share a port fairly",
+            ["--workers", "2", *LINK, "--sharing", "packets(16KiB)", "--uneven", "0.3"],
+            "uneven: only where messages share a port fairly: leave out, or leave sharing packets",
         ),
         (["--workers", "2", *LINK, "--steps", "10"], "steps: input should be greater than"),
         (["--workers", "20000", *LINK], "workers: of a profile 10,000 at most"),

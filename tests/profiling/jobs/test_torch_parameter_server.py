@@ -190,6 +190,17 @@ def test_the_goodput_is_measured_in_each_direction_and_in_both(two_workers: Job)
     assert min(asdict(goodput).values()) > 1e6
 
 
+def test_a_port_by_waiting_makes_transfers_as_long_as_their_bytes(options: JobOptions) -> None:
+    profile = profile_module(replace(options, port=10_000.0), 3)
+    total = sum(SIZES.values())
+    taken = profile.end - profile.begin
+    pulls = [op for op, name in enumerate(profile.names) if name.startswith("pull/")]
+    assert (taken[:, pulls].max(axis=1) >= total / 10_000).all()
+    for name, size in SIZES.items():
+        assert (taken[:, profile.names.index(f"push/{name}")] >= size / 10_000).all()
+    assert profile.bandwidth == 10_000
+
+
 def test_ctrl_c_keeps_the_steps_that_there_are(two_servers: tuple[Job, JobProfile]) -> None:
     profile = two_servers[1]
     assert profile.steps == 3
@@ -287,11 +298,12 @@ def test_a_measurement_that_fails_says_of_what_it_was(
         ({"model": "train.py"}, "which function makes the model? train.py:make_model"),
         ({"servers": 0}, "servers: 0, but at least 1 is needed"),
         ({"lr": float("nan")}, "lr: nan, not above 0"),
+        ({"port": 0.0}, "port: 0 bytes/s, not above 0"),
         ({"noise": 0.1}, "noise: it is that of the waiting"),
         ({"algorithm": "sspp"}, 'unknown algorithm of a real job "sspp": did you mean "ssgd"?'),
         ({"algorithm": "ssp(slack=-1)"}, 'algorithm "ssp(slack=-1)": write asgd or'),
         ({"data": "digitz"}, 'unknown data set "digitz": did you mean "digits"?'),
-        ({"data": "digits", "classes": 10}, "classes: the data set has its own, leave it out"),
+        ({"data": "digits", "classes": 10}, 'classes: the data set "digits" has its own'),
         ({"data_dir": "here"}, "data_dir: no effect without data"),
         ({"waiting": (0.1, -1.0)}, "waiting: give the seconds"),
         ({"batch": 0}, "batch: 0, but at least 1 is needed"),

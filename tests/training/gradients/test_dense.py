@@ -104,6 +104,25 @@ def test_size_decides_whether_they_are_computed_together(name: str, together: bo
     assert [each.computed for each in pending] == [True, together, together]
 
 
+@pytest.mark.parametrize("name", ["mlp", "mlp(hidden=256, layers=2)", "mlp(hidden=20, layers=3)"])
+@pytest.mark.parametrize("batch", [1, 7, 32])
+def test_one_gradient_is_that_of_automatic_differentiation_to_the_bit(
+    name: str, batch: int
+) -> None:
+    sources = []
+    for mode in ("auto", "off"):
+        model = build_model(name, DIGITS, 0)
+        layout = ParameterLayout.of(model.module)
+        sources.append(make_gradients(model, layout, DIGITS, mode, 1, batch=batch))
+    rng = np.random.default_rng(0)
+    flat = layout.flatten(build_model(name, DIGITS, 1).module)
+    for _ in range(5):
+        indices = rng.integers(0, len(DIGITS.train_x), batch)
+        here, there = (source.request(flat, indices).result() for source in sources)
+        assert here.loss == there.loss
+        assert torch.equal(here.gradient, there.gradient)
+
+
 class Skips(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -105,7 +105,7 @@ class ThroughputFields(BaseModel):
         le=1_000_000,
         description="simulated steps of each worker (a thousand or more; of many workers, 160)",
     )
-    repeats: int = Field(20, ge=2, description="simulated measurements after a start")
+    repeats: int = Field(100, ge=2, description="simulated measurements after a start")
 
     @field_validator("background")
     @classmethod
@@ -268,7 +268,7 @@ class Settings:
     stagger: float | None = None  # seconds between begins; None: a step spread over all workers
     measure: float | None = None  # seconds; None: as long as 50 steps take, but 10 of each worker
     steps: int | None = None  # simulated steps of each worker; None: as many as take a second or so
-    repeats: int = 20  # simulated measurements after a start
+    repeats: int = 100  # simulated measurements after a start
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from paracosm.prediction.parameter_servers.coarse_models import Phases, cynthia, lin
 from paracosm.prediction.parameter_servers.config import Settings
+from paracosm.prediction.parameter_servers.in_step import Band
 from paracosm.prediction.parameter_servers.throughput import (
     NOTHING,
     Throughput,
@@ -26,9 +27,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Point:
-    """A throughput, and by how much it would grow if a resource were twice as fast, by its name."""
+    """A throughput, what it is between, and its growth were a resource twice as fast, by name."""
 
     throughput: Throughput
+    band: Band | None
     gains: Mapping[str, float]
 
 
@@ -92,6 +94,9 @@ def _row(point: Point, batch: int | None, alone: Floats) -> ThroughputRow:
             examples_per_second=_examples(after.steps_per_second, batch),
             spread=after.spread,
         ),
+        in_step=band.in_step if (band := point.band) else None,
+        apart=band.apart if band else None,
+        drift=band.drift if band else None,
         if_twice_as_fast=dict(point.gains),
         utilisation=busy,
         utilisation_by_server={

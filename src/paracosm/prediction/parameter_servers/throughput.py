@@ -60,22 +60,39 @@ def predict_throughput(job: TargetJob, workers: int, seed: int) -> Throughput:
 
 def _after_start(job: TargetJob, workers: int, seed: int, seconds: float) -> AfterStart | None:
     settings = job.settings
-    ports = settings.ports.first(workers)
     apart = settings.stagger if settings.start == "staggered" else 0.0
     if apart is None:
         apart = 1 / float(single_worker_rates(job, seed)[:workers].mean()) / workers
-    system = job.system(ports, apart * np.arange(workers, dtype=np.float64), seconds)
+    start = apart * np.arange(workers, dtype=np.float64)
+    rates = rates_after_start(job, start, seconds, settings.repeats, seed)
+    if not all(rates):
+        return None
+    return AfterStart(float(np.mean(rates)), float(np.std(rates, ddof=1)), seconds)
+
+
+def rates_after_start(
+    job: TargetJob, start: Floats, seconds: float, repeats: int, seed: int
+) -> list[float]:
+    """Return the steps/s of workers in simulated measurements that begin with them.
+
+    Args:
+        job: of which the first workers are simulated.
+        start: seconds at which each begins, (workers,).
+        seconds: length of a measurement.
+        repeats: how many; each draws steps of its own.
+        seed: of the draws.
+    """
+    ports = job.settings.ports.first(len(start))
+    system = job.system(ports, start, seconds)
     steps = job.most_steps(ports, seconds)
     rates = []
-    for repeat in range(settings.repeats):
-        drawn = job.drawn(workers, steps, [seed, repeat])
+    for repeat in range(repeats):
+        drawn = job.drawn(len(start), steps, [seed, repeat])
         shared = job.with_shares(system, steps, [seed, repeat])
         simulated = simulate(job.workload, shared, drawn, until=seconds)
         ended = np.where(simulated.accepted, simulated.step_end, np.nan)
         rates.append(rate_after_start(ended, seconds))
-    if not all(rates):
-        return None
-    return AfterStart(float(np.mean(rates)), float(np.std(rates, ddof=1)), seconds)
+    return rates
 
 
 def single_worker_rates(job: TargetJob, seed: int) -> Floats:

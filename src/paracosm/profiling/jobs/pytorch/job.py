@@ -39,6 +39,7 @@ def profile_module(
     """Train with one worker, and return what it and the servers did, op by op."""
     if steps < 1:
         raise InputError(f"steps: {steps}, but at least 1 is needed")
+    _check_profiled(options)
     try:
         with parameter_server_job(options, workers=1) as job:
             return check_job_profile(job.profile(steps, progress), options.model)
@@ -75,7 +76,7 @@ _AHEAD = 0.1  # seconds from the last order to the begin of a training
 
 _LONG = 10 * 86_400.0  # seconds for a training that ends with its steps
 
-_FACTS = ("model", "data", "batch", "algorithm", "lr", "seed", "waiting", "noise")
+_FACTS = ("model", "data", "batch", "algorithm", "lr", "seed", "waiting", "noise", "port")
 
 _MESSAGE = 64 << 10  # bytes of those that the goodput is measured with
 _FEW, _MANY = 8, 4096
@@ -148,11 +149,7 @@ class Job:
         job can do nothing else then.
         """
         options = self._options
-        if not parse_update_rule(options.algorithm).has_servers:
-            raise InputError(
-                f"algorithm: {options.algorithm} has no parameter servers, whose ops a job profile "
-                "has: `paracosm profile iteration` times such a job"
-            )
+        _check_profiled(options)
         goodput = self.goodput()
         self._prepare(1, {})
         self._processes.order({self._first: {"do": "steps", "steps": WARM_UP + steps}})
@@ -190,7 +187,7 @@ class Job:
             "ended": ended,
         }
         profile = _profile(self._made, done[WARM_UP:], self._first)
-        bandwidth = min(goodput.down, goodput.up)
+        bandwidth = min(goodput.down, goodput.up, options.port or math.inf)
         return replace(profile, bandwidth=bandwidth, provenance=provenance)
 
     def train(
@@ -303,6 +300,14 @@ class Job:
         self._processes.order({self._first: order})
         (answer,) = self._processes.answers("goodput", [self._first])
         return float(answer["down"]), float(answer["up"])
+
+
+def _check_profiled(options: JobOptions) -> None:
+    if not parse_update_rule(options.algorithm).has_servers:
+        raise InputError(
+            f"algorithm: {options.algorithm} has no parameter servers, which a job profile is of: "
+            "choose asgd, ssgd, ..."
+        )
 
 
 def _profile(

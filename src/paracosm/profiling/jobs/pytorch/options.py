@@ -55,6 +55,9 @@ class JobOptions:
     # The waiting of each step is multiplied by a log-normal factor of mean 1; standard deviation of
     # its logarithm
     noise: float = 0.0
+    # Bytes/s that each server sends, and receives, of all workers together, by waiting: where the
+    # processes are on a network that is faster; None for no waiting
+    port: float | None = None
     threads: int = 1  # of PyTorch, in each process
     seed: int = 0  # of parameters and examples
     # Of the servers, then of the workers; empty for this machine's loopback
@@ -68,6 +71,8 @@ class JobOptions:
         for name, number in (("lr", self.lr), ("timeout", self.timeout)):
             if not 0 < number < math.inf:
                 raise InputError(f"{name}: {number:g}, not above 0")
+        if self.port is not None and not 0 < self.port < math.inf:
+            raise InputError(f"port: {self.port:g} bytes/s, not above 0")
         if self.waiting is not None and not all(0 <= each < math.inf for each in self.waiting):
             raise InputError("waiting: give the seconds of the forward and of the backward pass")
         if not 0 <= self.noise < math.inf:

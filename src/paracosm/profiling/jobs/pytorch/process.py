@@ -70,7 +70,7 @@ def _be_server(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
     join(setup)
     answer(ready=True)
     pushed = [i for i in next(orders)["pushed"] if i in like]
-    server = Server(pushed)
+    server = Server(pushed, setup.options.port)
 
     def serve(worker: int) -> None:
         try:

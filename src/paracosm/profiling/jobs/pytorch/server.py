@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paracosm.profiling.jobs.pytorch.options import UpdateRule
+from paracosm.profiling.jobs.pytorch.port import Port
 from paracosm.profiling.jobs.pytorch.transport import (
     ACKNOWLEDGE,
     GOODPUT,
@@ -158,10 +159,13 @@ def keep_snapshots(store: Store, begin: float, every: float, ended: threading.Ev
 class Server:
     """What serves workers, each in a thread of its own, until their connections break."""
 
-    def __init__(self, pushed: Sequence[int]) -> None:
-        """`pushed` are the numbers of the server's tensors, in the order of their gradients."""
+    def __init__(self, pushed: Sequence[int], rate: float | None) -> None:
+        """`pushed` are the numbers of the server's tensors, in the order of their gradients;
+        `rate`, in bytes/s, is that of a port by waiting."""
         self.store: Store  # of the training that runs, or ran last
         self._pushed = pushed
+        self._down = None if rate is None else Port(rate)
+        self._up = None if rate is None else Port(rate)
 
     def serve(self, rank: int, worker: int, like: Mapping[int, Tensor]) -> None:
         """Serve one worker, the process of that rank.
@@ -171,7 +175,7 @@ class Server:
         each gradient had arrived, and when its update began and ended.
         """
         gradients = {i: torch.zeros_like(like[i]) for i in self._pushed}
-        with ThreadPoolExecutor(1) as updates:
+        with ThreadPoolExecutor(1) as updates, ThreadPoolExecutor(1) as sending:
             while True:
                 request = torch.zeros(4, dtype=torch.int64)
                 dist.recv(request, rank, tag=REQUEST)
@@ -182,7 +186,7 @@ class Server:
                 elif kind == LEAVE:
                     self.store.leave(worker)
                 else:
-                    said = self._step(rank, worker, gradients, updates)
+                    said = self._step(rank, worker, gradients, updates, sending)
                 dist.send(torch.tensor(said, dtype=torch.float64), rank, tag=ACKNOWLEDGE)
 
     def _step(
@@ -191,17 +195,27 @@ class Server:
         worker: int,
         gradients: Mapping[int, Tensor],
         updates: ThreadPoolExecutor,
+        sending: ThreadPoolExecutor,
     ) -> list[tuple[float, float, float]]:
         arriving = [posted(dist.irecv(gradients[i], rank, tag=PUSH + i)) for i in gradients]
-        read = self.store.read(worker)
-        leaving = [posted(dist.isend(read[i], rank, tag=PULL + i)) for i in read]
+        sent = sending.submit(self._send, rank, worker, self.store.read(worker))
         ends, updated = [], []
         for i, work in zip(gradients, arriving, strict=True):
             work.wait()
+            if self._up is not None:
+                self._up.carry(worker, gradients[i].nbytes)
             ends.append(time.monotonic())
             updated.append(updates.submit(self.store.push, worker, i, gradients[i]))
         times = [(end, *each.result()) for end, each in zip(ends, updated, strict=True)]
         self.store.wait_for_updates(worker)
+        sent.result()
+        return times
+
+    def _send(self, rank: int, worker: int, tensors: Mapping[int, Tensor]) -> None:
+        leaving = []
+        for i, tensor in tensors.items():
+            if self._down is not None:
+                self._down.carry(worker, tensor.nbytes)
+            leaving.append(posted(dist.isend(tensor, rank, tag=PULL + i)))
         for work in leaving:
             work.wait()
-        return times

@@ -1,0 +1,48 @@
+"""`paracosm profile job --framework pytorch`: a job that learns, profiled from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paracosm.cli import main
+from paracosm.profiling.jobs import load_job_profile
+
+JOB = ["profile", "job", "mlp", "--framework", "pytorch"]
+
+
+@pytest.mark.real_time
+def test_a_job_that_learns_is_profiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "job.profile"
+    learning = ["--data", "digits", "--batch", "4", "--algorithm", "ssp(slack=1)", "--lr", "0.1"]
+    waiting = ["--forward", "2ms", "--backward", "4ms", "--noise", "0.1"]
+    asked = [*learning, *waiting, "--steps", "3", "--seed", "7", "--out", str(out)]
+    assert main([*JOB, *asked]) == 0
+    # 4 pulls, 3 segments forward (before the first layer, then each) and 4 backward, 4 pushes, 4
+    # updates.
+    assert "3 steps of 19 ops, 1 worker, 1 server" in capsys.readouterr().out
+    profile = load_job_profile(out)
+    said = {"data": "digits", "algorithm": "ssp(slack=1)", "lr": 0.1, "noise": 0.1, "seed": 7}
+    assert {name: profile.provenance[name] for name in said} == said
+    assert (profile.batch, profile.steps) == (4, 3)
+    assert "pull/layers.0.weight" in profile.names
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (["--algorithm", "ddp"], "algorithm: ddp has no parameter servers"),
+        (["--data", "digits", "--classes", "3"], 'classes: the data set "digits" has its own'),
+        (["--data", "mnist"], 'unknown data set "mnist"'),
+        (["--noise", "0.1"], "noise: it is that of the waiting"),
+        (["--rate", "0.1"], "No such option: --rate"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    asked: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*JOB, *asked, "--out", str(tmp_path / "job.profile")]) == 2
+    said = capsys.readouterr().err.strip()
+    assert message in said
+    assert "\n" not in said
