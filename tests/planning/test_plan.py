@@ -128,11 +128,11 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
     made: list[str] = []
     real = runs.run_design
 
-    def counted(config: Any, job: Any, request: Any, shared: Any) -> Outcome:
-        made.append(str(request))
+    def counted(*arguments: Any) -> Outcome:
+        made.append("")
         if len(made) == 4:
             signal.raise_signal(signal.SIGINT)
-        return real(config, job, request, shared)
+        return real(*arguments)
 
     monkeypatch.setattr(runs, "run_design", counted)
     journal = tmp_path / "runs.jsonl"
@@ -163,6 +163,31 @@ def test_a_folder_of_an_interrupted_plan_is_taken_up_again(tmp_path: Path) -> No
     assert sorted((out / "runs.jsonl").read_text().splitlines()) == sorted(runs)
     (out / "summary.json").write_text(json.dumps({**done, "status": "interrupted"}))
     assert main([*asked, "--seed", "1"]) == 2  # another plan
+
+
+def test_a_what_if_stands_beside_the_unchanged_plan(tmp_path: Path) -> None:
+    journal = tmp_path / "runs.jsonl"
+    slower = ["links: bandwidth 4x slower"]
+    found = planned(
+        tmp_path, workers="2", algorithm="asgd", lr="0.4", what_if=slower, journal=journal
+    )
+    assert found.what_if == slower
+    assert found.unchanged is not None
+    changed, unchanged = found.designs[0].time.median, found.unchanged.designs[0].time.median
+    assert changed is not None
+    assert unchanged is not None
+    assert changed > 1.3 * unchanged
+    assert (tmp_path / "unchanged-runs.jsonl").is_file()
+
+
+def test_what_decides_by_value_runs_coupled_and_says_so(tmp_path: Path) -> None:
+    found = planned(tmp_path, algorithm="easgd, asgd", workers="2", lr="0.4", target="loss <= 2.2")
+    coupled, scheduled = found.designs
+    assert coupled.verdict != "open"
+    assert coupled.seeds >= 1
+    assert scheduled.verdict == "reached"
+    assert "easgd decides by value" in found.durations["schedule of easgd"]
+    assert not any("asgd decides" in text.replace("easgd", "") for text in found.durations.values())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,14 @@ import pytest
 from profiled_network import BACKWARD, FORWARD, TENSORS, save_network
 
 from paracosm.errors import InputError
+from paracosm.graphs.capture import CaptureOptions, capture
 from paracosm.planning.scheduled import iterations, run_scheduled
+from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.run import run_prediction
+from paracosm.profiling.database import ProfileDatabase
+from paracosm.profiling.environment import Environment
+from paracosm.profiling.samples import OpTiming, Spread
+from paracosm.results import JobSummary
 from paracosm.simulation.schedule import join_schedules
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 
@@ -121,6 +128,45 @@ def test_iterations_follow_each_other() -> None:
     last = whole.updates[-1]
     assert last["time"] == int(last["version"]) * 500_000_000_000
     assert np.array_equal(whole.reads["time"], whole.steps["begin"])
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Timings of a machine that takes 1 ms for every op of the small network."""
+    graph = capture(CaptureOptions(model="mlp", batch=32, shape=(1, 8, 8), classes=10))
+    machine = Environment("cpu", "Old Chip 7", "torch 2.13.0", 1, "malloc pinned", "flushed")
+    length = Spread(10, 1e-3, 0.0, 1e-3, 1e-3, 1e-3, 1e-3)
+    path = tmp_path_factory.mktemp("timings") / "ops.db"
+    with ProfileDatabase.open(path, create=True) as held:
+        held.add(OpTiming(op, machine, "cold", length, 1e-3) for op in graph.ops)
+    return path
+
+
+def test_updates_of_a_strategy_come_with_the_iterations_that_are_predicted(database: Path) -> None:
+    links = {"bandwidth": "1MB/s", "db": database, "hardware": "Old Chip"}
+    config = TrainConfig(strategy="ddp", workers=3, updates=20, lookahead="off", **links)
+    result = run_scheduled(config, 4)
+    asked = PredictConfig(
+        model="mlp", batch=32, shape=(1, 8, 8), strategy="ddp", workers=(3,), **links
+    )
+    predicted = run_prediction(asked, 4).summary
+    assert isinstance(predicted, JobSummary)
+    # 19.2 kB of gradients take each rank 2 * 2 / 3 of that time at 1 MB/s, at least
+    assert predicted.iteration_time > 4 / 3 * SIZE / 1e6
+    assert result.summary.virtual_time == pytest.approx(20 * predicted.iteration_time, rel=1e-9)
+    assert result.summary.topology == "all-reduce"
+    assert result.summary.servers == 0
+    engine = train(TrainConfig(algorithm="ssgd", workers=3, updates=20, lookahead="off"), 4)
+    assert np.reshape(losses(result), (20, 3)).sum(1) == pytest.approx(
+        np.reshape(losses(engine), (20, 3)).sum(1), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("strategy", ["ps-async", "dp=1, pp=3"])
+def test_what_is_no_data_parallelism_is_refused(database: Path, strategy: str) -> None:
+    links = {"bandwidth": "1MB/s", "db": database, "hardware": "Old Chip"}
+    with pytest.raises(InputError, match="is no plain data parallelism"):
+        run_scheduled(TrainConfig(strategy=strategy, workers=3, **links))
 
 
 def test_a_strategy_is_synchronous() -> None:

@@ -145,7 +145,13 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         for algorithm in self.algorithm:
             for workers in self.workers:
                 algorithm.check(workers, self.servers or 1)
-                if rule := algorithm.rule(workers):
+                rule = algorithm.rule(workers)
+                if rule is None and self.cluster is not None:
+                    raise InputError(
+                        f"cluster: {algorithm} decides by value, and runs on all workers of a "
+                        "cluster file: describe links by --bandwidth and --latency instead"
+                    )
+                if rule is not None:
                     self.job_failures(workers, self.servers or 1, rule.needs_all)
 
     def with_batch(self, profiled: int | None) -> PlanConfig:

@@ -20,6 +20,7 @@ from paracosm.planning.journal import Journal
 from paracosm.planning.price import WORKER_HOURS
 from paracosm.planning.race import Standing, race
 from paracosm.planning.runs import Runs, train_config
+from paracosm.planning.scheduled import coupled_origin
 from paracosm.planning.spread import paired_ratio, spread
 from paracosm.planning.stability import delay_bound, largest_curvature
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
@@ -50,7 +51,8 @@ def run_plan(
 
     Seeds are paired: the k-th seed means the same initial model, and the same minibatches and
     durations of each worker's steps, whatever the design. An interrupt (Ctrl-C) ends the plan with
-    what it has.
+    what it has. With changes (`config.what_if`) the summary is that of the changed cluster, beside
+    which it has that of the unchanged one, "unchanged".
 
     Args:
         config: the designs, the job, the target.
@@ -66,6 +68,28 @@ def run_plan(
         InputError: a configuration that cannot be used; a profile whose tensors are not the
             model's; data that the model cannot be trained on.
     """
+    summary = _plan(config, seed, metrics, progress, announce, jobs, journal)
+    if not config.what_if:
+        return summary
+    summary = replace(summary, what_if=[str(each) for each in config.what_if])
+    if summary.status == "interrupted":
+        return summary
+    plain = config.model_copy(update={"what_if": ()})
+    kept = None if journal is None else journal.with_name(f"unchanged-{journal.name}")
+    before = _plan(plain, seed, None, progress, None, jobs, kept)
+    status = before.status if before.status == "interrupted" else summary.status
+    return replace(summary, unchanged=before, status=status)
+
+
+def _plan(
+    config: PlanConfig,
+    seed: int,
+    metrics: MetricSink | None,
+    progress: Callable[[int, float | None], None] | None,
+    announce: Callable[[str], None] | None,
+    jobs: int,
+    journal: Path | None,
+) -> PlanSummary:
     began = time.perf_counter()
     config.check()
     job = profiled_job(config, config.workers)
@@ -231,7 +255,7 @@ def _summary(
         updates_made=runs.updates,
         cluster=describe_cluster(job.cluster),
         wall_time=wall_time,
-        durations=origins(job) | _failures(config),
+        durations=origins(job) | _coupled(config) | _failures(config),
     )
 
 
@@ -274,6 +298,15 @@ def _planned(
         is_efficient=False,
         effective=_median([each.effective for each in ran if each.effective is not None]),
     )
+
+
+def _coupled(config: PlanConfig) -> dict[str, str]:
+    """Say which algorithms have no schedule that comes first."""
+    return {
+        f"schedule of {algorithm}": coupled_origin(algorithm)
+        for algorithm in config.algorithm
+        if algorithm.rule(config.workers[-1]) is None
+    }
 
 
 def _failures(config: PlanConfig) -> dict[str, str]:

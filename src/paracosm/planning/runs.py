@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import groupby
 from math import inf, isfinite
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +19,15 @@ from paracosm.planning.failures import FailureRecord, failing_schedule
 from paracosm.planning.job import ProfiledJob, profiled_job
 from paracosm.planning.journal import Journal
 from paracosm.planning.race import Request
+from paracosm.planning.scheduled import coupled_config
+from paracosm.results import TrainingSummary
 from paracosm.simulation.rollback import Block
 from paracosm.simulation.schedule import ROWS, Rule, Schedule
-from paracosm.training import Metrics, TrainConfig
+from paracosm.training import Metrics, TrainConfig, train
 from paracosm.training.scheduled import train_on_schedule
 
-Group = tuple[int, Rule, int]
-"""Workers, rule and seed: what a schedule depends on."""
+Group = tuple[int, Rule | None, int]
+"""Workers, rule and seed: what a schedule depends on; no rule where values decide."""
 
 
 class Runs:
@@ -88,7 +91,6 @@ class Runs:
 def _group(request: Request) -> Group:
     design = request.design
     rule = design.algorithm.rule(design.workers)
-    assert rule is not None, "plans take algorithms that do not decide by value"
     return design.workers, rule, request.seed
 
 
@@ -104,9 +106,11 @@ def _key(request: Request) -> str:
 
 
 def run_group(config: PlanConfig, requests: Sequence[Request]) -> list[tuple[Request, Outcome]]:
-    """Make runs that have one schedule, one after the other."""
+    """Make runs that have one schedule, or are coupled, one after the other."""
     workers, rule, seed = _group(requests[0])
     job = _job_of(config.model_dump_json(exclude=config.without_effect()))
+    if rule is None:
+        return [(request, run_coupled(config, job, request)) for request in requests]
     servers = len(job.cluster.servers)
     failures = config.job_failures(workers, servers, rule.needs_all)
     shared = SharedBlocks(
@@ -188,8 +192,27 @@ def run_design(
     record = None if failures is None else FailureRecord(failures, request.design.workers)
     if record is not None:
         blocks = record.watch(blocks)
-    result = train_on_schedule(asked, blocks, job.tensors, request.seed, metrics)
-    summary = result.summary
+    summary = train_on_schedule(asked, blocks, job.tensors, request.seed, metrics).summary
+    effective = None if record is None else record.summary(summary.virtual_time).effective
+    return _outcome(config, request, summary, metrics, effective)
+
+
+def run_coupled(config: PlanConfig, job: ProfiledJob, request: Request) -> Outcome:
+    """Train by a design whose algorithm decides by value: on the engine, without a horizon."""
+    metrics = Metrics()
+    learning = learning_of(config, request.design, request.updates)
+    asked = coupled_config(config, job, learning, request.design.workers)
+    return _outcome(config, request, train(asked, request.seed, metrics).summary, metrics, None)
+
+
+def _outcome(
+    config: PlanConfig,
+    request: Request,
+    summary: TrainingSummary,
+    metrics: Metrics,
+    effective: float | None,
+) -> Outcome:
+    """Return what came of a training, looked at by its metrics and the target."""
     if summary.status == "interrupted":
         raise KeyboardInterrupt  # which ends the plan, not this run alone
     seen = [row for row in metrics.series(config.target.metric) if row.node == "evaluation"]
@@ -211,13 +234,13 @@ def run_design(
             "updates": summary.reached_updates,
             "spent": summary.virtual_time,
             "made": summary.updates,
-            "steps": summary.examples // asked.batch,
+            "steps": summary.examples // config.batch,
             "first": seen[0].value,
             "best": seen[0].value if summary.best is None else summary.best,
             "staleness": summary.mean_staleness,
             "curve": [[row.virtual_time, row.step, row.value] for row in seen],
             "why": _divergence(summary.divergence),
-            "effective": None if record is None else record.summary(summary.virtual_time).effective,
+            "effective": effective,
         }
     )
 
@@ -232,12 +255,16 @@ def _divergence(found: object) -> str | None:
 
 
 def train_config(config: PlanConfig, design: Design, updates: int) -> TrainConfig:
-    """Return what a run of a design is."""
-    return TrainConfig(
+    """Return what a run of a design is, over a schedule that is given."""
+    return TrainConfig(**learning_of(config, design, updates), workers=design.workers)
+
+
+def learning_of(config: PlanConfig, design: Design, updates: int) -> dict[str, Any]:
+    """Return what a run of a design has to learn, and how, as arguments of a training."""
+    return {
         **config.learning(),
-        workers=design.workers,
-        algorithm=design.algorithm,
-        lr=design.lr,
-        until=config.target,
-        updates=updates,
-    )
+        "algorithm": design.algorithm,
+        "lr": design.lr,
+        "until": config.target,
+        "updates": updates,
+    }

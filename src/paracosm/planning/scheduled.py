@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.cluster.description import describe_cluster
-from paracosm.cluster.fields import LINK_FIELDS
+from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.errors import InputError
 from paracosm.faults import JobFailures
 from paracosm.models.data_sets import load_data
@@ -20,11 +20,11 @@ from paracosm.planning.job import ProfiledJob, check_model, given, origins, prof
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.jobs import SERVER, WORKER
-from paracosm.results import JobSummary, TrainingSummary
+from paracosm.results import JobSummary
 from paracosm.simulation.schedule import Schedule, join_schedules
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
 from paracosm.timing import Distribution, Empirical
-from paracosm.training import MetricSink, TrainConfig, TrainingResult, train
+from paracosm.training import Algorithm, MetricSink, TrainConfig, TrainingResult, train
 from paracosm.training.fields import LearningFields
 from paracosm.training.record import Metrics, Progress
 from paracosm.training.scheduled import train_on_schedule
@@ -98,7 +98,7 @@ def _over_profile(
     job = profiled_job(config, (workers,))
     if job.profile.batch is not None and "batch" not in config.model_fields_set:
         config = config.model_copy(update={"batch": job.profile.batch})
-    learning = given(config, LEARNING) | {"batch": config.batch}
+    learning = given(config, LEARNING) | {"batch": config.batch, "algorithm": config.algorithm}
     check_model(job, {name: getattr(config, name) for name in LearningFields.model_fields}, seed)
     rule = config.algorithm.rule(workers)
     if rule is None:
@@ -178,27 +178,36 @@ def _coupled(
     progress: Progress | None,
 ) -> TrainingResult:
     """Train on the engine, where values decide: whole vectors, computing as in profiled steps."""
-    result = train(coupled_config(config, job, learning), seed, metrics, progress)
-    summary: TrainingSummary = replace(result.summary, durations=coupled_origins(config, job))
-    return replace(result, summary=summary)
+    asked = coupled_config(config, job, learning, config.workers)
+    result = train(asked, seed, metrics, progress)
+    durations = {**origins(job), "schedule": coupled_origin(config.algorithm)}
+    return replace(result, summary=replace(result.summary, durations=durations))
 
 
-def coupled_config(config: TrainConfig, job: ProfiledJob, learning: dict[str, Any]) -> TrainConfig:
+def coupled_config(
+    config: ClusterFields, job: ProfiledJob, learning: dict[str, Any], workers: int
+) -> TrainConfig:
     """Return the run on the engine that is nearest to a profiled job.
 
     A gradient takes as long as a profiled step computes on its worker, with the pause behind it; an
     update as long as those of the step, divided over the servers. Nothing overlaps.
+
+    Args:
+        config: says on which links, and has the changes.
+        job: of the profile.
+        learning: what is trained and how, as arguments of a training; an algorithm among them.
+        workers: their number, where no cluster file says it.
     """
     workload = job.target.workload
     computing = workload.seconds[:, workload.resource == WORKER].sum(axis=1) + workload.gap
     servers = len(job.cluster.servers)
     updating = workload.seconds[:, workload.resource == SERVER].sum(axis=1) / servers
     links: dict[str, Any] = given(config, ("cluster", *sorted(LINK_FIELDS)))
+    has_servers = learning["algorithm"].topology_for(learning.get("topology")) == "server"
     if config.cluster is None:
-        link = job.cluster.topology.link
-        links |= {"workers": config.workers, "bandwidth": link.bandwidth}
-        links |= _servers(config, servers)
-    if config.resolve_topology() == "server":
+        links |= {"workers": workers, "bandwidth": job.cluster.topology.link.bandwidth}
+        links |= {"servers": servers} if has_servers else {}
+    if has_servers:
         links["update_time"] = _drawn(updating)
     return TrainConfig(**learning, **links, compute=_drawn(computing), what_if=config.what_if)
 
@@ -207,15 +216,12 @@ def _drawn(seconds: Any) -> Distribution:
     return Empirical(tuple(np.asarray(seconds, dtype=float).tolist()))
 
 
-def coupled_origins(config: TrainConfig, job: ProfiledJob) -> dict[str, str]:
-    """Say of every kind of time where it comes from, where values decide what happens."""
-    found = origins(job)
-    return {
-        **found,
-        "compute": f"{found['compute']}: whole steps, drawn",
-        "schedule": f"coupled: {config.algorithm} decides by value, so that parameters travel "
-        "whole, and nothing overlaps with computing",
-    }
+def coupled_origin(algorithm: Algorithm) -> str:
+    """Say where the schedule of an algorithm comes from that decides by value."""
+    return (
+        f"coupled: {algorithm} decides by value, so that its workers compute for as long as in "
+        "whole profiled steps, parameters travel whole, and nothing overlaps"
+    )
 
 
 def _over_iterations(
@@ -250,7 +256,7 @@ def predict_config(config: TrainConfig) -> PredictConfig:
             updated together.
     """
     shape = load_data(config.data, config.data_dir).input_shape
-    links = given(config, ("cluster", "db", *sorted(LINK_FIELDS)))
+    links = given(config, ("cluster", "db", "hardware", *sorted(LINK_FIELDS)))
     if config.cluster is None:
         links["workers"] = (config.workers,)
     found = PredictConfig(

@@ -163,6 +163,10 @@ def _remarks(summary: PlanSummary) -> dict[str, str]:
     for each in summary.designs:
         counts[each.verdict] = counts.get(each.verdict, 0) + 1
     said = {"designs": ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())}
+    if summary.what_if:
+        said["what if"] = "; ".join(summary.what_if)
+    if summary.unchanged is not None:
+        said["unchanged"] = answer(summary.unchanged)
     if summary.curvature is not None:
         said["curvature"] = f"at most {summary.curvature:.3g} where it was looked at"
     return said

@@ -275,6 +275,7 @@ class PlanSummary(Summary):
     cluster: Json
     wall_time: float
     durations: Mapping[str, str]
+    unchanged: PlanSummary | None = None
 
 
 class SpectralRadius(JsonObject):

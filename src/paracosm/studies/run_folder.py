@@ -8,7 +8,8 @@
     recording.json     the durations that a run measured, to be replayed
     collectives.parquet  every collective of an emulated job
     plan.npz           what the real rank of an emulated job communicated, to be replayed
-    runs.jsonl         the training runs of a plan, each as it ends
+    runs.jsonl         the training runs of a plan, each as it ends; unchanged-runs.jsonl those
+                       without the changes of what_if
     summary.json       the key numbers; its presence says that the run is finished
     report.html        written by `paracosm.report`
 
@@ -74,6 +75,7 @@ SUMMARY_KINDS = {
 """Front door -> kind of summary that its runs have, unless the summary itself says another."""
 
 JOURNAL = "runs.jsonl"
+UNCHANGED_JOURNAL = f"unchanged-{JOURNAL}"
 
 # The summary comes first: with it gone, a folder half removed cannot pass for a finished run.
 FILES = (
@@ -87,6 +89,7 @@ FILES = (
     "collectives.parquet",
     "plan.npz",
     JOURNAL,
+    UNCHANGED_JOURNAL,
     "sweep.json",
     "report.html",
 )
@@ -129,7 +132,7 @@ class RunFolder:
         path = Path(path)
         try:
             if resume and not force and _stopped_early(path, study):
-                remove_run_files(path, kept=(JOURNAL,))
+                remove_run_files(path, kept=(JOURNAL, UNCHANGED_JOURNAL))
             else:
                 claim_folder(path, force)
             environment = describe_environment(_seed(study))

@@ -91,6 +91,9 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         "come when the iterations that predict finds end, and are those of ssgd",
     )
     db: Path = Field(Path("profiles.db"), description="profile database, for a strategy")
+    hardware: str | None = Field(
+        None, description='of whose timings, for a strategy: part of a name, "H100" (this machine)'
+    )
 
     # How; what is trained are fields of `LearningFields`.
     algorithm: Annotated[
@@ -244,7 +247,7 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
                 *(*_DURATIONS, "servers", "topology")
             }
         if self.strategy is None:
-            idle["only a strategy is predicted: give --strategy ddp"] = {"db"}
+            idle["only a strategy is predicted: give --strategy ddp"] = {"db", "hardware"}
         rule = self.algorithm.rule(self.workers)
         if self.profile is None and self.strategy is None:
             reason = "nodes fail where a schedule is predicted: give --profile or --strategy"
