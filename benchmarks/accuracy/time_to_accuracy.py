@@ -39,13 +39,15 @@ from paracosm.training.scheduled import train_on_schedule
 from paracosm.training.target import FirstPassage, parse_target
 
 MEASURED = Path(__file__).parents[2] / "examples" / "time_to_accuracy" / "measured"
-TARGET = "loss <= 0.1"
+TARGETS = ("loss <= 0.2", "loss <= 0.1")
+TARGET = TARGETS[-1]
 REPLAYED = 1000  # updates of a recorded schedule
 LEFT_OUT = 2  # first steps of each worker
 EVALUATED = 0.25  # seconds between evaluations, as between the snapshots of a real run
+SEVERAL = 4  # seeds
 LEARNT = 1.0  # a loss below which a design has learnt something; guessing has 2.3
 
-Floats = npt.NDArray[np.float64]
+Curve = list[tuple[float, int, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,19 +77,17 @@ class Cell:
         return rate(self.run.schedule, self.facts["seconds"])
 
     @cached_property
-    def reached(self) -> tuple[float, int] | None:
-        """Seconds and updates at which the target was reached, if it was."""
-        passage = FirstPassage(parse_target(TARGET))
+    def losses(self) -> Curve:
+        """Seconds, updates and loss at the snapshots."""
         updates = self.run.schedule.updates
         last = len(self.run.schedule.tensors) - 1
         ends = np.unique(updates[updates["tensor"] == last]["time"])
-        for at, loss in zip(self.run.snapshot_times, self.run.metrics["loss"], strict=True):
-            made = int(np.searchsorted(ends, at, side="right"))
-            if passage.see(at / 1e12, made, float(loss)) and passage.reached_at is not None:
-                return passage.reached_at, int(passage.reached_updates or 0)
-        return None
+        times = self.run.snapshot_times
+        made = np.searchsorted(ends, times, side="right")
+        loss = self.run.metrics["loss"]
+        return list(zip((times / 1e12).tolist(), made.tolist(), loss.tolist(), strict=True))
 
-    def predicted(self, seed: int | None = None, until: str | float = TARGET) -> TrainingResult:
+    def predicted(self, until: str) -> TrainingResult:
         """Return the same training as it is predicted, from the profile of one worker."""
         facts = self.facts
         every = EVALUATED * self.steps_per_second / (self.workers if facts["synchronous"] else 1)
@@ -104,7 +104,7 @@ class Cell:
             until=until,
             evaluate_every=max(1, round(every)),
         )
-        return run_scheduled(config, facts["seed"] if seed is None else seed)
+        return run_scheduled(config, facts["seed"])
 
 
 def main() -> int:
@@ -181,7 +181,7 @@ def throughput_and_staleness(cells: Iterable[Cell]) -> None:
         facts = cell.facts
         if facts["algorithm"] != "asgd" or facts["lr"] != 0.1:
             continue
-        predicted = cell.predicted(until=f"{facts['seconds']}s").schedule
+        predicted = cell.predicted(f"{facts['seconds']}s").schedule
         assert predicted is not None
         got = rate(predicted, facts["seconds"])
         error = got / cell.steps_per_second - 1
@@ -209,41 +209,42 @@ def throughput_and_staleness(cells: Iterable[Cell]) -> None:
 
 
 def targets(cells: Iterable[Cell]) -> None:
-    """Compare times to the target of designs that were trained with several seeds."""
-    print(f"4. To {TARGET}, medians over seeds (aims: time 7 % in the mean, 12 % at worst,")
-    print("synchronous 4 %; updates 6 %, throughput 8 %; 70 to 90 % of runs within the interval)")
+    """Compare times to the targets of designs that were trained with several seeds."""
+    print(
+        "4. To a loss, medians over seeds (aims: time 7 % in the mean, 12 % at worst, synchronous"
+    )
+    print("4 %; updates 6 %, throughput 8 %; 70 to 90 % of real runs within the interval)")
     rows, inside, runs = [], 0, 0
     for own in by_design(cells).values():
-        if len(own) < 4 or own[0].facts["link"] != "fair":
+        if len(own) < SEVERAL or own[0].facts["link"] != "fair":
             continue
-        real = [cell.reached or (np.inf, 0) for cell in own]
-        results = [cell.predicted() for cell in own]
-        predicted = [
-            (each.summary.reached_at or np.inf, each.summary.reached_updates or 0)
-            for each in results
-        ]
-        times, median = np.array(real)[:, 0], np.median(np.array(real), axis=0)
-        expected = np.median(np.array(predicted), axis=0)
-        bounds = spread([time for time, _ in predicted])
-        inside += int(((bounds.low <= times) & (times <= bounds.high)).sum())
-        runs += len(times)
+        results = [cell.predicted(f"{cell.facts['seconds']}s") for cell in own]
         speed = np.median([cell.steps_per_second for cell in own])
         got = np.median([rate(each.schedule, np.inf) for each in results if each.schedule])
-        rows.append(
-            (
-                " ".join(map(str, own[0].design[1:])),
-                str(len(own)),
-                f"{median[0]:.1f}",
-                f"{expected[0]:.1f}",
-                signed(expected[0] / median[0] - 1),
-                f"{bounds.low:.1f} to {bounds.high:.1f}",
-                f"{median[1]:.0f}",
-                signed(expected[1] / median[1] - 1),
-                f"{speed:.2f}",
-                signed(got / speed - 1),
+        for target in TARGETS:
+            real = np.array([passage(cell.losses, target) for cell in own])
+            predicted = np.array([passage(losses_of(each), target) for each in results])
+            if not np.isfinite([np.median(real[:, 0]), np.median(predicted[:, 0])]).all():
+                continue
+            (time, updates), (said, steps) = np.median(real, axis=0), np.median(predicted, axis=0)
+            bounds = spread(predicted[:, 0].tolist())
+            inside += int(((bounds.low <= real[:, 0]) & (real[:, 0] <= bounds.high)).sum())
+            runs += len(real)
+            rows.append(
+                (
+                    " ".join(map(str, own[0].design[1:])),
+                    target.removeprefix("loss <= "),
+                    f"{time:.1f}",
+                    f"{said:.1f}",
+                    signed(said / time - 1),
+                    f"{bounds.low:.1f} to {bounds.high:.1f}",
+                    f"{updates:.0f}",
+                    signed(steps / updates - 1),
+                    f"{speed:.2f}",
+                    signed(got / speed - 1),
+                )
             )
-        )
-    header = ("design", "runs", "s", "predicted", "error", "interval", "updates", "error")
+    header = ("design", "loss", "s", "predicted", "error", "interval", "updates", "error")
     print_table((*header, "steps/s", "error"), rows)
     if runs:
         print(
@@ -257,9 +258,9 @@ def designs(cells: Iterable[Cell]) -> None:
     own = [cell for cell in own if cell.facts["start"] == "together"]
     rows, times, expected, right = [], [], [], 0
     for cell in own:
-        result = cell.predicted(until=f"{cell.facts['seconds']}s")
-        reached = passage_of(result)
-        times.append(cell.reached[0] if cell.reached else np.inf)
+        result = cell.predicted(f"{cell.facts['seconds']}s")
+        reached, _ = passage(losses_of(result), TARGET)
+        times.append(passage(cell.losses, TARGET)[0])
         expected.append(reached)
         learns = float(cell.run.metrics["loss"][-1]) < LEARNT
         said = (result.summary.final_loss or np.inf) < LEARNT
@@ -285,13 +286,20 @@ def designs(cells: Iterable[Cell]) -> None:
     print(f"whether a design learns is right for {right} of {len(rows)}")
 
 
-def passage_of(result: TrainingResult) -> float:
-    """Return the seconds at which a run that went on had reached the target."""
+def losses_of(result: TrainingResult) -> Curve:
+    """Return seconds, updates and loss at the evaluations of a predicted run."""
     assert isinstance(result.metrics, Metrics)
-    passage = FirstPassage(parse_target(TARGET))
-    for row in result.metrics.series("loss"):
-        passage.see(row.virtual_time, row.step, row.value)
-    return np.inf if passage.reached_at is None else passage.reached_at
+    return [(row.virtual_time, row.step, row.value) for row in result.metrics.series("loss")]
+
+
+def passage(losses: Curve, target: str) -> tuple[float, float]:
+    """Return the seconds and the updates at which a target was reached; infinite if never."""
+    found = FirstPassage(parse_target(target))
+    for time, updates, loss in losses:
+        found.see(time, updates, loss)
+    if found.reached_at is None:
+        return np.inf, np.inf
+    return found.reached_at, float(found.reached_updates or 0)
 
 
 def by_design(cells: Iterable[Cell]) -> dict[Any, list[Cell]]:

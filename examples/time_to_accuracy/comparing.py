@@ -24,7 +24,8 @@ import matplotlib.pyplot as plt
 
 TARGET = "loss <= 0.1"  # on all training examples
 DROPPED = 2  # first steps of each worker that do not count
-COLOURS = {1: "#000000", 2: "#0072b2", 3: "#56b4e9", 4: "#009e73", 6: "#e69f00", 8: "#d55e00"}
+COLOURS = {1: "#000000", 2: "#0072b2", 4: "#009e73", 8: "#d55e00"}  # of the figure, by workers
+LONGEST = 60.0  # seconds of the figure
 
 Floats = npt.NDArray[np.float64]
 
@@ -128,31 +129,47 @@ def write_table(rows: Sequence[Row]) -> str:
 
 def draw(rows: Sequence[Row], file: Path) -> None:
     """Draw the loss against wall-clock time: asynchronous, together, on the fair link."""
-    figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for row in rows:
         cell = row.cell
-        if (cell.link, cell.algorithm, cell.lr, cell.start) != ("fair", "asgd", 0.1, "together"):
+        design = (cell.link, cell.algorithm, cell.lr, cell.start)
+        if cell.workers not in COLOURS or design != ("fair", "asgd", 0.1, "together"):
             continue
-        colour, label = COLOURS[cell.workers], f"{cell.workers} worker{'s'[: cell.workers > 1]}"
-        for number, course in enumerate(row.measured):
-            axes.plot(
-                course.time,
-                course.loss,
-                color=colour,
-                alpha=0.35,
-                label=label if not number else None,
-            )
-        for course in row.predicted:
-            axes.plot(course.time, course.loss, color=colour, linestyle=(0, (1, 1.5)))
-    axes.plot([], [], color="grey", linestyle=(0, (1, 1.5)), label="predicted from one worker")
-    axes.set(xlabel="seconds", ylabel="loss", yscale="log", xlim=(0, None))
-    axes.legend()
+        colour = COLOURS[cell.workers]
+        axes.plot(*_median(row.measured), color=colour, linewidth=3, alpha=0.4)
+        axes.plot(*_median(row.predicted), color=colour, linestyle="--", linewidth=1.2)
+        label = "1 worker" if cell.workers == 1 else f"{cell.workers} workers"
+        axes.plot([], [], color=colour, label=label)
+    axes.plot([], [], color="grey", linewidth=3, alpha=0.4, label="measured")
+    axes.plot([], [], color="grey", linestyle="--", linewidth=1.2, label="predicted from 1 worker")
+    axes.set(xlabel="seconds", ylabel="loss", yscale="log", xlim=(0, LONGEST))
+    axes.grid(alpha=0.3)
+    axes.legend(ncols=2)
     figure.savefig(file, dpi=150)
     plt.close(figure)
 
 
+def _median(courses: Sequence[Course]) -> tuple[Floats, Floats]:
+    """Return the median of all seeds' losses within a second of each instant."""
+    time, loss = (np.concatenate([getattr(c, name) for c in courses]) for name in ("time", "loss"))
+    grid = np.arange(0.0, min(LONGEST, min(float(c.time[-1]) for c in courses)), 0.5)
+    return grid, np.array([np.median(loss[np.abs(time - at) <= 1.0]) for at in grid])
+
+
 def _measured(run: RecordedRun) -> Course:
-    return Course(run.schedule, run.snapshot_times / 1e12, run.metrics["loss"].astype(float))
+    """Return a run; of one in iterations, an evaluation of each that a snapshot shows.
+
+    A prediction evaluates between iterations. A snapshot may show one half made, or nothing new.
+    """
+    time, loss = run.snapshot_times, run.metrics["loss"].astype(float)
+    if run.facts["synchronous"]:
+        updates = run.schedule.updates
+        own = [updates["time"][updates["tensor"] == i] for i in range(len(run.schedule.tensors))]
+        version = np.stack([np.searchsorted(np.unique(each), time, "right") for each in own])
+        whole = np.flatnonzero((version == version[0]).all(axis=0))
+        _, first = np.unique(version[0][whole], return_index=True)
+        time, loss = time[whole[first]], loss[whole[first]]
+    return Course(run.schedule, time / 1e12, loss)
 
 
 def _predicted(cell: Cell, run: RecordedRun, folder: Path) -> Course:

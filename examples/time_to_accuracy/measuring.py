@@ -85,7 +85,7 @@ def _job(link: Kind, rate_mbit: float, shaped: bool) -> Iterator[Job]:
         nodes = build(1, MOST, rate_mbit, link, name=f"{link}{time.monotonic_ns()}")
     options = JobOptions(
         MODEL,
-        DATA,
+        data=DATA,
         batch=BATCH,
         waiting=WAITING,
         noise=NOISE,

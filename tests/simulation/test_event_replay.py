@@ -264,5 +264,5 @@ def test_where_messages_take_turns_a_task_holds_its_links() -> None:
     times = replay_tasks(replace(tasks, sharing="serial"))
     assert times.begin.tolist() == [0, 0, 3, 0, 0]
     assert times.end.tolist() == [6, 8, 13, 3, 11]
-    with pytest.raises(InputError, match='fair, serial or packets, not "other"'):
+    with pytest.raises(InputError, match='sharing must be fair, serial or packets, not "other"'):
         replay_tasks(replace(tasks, sharing="other"))

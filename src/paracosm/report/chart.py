@@ -215,13 +215,14 @@ def extremes(y: Floats, points: int = 2000) -> NDArray[np.intp]:
 def histogram(
     values: Floats, most: int = 100, counts: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Return the edges and the shares of a histogram of whole numbers, each its own bin.
+    """Return the edges and the shares of a histogram of whole numbers, each its own bin; of others
+    with what they are nearest to.
 
     Where they range over more than `most` numbers, a bin holds several; its share is then the
     mean over the numbers in it, so that histograms with different bins compare. `counts`, of the
     same shape, say how often each value was seen (once).
     """
-    low, high = np.floor(values.min()), np.floor(values.max())
+    low, high = np.rint(values.min()), np.rint(values.max())
     width = np.ceil((high - low + 1) / most)
     bins = int(np.ceil((high - low + 1) / width))
     edges = low - 0.5 + width * np.arange(bins + 1)

@@ -239,8 +239,10 @@ class _Run:
                 f"schedule: version {version} of {self._names[tensor]} at {now:.12g} s follows "
                 f"version {store.version}"
             )
-        part = self._parts[tensor]
-        steps, contributions = [], []
+        part, counts = self._parts[tensor], self._ages[tensor]
+        contributions: list[Contribution] = []
+        taken: list[Contribution] = []  # of steps that have now updated every tensor
+        ages: list[float] = []
         for _, worker, number, _, _, read in rows:
             step = self._step(worker, number)
             if step.gradient is None:
@@ -251,30 +253,22 @@ class _Run:
                     f"schedule: step {number} of worker {worker} updates {self._names[tensor]} as "
                     f"of version {read}, having read version {step.versions[tensor]}"
                 )
-            steps.append(step)
             made = Contribution(step.gradient, step.gradient, part, read, store)
             if self._sends_changes:
                 made.part, made.payload = None, self._change(worker, tensor, made)
             contributions.append(made)
-        store.apply(contributions)
-        whole = []
-        for (_, worker, number, _, _, read), step in zip(rows, steps, strict=True):
-            self._ages[tensor][version - 1 - read] += 1
+            counts[version - 1 - read] += 1
             step.ages += version - 1 - read
             step.not_updated -= 1
             if not step.not_updated:
-                whole.append(step)
+                taken.append(made)
+                ages.append(step.ages / len(self._stores))
                 del self._steps[worker, number]
+        store.apply(contributions)
         is_last = version == record.updates + 1 and all(
             other.version >= version for other in self._stores
         )
-        if whole:
-            taken = [
-                contribution
-                for contribution, step in zip(contributions, steps, strict=True)
-                if not step.not_updated
-            ]
-            ages = [step.ages / len(self._stores) for step in whole]
+        if taken:
             record.gradients(record.updates + is_last, taken, ages)
         if is_last:
             record.updated()

@@ -61,6 +61,8 @@ class Store:
         self._record = record
         self._real = real
         self._weighting = weighting
+        self._compensates = weighting.compensates
+        self._server_step = weighting.server_step
         self._workers = workers
 
     def apply(self, contributions: Sequence[Contribution]) -> None:
@@ -72,10 +74,12 @@ class Store:
         if not self._real:
             self.replace(contributions, self.parameters)
             return
-        by, step = self._weighting, self._weighting.server_step
+        by, step = self._weighting, self._server_step
         weights = [by.weight(c.staleness, self._workers) for c in contributions]
         terms = [
-            by.direction(c.value, self.parameters - c.read_parameters if by.compensates else None)
+            by.direction(
+                c.value, self.parameters - c.read_parameters if self._compensates else None
+            )
             for c in contributions
         ]
         if len(terms) == 1:

@@ -286,7 +286,7 @@ def test_a_measurement_that_fails_says_of_what_it_was(
     monkeypatch.setattr("paracosm.profiling.jobs.pytorch.job.parameter_server_job", job)
     with pytest.raises(InputError, match=r"tiny.*:make with 2 workers: worker 1 was ended by SIG"):
         train_module(options, 2, seconds=1.0, stagger=0.5)
-    how = {"seconds": 1.0, "steps": None, "stagger": 0.5, "snapshot_every": 1.0}
+    how = {"seconds": 1.0, "steps": None, "stagger": 0.5, "snapshot_every": float("inf")}
     assert asked == [2, (2, how)]
 
 

@@ -54,7 +54,7 @@ def train_module(
     seconds: float | None = None,
     steps: int | None = None,
     stagger: float = 0.0,
-    snapshot_every: float = 1.0,
+    snapshot_every: float = math.inf,
 ) -> RecordedRun:
     """Train with so many workers, as `Job.train` does, and return what came of it."""
     try:
@@ -169,20 +169,8 @@ class Job:
             "environment": self._made["environment"],
             "transport": "gloo, one message a tensor",
             "clock": "monotonic, of one machine",
+            **{name: getattr(options, name) for name in (*_FACTS, "shape")},
             "model": Path(options.model).name,  # nobody else has the folder
-            **{
-                name: getattr(options, name)
-                for name in (
-                    "data",
-                    "batch",
-                    "shape",
-                    "algorithm",
-                    "lr",
-                    "waiting",
-                    "noise",
-                    "seed",
-                )
-            },
             "goodput": asdict(goodput),
             "ended": ended,
         }
@@ -197,8 +185,11 @@ class Job:
         seconds: float | None = None,
         steps: int | None = None,
         stagger: float = 0.0,
-        snapshot_every: float = 1.0,
-        **changed: Any,
+        snapshot_every: float = math.inf,
+        algorithm: str | None = None,
+        lr: float | None = None,
+        noise: float | None = None,
+        seed: int | None = None,
     ) -> RecordedRun:
         """Let some of the workers train, from the initial parameters, each as fast as it can.
 
@@ -206,13 +197,16 @@ class Job:
             seconds: after which nobody begins another step.
             steps: of each worker. Give the one, the other or both.
             stagger: worker i begins its first step i times so many seconds later.
-            snapshot_every: seconds between snapshots of the parameters.
-            changed: `algorithm`, `lr`, `noise` or `seed`, if they differ from the job's options.
+            snapshot_every: seconds between snapshots of the parameters, which are kept in memory;
+                there is always one at the begin and one at the end.
+            algorithm, lr, noise, seed: where they differ from the job's options.
 
         Raises:
             InputError: something of that cannot be.
             WorkerError: a process has failed.
         """
+        given = {"algorithm": algorithm, "lr": lr, "noise": noise, "seed": seed}
+        changed: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         options = replace(self._options, **changed)
         rule = parse_update_rule(options.algorithm)
         self._check(workers, seconds, steps, stagger, rule.has_servers)

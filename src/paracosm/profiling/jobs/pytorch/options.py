@@ -38,14 +38,14 @@ class JobOptions:
     """A job of SGD."""
 
     model: str  # as of `CaptureOptions`
+    batch: int = 8  # examples of a step
+    shape: tuple[int, ...] | None = None  # of one example; None for the model's default
+    classes: int | None = None  # to tell apart; None for the model's default
     # A name of `models.DATA_SETS` or a factory of the user's, whose training examples each worker
     # draws batches from, the same ones as `paracosm train` draws for the seed; None for one batch
     # for all workers and steps, made from the seed
     data: str | None = None
     data_dir: str | None = None  # folder of the data set's files
-    batch: int = 8  # examples of a step
-    shape: tuple[int, ...] | None = None  # of one example; None for the model's default
-    classes: int | None = None  # to tell apart; None for the model's default
     servers: int = 1  # parameter servers; parameter i is on server i modulo their number
     algorithm: str = "asgd"  # as of `parse_update_rule`
     lr: float = 0.01  # learning rate

@@ -149,10 +149,10 @@ class Store:
 
 def keep_snapshots(store: Store, begin: float, every: float, ended: threading.Event) -> None:
     """Keep a snapshot at the begin, every so many seconds after it, and at the end."""
-    number = 0
-    while not ended.wait(max(0.0, begin + number * every - time.monotonic())):
+    due = begin
+    while not ended.wait(min(max(0.0, due - time.monotonic()), threading.TIMEOUT_MAX)):
         store.keep_snapshot()
-        number += 1
+        due += every
     store.keep_snapshot()
 
 
