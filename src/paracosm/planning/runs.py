@@ -107,19 +107,22 @@ def run_group(config: PlanConfig, requests: Sequence[Request]) -> list[tuple[Req
     """Make runs that have one schedule, one after the other."""
     workers, rule, seed = _group(requests[0])
     job = _job_of(config.model_dump_json(exclude=config.without_effect()))
-    servers = len(job.cluster.servers)
-    failures = config.job_failures(workers, servers, rule.needs_all)
     shared = SharedBlocks(
         failing_schedule(
-            *(partial(job.schedule, workers, rule), failures),
+            *(partial(job.schedule, workers, rule), _failures(config, job, requests[0])),
             workers=workers,
-            servers=servers,
+            servers=len(job.cluster.servers),
             tensors=len(job.tensors),
             rule=rule,
             seed=seed,
         )
     )
-    return [(request, run_design(config, job, request, shared, failures)) for request in requests]
+    return [(request, run_design(config, job, request, shared)) for request in requests]
+
+
+def _failures(config: PlanConfig, job: ProfiledJob, request: Request) -> JobFailures | None:
+    workers, rule, _ = _group(request)
+    return config.job_failures(workers, len(job.cluster.servers), rule.needs_all)
 
 
 @lru_cache(maxsize=2)
@@ -179,12 +182,12 @@ def run_design(
     job: ProfiledJob,
     request: Request,
     shared: SharedBlocks,
-    failures: JobFailures | None,
 ) -> Outcome:
     """Train by a design over its schedule, until the target is reached or the request ends it."""
     asked = train_config(config, request.design, request.updates)
     metrics = Metrics()
     blocks = shared.until(request.horizon)
+    failures = _failures(config, job, request)
     record = None if failures is None else FailureRecord(failures, request.design.workers)
     if record is not None:
         blocks = record.watch(blocks)
