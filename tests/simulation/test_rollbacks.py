@@ -8,7 +8,7 @@ from itertools import accumulate, repeat
 import numpy as np
 import pytest
 from failing_job import failing_job
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
@@ -132,6 +132,7 @@ def test_failures_at_bad_moments(failures: list[float], marks: list[Restore]) ->
     assert [event for event in events if isinstance(event, Restore)] == marks
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 4),
     st.integers(1, 12),
@@ -167,6 +168,7 @@ def test_against_a_plain_program(
     assert found == [tuple(ticks * SECOND for ticks in each) for each in wasted]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 3), st.integers(1, 3), st.lists(st.floats(0.1, 9), max_size=4))
 def test_versions_go_back_to_the_checkpoint_and_steps_on(
     workers: int, tensors: int, gaps: list[float]

@@ -111,19 +111,23 @@ def run_group(config: PlanConfig, requests: Sequence[Request]) -> list[tuple[Req
     job = _job_of(config.model_dump_json(exclude=config.without_effect()))
     if rule is None:
         return [(request, run_coupled(config, job, request)) for request in requests]
-    servers = len(job.cluster.servers)
-    failures = config.job_failures(workers, servers, rule.needs_all)
     shared = SharedBlocks(
         failing_schedule(
-            *(partial(job.schedule, workers, rule), failures),
+            *(partial(job.schedule, workers, rule), _failures(config, job, requests[0])),
             workers=workers,
-            servers=servers,
+            servers=len(job.cluster.servers),
             tensors=len(job.tensors),
             rule=rule,
             seed=seed,
         )
     )
-    return [(request, run_design(config, job, request, shared, failures)) for request in requests]
+    return [(request, run_design(config, job, request, shared)) for request in requests]
+
+
+def _failures(config: PlanConfig, job: ProfiledJob, request: Request) -> JobFailures | None:
+    workers, rule, _ = _group(request)
+    assert rule is not None  # others are coupled
+    return config.job_failures(workers, len(job.cluster.servers), rule.needs_all)
 
 
 @lru_cache(maxsize=2)
@@ -183,12 +187,12 @@ def run_design(
     job: ProfiledJob,
     request: Request,
     shared: SharedBlocks,
-    failures: JobFailures | None,
 ) -> Outcome:
     """Train by a design over its schedule, until the target is reached or the request ends it."""
     asked = train_config(config, request.design, request.updates)
     metrics = Metrics()
     blocks = shared.until(request.horizon)
+    failures = _failures(config, job, request)
     record = None if failures is None else FailureRecord(failures, request.design.workers)
     if record is not None:
         blocks = record.watch(blocks)
