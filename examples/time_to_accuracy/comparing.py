@@ -49,10 +49,19 @@ class Course:
     @property
     def time_to_target(self) -> float:
         """In seconds; infinite where it is not reached."""
-        passage = FirstPassage(parse_target(TARGET))
-        for time, loss in zip(self.time.tolist(), self.loss.tolist(), strict=True):
-            passage.see(time, 0, loss)
-        return np.inf if passage.reached_at is None else passage.reached_at
+        return self.passage(TARGET)[0]
+
+    def passage(self, target: str) -> tuple[float, float]:
+        """Return at how many seconds and updates a target was reached; infinite if never."""
+        updates = self.schedule.updates
+        ends = np.unique(updates["time"][updates["tensor"] == updates["tensor"].max()]) / 1e12
+        made = np.searchsorted(ends, self.time, "right").tolist()
+        found = FirstPassage(parse_target(target))
+        for time, count, loss in zip(self.time.tolist(), made, self.loss.tolist(), strict=True):
+            found.see(time, count, loss)
+        if found.reached_at is None or found.reached_updates is None:
+            return np.inf, np.inf
+        return found.reached_at, float(found.reached_updates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +75,8 @@ class Row:
     def medians(self, what: str) -> tuple[float, float]:
         """Return what was measured and predicted of an attribute of `Course`."""
         both = (self.measured, self.predicted)
-        measured, predicted = (np.median([getattr(c, what) for c in each]) for each in both)
-        return float(measured), float(predicted)
+        real, ours = (np.median([getattr(c, what) for c in each]) for each in both)
+        return float(real), float(ours)
 
     @property
     def staleness_distance(self) -> float:
@@ -90,8 +99,8 @@ def compare(cells: Sequence[Cell], folder: Path) -> list[Row]:
     for _, its in groupby(sorted(found, key=design), key=design):
         group = list(its)
         runs = [load_run(folder / cell.name) for cell in group]
-        predicted = [_predicted(cell, run, folder) for cell, run in zip(group, runs, strict=True)]
-        rows.append(Row(group[0], [_measured(run) for run in runs], predicted))
+        said = [predicted(cell, run, folder) for cell, run in zip(group, runs, strict=True)]
+        rows.append(Row(group[0], [measured(run) for run in runs], said))
     return rows
 
 
@@ -108,12 +117,12 @@ def write_table(rows: Sequence[Row]) -> str:
         for (name, kept), what in zip(
             errors.items(), ("steps_per_second", "time_to_target"), strict=True
         ):
-            measured, predicted = row.medians(what)
+            real, ours = row.medians(what)
             unit = "" if name == "throughput" else " s"
-            reached = np.isfinite([measured, predicted]).all()
+            reached = np.isfinite([real, ours]).all()
             if reached:
-                kept.append(predicted / measured - 1)
-            said += [_number(each, unit) for each in (measured, predicted)]
+                kept.append(ours / real - 1)
+            said += [_number(each, unit) for each in (real, ours)]
             said.append(f"{kept[-1]:+.1%}" if reached else "")
             if name == "throughput":
                 said.append(f"{row.staleness_distance:.2f}")
@@ -156,8 +165,8 @@ def _median(courses: Sequence[Course]) -> tuple[Floats, Floats]:
     return grid, np.array([np.median(loss[np.abs(time - at) <= 1.0]) for at in grid])
 
 
-def _measured(run: RecordedRun) -> Course:
-    """Return a run; of one in iterations, an evaluation of each that a snapshot shows.
+def measured(run: RecordedRun) -> Course:
+    """Return the course of a run; of one in iterations, what snapshots show of each of these.
 
     A prediction evaluates between iterations. A snapshot may show one half made, or nothing new.
     """
@@ -172,7 +181,7 @@ def _measured(run: RecordedRun) -> Course:
     return Course(run.schedule, time / 1e12, loss)
 
 
-def _predicted(cell: Cell, run: RecordedRun, folder: Path) -> Course:
+def predicted(cell: Cell, run: RecordedRun, folder: Path) -> Course:
     """Predict a run from its design and its seed, and the profile of one worker on its link."""
     file = folder / f"{cell.link}.profile"
     facts = run.facts
