@@ -120,8 +120,9 @@ def test_a_plan_is_the_same_on_several_processes(tmp_path: Path, small: PlanSumm
     assert several == alone
 
 
+@pytest.mark.parametrize("at", [4, 11])  # with the first seed, and with the second
 def test_an_interrupted_plan_goes_on_where_it_stopped(
-    tmp_path: Path, small: PlanSummary, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, small: PlanSummary, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     import paracosm.planning.runs as runs
 
@@ -130,7 +131,7 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
 
     def counted(*arguments: Any) -> Outcome:
         made.append("")
-        if len(made) == 4:
+        if len(made) == at:
             signal.raise_signal(signal.SIGINT)
         return real(*arguments)
 
@@ -141,10 +142,10 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
     before = len(journal.read_text().splitlines())
     assert before == first.runs >= 2
     made.clear()
-    made.extend([""] * 10)
+    made.extend([""] * 100)
     whole = planned(tmp_path, journal=journal, price="36/h a worker")
     assert whole.status == "done"
-    assert len(made) - 10 == whole.runs - before
+    assert len(made) - 100 == whole.runs - before
     assert [dict(d) for d in whole.designs] == [dict(d) for d in small.designs]
 
 
