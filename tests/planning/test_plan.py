@@ -94,6 +94,13 @@ def test_a_target_that_nobody_reaches_says_what_came_near(tmp_path: Path, capsys
     assert "try --updates 128" in said
 
 
+def test_the_help_says_what_has_to_be_given(capsys: Capture) -> None:
+    assert main(["plan", "--help"]) == 0
+    assert "Undefined" not in capsys.readouterr().out
+    assert main(["plan", "--workers", "2"]) == 2
+    assert "field required" in capsys.readouterr().err
+
+
 def test_an_answer_comes_first(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "plan"
     flags = [f"--{name}={value}" for name, value in SMALL.items()]
