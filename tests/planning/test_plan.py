@@ -94,6 +94,13 @@ def test_a_target_that_nobody_reaches_says_what_came_near(tmp_path: Path, capsys
     assert "try --updates 128" in said
 
 
+def test_the_help_says_what_has_to_be_given(capsys: Capture) -> None:
+    assert main(["plan", "--help"]) == 0
+    assert "Undefined" not in capsys.readouterr().out
+    assert main(["plan", "--workers", "2"]) == 2
+    assert "field required" in capsys.readouterr().err
+
+
 def test_an_answer_comes_first(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "plan"
     flags = [f"--{name}={value}" for name, value in SMALL.items()]
@@ -120,8 +127,9 @@ def test_a_plan_is_the_same_on_several_processes(tmp_path: Path, small: PlanSumm
     assert several == alone
 
 
+@pytest.mark.parametrize("at", [4, 11])  # with the first seed, and with the second
 def test_an_interrupted_plan_goes_on_where_it_stopped(
-    tmp_path: Path, small: PlanSummary, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, small: PlanSummary, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     import paracosm.planning.runs as runs
 
@@ -130,7 +138,7 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
 
     def counted(*arguments: Any) -> Outcome:
         made.append("")
-        if len(made) == 4:
+        if len(made) == at:
             signal.raise_signal(signal.SIGINT)
         return real(*arguments)
 
@@ -141,10 +149,10 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
     before = len(journal.read_text().splitlines())
     assert before == first.runs >= 2
     made.clear()
-    made.extend([""] * 10)
+    made.extend([""] * 100)
     whole = planned(tmp_path, journal=journal, price="36/h a worker")
     assert whole.status == "done"
-    assert len(made) - 10 == whole.runs - before
+    assert len(made) - 100 == whole.runs - before
     assert [dict(d) for d in whole.designs] == [dict(d) for d in small.designs]
 
 

@@ -14,6 +14,7 @@ import paracosm.planning.job as job_module
 from paracosm.errors import InputError
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.job import ProfiledJob, check_model, check_tensors, profiled_job
+from paracosm.prediction.parameter_servers.throughput import begins_of
 from paracosm.simulation.schedule import Rule, Schedule, asgd, join_schedules, ssgd, ssp
 
 
@@ -64,13 +65,13 @@ def test_a_schedule_goes_on_as_if_all_its_steps_had_been_drawn_at_first(
 
 def test_workers_may_begin_one_after_the_other(tmp_path: Path) -> None:
     _, job = job_of(tmp_path, start="staggered", stagger="7ms")
-    assert job.begins(3, 0).tolist() == pytest.approx([0.0, 0.007, 0.014])
+    assert begins_of(job.target, 3, 0).tolist() == pytest.approx([0.0, 0.007, 0.014])
     reads = first(job, 4, asgd(), 0.1).reads
     begins = [reads["time"][reads["worker"] == worker].min() for worker in range(4)]
     assert begins == [7_000_000_000 * worker for worker in range(4)]
     _, even = job_of(tmp_path, start="staggered")
     step = 2 * 4 * sum(TENSORS.values()) / 10e6 + 1.007 * (FORWARD + BACKWARD)
-    assert even.begins(4, 0)[1] == pytest.approx(step / 4, rel=0.01)
+    assert begins_of(even.target, 4, 0)[1] == pytest.approx(step / 4, rel=0.01)
 
 
 def test_the_same_seed_draws_the_same_steps_for_any_number_of_workers(tmp_path: Path) -> None:

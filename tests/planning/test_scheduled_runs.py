@@ -17,7 +17,7 @@ from paracosm.prediction.run import run_prediction
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, Spread
-from paracosm.results import JobSummary
+from paracosm.results import JobSummary, ThroughputSummary
 from paracosm.simulation.schedule import join_schedules
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 
@@ -65,6 +65,23 @@ def test_pushes_of_several_workers_share_the_link_and_tensors_differ_in_stalenes
     assert set(result.schedule.updates["worker"].tolist()) == {0, 1, 2, 3}
     again = run(tmp_path, workers=4, bandwidth="1MB/s", updates=80)
     assert losses(again) == losses(result)
+
+
+def test_throughput_is_what_predict_says(tmp_path: Path) -> None:
+    """One profiled step, so that nothing is drawn: both doors simulate the very same."""
+    profile, seconds = save_network(tmp_path, steps=1), 2.0
+    links: dict[str, Any] = {"profile": profile, "bandwidth": "2MB/s", "start": "together"}
+    asked = PredictConfig(workers=(3,), measure=seconds, repeats=2, **links)
+    predicted = run_prediction(asked, 0).summary
+    assert isinstance(predicted, ThroughputSummary)
+    after_start = predicted.throughput[-1].after_start
+    assert after_start is not None
+    config = TrainConfig(workers=3, until=seconds, lookahead="off", **links)
+    schedule = run_scheduled(config, 5).schedule
+    assert schedule is not None
+    ends = [schedule.steps["end"][schedule.steps["worker"] == worker] for worker in range(3)]
+    rate = sum((len(each) - 3) / (each[-1] - each[2]) * 1e12 for each in ends)
+    assert after_start.steps_per_second == pytest.approx(rate, rel=1e-9)
 
 
 def test_a_run_ends_at_its_target(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def _flag(name: str, field: FieldInfo, synonyms: Sequence[str]) -> inspect.Param
     kinds = (field.annotation, *get_args(field.annotation))
     switch, several = bool in kinds, field.annotation in (tuple[str, ...], tuple[Change, ...])
     number = "N" if int in kinds else "NUMBER" if float in kinds else "TEXT"
-    default = field.get_default(call_default_factory=True)
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
     written = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
     shown = "" if switch or default in (None, ()) else f" [{written}]"
     words = [word.replace("_", "-") for word in (name, *synonyms)]

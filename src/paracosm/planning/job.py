@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.cluster.fields import LINK_FIELDS
 from paracosm.errors import InputError
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.parameter_servers.target import TargetJob, target_job
-from paracosm.prediction.parameter_servers.throughput import single_worker_rates
+from paracosm.prediction.parameter_servers.throughput import begins_of
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.job_profile import tensors_of
 from paracosm.simulation.schedule import ROWS, Rule, Schedule, stream_schedule
@@ -25,14 +24,13 @@ from paracosm.simulation.system import System
 from paracosm.units import format_duration
 
 Ints = npt.NDArray[np.int64]
-Start = Literal["together", "staggered"]
 
 FIRST_STEPS, FACTOR = 256, 4
 """Steps of each worker that are drawn first, and by how many times more where they do not do."""
 
 BYTES = 4  # of a parameter
 
-_OF_JOB = ("profile", "node", "servers", "cluster", "batch", *sorted(LINK_FIELDS))
+_OF_JOB = ("profile", "node", "stagger", "servers", "cluster", "batch", *sorted(LINK_FIELDS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +42,6 @@ class ProfiledJob:
     sizes: tuple[int, ...]  # bytes of each, as a worker pulls it
     cluster: Cluster  # with as many workers as are ever asked for
     target: TargetJob  # asynchronous: a schedule's rule says who waits for whom
-    start: Start
-    stagger: float | None  # seconds between the begins of workers; None: a step spread over all
-
-    def cluster_of(self, workers: int) -> Cluster:
-        return first_workers(self.cluster, workers)
 
     def schedule(
         self,
@@ -66,7 +59,7 @@ class ProfiledJob:
         _, tensor = tensors_of(self.profile)
         of[: len(tensor)] = tensor
         ports = self.target.settings.ports.first(workers)
-        system = with_failures(self.target.system(ports, self.begins(workers, seed)))
+        system = with_failures(self.target.system(ports, begins_of(self.target, workers, seed)))
 
         def blocks(steps: int) -> Iterator[Schedule]:
             drawn = self.target.drawn(workers, steps, seed)
@@ -76,15 +69,6 @@ class ProfiledJob:
             )
 
         return _without_end(blocks)
-
-    def begins(self, workers: int, seed: int) -> npt.NDArray[np.float64]:
-        """Return the seconds at which each worker begins, (workers,)."""
-        if self.start == "together":
-            return np.zeros(workers)
-        apart = self.stagger
-        if apart is None:
-            apart = 1 / float(single_worker_rates(self.target, seed)[:workers].mean()) / workers
-        return apart * np.arange(workers, dtype=np.float64)
 
 
 def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
@@ -99,7 +83,9 @@ def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
             which op reads or updates which tensor.
     """
     asked = given(config, _OF_JOB)
-    wanted = PredictConfig(**asked, workers=tuple(workers), what_if=config.what_if)
+    wanted = PredictConfig(
+        **asked, workers=tuple(workers), what_if=config.what_if, start=config.start
+    )
     profile, settings = wanted.job_profile, wanted.settings
     tensors, of = tensors_of(profile)
     pulls = [int(np.flatnonzero(of == number)[0]) for number in range(len(tensors))]
@@ -110,8 +96,6 @@ def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
         sizes=tuple(int(profile.size[op]) for op in pulls),
         cluster=wanted.profile_cluster,
         target=target_job(profile, settings, 0).asynchronous(),
-        start=config.start,
-        stagger=config.stagger,
     )
 
 
@@ -175,16 +159,17 @@ def origins(job: ProfiledJob) -> dict[str, str]:
     known = dict(profile.provenance)
     where = known.get("hardware") or known.get("source")
     link = link_in_words(describe_link(job.cluster.topology.link))
-    start = "together"
-    if job.start == "staggered":
-        apart = "a step spread over all" if job.stagger is None else format_duration(job.stagger)
-        start = f"one after the other, {apart} apart"
+    start, stagger = job.target.settings.start, job.target.settings.stagger
+    how = "together"
+    if start == "staggered":
+        apart = "a step spread over all" if stagger is None else format_duration(stagger)
+        how = f"one after the other, {apart} apart"
     return {
         "compute": f"measured: {profile.ops:,} ops in {profile.steps:,} steps of one worker"
         + (f" ({where})" if where else ""),
         "update": "measured: with the others, on the servers",
         "network": f"modelled: links of {link}",
-        "start": f"assumed: workers begin {start}",
+        "start": f"assumed: workers begin {how}",
         "gradients": "computed",
     }
 

@@ -269,8 +269,9 @@ def _planned(
     price = config.price or WORKER_HOURS
     median = spread(times).median if times else inf
     speedup = relative_cost = None
-    if standing.in_the_race and reference is not None and len(times) == len(seeds):
-        ratio = paired_ratio(_times(reference, seeds), times)
+    if standing.in_the_race and reference is not None:
+        both = [seed for seed in seeds if seed in outcomes and seed in reference.outcomes]
+        ratio = paired_ratio(_times(reference, both), _times(standing, both))
         if isfinite(ratio):
             speedup = ratio
             relative_cost = design.workers / reference.design.workers / ratio

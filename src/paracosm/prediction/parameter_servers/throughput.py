@@ -59,15 +59,20 @@ def predict_throughput(job: TargetJob, workers: int, seed: int) -> Throughput:
 
 
 def _after_start(job: TargetJob, workers: int, seed: int, seconds: float) -> AfterStart | None:
+    start = begins_of(job, workers, seed)
+    rates = rates_after_start(job, start, seconds, job.settings.repeats, seed)
+    if not all(rates):
+        return None
+    return AfterStart(float(np.mean(rates)), float(np.std(rates, ddof=1)), seconds)
+
+
+def begins_of(job: TargetJob, workers: int, seed: int) -> Floats:
+    """Return the seconds at which each of a number of workers begins, as the settings say."""
     settings = job.settings
     apart = settings.stagger if settings.start == "staggered" else 0.0
     if apart is None:
         apart = 1 / float(single_worker_rates(job, seed)[:workers].mean()) / workers
-    start = apart * np.arange(workers, dtype=np.float64)
-    rates = rates_after_start(job, start, seconds, settings.repeats, seed)
-    if not all(rates):
-        return None
-    return AfterStart(float(np.mean(rates)), float(np.std(rates, ddof=1)), seconds)
+    return apart * np.arange(workers, dtype=np.float64)
 
 
 def rates_after_start(
