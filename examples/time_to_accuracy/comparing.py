@@ -54,7 +54,8 @@ class Course:
     def passage(self, target: str) -> tuple[float, float]:
         """Return at how many seconds and updates a target was reached; infinite if never."""
         updates = self.schedule.updates
-        ends = np.unique(updates["time"][updates["tensor"] == updates["tensor"].max()]) / 1e12
+        last = updates["tensor"] == updates["tensor"].max(initial=0)
+        ends = np.unique(updates["time"][last]) / 1e12
         made = np.searchsorted(ends, self.time, "right").tolist()
         found = FirstPassage(parse_target(target))
         for time, count, loss in zip(self.time.tolist(), made, self.loss.tolist(), strict=True):
