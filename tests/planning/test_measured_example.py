@@ -83,7 +83,7 @@ def test_cells_are_kept_apart_and_cover_what_is_to_be_shown(example: Any) -> Non
     assert len(designs) >= 12 + 6
     for workers in (2, 4, 8):
         of = [c for c in full if (c.workers, c.algorithm, c.lr) == (workers, "asgd", 0.1)]
-        assert sum(c.link == "fair" and c.start == "together" for c in of) == 5
+        assert sum(c.link == "fair" and c.start == "together" for c in of) >= 5
         assert {(c.link, c.start) for c in of} == {
             (link, start) for link in ("fair", "fifo") for start in ("together", "staggered")
         }
