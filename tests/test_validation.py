@@ -47,7 +47,7 @@ class Outer(BaseModel):
         ({"name": "x", "one": 3}, "f: one: input should be a mapping of names to values, got 3"),
         ({"name": "x", 3: 3}, "f: 3: a key is a name"),
         ({"name": "X"}, "f: name: write it in lower case"),
-        ({}, "f: name: field required"),
+        ({}, "f: name: must be given"),
     ],
 )
 def test_the_line_names_the_key(mapping: dict[str, Any], message: str) -> None:

@@ -129,12 +129,15 @@ def _first(error: ValidationError, model: type[BaseModel], mapping: Mapping[str,
     message = _MESSAGES.get(problem["type"], problem["msg"])
     if problem["type"] == "value_error":
         message = message.removeprefix("Value error, ")
+    elif problem["type"] == "missing":
+        field = model.model_fields.get(key)
+        message = "must be given"
+        if field is not None and field.description is not None:
+            message += f": {field.description}"
     elif problem["type"] == "invalid_key" or "[key]" in problem["loc"]:
         message = "a key is a name, not a number or the like"
     else:
-        message = f"{message[0].lower()}{message[1:]}"
-        if problem["type"] != "missing":
-            message += f", got {_shown(problem['input'])}"
+        message = f"{message[0].lower()}{message[1:]}, got {_shown(problem['input'])}"
     return f"{key}: {message}" if key and not message.startswith(f"{key} ") else message
 
 
