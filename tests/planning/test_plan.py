@@ -98,7 +98,7 @@ def test_the_help_says_what_has_to_be_given(capsys: Capture) -> None:
     assert main(["plan", "--help"]) == 0
     assert "Undefined" not in capsys.readouterr().out
     assert main(["plan", "--workers", "2"]) == 2
-    assert "target: must be given: what is to be reached" in capsys.readouterr().err
+    assert "profile: must be given: job profile of one worker" in capsys.readouterr().err
 
 
 def test_an_answer_comes_first(tmp_path: Path, capsys: Capture) -> None:
