@@ -8,18 +8,20 @@ from typing import Any
 
 from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression, read_literal
+from paracosm.training.algorithms.ad_psgd import ADPSGD
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.algorithms.asynchronous import (
-    ASGD,
-    DCASGD,
-    SSP,
-    DelayAdaptive,
-    FedBuff,
-    SoftSync,
-    StalenessAware,
-)
-from paracosm.training.algorithms.averaging import ADPSGD, EASGD, LocalSGD
-from paracosm.training.algorithms.synchronous import SSGD, BackupWorkers, Sequential
+from paracosm.training.algorithms.asgd import ASGD
+from paracosm.training.algorithms.backup_workers import BackupWorkers
+from paracosm.training.algorithms.dc_asgd import DCASGD
+from paracosm.training.algorithms.delay_adaptive import DelayAdaptive
+from paracosm.training.algorithms.easgd import EASGD
+from paracosm.training.algorithms.fedbuff import FedBuff
+from paracosm.training.algorithms.local_sgd import LocalSGD
+from paracosm.training.algorithms.sequential import Sequential
+from paracosm.training.algorithms.softsync import SoftSync
+from paracosm.training.algorithms.ssgd import SSGD
+from paracosm.training.algorithms.ssp import SSP
+from paracosm.training.algorithms.staleness_aware import StalenessAware
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = {
     algorithm.name: algorithm

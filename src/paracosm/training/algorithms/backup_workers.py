@@ -1,4 +1,4 @@
-"""One worker, the baseline of every comparison, and updates that wait for several workers."""
+"""Synchronous SGD that does not wait for its slowest workers."""
 
 from __future__ import annotations
 
@@ -6,57 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from paracosm.errors import InputError
-from paracosm.simulation.schedule import Rule, asgd, backup, ssgd
+from paracosm.simulation.schedule import Rule, backup
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
+from paracosm.training.roles import ParameterServer, TrainingWorker
 from paracosm.training.store import Contribution
-
-
-@dataclass(frozen=True)
-class Sequential(Algorithm):
-    """One worker, no exchange: theta <- theta - eta g(theta)."""
-
-    name: ClassVar[str] = "sequential"
-    topologies: ClassVar[tuple[Topology, ...]] = ("local",)
-
-    def rule(self, workers: int) -> Rule:
-        return asgd()
-
-    async def work(self, me: TrainingWorker) -> None:
-        while True:
-            await me.apply(await me.compute_gradient())
-
-    def check(self, workers: int, servers: int) -> None:
-        if workers != 1:
-            raise InputError(f"sequential runs on 1 worker, not {workers}: use ssgd or asgd")
-
-
-@dataclass(frozen=True)
-class SSGD(Algorithm):
-    """theta <- theta - eta mean_i g_i(theta), through parameter servers or by an all-reduce.
-
-    Zhang, Tanimura, Nakada, section 2.2.1.
-    """
-
-    name: ClassVar[str] = "ssgd"
-    topologies: ClassVar[tuple[Topology, ...]] = ("server", "all-reduce")
-
-    def gradients_per_update(self, workers: int) -> int:
-        return workers
-
-    def rule(self, workers: int) -> Rule:
-        return ssgd(workers)
-
-    async def work(self, me: TrainingWorker) -> None:
-        if me.topology == "server":
-            await super().work(me)
-        while True:
-            await me.all_reduce_gradient(await me.compute_gradient())
-
-    async def serve(self, server: ParameterServer) -> None:
-        while True:
-            await server.apply([await server.receive() for _ in server.workers])
-            server.answer(*server.workers)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,54 @@
+"""Workers that are drawn to a centre, and draw it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from paracosm.errors import InputError
+from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.roles import ParameterServer, TrainingWorker
+
+
+@dataclass(frozen=True)
+class EASGD(Algorithm):
+    """Every `period` local steps: d = a (theta_i - centre), theta_i <- theta_i - d, centre += d.
+
+    a is `elasticity`, or 0.9 / W when it is 0. An update, in the count of the run, is one move of
+    the centre, which is also what is evaluated. Zhang, Choromanska, LeCun, "Deep Learning with
+    Elastic Averaging SGD", 2015, algorithm 1 (asynchronous EASGD).
+    """
+
+    name: ClassVar[str] = "easgd"
+    period: int = 4
+    elasticity: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.period < 1:
+            raise InputError(f"easgd: period must be at least 1, got {self.period}")
+        if not 0 <= self.elasticity < 1:
+            raise InputError(f"easgd: elasticity must be in [0, 1), got {self.elasticity}")
+
+    def _pull(self, workers: int) -> float:
+        return self.elasticity or 0.9 / workers
+
+    def gradients_per_update(self, workers: int) -> int:
+        return self.period
+
+    async def work(self, me: TrainingWorker) -> None:
+        elasticity = self._pull(me.workers)
+        while True:
+            for _ in range(self.period):
+                me.step(await me.compute_gradient())
+            mine = me.parameters
+            me.push(mine)
+            centre = await me.pull()
+            me.parameters = mine - elasticity * (mine - centre)
+
+    async def serve(self, server: ParameterServer) -> None:
+        elasticity = self._pull(len(server.workers))
+        while True:
+            push = await server.receive()
+            centre = server.parameters
+            await server.replace([push], centre + elasticity * (push.value - centre))
+            server.answer(push.worker, parameters=centre)

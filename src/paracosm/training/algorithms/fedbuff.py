@@ -1,0 +1,62 @@
+"""Changes by local steps, buffered at the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from paracosm.errors import InputError
+from paracosm.simulation.schedule import Rule, fedbuff
+from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.roles import ParameterServer, TrainingWorker
+
+
+@dataclass(frozen=True)
+class FedBuff(Algorithm):
+    """theta <- theta - server_lr (1 / K) sum_i (theta_read_i - theta_i) / sqrt(1 + tau_i).
+
+    theta_i is what worker i made of theta_read_i in `steps` local steps of the optimizer; K is
+    `buffer`. A worker is answered at once. Nguyen et al., "Federated Learning with Buffered
+    Asynchronous Aggregation", 2022, algorithm 1.
+    """
+
+    name: ClassVar[str] = "fedbuff"
+    buffer: int = 4
+    steps: int = 1
+    server_lr: float = 1.0
+
+    def __post_init__(self) -> None:
+        for field in ("buffer", "steps", "server_lr"):
+            if not getattr(self, field) > 0:
+                raise InputError(f"fedbuff: {field} must be above 0, got {getattr(self, field)}")
+
+    def gradients_per_update(self, workers: int) -> int:
+        return self.buffer * self.steps
+
+    def rule(self, workers: int) -> Rule | None:
+        return fedbuff(self.buffer) if self.steps == 1 else None
+
+    @property
+    def server_step(self) -> float:
+        return self.server_lr
+
+    def weight(self, staleness: int, workers: int) -> float:
+        return float((1 + staleness) ** -0.5)
+
+    async def work(self, me: TrainingWorker) -> None:
+        while True:
+            start = me.parameters
+            for _ in range(self.steps):
+                me.step(await me.compute_gradient())
+            me.push(start - me.parameters)
+            await me.pull()
+
+    async def serve(self, server: ParameterServer) -> None:
+        buffer = []
+        while True:
+            push = await server.receive()
+            buffer.append(push)
+            if len(buffer) == self.buffer:
+                await server.apply(buffer)
+                buffer = []
+            server.answer(push.worker)

@@ -1,0 +1,36 @@
+"""Workers that step by themselves and average their parameters now and then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from paracosm.errors import InputError
+from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.roles import Topology, TrainingWorker
+
+
+@dataclass(frozen=True)
+class LocalSGD(Algorithm):
+    """`steps` local updates theta_i <- theta_i - eta g_i, then theta_i <- mean_j theta_j.
+
+    An update, in the count of the run, is one mean. Stich, "Local SGD Converges Fast and
+    Communicates Little", 2018, algorithm 1.
+    """
+
+    name: ClassVar[str] = "local-sgd"
+    topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce",)
+    steps: int = 8
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise InputError(f"local-sgd: steps must be at least 1, got {self.steps}")
+
+    def gradients_per_update(self, workers: int) -> int:
+        return workers * self.steps
+
+    async def work(self, me: TrainingWorker) -> None:
+        while True:
+            for _ in range(self.steps):
+                me.step(await me.compute_gradient())
+            await me.all_reduce_parameters()
