@@ -145,7 +145,8 @@ def _origins(summary: TrainingSummary) -> dict[str, str]:
 
 
 def _remarks(summary: TrainingSummary) -> dict[str, str]:
-    return {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
+    said = {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
+    return said | ({"learning rate": summary.learning_rate} if summary.learning_rate else {})
 
 
 LOSSES = {"minibatch_loss": "minibatch loss", "test_loss": "test loss", "loss": "training loss"}

@@ -138,6 +138,7 @@ class TrainingSummary(Summary):
             not, and `best` the best value of the target's metric.
         failures: what they have cost; None where nothing fails.
         staleness: by tensor, where a run keeps versions of each.
+        learning_rate: how it has changed, in words; None where it is the same at all updates.
     """
 
     kind: Literal["training"] = "training"
@@ -169,6 +170,7 @@ class TrainingSummary(Summary):
     best: float | None = None
     staleness: Mapping[str, Staleness] | None = None
     failures: FailureSummary | None = None
+    learning_rate: str | None = None
     unchanged: TrainingSummary | None = None
 
 

@@ -26,6 +26,8 @@ from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
 from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
+from paracosm.training.learning_rate import LearningRateScaling
+from paracosm.training.recipe import RecipeFields
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_duration, parse_number
 
@@ -75,7 +77,8 @@ _DURATIONS = (
 )
 _NUMERICS = {
     *("shards", "optimizer", "lr", "evaluate_every", "evaluate_examples"),
-    *("lookahead", "keep_going", "loss_limit"),
+    *("lookahead", "keep_going", "loss_limit", "lr_scaling"),
+    *RecipeFields.model_fields,
 }
 
 
@@ -108,6 +111,10 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         None, description="who exchanges with whom, where the algorithm leaves a choice"
     )
     lr: float = Field(0.2, gt=0, allow_inf_nan=False, description="learning rate")
+    lr_scaling: LearningRateScaling | None = Field(
+        None,
+        description="the learning rate is that of one worker, and grows with workers: linear, sqrt",
+    )
     updates: int | None = Field(
         None,
         ge=1,
@@ -197,6 +204,9 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
             given = sorted(fields & self.model_fields_set)
             if given:
                 raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+        is_counted = self.schedule is not None and self.updates is None and self.until_time is None
+        if not is_counted:  # in the file, and checked then
+            self.check_recipe(self.last_update)
         if self.cluster is None:
             self.resolve_cluster()
         self._check_changes()
@@ -316,6 +326,11 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         if self.updates is not None:
             return self.updates
         return _UPDATES if self.until_time is None else sys.maxsize
+
+    @property
+    def last_update(self) -> float:
+        """The same; infinite where a virtual time alone ends the run."""
+        return inf if self.most_updates == sys.maxsize else self.most_updates
 
     @property
     def until_time(self) -> float | None:

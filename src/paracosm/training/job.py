@@ -49,7 +49,9 @@ class Job(Team):
         """Return a store whose updates this job is told of."""
         store = Store(
             *(parameters, self.numerics.rule(), self.updated, self.numerics.real),
-            *(self.config.algorithm, len(self.workers)),
+            *(self.config.algorithm, len(self.workers), self.numerics.recipe),
+            # Each peer makes some of the run's updates on a store of its own.
+            updates=(lambda: self.record.updates) if self.topology == "peers" else None,
         )
         self.stores.append(store)
         return store

@@ -11,7 +11,8 @@ from paracosm.models import Optimizer, load_data
 from paracosm.models.shards import BatchSampler, make_shards
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.config import MEASURED, TrainConfig
-from paracosm.training.store import Numerics, Pending, Rule
+from paracosm.training.learning_rate import scaled_learning_rate
+from paracosm.training.store import Numerics, Pending, Recipe, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +82,10 @@ class _Computing(Numerics):
             seed=integer_seed(seed, TrainingStream.DROPOUT),
             batch=config.batch,
         )
-        config.optimizer.try_out(config.lr)
+        self._lr = scaled_learning_rate(config.lr, workers, config.lr_scaling)
+        config.optimizer.try_out(self._lr)
+        factor = config.lr_factor(config.last_update, self._lr / config.lr)
+        self.recipe = Recipe(self._lr, factor)
 
     def initial(self) -> Any:
         flat = self._layout.flatten(self._model.module)
@@ -102,7 +106,7 @@ class _Computing(Numerics):
         return pending
 
     def rule(self) -> Rule:
-        return update_rule(self._config.optimizer, self._config.lr)
+        return update_rule(self._config.optimizer, self._lr)
 
     def evaluate(self, parameters: Any) -> dict[str, float]:
         from paracosm.training.parameters import evaluate

@@ -8,7 +8,7 @@ method, such as a run folder:
 - at each update besides, node = "job": `examples` (consumed so far);
 - at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
   training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
-  examples that `evaluate_examples` allows;
+  examples that `evaluate_examples` allows; `learning_rate` (of the next update) where it changes;
 - at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
   `utilisation.send`, `utilisation.receive`, fractions of the virtual time.
 
@@ -222,6 +222,10 @@ class RunRecord:
         for name, value in metrics.items():
             self._metric(now, wall, "evaluation", name, value, self.updates)
         self._metric(now, wall, "evaluation", "examples", self.examples, self.updates)
+        if self._config.lr_changes:
+            recipe = self._numerics.recipe
+            rate = recipe.lr * recipe.lr_factor(self.updates)
+            self._metric(now, wall, "evaluation", "learning_rate", rate, self.updates)
         self.final = {**metrics, "step": self.updates}
         if self._newest is not None:
             self._judge(self.updates, *self._newest, metrics["loss"])

@@ -13,6 +13,7 @@ from paracosm.results import ThroughputRow, TrainingSummary
 from paracosm.simulation.schedule import Schedule
 from paracosm.timeline import Timeline
 from paracosm.training.config import TrainConfig
+from paracosm.training.learning_rate import describe_learning_rate
 from paracosm.training.record import MetricSink, RunRecord
 from paracosm.training.store import Numerics
 
@@ -76,6 +77,10 @@ def summarise(
         throughput=[row],
         wall_time=record.wall_time,
         lookahead=numerics.describe(),
+        learning_rate=describe_learning_rate(
+            *(numerics.recipe.lr, config.lr_schedule, config.warmup, config.last_update),
+            *(numerics.recipe.lr_factor, record.updates),
+        ),
         durations={
             **durations,
             "gradients": "computed" if numerics.real else "none (timing only)",

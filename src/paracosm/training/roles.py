@@ -174,8 +174,10 @@ class TrainingWorker(Worker):
 
     def step(self, gradient: Gradient) -> None:
         """Take a step of the optimizer on this worker's own parameters."""
-        self._rule = self._rule or self._team.numerics.rule()
-        self.parameters = self._rule(self.parameters, gradient.value, 1.0)
+        numerics = self._team.numerics
+        self._rule = self._rule or numerics.rule()
+        factor = numerics.recipe.lr_factor(self._versions[0])
+        self.parameters = self._rule(self.parameters, gradient.value, factor)
 
     def push(self, payload: Any) -> None:
         """Send a gradient, or a vector of the same form, to the servers: to each its part."""

@@ -105,6 +105,7 @@ def train_over_file(
     updates = config.updates
     if updates is None and config.until_time is None:
         updates = _whole_updates(schedule)
+        config.check_recipe(updates)
     known = {"schedule": None, "workers": workers, "updates": updates}
     result = train_on_schedule(
         config.model_copy(update=known), [schedule], schedule.tensors, seed, metrics, progress
@@ -159,7 +160,7 @@ class _Run:
         self._stores = [
             Store(
                 *(part, numerics.rule(), _not_recorded, numerics.real),
-                *(config.algorithm, len(workers)),
+                *(config.algorithm, len(workers), numerics.recipe),
             )
             for part in self._initial
         ]
@@ -255,7 +256,7 @@ class _Run:
                 )
             made = Contribution(step.gradient, step.gradient, part, read, store)
             if self._sends_changes:
-                made.part, made.payload = None, self._change(worker, tensor, made)
+                made.part, made.payload = None, self._change(worker, tensor, made, read)
             contributions.append(made)
             counts[version - 1 - read] += 1
             step.ages += version - 1 - read
@@ -334,11 +335,11 @@ class _Run:
         )
         step.parts = []
 
-    def _change(self, worker: int, tensor: int, gradient: Contribution) -> Any:
-        """Return what a step of the worker's own takes off a tensor."""
+    def _change(self, worker: int, tensor: int, gradient: Contribution, version: int) -> Any:
+        """Return what a step of the worker's own takes off a tensor that it read."""
         rule = self._own_rules.setdefault((worker, tensor), self._numerics.rule())
-        read = gradient.read_parameters
-        return read - rule(read, gradient.value, 1.0)
+        read, factor = gradient.read_parameters, self._numerics.recipe.lr_factor(version)
+        return read - rule(read, gradient.value, factor)
 
 
 def _not_recorded(store: Store, contributions: Sequence[Contribution], ages: Sequence[int]) -> None:

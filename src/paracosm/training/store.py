@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from paracosm.training.learning_rate import Factor
+
 Part = slice | int
 """What one server or tensor has of the parameters: parameters[part]."""
 
@@ -23,6 +25,14 @@ Record = Callable[["Store", Sequence["Contribution"], Sequence[int]], None]
 
 
 Saved = tuple[Any, int, Rule]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is done at every update, whatever the algorithm."""
+
+    lr: float = float("nan")  # the learning rate that the factor is of
+    lr_factor: Factor = lambda t: 1.0  # from the number of updates before
 
 
 class Weighting(Protocol):
@@ -54,6 +64,8 @@ class Store:
         real: bool,  # whether there are values at all
         weighting: Weighting,
         workers: int,  # how many contribute
+        recipe: Recipe,
+        updates: Callable[[], int] | None = None,  # of the run so far; of this store by default
     ) -> None:
         self.parameters = parameters
         self.version = 0
@@ -64,6 +76,8 @@ class Store:
         self._compensates = weighting.compensates
         self._server_step = weighting.server_step
         self._workers = workers
+        self._recipe = recipe
+        self._updates = updates or (lambda: self.version)
 
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
@@ -89,6 +103,7 @@ class Store:
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
         relative = sum(weights) / len(weights)
         if step is None:
+            relative *= self._recipe.lr_factor(self._updates())
             self.replace(contributions, self._rule(self.parameters, mean, relative))
         else:
             self.replace(contributions, self.parameters - step * relative * mean)
@@ -186,6 +201,7 @@ class Numerics:
     """
 
     real = False
+    recipe = Recipe()
     loss = float("nan")
     gradient: Any = np.zeros(0, dtype=np.float32)
 

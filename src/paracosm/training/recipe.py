@@ -1,0 +1,55 @@
+"""The usual parts of a recipe of training, for every algorithm: fields of configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
+
+from paracosm.training.learning_rate import (
+    Decay,
+    Factor,
+    Step,
+    WarmUp,
+    check_ends,
+    learning_rate_factor,
+    parse_schedule,
+    parse_warm_up,
+)
+
+
+def _read(kind: tuple[type, ...], parse: Callable[[Any], Any]) -> BeforeValidator:
+    return BeforeValidator(lambda v: v if v is None or isinstance(v, kind) else parse(v))
+
+
+_AS_TEXT = PlainSerializer(lambda v: None if v is None else str(v), return_type=str | None)
+
+
+class RecipeFields(BaseModel):
+    """What is done to learning rates and gradients, whatever the algorithm."""
+
+    lr_schedule: Annotated[
+        InstanceOf[Decay] | InstanceOf[Step] | None, _read((Decay, Step), parse_schedule), _AS_TEXT
+    ] = Field(
+        None,
+        description='how the learning rate falls: cosine, "cosine(updates=3000, end=0.1)", '
+        'linear, "poly(power=2)", "step(1000, 2000, factor=0.1)"',
+    )
+    warmup: Annotated[InstanceOf[WarmUp] | None, _read((WarmUp,), parse_warm_up), _AS_TEXT] = Field(
+        None, description='how long the learning rate grows first: "500 updates"'
+    )
+
+    def check_recipe(self, last: float = inf) -> None:
+        """Raise InputError for what makes no sense in a run of `last` updates."""
+        check_ends(self.lr_schedule, self.warmup, last)
+
+    @property
+    def lr_changes(self) -> bool:
+        """Whether the learning rate is not the same at all updates."""
+        return self.lr_schedule is not None or self.warmup is not None
+
+    def lr_factor(self, last: float, scale: float = 1.0) -> Factor:
+        """Return the factor of the learning rate; see `learning_rate_factor`."""
+        return learning_rate_factor(self.lr_schedule, self.warmup, last, scale)
