@@ -68,11 +68,9 @@ class _Computing(Numerics):
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
         self.sizes = sizes
         rng = generator(seed, TrainingStream.SHARDS)
-        shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
-        self._samplers = [
-            BatchSampler(shard, config.batch, generator(seed, TrainingStream.BATCHES, worker))
-            for worker, shard in enumerate(shards)
-        ]
+        self._shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
+        self._seed = seed
+        self._samplers: dict[int, BatchSampler] = {}  # of the clients that have taken part
         self._gradients = make_gradients(
             self._model,
             self._layout,
@@ -101,9 +99,17 @@ class _Computing(Numerics):
     def flat(self, parameters: Any) -> Any:
         return self._layout.flat(parameters)
 
-    def request(self, worker: int, parameters: Any) -> Pending:
-        pending: Pending = self._gradients.request(parameters, self._samplers[worker].next())
+    def request(self, client: int, parameters: Any) -> Pending:
+        sampler = self._samplers.get(client) or self._sampler(client)
+        pending: Pending = self._gradients.request(parameters, sampler.next())
         return pending
+
+    def _sampler(self, client: int) -> BatchSampler:
+        """Return the source of a client's minibatches, from its first one on."""
+        rng = generator(self._seed, TrainingStream.BATCHES, client)
+        made = BatchSampler(self._shards[client], self._config.batch, rng)
+        self._samplers[client] = made
+        return made
 
     def rule(self) -> Rule:
         return update_rule(self._config.optimizer, self._lr)

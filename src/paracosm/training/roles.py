@@ -43,6 +43,7 @@ class Team:
         self.servers = cluster.servers if topology == "server" else ("",)
         self.initial = numerics.initial()  # the flat vector of parameters
         self.dropped = 0  # gradients that were not applied
+        self.kept: dict[int, dict[str, Any]] = {}  # of clients, see `TrainingWorker.kept`
         self._sim = sim
         self._cluster = cluster
         self.seed = seed
@@ -135,6 +136,7 @@ class TrainingWorker(Worker):
     def __init__(self, team: Team, index: int, store: Store | None) -> None:
         super().__init__()
         self.index = index  # its number, from 0
+        self.client = index  # whose data it computes on, what differs by client is kept by it
         self.workers = len(team.workers)  # how many there are
         self.topology = team.topology
         self.parameters: Any = team.initial  # a flat vector that is replaced and never changed
@@ -151,6 +153,11 @@ class TrainingWorker(Worker):
 
     async def run(self) -> None:
         await self._team.work(self)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the client keeps from one time that it takes part to the next; empty at first."""
+        return self._team.kept.setdefault(self.client, {})
 
     async def compute_gradient(self) -> Gradient:
         """Spend the time of one gradient at `parameters`, on the next minibatch."""
@@ -254,8 +261,9 @@ class TrainingWorker(Worker):
         team = self._team
         parameters = self.parameters
         self._examples += team.batch
-        pending = team.numerics.request(self.index, parameters)
-        self._last = Gradient(self.name, parameters, self._versions.copy(), self._examples, pending)
+        pending = team.numerics.request(self.client, parameters)
+        versions = self._versions.copy()
+        self._last = Gradient(self.name, self.client, parameters, versions, self._examples, pending)
         return self._last
 
 
@@ -287,6 +295,10 @@ class ParameterServer(Worker):
             await self._finish()
         gradient, payload, read_version = await self.recv(tag=Tag.PUSH)
         return Contribution(gradient, payload, self._part, read_version, self._store)
+
+    async def receive_all(self) -> list[Contribution]:
+        """Wait for what every worker pushes in this round; return it as it came."""
+        return [await self.receive() for _ in self.workers]
 
     async def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of the contributions; see `Store.apply`."""

@@ -331,7 +331,7 @@ class _Run:
         flat = self._numerics.join(step.parts)
         pending = self._numerics.request(worker, flat)
         step.gradient = Gradient(
-            self._workers[worker], flat, step.versions, self._config.batch, pending
+            self._workers[worker], worker, flat, step.versions, self._config.batch, pending
         )
         step.parts = []
 

@@ -142,6 +142,7 @@ class Gradient:
     """A minibatch gradient of one worker, computed when first looked at."""
 
     worker: str  # the name of the worker that made it
+    client: int  # whose minibatch it is of
     parameters: Any  # that it is a gradient at
     versions: list[int]  # how often each server's part had been updated when it was read
     examples: int  # how many it was computed from
@@ -174,6 +175,10 @@ class Contribution:
     @property
     def worker(self) -> str:
         return self.gradient.worker
+
+    @property
+    def client(self) -> int:
+        return self.gradient.client
 
     @property
     def staleness(self) -> int:
@@ -222,8 +227,8 @@ class Numerics:
         """Return parameters that `join` made as one flat vector."""
         return parameters
 
-    def request(self, worker: int, parameters: Any) -> Pending:
-        """Ask for a gradient of the worker's next minibatch at `parameters`."""
+    def request(self, client: int, parameters: Any) -> Pending:
+        """Ask for a gradient of the client's next minibatch at `parameters`."""
         return self
 
     def result(self) -> Any:
