@@ -10,6 +10,7 @@ from paracosm.errors import require
 from paracosm.models import Optimizer, load_data
 from paracosm.models.shards import BatchSampler, make_shards
 from paracosm.rng import TrainingStream, generator, integer_seed
+from paracosm.training.clipping import Clipping
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.learning_rate import scaled_learning_rate
 from paracosm.training.store import Numerics, Pending, Recipe, Rule
@@ -83,7 +84,8 @@ class _Computing(Numerics):
         self._lr = scaled_learning_rate(config.lr, workers, config.lr_scaling)
         config.optimizer.try_out(self._lr)
         factor = config.lr_factor(config.last_update, self._lr / config.lr)
-        self.recipe = Recipe(self._lr, factor)
+        clipping = None if config.clip is None else Clipping(config.clip)
+        self.recipe = Recipe(self._lr, factor, clipping)
 
     def initial(self) -> Any:
         flat = self._layout.flatten(self._model.module)

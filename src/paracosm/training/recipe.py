@@ -41,6 +41,13 @@ class RecipeFields(BaseModel):
         None, description='how long the learning rate grows first: "500 updates"'
     )
 
+    clip: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="norm of the whole gradient above which an update's is shortened to it",
+    )
+
     def check_recipe(self, last: float = inf) -> None:
         """Raise InputError for what makes no sense in a run of `last` updates."""
         check_ends(self.lr_schedule, self.warmup, last)

@@ -184,7 +184,8 @@ class TrainingWorker(Worker):
         numerics = self._team.numerics
         self._rule = self._rule or numerics.rule()
         factor = numerics.recipe.lr_factor(self._versions[0])
-        self.parameters = self._rule(self.parameters, gradient.value, factor)
+        clipped = numerics.recipe.clipped(gradient.value)
+        self.parameters = self._rule(self.parameters, clipped, factor)
 
     def push(self, payload: Any) -> None:
         """Send a gradient, or a vector of the same form, to the servers: to each its part."""

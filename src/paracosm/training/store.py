@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from paracosm.training.clipping import Clipping
 from paracosm.training.learning_rate import Factor
 
 Part = slice | int
@@ -33,6 +34,16 @@ class Recipe:
 
     lr: float = float("nan")  # the learning rate that the factor is of
     lr_factor: Factor = lambda t: 1.0  # from the number of updates before
+    clipping: Clipping | None = None
+
+    def shrink(self, gradients: Sequence[Any], weights: Sequence[float] = (1.0,)) -> float:
+        """Return the factor to which the weighted mean of whole gradients is to be clipped."""
+        return 1.0 if self.clipping is None else self.clipping.factor(gradients, weights)
+
+    def clipped(self, gradient: Any) -> Any:
+        """Return one flat gradient, clipped."""
+        factor = self.shrink([gradient])
+        return gradient if factor == 1 else factor * gradient
 
 
 class Weighting(Protocol):
@@ -82,17 +93,21 @@ class Store:
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
 
-        Weights w and directions d are the algorithm's. Where workers made steps of their own, their
-        mean is subtracted as it is, whatever the optimizer.
+        Weights w and directions d are the algorithm's; the mean gradient may be clipped. Where
+        workers made steps of their own, their mean is subtracted as it is, whatever the optimizer.
         """
         if not self._real:
             self.replace(contributions, self.parameters)
             return
         by, step = self._weighting, self._server_step
         weights = [by.weight(c.staleness, self._workers) for c in contributions]
+        shrink = 1.0
+        if self._recipe.clipping is not None and step is None:
+            shrink = self._recipe.shrink([c.whole for c in contributions], weights)
         terms = [
             by.direction(
-                c.value, self.parameters - c.read_parameters if self._compensates else None
+                c.value if shrink == 1 else shrink * c.value,
+                self.parameters - c.read_parameters if self._compensates else None,
             )
             for c in contributions
         ]
@@ -186,9 +201,14 @@ class Contribution:
         return self.target.version - self.read_version
 
     @property
+    def whole(self) -> Any:
+        """The payload with the parts of all targets."""
+        return self.payload.value if isinstance(self.payload, Gradient) else self.payload
+
+    @property
     def value(self) -> Any:
         """The payload's part that belongs to the target, a flat vector."""
-        whole = self.payload.value if isinstance(self.payload, Gradient) else self.payload
+        whole = self.whole
         return whole if self.part is None else whole[self.part]
 
     @property
