@@ -48,6 +48,13 @@ class RecipeFields(BaseModel):
         description="norm of the whole gradient above which an update's is shortened to it",
     )
 
+    ema: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="decay of the moving average of parameters that is evaluated, as 0.999",
+    )
+
     def check_recipe(self, last: float = inf) -> None:
         """Raise InputError for what makes no sense in a run of `last` updates."""
         check_ends(self.lr_schedule, self.warmup, last)

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Schedule
+from paracosm.training.averaging import MovingAverage
 from paracosm.training.config import TrainConfig
 from paracosm.training.store import Contribution, Numerics
 from paracosm.training.target import FirstPassage
@@ -121,6 +122,7 @@ class RunRecord:
         divergence: None while the loss is fine.
         passage: of the target; None where a run has none.
         final: the metrics of the newest evaluation, and the update ("step") at which it was made.
+        average: of the parameters, which is evaluated in their place; None where none is wanted.
     """
 
     def __init__(
@@ -140,6 +142,8 @@ class RunRecord:
         self.divergence: Divergence | None = None
         self.passage = None if config.target is None else FirstPassage(config.target)
         self.final: dict[str, float] = {}
+        has_average = config.ema is not None and numerics.real
+        self.average = MovingAverage(config.ema or 0.0) if has_average else None
         self._config = config
         self._numerics = numerics
         self._metric = sink.metric
@@ -192,6 +196,8 @@ class RunRecord:
             Ended: the run is over with it.
         """
         self.updates += 1
+        if self.average is not None:
+            self.average.update(self._parameters())
         now = self._clock()
         if self._numerics.real and self._evaluations.due(self.updates, now):
             self.evaluate()
@@ -202,14 +208,21 @@ class RunRecord:
         if self.passage is not None and self.passage.reached_at is not None:
             raise Ended
 
+    def saved(self) -> None:
+        """Note that the parameters as they are have been saved."""
+        if self.average is not None:
+            self.average.save()
+
     def restored(self, updates: int) -> None:
-        """Note that the parameters are again those after so many updates.
+        """Note that the parameters are again those that were saved, after so many updates.
 
         What was consumed and measured stays so; a target that was met by parameters that are lost
         has to be met again.
         """
         self.updates = updates
         self.final.pop("step", None)
+        if self.average is not None:
+            self.average.restore()
         if self.passage is not None:
             self.passage.interrupt()
 
@@ -217,7 +230,8 @@ class RunRecord:
         """Evaluate the parameters as they are now, unless that was done at this update."""
         if self.final.get("step") == self.updates:
             return
-        metrics = self._numerics.evaluate(self._parameters())
+        average = None if self.average is None else self.average.value
+        metrics = self._numerics.evaluate(self._parameters() if average is None else average)
         now, wall = self._clock(), self.wall_time
         for name, value in metrics.items():
             self._metric(now, wall, "evaluation", name, value, self.updates)

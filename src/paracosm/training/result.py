@@ -30,6 +30,8 @@ class TrainingResult:
     parameters: Any = field(repr=False)
     # Who read and updated what; None where the engine ran and kept none
     schedule: Schedule | None = field(default=None, repr=False)
+    # The flat vector that was evaluated in place of the parameters; None where these were
+    average: Any = field(default=None, repr=False)
 
 
 def summarise(

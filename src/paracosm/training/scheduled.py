@@ -79,7 +79,11 @@ def train_on_schedule(
             durations={"schedule": "who reads and updates what, and when, was given"},
         )
         summary = replace(summary, staleness=run.staleness())
-        return TrainingResult(summary, None, None, metrics, numerics.flat(run.parameters()))
+        average = None if run.record.average is None else run.record.average.value
+        return TrainingResult(
+            *(summary, None, None, metrics, numerics.flat(run.parameters())),
+            average=None if average is None else numerics.flat(average),
+        )
     finally:
         numerics.close()
 
@@ -199,6 +203,7 @@ class _Run:
                         self._drop(*rows[0])
                     elif what == "save":
                         self._saved = [store.save() for store in self._stores]
+                        self.record.saved()
                     else:
                         self._restore()
             is_interrupted = bool(interrupted)

@@ -105,7 +105,10 @@ def _train(
             durations=_durations(config, cluster),
         )
         recording = sim.recording if config.compute == MEASURED else None
-        return TrainingResult(summary, recording, timeline, metrics, job.parameters(), schedule)
+        average = None if job.record.average is None else job.record.average.value
+        return TrainingResult(
+            *(summary, recording, timeline, metrics, job.parameters(), schedule), average
+        )
     finally:
         numerics.close()
 
