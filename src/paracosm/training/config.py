@@ -25,6 +25,7 @@ from paracosm.faults import FailureFields
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
+from paracosm.training.batches import BatchesOf, batches_of
 from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
 from paracosm.training.learning_rate import LearningRateScaling
 from paracosm.training.recipe import RecipeFields
@@ -145,6 +146,11 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         parse_distribution("lognormal(20ms, 0.1)"),
         description='duration of one gradient: a distribution, or "measured"',
     )
+    batch_of: BatchesOf = Field(
+        (),
+        description='workers with another batch: "worker 3: 64", "workers 4..7: 64", which takes '
+        "them in proportion as long; may be given several times",
+    )
     recording: Path | None = Field(
         None, description="recording.json of a measured run, whose durations to replay"
     )
@@ -250,11 +256,11 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         if self.profile is not None and self.strategy is not None:
             idle["the profile says what a step is"] = {"strategy"}
         if self.profile is not None:
-            idle["the profile says what takes how long"] = set(_DURATIONS)
+            idle["the profile says what takes how long"] = {*_DURATIONS, "batch_of"}
             idle |= self.idle_of_start()
         elif self.strategy is not None:
             idle["the database and the strategy say what takes how long"] = {
-                *(*_DURATIONS, "servers", "topology")
+                *(*_DURATIONS, "servers", "topology", "batch_of")
             }
         if self.strategy is None:
             idle["only a strategy is predicted: give --strategy ddp"] = {"db", "hardware"}
@@ -309,12 +315,17 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
                 raise InputError(f"schedule: there is no file {self.schedule}")
             return  # how many workers there are, it says itself
         self.algorithm.check(len(cluster.workers), len(cluster.servers))
+        self.batches(len(cluster.workers))
         if self.resolve_topology() == "server" and not cluster.servers:
             raise InputError(
                 f"{self.algorithm} needs a parameter server, and the cluster has none: give it "
                 "one, or choose a topology without"
             )
         self.changed(cluster)
+
+    def batches(self, workers: int) -> list[int]:
+        """Return the examples in a minibatch of each worker."""
+        return batches_of(self.batch, self.batch_of, workers)
 
     def compute_distribution(self) -> Distribution | None:
         """Return the distribution of a gradient's duration; None when it is measured."""

@@ -35,6 +35,7 @@ class Job(Team):
             config.compute_distribution(),
             config.update_time,
             config.batch,
+            config.batches(len(cluster.workers)),
             config.most_updates,
             config.algorithm.work,
             config.algorithm.serve,

@@ -71,6 +71,7 @@ class _Computing(Numerics):
         rng = generator(seed, TrainingStream.SHARDS)
         self._shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
         self._seed = seed
+        self._batches = config.batches(workers)
         self._samplers: dict[int, BatchSampler] = {}  # of the clients that have taken part
         self._gradients = make_gradients(
             self._model,
@@ -109,7 +110,7 @@ class _Computing(Numerics):
     def _sampler(self, client: int) -> BatchSampler:
         """Return the source of a client's minibatches, from its first one on."""
         rng = generator(self._seed, TrainingStream.BATCHES, client)
-        made = BatchSampler(self._shards[client], self._config.batch, rng)
+        made = BatchSampler(self._shards[client], self._batches[client], rng)
         self._samplers[client] = made
         return made
 

@@ -25,6 +25,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Schedule
 from paracosm.training.averaging import MovingAverage
@@ -259,17 +261,19 @@ class RunRecord:
         """
         own = schedule.updates["tensor"] == 0
         rows, ages = schedule.updates[own], schedule.staleness[own]
-        wall, batch, metric = self.wall_time, self._config.batch, self._metric
+        wall, metric = self.wall_time, self._metric
+        batches = np.array(self._config.batches(len(workers)))
+        examples = np.cumsum(batches[rows["worker"]])
         columns = ((rows["time"] / 1e12).tolist(), rows["worker"].tolist(), ages.tolist())
         steps = rows["version"].tolist()
         following = [*steps[1:], 0]
         for number, (now, worker, age) in enumerate(zip(*columns, strict=True)):
             metric(now, wall, workers[worker], "staleness", age, steps[number])
             if following[number] != steps[number]:
-                metric(now, wall, "job", "examples", (number + 1) * batch, steps[number])
+                metric(now, wall, "job", "examples", int(examples[number]), steps[number])
         self.updates = updates
         self.contributions = len(rows)
-        self.examples = self.contributions * batch
+        self.examples = int(examples[-1])
         self.staleness_total = int(ages.sum())
         self.end = float(rows["time"][-1]) / 1e12
         if self._progress is not None:

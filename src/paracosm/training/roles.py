@@ -28,14 +28,16 @@ class Team:
         seed: int,
         compute: Distribution | None,
         update_time: Distribution,
-        batch: int,  # examples of a minibatch
+        batch: int,  # examples of a minibatch, of which `compute` is the duration
+        batches: Sequence[int],  # of each worker
         last_update: int,  # how many updates a store gets
         work: Callable[[TrainingWorker], Awaitable[None]],  # what a worker does
         serve: Callable[[ParameterServer], Awaitable[None]],
     ) -> None:
         self.topology = topology
         self.numerics = numerics
-        self.batch = batch
+        self.batches = batches
+        self._batch = batch
         self.last_update = last_update
         self.work = work
         self.serve = serve
@@ -60,10 +62,14 @@ class Team:
         self._arrived: list[Contribution] = []
 
     def compute_times(self, worker: int) -> Iterator[float] | None:
-        """Return the worker's compute times, without end; None when they are measured."""
+        """Return the worker's compute times, without end; None when they are measured.
+
+        They are in proportion to its batch.
+        """
         if self._compute is None:
             return None
         speed = self._cluster.node(self.workers[worker]).speed
+        speed *= self._batch / self.batches[worker]
         stream = generator(self.seed, TrainingStream.COMPUTE, worker)
         return self._compute.scaled(speed).draws(stream)
 
@@ -175,7 +181,7 @@ class TrainingWorker(Worker):
         if await self.compute_unless(next(self._durations), tag=Tag.ANSWER):
             return gradient
         gradient.pending.discard()
-        self._examples -= self._team.batch
+        self._examples -= self._team.batches[self.index]
         self._team.dropped += 1
         return None
 
@@ -261,7 +267,7 @@ class TrainingWorker(Worker):
     def _request(self) -> Gradient:
         team = self._team
         parameters = self.parameters
-        self._examples += team.batch
+        self._examples += team.batches[self.index]
         pending = team.numerics.request(self.client, parameters)
         versions = self._versions.copy()
         self._last = Gradient(self.name, self.client, parameters, versions, self._examples, pending)

@@ -154,6 +154,7 @@ class _Run:
         self._config = config
         self._numerics = numerics
         self._workers = workers
+        self._batches = config.batches(len(workers))
         initial = numerics.initial()
         self._initial = [initial[part] for part in numerics.parts]
         # Of what `join` makes; None where that is the only part itself
@@ -336,7 +337,7 @@ class _Run:
         flat = self._numerics.join(step.parts)
         pending = self._numerics.request(worker, flat)
         step.gradient = Gradient(
-            self._workers[worker], worker, flat, step.versions, self._config.batch, pending
+            self._workers[worker], worker, flat, step.versions, self._batches[worker], pending
         )
         step.parts = []
 

@@ -93,14 +93,17 @@ class Store:
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
 
-        Weights w and directions d are the algorithm's; the mean gradient may be clipped. Where
-        workers made steps of their own, their mean is subtracted as it is, whatever the optimizer.
+        Weights w and directions d are the algorithm's; the mean is over examples where gradients
+        are of different numbers of them, and may be clipped. Where workers made steps of their own,
+        their mean is subtracted as it is, whatever the optimizer.
         """
         if not self._real:
             self.replace(contributions, self.parameters)
             return
         by, step = self._weighting, self._server_step
         weights = [by.weight(c.staleness, self._workers) for c in contributions]
+        shares = [1.0] * len(weights) if step is not None else _shares(contributions)
+        weights = [share * weight for share, weight in zip(shares, weights, strict=True)]
         shrink = 1.0
         if self._recipe.clipping is not None and step is None:
             shrink = self._recipe.shrink([c.whole for c in contributions], weights)
@@ -140,6 +143,13 @@ class Store:
 
     def replace_by_mean(self, contributions: Sequence[Contribution]) -> None:
         self.replace(contributions, sum(c.value for c in contributions) / len(contributions))
+
+
+def _shares(contributions: Sequence[Contribution]) -> list[float]:
+    """Return the examples of each gradient over their mean."""
+    examples = [c.gradient.examples for c in contributions]
+    total = sum(examples)
+    return [len(examples) * each / total for each in examples]
 
 
 class Pending(Protocol):

@@ -203,6 +203,8 @@ def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
     compute = config.compute_distribution()
     if compute is not None:
         sources = {"compute": _modelled(compute)}
+        if config.batch_of:
+            sources["compute"] += f" for {config.batch} examples, in proportion to the batch"
     elif config.recording is not None:
         sources = {"compute": f"measured before: {config.recording}"}
     else:
