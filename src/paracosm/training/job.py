@@ -47,9 +47,11 @@ class Job(Team):
 
     def new_store(self, parameters: Any) -> Store:
         """Return a store whose updates this job is told of."""
+        algorithm = self.config.algorithm
+        rule = algorithm.outer() or self.numerics.rule()
         store = Store(
-            *(parameters, self.numerics.rule(), self.updated, self.numerics.real),
-            *(self.config.algorithm, len(self.workers)),
+            *(parameters, rule, self.updated, self.numerics.real),
+            *(algorithm, len(self.workers)),
         )
         self.stores.append(store)
         return store
