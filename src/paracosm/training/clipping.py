@@ -41,6 +41,11 @@ class Clipping:
         self._newest = (list(gradients), list(weights), found)
         return found
 
+    def clip_rows(self, gradients: Any) -> None:
+        """Shorten the rows of a matrix, each a gradient of its own, in place."""
+        norms = gradients.norm(dim=1, keepdim=True)
+        gradients.mul_((self._limit / (norms + _EPSILON)).clamp(max=1.0))
+
 
 def _norm_of_mean(gradients: Sequence[Any], weights: Sequence[float]) -> float:
     import torch

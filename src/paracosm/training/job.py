@@ -10,7 +10,7 @@ from paracosm.engine import Simulator
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import MetricSink, Progress, RunRecord
 from paracosm.training.roles import Team
-from paracosm.training.store import Contribution, Numerics, Store
+from paracosm.training.store import Contribution, Numerics, Recipe, Store
 
 
 class Job(Team):
@@ -48,9 +48,13 @@ class Job(Team):
 
     def new_store(self, parameters: Any) -> Store:
         """Return a store whose updates this job is told of."""
+        algorithm = self.config.algorithm
+        rule, recipe = algorithm.outer(), Recipe()
+        if rule is None:  # local steps have followed the recipe already
+            rule, recipe = self.numerics.rule(), self.numerics.recipe
         store = Store(
-            *(parameters, self.numerics.rule(), self.updated, self.numerics.real),
-            *(self.config.algorithm, len(self.workers), self.numerics.recipe),
+            *(parameters, rule, self.updated, self.numerics.real),
+            *(algorithm, len(self.workers), recipe),
             # Each peer makes some of the run's updates on a store of its own.
             updates=(lambda: self.record.updates) if self.topology == "peers" else None,
         )

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.errors import require
-from paracosm.models import Optimizer, load_data
+from paracosm.models import load_data
 from paracosm.models.shards import BatchSampler, make_shards
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.clipping import Clipping
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.learning_rate import scaled_learning_rate
-from paracosm.training.store import Numerics, Pending, Recipe, Rule
+from paracosm.training.rules import update_rule
+from paracosm.training.store import Numerics, Pending, PendingSteps, Recipe, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,7 @@ class _Computing(Numerics):
 
         from paracosm.models.build import build_model
         from paracosm.training.gradients import make_gradients
+        from paracosm.training.local_steps import LocalStepSource
         from paracosm.training.parameters import ParameterLayout
 
         torch.set_num_threads(1)  # small models lose more than they gain by more
@@ -87,6 +89,8 @@ class _Computing(Numerics):
         factor = config.lr_factor(config.last_update, self._lr / config.lr)
         clipping = None if config.clip is None else Clipping(config.clip)
         self.recipe = Recipe(self._lr, factor, clipping)
+        self._local_steps = LocalStepSource(self._gradients.policy, self._layout, self.recipe)
+        self._rules: dict[int, Rule] = {}  # of clients whose local steps go on from one another
 
     def initial(self) -> Any:
         flat = self._layout.flatten(self._model.module)
@@ -106,6 +110,30 @@ class _Computing(Numerics):
         sampler = self._samplers.get(client) or self._sampler(client)
         pending: Pending = self._gradients.request(parameters, sampler.next())
         return pending
+
+    def request_steps(
+        self,
+        client: int,
+        parameters: Any,
+        count: int,
+        *,
+        keep_state: bool = True,
+        mu: float = 0.0,
+        shift: Any = None,
+        updates: int = 0,
+    ) -> PendingSteps:
+        sampler = self._samplers.get(client) or self._sampler(client)
+        batches = np.stack([sampler.next() for _ in range(count)])
+        rule = self._rules.get(client) if keep_state else self.rule()
+        if rule is None:
+            rule = self._rules[client] = self.rule()
+        factors: tuple[float, ...] = ()
+        if self._config.lr_changes:
+            factors = tuple(self.recipe.lr_factor(updates + j / count) for j in range(count))
+        return self._local_steps.request(parameters, batches, rule, factors, keep_state, mu, shift)
+
+    def examples_of(self, client: int) -> int:
+        return len(self._shards[client])
 
     def _sampler(self, client: int) -> BatchSampler:
         """Return the source of a client's minibatches, from its first one on."""
@@ -138,32 +166,3 @@ def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x, y
     chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
     return x[chosen], y[chosen]
-
-
-def update_rule(optimizer: Optimizer, lr: float) -> Rule:
-    """Return the rule by which an optimizer changes parameters, with a state of its own."""
-    if optimizer.name == "sgd" and not optimizer.options:
-        return lambda parameters, direction, step: parameters.sub(direction, alpha=lr * step)
-    return _Stepping(optimizer, lr)
-
-
-class _Stepping:
-    """The rule of an optimizer of PyTorch, whose state it has."""
-
-    def __init__(self, optimizer: Optimizer, lr: float) -> None:
-        import torch
-
-        self._optimizer = optimizer
-        self._lr = lr
-        self._variable = torch.empty(0, requires_grad=True)
-        self._stepper: torch.optim.Optimizer | None = None
-
-    def __call__(self, parameters: Any, direction: Any, step: float) -> Any:
-        # The optimizer works in place, while others still read the parameters: it gets a copy.
-        self._variable.data = parameters.clone()
-        self._variable.grad = direction
-        if self._stepper is None:  # made here, since some allocate their state at once
-            self._stepper = self._optimizer.make([self._variable], self._lr)
-        self._stepper.param_groups[0]["lr"] = self._lr * step
-        self._stepper.step()
-        return self._variable.data

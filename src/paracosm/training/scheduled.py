@@ -29,7 +29,7 @@ from paracosm.training.interrupt import ended_by_interrupt
 from paracosm.training.numerics import prepare_numerics
 from paracosm.training.record import Ended, Metrics, MetricSink, Progress, RunRecord
 from paracosm.training.result import TrainingResult, summarise
-from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
+from paracosm.training.store import Contribution, Gradient, Numerics, Recipe, Rule, Store
 
 _BINS = 100  # of a histogram of staleness, at most
 
@@ -148,6 +148,7 @@ class _Run:
         sink: MetricSink,
         progress: Progress | None,
     ) -> None:
+        algorithm = config.algorithm
         self.now = 0.0  # virtual time
         self.dropped = 0
         self.record = RunRecord(config, numerics, sink, progress, lambda: self.now, self.parameters)
@@ -162,14 +163,16 @@ class _Run:
         self._parts = [None] if is_whole else list(numerics.parts)
         self._names = tensors or [f"part {part}" for part in range(len(self._initial))]
         self._ages: list[Counter[int]] = [Counter() for _ in self._initial]
+        # Local steps have followed the recipe already.
+        recipe = numerics.recipe if algorithm.outer() is None else Recipe()
         self._stores = [
             Store(
-                *(part, numerics.rule(), _not_recorded, numerics.real),
-                *(config.algorithm, len(workers), numerics.recipe),
+                *(part, algorithm.outer() or numerics.rule(), _not_recorded, numerics.real),
+                *(algorithm, len(workers), recipe),
             )
             for part in self._initial
         ]
-        self._sends_changes = config.algorithm.server_step is not None
+        self._sends_changes = algorithm.outer() is not None
         self._own_rules: dict[tuple[int, int], Rule] = {}  # by worker and tensor, where it does
         self._steps: dict[tuple[int, int], _Step] = {}  # by worker and number, those under way
         self._begun = [0] * len(workers)  # how many steps of each worker
@@ -337,7 +340,8 @@ class _Run:
         flat = self._numerics.join(step.parts)
         pending = self._numerics.request(worker, flat)
         step.gradient = Gradient(
-            self._workers[worker], worker, flat, step.versions, self._batches[worker], pending
+            *(self._workers[worker], worker, flat, step.versions, self._batches[worker], pending),
+            weight=self._batches[worker] / self._config.batch,
         )
         step.parts = []
 
