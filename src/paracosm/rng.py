@@ -39,6 +39,8 @@ class TrainingStream(IntEnum):
     SERVER = 4
     NEIGHBOURS = 5
     DROPOUT = 6
+    NOISE = 35
+    CLIENT_NOISE = 36
 
 
 class ServerStream(IntEnum):

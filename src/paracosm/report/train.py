@@ -146,7 +146,8 @@ def _origins(summary: TrainingSummary) -> dict[str, str]:
 
 def _remarks(summary: TrainingSummary) -> dict[str, str]:
     said = {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
-    return said | ({"learning rate": summary.learning_rate} if summary.learning_rate else {})
+    more = {"learning rate": summary.learning_rate, "privacy": summary.privacy}
+    return said | {what: how for what, how in more.items() if how is not None}
 
 
 LOSSES = {"minibatch_loss": "minibatch loss", "test_loss": "test loss", "loss": "training loss"}

@@ -139,6 +139,8 @@ class TrainingSummary(Summary):
         failures: what they have cost; None where nothing fails.
         staleness: by tensor, where a run keeps versions of each.
         learning_rate: how it has changed, in words; None where it is the same at all updates.
+        epsilon: of the differential privacy of the parameters; `privacy` says at which delta, for
+            whom, and what is assumed. None where nothing is hidden.
     """
 
     kind: Literal["training"] = "training"
@@ -171,6 +173,8 @@ class TrainingSummary(Summary):
     staleness: Mapping[str, Staleness] | None = None
     failures: FailureSummary | None = None
     learning_rate: str | None = None
+    epsilon: float | None = None
+    privacy: str | None = None
     unchanged: TrainingSummary | None = None
 
 

@@ -220,6 +220,11 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         is_counted = self.schedule is not None and self.updates is None and self.until_time is None
         if not is_counted:  # in the file, and checked then
             self.check_recipe(self.last_update)
+        if self.privacy_of("clients") and not self.algorithm.pushes_only_changes:
+            raise ValueError(
+                f"privacy: {self.algorithm} does not send servers changes by local steps and "
+                "nothing else, as fedavg does: hide examples(clip=1, noise=1.1), or choose fedavg"
+            )
         if self.cluster is None:
             self.resolve_cluster()
         self._check_changes()
@@ -291,6 +296,10 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
             idle[reason] = {"servers", "update_time"}
             if topology == "local":
                 idle[reason] |= {"message_size", *LINK_FIELDS}
+        if self.privacy_of("examples"):
+            idle["the gradients of examples are computed together, those of minibatches alone"] = {
+                "lookahead"
+            }
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)

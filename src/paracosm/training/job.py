@@ -10,7 +10,7 @@ from paracosm.engine import Simulator
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import MetricSink, Progress, RunRecord
 from paracosm.training.roles import Team
-from paracosm.training.store import Contribution, Numerics, Recipe, Store
+from paracosm.training.store import Contribution, Numerics, Store
 
 
 class Job(Team):
@@ -49,8 +49,8 @@ class Job(Team):
     def new_store(self, parameters: Any) -> Store:
         """Return a store whose updates this job is told of."""
         algorithm = self.config.algorithm
-        rule, recipe = algorithm.outer(), Recipe()
-        if rule is None:  # local steps have followed the recipe already
+        rule, recipe = algorithm.outer(), self.numerics.outer_recipe(len(self.stores))
+        if rule is None:
             rule, recipe = self.numerics.rule(), self.numerics.recipe
         store = Store(
             *(parameters, rule, self.updated, self.numerics.real),

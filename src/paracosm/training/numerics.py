@@ -13,6 +13,7 @@ from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.clipping import Clipping
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.learning_rate import scaled_learning_rate
+from paracosm.training.privacy import Accountant, ClientNoise
 from paracosm.training.rules import update_rule
 from paracosm.training.store import Numerics, Pending, PendingSteps, Recipe, Rule
 
@@ -94,6 +95,8 @@ class _Computing(Numerics):
             workers_hint=workers,
             seed=integer_seed(seed, TrainingStream.DROPOUT),
             batch=config.batch,
+            privacy=config.privacy_of("examples"),
+            noise_seed=integer_seed(seed, TrainingStream.NOISE),
         )
         self._lr = scaled_learning_rate(config.lr, workers, config.lr_scaling)
         config.optimizer.try_out(self._lr)
@@ -142,6 +145,26 @@ class _Computing(Numerics):
         if self._config.lr_changes:
             factors = tuple(self.recipe.lr_factor(updates + j / count) for j in range(count))
         return self._local_steps.request(parameters, batches, rule, factors, keep_state, mu, shift)
+
+    def outer_recipe(self, part: int) -> Recipe:
+        privacy = self._config.privacy_of("clients")
+        if privacy is None:
+            return Recipe()
+        rng = generator(self._seed, TrainingStream.CLIENT_NOISE, part)
+        return Recipe(noise=ClientNoise(privacy, rng))
+
+    def accountant(self) -> Accountant | None:
+        config = self._config
+        if config.privacy is None:
+            return None
+        if config.privacy.unit == "clients":
+            return Accountant(config.privacy, lambda client, examples: (1.0, 1), together=False)
+        return Accountant(config.privacy, self._releases, config.shards == "shared")
+
+    def _releases(self, client: int, examples: int) -> tuple[float, int]:
+        """Return the sampling rate of a client's minibatches, and how many so many examples are."""
+        batch = self._batches[client]
+        return min(1.0, batch / self.examples_of(client)), examples // batch
 
     def examples_of(self, client: int) -> int:
         return len(self._shards[client])

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
 
+from paracosm.errors import InputError, require
 from paracosm.training.learning_rate import (
     Decay,
     Factor,
@@ -18,6 +19,7 @@ from paracosm.training.learning_rate import (
     parse_schedule,
     parse_warm_up,
 )
+from paracosm.training.privacy import Privacy, parse_privacy
 
 
 def _read(kind: tuple[type, ...], parse: Callable[[Any], Any]) -> BeforeValidator:
@@ -55,9 +57,27 @@ class RecipeFields(BaseModel):
         description="decay of the moving average of parameters that is evaluated, as 0.999",
     )
 
+    privacy: Annotated[InstanceOf[Privacy] | None, _read((Privacy,), parse_privacy), _AS_TEXT] = (
+        Field(
+            None,
+            description='what clipping and noise hide: "examples(clip=1, noise=1.1)" of a '
+            'minibatch, "clients(clip=0.5, noise=1)" of an update by local steps',
+        )
+    )
+
     def check_recipe(self, last: float = inf) -> None:
         """Raise InputError for what makes no sense in a run of `last` updates."""
         check_ends(self.lr_schedule, self.warmup, last)
+        if self.privacy is not None:
+            require("dp_accounting", "privacy", "the privacy of a training run")
+            if self.privacy.unit == "examples" and self.clip is not None:
+                raise InputError(
+                    "clip: no effect here, leave out: privacy clips each example's gradient"
+                )
+
+    def privacy_of(self, unit: str) -> Privacy | None:
+        """Return the privacy of "examples" or "clients", if that is what is hidden."""
+        return self.privacy if self.privacy is not None and self.privacy.unit == unit else None
 
     @property
     def lr_changes(self) -> bool:

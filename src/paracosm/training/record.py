@@ -8,7 +8,8 @@ method, such as a run folder:
 - at each update besides, node = "job": `examples` (consumed so far);
 - at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
   training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
-  examples that `evaluate_examples` allows; `learning_rate` (of the next update) where it changes;
+  examples that `evaluate_examples` allows; `learning_rate` (of the next update) where it changes,
+  and `epsilon` (given away so far) where privacy is asked for;
 - at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
   `utilisation.send`, `utilisation.receive`, fractions of the virtual time.
 
@@ -124,6 +125,7 @@ class RunRecord:
         divergence: None while the loss is fine.
         passage: of the target; None where a run has none.
         final: the metrics of the newest evaluation, and the update ("step") at which it was made.
+        accountant: of privacy; None where nothing is hidden.
         average: of the parameters, which is evaluated in their place; None where none is wanted.
     """
 
@@ -145,6 +147,7 @@ class RunRecord:
         self.passage = None if config.target is None else FirstPassage(config.target)
         self.final: dict[str, float] = {}
         has_average = config.ema is not None and numerics.real
+        self.accountant = numerics.accountant()
         self.average = MovingAverage(config.ema or 0.0) if has_average else None
         self._config = config
         self._numerics = numerics
@@ -177,7 +180,10 @@ class RunRecord:
         self.staleness_total += sum(staleness)
         for contribution, age in zip(contributions, staleness, strict=True):
             worker = contribution.worker
-            self.examples += contribution.gradient.examples
+            examples = contribution.gradient.examples
+            self.examples += examples
+            if self.accountant is not None:
+                self.accountant.add(contribution.client, examples)
             self._metric(now, wall, worker, "staleness", age, step)
             if self._numerics.real:
                 loss = contribution.gradient.loss
@@ -242,6 +248,9 @@ class RunRecord:
             recipe = self._numerics.recipe
             rate = recipe.lr * recipe.lr_factor(self.updates)
             self._metric(now, wall, "evaluation", "learning_rate", rate, self.updates)
+        if self.accountant is not None:
+            epsilon = self.accountant.epsilon()
+            self._metric(now, wall, "evaluation", "epsilon", epsilon, self.updates)
         self.final = {**metrics, "step": self.updates}
         if self._newest is not None:
             self._judge(self.updates, *self._newest, metrics["loss"])

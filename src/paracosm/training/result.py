@@ -79,6 +79,8 @@ def summarise(
         throughput=[row],
         wall_time=record.wall_time,
         lookahead=numerics.describe(),
+        epsilon=None if record.accountant is None else record.accountant.epsilon(),
+        privacy=None if record.accountant is None else record.accountant.describe(),
         learning_rate=describe_learning_rate(
             *(numerics.recipe.lr, config.lr_schedule, config.warmup, config.last_update),
             *(numerics.recipe.lr_factor, record.updates),

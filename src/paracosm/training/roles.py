@@ -254,7 +254,7 @@ class TrainingWorker(Worker):
 
     def minibatches(self, epochs: int) -> int:
         """Return how many minibatches so many passes over the client's examples are."""
-        return -(-epochs * self.examples // self._team.batch)
+        return -(-epochs * self.examples // self._team.batches[self.index])
 
     def step(self, gradient: Gradient) -> None:
         """Take a step of the optimizer on this worker's own parameters."""

@@ -29,7 +29,7 @@ from paracosm.training.interrupt import ended_by_interrupt
 from paracosm.training.numerics import prepare_numerics
 from paracosm.training.record import Ended, Metrics, MetricSink, Progress, RunRecord
 from paracosm.training.result import TrainingResult, summarise
-from paracosm.training.store import Contribution, Gradient, Numerics, Recipe, Rule, Store
+from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
 
 _BINS = 100  # of a histogram of staleness, at most
 
@@ -63,6 +63,11 @@ def train_on_schedule(
         raise InputError(
             f"{algorithm} does more than a schedule of reads and updates says: leave the schedule "
             "out, or choose asgd, ssp, ssgd, ..."
+        )
+    if config.privacy_of("clients"):
+        raise InputError(
+            "privacy: a client's change is clipped as a whole, and a schedule has it in parts: "
+            "hide examples(...), or leave out the schedule or profile"
         )
     metrics = Metrics() if metrics is None else metrics
     servers = len(cluster.servers) or 1
@@ -163,14 +168,14 @@ class _Run:
         self._parts = [None] if is_whole else list(numerics.parts)
         self._names = tensors or [f"part {part}" for part in range(len(self._initial))]
         self._ages: list[Counter[int]] = [Counter() for _ in self._initial]
-        # Local steps have followed the recipe already.
-        recipe = numerics.recipe if algorithm.outer() is None else Recipe()
+        is_outer = algorithm.outer() is not None
         self._stores = [
             Store(
                 *(part, algorithm.outer() or numerics.rule(), _not_recorded, numerics.real),
-                *(algorithm, len(workers), recipe),
+                *(algorithm, len(workers)),
+                numerics.outer_recipe(index) if is_outer else numerics.recipe,
             )
-            for part in self._initial
+            for index, part in enumerate(self._initial)
         ]
         self._sends_changes = algorithm.outer() is not None
         self._own_rules: dict[tuple[int, int], Rule] = {}  # by worker and tensor, where it does

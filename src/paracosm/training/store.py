@@ -11,6 +11,7 @@ import numpy as np
 
 from paracosm.training.clipping import Clipping
 from paracosm.training.learning_rate import Factor
+from paracosm.training.privacy import Accountant, ClientNoise
 
 Part = slice | int
 """What one server or tensor has of the parameters: parameters[part]."""
@@ -35,6 +36,7 @@ class Recipe:
     lr: float = float("nan")  # the learning rate that the factor is of
     lr_factor: Factor = lambda t: 1.0  # from the number of updates before
     clipping: Clipping | None = None
+    noise: ClientNoise | None = None  # that hides whose changes a mean is of
 
     def shrink(self, gradients: Sequence[Any], weights: Sequence[float] = (1.0,)) -> float:
         """Return the factor to which the weighted mean of whole gradients is to be clipped."""
@@ -117,10 +119,16 @@ class Store:
             )
             for c in contributions
         ]
+        noise = self._recipe.noise
+        if noise is not None:
+            factors = [noise.factor(c.whole) for c in contributions]
+            terms = [factor * term for factor, term in zip(factors, terms, strict=True)]
         if len(terms) == 1:
             mean = terms[0]
         else:
             mean = sum(w * d for w, d in zip(weights, terms, strict=True)) / sum(weights)
+        if noise is not None:
+            mean = noise.add(mean, weights)
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
         relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
         self.replace(contributions, self._rule(self.parameters, mean, relative))
@@ -312,6 +320,14 @@ class Numerics:
         See `roles.TrainingWorker.local_steps`.
         """
         return self
+
+    def outer_recipe(self, part: int) -> Recipe:
+        """Return what is done to pseudo-gradients of a part; local steps followed the recipe."""
+        return Recipe()
+
+    def accountant(self) -> Accountant | None:
+        """Return what counts the privacy that is lost; None where nothing is hidden."""
+        return None
 
     def examples_of(self, client: int) -> int:
         """Return how many examples a client draws its minibatches from."""
