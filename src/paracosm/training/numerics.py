@@ -107,6 +107,9 @@ class _Computing(Numerics):
         self._samplers[client] = made
         return made
 
+    def shard_size(self, client: int) -> int:
+        return int(self._shards.sizes[client])
+
     def rule(self) -> Rule:
         return update_rule(self._config.optimizer, self._config.lr)
 

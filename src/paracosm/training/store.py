@@ -221,6 +221,10 @@ class Numerics:
     def discard(self) -> None:
         pass
 
+    def shard_size(self, client: int) -> int:
+        """Return how many examples the client draws from."""
+        return 1
+
     def rule(self) -> Rule:
         """Return an update rule with a state of its own."""
         return lambda parameters, direction, step: parameters
