@@ -159,7 +159,7 @@ def _drawn(examples: int, clients: int, size: int, rng: np.random.Generator) -> 
 def _by_largest_remainder(whole: int, weights: npt.NDArray[np.float64]) -> Indices:
     """Divide a whole number in proportion to weights."""
     exact = whole * (weights / weights.sum())
-    counts = np.floor(exact).astype(np.int64)
+    counts: Indices = np.floor(exact).astype(np.int64)
     order = np.argsort(counts - exact, kind="stable")
     counts[order[: whole - int(counts.sum())]] += 1
     return counts
