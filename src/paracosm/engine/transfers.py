@@ -132,8 +132,7 @@ class Transfer(Awaitable):
         if not isnan(self.arrived):
             return False
         self.route.withdraw(self)
-        if self.awaited is not None:
-            self.awaited.cancel()
+        self._as_future().cancel()
         return True
 
     def _as_future(self) -> Future:

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def prepare_numerics(
-    config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str] = ()
+    config: TrainConfig,
+    seed: int,
+    clients: int,  # whose examples are computed on; without clients, workers
+    servers: int,
+    tensors: Sequence[str] = (),
+    active: int | None = None,  # of the clients at a time (all)
 ) -> Numerics:
     """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
 
@@ -31,7 +36,7 @@ def prepare_numerics(
     if config.timing_only and sizes_known:
         return Numerics(((config.message_size or 0.0) / servers,) * servers)
     require("torch", "torch", "training a model")
-    computing = _Computing(config, seed, workers, servers, tensors)
+    computing = _Computing(config, seed, clients, servers, tensors, active or clients)
     return Numerics(computing.sizes) if config.timing_only else computing
 
 
@@ -41,7 +46,13 @@ class _Computing(Numerics):
     real = True
 
     def __init__(
-        self, config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str]
+        self,
+        config: TrainConfig,
+        seed: int,
+        clients: int,
+        servers: int,
+        tensors: Sequence[str],
+        active: int,
     ) -> None:
         import torch
 
@@ -67,7 +78,7 @@ class _Computing(Numerics):
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
         self.sizes = sizes
         rng = generator(seed, TrainingStream.SHARDS)
-        self._shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
+        self._shards = make_shards(self._data.train_y.numpy(), clients, config.shards, rng)
         self._seed = seed
         self._samplers: dict[int, BatchSampler] = {}  # of the clients that have taken part
         self._gradients = make_gradients(
@@ -75,7 +86,7 @@ class _Computing(Numerics):
             self._layout,
             self._data,
             mode="off" if config.compute == MEASURED else config.lookahead,
-            workers_hint=workers,
+            workers_hint=active,
             seed=integer_seed(seed, TrainingStream.DROPOUT),
             batch=config.batch,
         )
