@@ -52,14 +52,16 @@ class Job(Team):
         if config.clients is None:
             return None
         by_size = config.sampling == "by-size"
-        sizes = [numerics.shard_size(each) for each in range(config.clients)] if by_size else None
+        sizes = [numerics.examples_of(each) for each in range(config.clients)] if by_size else None
         return Clients(config, seed, sizes, config.until_time)
 
     def new_store(self, parameters: Any) -> Store:
         """Return a store whose updates this job is told of."""
+        algorithm = self.config.algorithm
+        rule = algorithm.outer() or self.numerics.rule()
         store = Store(
-            *(parameters, self.numerics.rule(), self.updated, self.numerics.real),
-            *(self.config.algorithm, len(self.workers)),
+            *(parameters, rule, self.updated, self.numerics.real),
+            *(algorithm, len(self.workers)),
         )
         self.stores.append(store)
         return store

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from itertools import islice
 from math import inf, isnan
 from typing import Any, Literal, NamedTuple, cast
 
@@ -22,7 +23,14 @@ from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant, Distribution
 from paracosm.training.clients import Clients, Participation
 from paracosm.training.places import Lost, Places
-from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
+from paracosm.training.store import (
+    Contribution,
+    Gradient,
+    Numerics,
+    PseudoGradient,
+    Rule,
+    Store,
+)
 
 Combine = Callable[[Sequence[Contribution]], None]
 Topology = Literal["server", "all-reduce", "peers", "local"]
@@ -140,12 +148,22 @@ class Tag(StrEnum):
     MEAN = "mean"
 
 
+class Push(NamedTuple):
+    """What a worker sends to a server."""
+
+    gradient: Gradient  # the newest that the worker has asked for
+    payload: Any
+    read_version: int
+    second: Any
+
+
 class Answer(NamedTuple):
     """A server's parameters, on their way to a worker."""
 
     server: int
     parameters: Any
     version: int
+    second: Any
 
 
 class Ask(NamedTuple):
@@ -170,6 +188,7 @@ class TrainingWorker(Worker):
         self._versions = [0] * len(team.servers)
         self._sizes = team.numerics.sizes
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
+        self.beside: Any = None  # what servers have sent beside their parameters, a flat vector
         self._rule: Rule | None = None
         self._durations = team.compute_times(index)
         self._choice = generator(team.seed, TrainingStream.NEIGHBOURS, index)
@@ -290,34 +309,86 @@ class TrainingWorker(Worker):
         self._team.dropped += 1
         return None
 
+    async def local_steps(
+        self,
+        count: int,
+        *,
+        keep_state: bool = True,
+        mu: float = 0.0,
+        shift: Any = None,
+        weight: float = 1.0,
+    ) -> PseudoGradient:
+        """Spend the time of `count` local steps from `parameters`, on the next minibatches.
+
+        What they come to is computed when it is looked at, together with what others wait for;
+        `parameters` stay what they are. A step is one of the optimizer, against the minibatch's
+        gradient plus mu times what has moved since the first step plus `shift`.
+
+        Args:
+            count: of steps.
+            keep_state: whether the optimizer goes on from the state in which it left the client
+                the last time; otherwise it begins afresh.
+            mu: of the proximal term mu/2 |theta - theta_read|^2.
+            shift: a flat vector; None for zero.
+            weight: of the pseudo-gradient in a mean with others.
+        """
+        team, parameters = self._team, self.parameters
+        self._examples += count * team.batch
+        pending = team.numerics.request_steps(
+            self.client, parameters, count, keep_state=keep_state, mu=mu, shift=shift
+        )
+        versions = self._versions.copy()
+        local = self._last = PseudoGradient(
+            *(self.name, self.client, parameters, versions, self._examples, pending, weight)
+        )
+        if self._durations is None:
+            for _ in range(count):
+                await self.execute(pending.advance)
+        else:
+            for duration in list(islice(self._durations, count)):
+                await self.compute(duration)
+        return local
+
+    @property
+    def examples(self) -> int:
+        """How many examples the minibatches are drawn from."""
+        return self._team.numerics.examples_of(self.client)
+
     def step(self, gradient: Gradient) -> None:
         """Take a step of the optimizer on this worker's own parameters."""
         self._rule = self._rule or self._team.numerics.rule()
         self.parameters = self._rule(self.parameters, gradient.value, 1.0)
 
-    def push(self, payload: Any) -> None:
-        """Send a gradient, or a vector of the same form, to the servers: to each its part."""
+    def push(self, payload: Any, beside: Any = None) -> None:
+        """Send a gradient, or a vector of the same form, to the servers: to each its part.
+
+        A second vector may go with it, in a message of twice the size.
+        """
         self._examples = 0
         if self._team.clients is not None and self.participation is None:
             return  # it was lost at this very instant
         for index, server in enumerate(self._team.servers):
-            message = (self._last, payload, self._versions[index])
-            upload = self.send(server, message, size=self._sizes[index], tag=Tag.PUSH)
+            message = Push(self._last, payload, self._versions[index], beside)
+            size = _size(self._sizes[index], beside)
+            upload = self.send(server, message, size=size, tag=Tag.PUSH)
             if self.participation is not None:
                 self._uploads.append(upload)
 
     async def pull(self) -> Any:
         """Wait for an answer of every server and return the parameters that they make up."""
         parts = self._parts
+        seconds: list[Any] = [None] * len(parts)
         self._is_reading = True
         for _ in parts:
             answer: Answer = await self.recv(tag=Tag.ANSWER)
             while self._is_of_before(answer):
                 answer = await self.recv(tag=Tag.ANSWER)
             parts[answer.server] = answer.parameters
+            seconds[answer.server] = answer.second
             self._versions[answer.server] = answer.version
         self._is_reading = False
         self.parameters = self._team.numerics.join(parts)
+        self.beside = None if seconds[0] is None else self._team.numerics.join(seconds)
         return self.parameters
 
     async def apply(self, gradient: Gradient) -> None:
@@ -416,11 +487,11 @@ class ParameterServer(Worker):
         """Wait for what the next worker pushes."""
         if self._store.version >= self._team.last_update:
             await self._finish()
-        message = await self.recv(tag=Tag.PUSH)
-        while isinstance(message, Lost):
-            self.answer(message.worker)
-            message = await self.recv(tag=Tag.PUSH)
-        return self._contribution(*message)
+        push: Push | Lost = await self.recv(tag=Tag.PUSH)
+        while isinstance(push, Lost):
+            self.answer(push.worker)
+            push = await self.recv(tag=Tag.PUSH)
+        return self._contribution(push)
 
     async def receive_all(self) -> list[Contribution]:
         """Wait for what every worker pushes in this round; return it as it came, at least one.
@@ -450,15 +521,16 @@ class ParameterServer(Worker):
                 if isinstance(message, Lost):
                     missing.discard(message.worker)
                 else:
-                    arrived.append(self._contribution(*message))
+                    arrived.append(self._contribution(message))
                     missing.discard(arrived[-1].worker)
             places.dismiss(missing)
             if not arrived:
                 self.answer(*self.workers)
         return arrived
 
-    def _contribution(self, gradient: Gradient, payload: Any, read_version: int) -> Contribution:
-        return Contribution(gradient, payload, self._part, read_version, self._store)
+    def _contribution(self, push: Push) -> Contribution:
+        gradient, payload, read_version, second = push
+        return Contribution(gradient, payload, self._part, read_version, self._store, second)
 
     async def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of the contributions; see `Store.apply`."""
@@ -477,16 +549,20 @@ class ParameterServer(Worker):
         contribution.gradient.pending.discard()
         self._team.dropped += 1
 
-    def answer(self, *workers: str, parameters: Any = None) -> None:
-        """Send the parameters as they are now (or other ones of this version) to the workers."""
+    def answer(self, *workers: str, parameters: Any = None, beside: Any = None) -> None:
+        """Send the parameters as they are now (or other ones of this version) to the workers.
+
+        A second vector may go with them, in a message of twice the size.
+        """
         store = self._store
         if parameters is None:
             parameters = store.parameters
-        answer = Answer(self._index, parameters, store.version)
+        answer = Answer(self._index, parameters, store.version, beside)
+        size = _size(self._size, beside)
         last = store.version >= self._team.last_update
         taken = workers if self._places is None else self._places.assign(workers)
         for worker in taken:
-            transfer = self.send(worker, answer, size=self._size, tag=Tag.ANSWER)
+            transfer = self.send(worker, answer, size=size, tag=Tag.ANSWER)
             if self._places is not None:
                 self._places.answered(worker, transfer)
             if last:
@@ -499,3 +575,8 @@ class ParameterServer(Worker):
                 await transfer
         self._team.server_finished()
         await self.wait()
+
+
+def _size(parameters: float, second: Any) -> float:
+    """Return the bytes of a message of parameters and perhaps a second vector like them."""
+    return parameters if second is None else 2 * parameters

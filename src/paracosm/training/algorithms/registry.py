@@ -15,6 +15,7 @@ from paracosm.training.algorithms.backup_workers import BackupWorkers
 from paracosm.training.algorithms.dc_asgd import DCASGD
 from paracosm.training.algorithms.delay_adaptive import DelayAdaptive
 from paracosm.training.algorithms.easgd import EASGD
+from paracosm.training.algorithms.fedasync import FedAsync
 from paracosm.training.algorithms.fedbuff import FedBuff
 from paracosm.training.algorithms.local_sgd import LocalSGD
 from paracosm.training.algorithms.sequential import Sequential
@@ -27,7 +28,7 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {
     algorithm.name: algorithm
     for algorithm in (
         *(Sequential, SSGD, ASGD, StalenessAware, SoftSync, SSP, BackupWorkers),
-        *(DelayAdaptive, DCASGD, FedBuff, LocalSGD, EASGD, ADPSGD),
+        *(DelayAdaptive, DCASGD, FedAsync, FedBuff, LocalSGD, EASGD, ADPSGD),
     )
 }
 
