@@ -15,6 +15,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.results import ClientsSummary
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.availability import Availability, ends_before, make_availability
 from paracosm.training.client_fields import ClientFields
@@ -108,6 +109,16 @@ class Clients:
         error = ends_before(self._availability, now)
         if error is not None:
             raise error
+
+    def summary(self) -> ClientsSummary:
+        return ClientsSummary(
+            clients=self._count,
+            took_part=int(np.count_nonzero(self.participations)),
+            participations=int(self.participations.sum()),
+            dropped_out=self.dropped_out,
+            gone=self.gone,
+            late=self.late,
+        )
 
     def _pick_of_few(self, places: int, now: float) -> list[Participation]:
         """Pick as `pick` does, where most are away: among those that are there, looked up once."""

@@ -105,6 +105,8 @@ def _train(
             dropped=job.dropped,
             durations=_durations(config, cluster),
         )
+        if job.clients is not None:
+            summary = replace(summary, clients=job.clients.summary())
         recording = sim.recording if config.compute == MEASURED else None
         return TrainingResult(summary, recording, timeline, metrics, job.parameters(), schedule)
     finally:
