@@ -42,6 +42,7 @@ class Clients:
     """The clients of a run.
 
     Attributes:
+        count: how many there are.
         uplink, downlink: bytes/s by client; None where it is the worker's.
         round_timeout: seconds; infinity where rounds wait for everybody.
         participations: how often each has taken part, shape (clients,).
@@ -57,7 +58,7 @@ class Clients:
     ) -> None:
         assert config.clients is not None
         count = config.clients
-        self._count = count
+        self.count = count
         self._seed = seed
         self._dropout = config.dropout
         self._availability: Availability = make_availability(config.availability, count, seed)
@@ -112,7 +113,7 @@ class Clients:
 
     def summary(self) -> ClientsSummary:
         return ClientsSummary(
-            clients=self._count,
+            clients=self.count,
             took_part=int(np.count_nonzero(self.participations)),
             participations=int(self.participations.sum()),
             dropped_out=self.dropped_out,

@@ -31,20 +31,34 @@ def prepare_numerics(
     """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
 
     The parts of the parameters are those of the servers. Where `tensors` are named, each is a part,
-    and parameters and gradients are tuples of tensors instead of flat vectors.
+    and parameters and gradients are tuples of tensors instead of flat vectors. PyTorch computes on
+    one thread until they are closed, since small models lose more than they gain by more.
     """
     sizes_known = config.costless_messages() or (config.message_size and servers == 1)
     if config.timing_only and sizes_known:
         return Numerics(((config.message_size or 0.0) / servers,) * servers)
     require("torch", "torch", "training a model")
-    computing = _Computing(config, seed, clients, servers, tensors, active or clients)
-    return Numerics(computing.sizes) if config.timing_only else computing
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        computing = _Computing(config, seed, clients, servers, tensors, active or clients)
+    except BaseException:
+        torch.set_num_threads(threads)
+        raise
+    computing.threads = threads
+    if not config.timing_only:
+        return computing
+    computing.close()
+    return Numerics(computing.sizes)
 
 
 class _Computing(Numerics):
     """The model, its data and its gradients, in PyTorch."""
 
     real = True
+    threads = 1  # that PyTorch computes on when they have been closed
 
     def __init__(
         self,
@@ -55,14 +69,11 @@ class _Computing(Numerics):
         tensors: Sequence[str],
         active: int,
     ) -> None:
-        import torch
-
         from paracosm.models.build import build_model
         from paracosm.training.gradients import make_gradients
         from paracosm.training.local_steps import LocalStepSource
         from paracosm.training.parameters import ParameterLayout
 
-        torch.set_num_threads(1)  # small models lose more than they gain by more
         self._config = config
         self._data = load_data(config.data, config.data_dir)
         data, most = self._data, config.evaluate_examples
@@ -158,7 +169,10 @@ class _Computing(Numerics):
         return self._gradients.describe()
 
     def close(self) -> None:
+        import torch
+
         self._gradients.close()
+        torch.set_num_threads(self.threads)
 
 
 def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -33,14 +33,14 @@ class Place(Protocol):
 
 
 class Server(Protocol):
-    """The parameter server; `answer()` sends to whoever is picked for a vacant place."""
+    """The parameter server; `answer_again()` sends to whoever is picked for a vacant place."""
 
     name: str
     sim: Any
 
     def use_link(self, to: str, link: Link) -> None: ...
     def send(self, to: str, data: Any = None, *, tag: Any = None) -> Transfer: ...
-    def answer(self, *workers: str) -> None: ...
+    def answer_again(self, *workers: str) -> None: ...
     def sleep(self, duration: float) -> Any: ...
 
 
@@ -101,7 +101,7 @@ class Places:
         while not any(place.participation for place in self._workers.values()):
             when = self._next_comes_at()
             await self._server.sleep(max(0.0, when - sim.now))
-            self._server.answer()
+            self._server.answer_again()
         self._set_timer(inf)
         return {name for name, place in self._workers.items() if place.participation}
 
@@ -171,7 +171,7 @@ class Places:
 
     def _fill(self) -> None:
         self._timer = None
-        self._server.answer()
+        self._server.answer_again()
 
 
 def _no_faster(link: Link, bandwidth: float) -> Link:

@@ -351,8 +351,12 @@ class TrainingWorker(Worker):
 
     @property
     def examples(self) -> int:
-        """How many examples the minibatches are drawn from."""
+        """How many examples the client draws its minibatches from."""
         return self._team.numerics.examples_of(self.client)
+
+    def minibatches(self, epochs: int) -> int:
+        """Return how many minibatches so many passes over the client's examples are."""
+        return -(-epochs * self.examples // self._team.batch)
 
     def step(self, gradient: Gradient) -> None:
         """Take a step of the optimizer on this worker's own parameters."""
@@ -461,6 +465,8 @@ class ParameterServer(Worker):
     def __init__(self, team: Team, index: int, store: Store) -> None:
         super().__init__()
         self.workers = team.workers  # the names of all, in the order of their indices
+        # How many there are, of whom some take part at a time
+        self.clients = len(team.workers) if team.clients is None else team.clients.count
         self._team = team
         self._index = index
         self._store = store
@@ -469,6 +475,7 @@ class ParameterServer(Worker):
         self._answers: list[Transfer] = []
         self._update_time = team.update_sampler(index)
         self._places: Places | None = None
+        self._beside: Any = None  # what was last sent beside the parameters
 
     async def run(self) -> None:
         if self._team.clients is not None:
@@ -489,7 +496,7 @@ class ParameterServer(Worker):
             await self._finish()
         push: Push | Lost = await self.recv(tag=Tag.PUSH)
         while isinstance(push, Lost):
-            self.answer(push.worker)
+            self.answer_again(push.worker)
             push = await self.recv(tag=Tag.PUSH)
         return self._contribution(push)
 
@@ -525,8 +532,12 @@ class ParameterServer(Worker):
                     missing.discard(arrived[-1].worker)
             places.dismiss(missing)
             if not arrived:
-                self.answer(*self.workers)
+                self.answer_again(*self.workers)
         return arrived
+
+    def answer_again(self, *workers: str) -> None:
+        """Send what was last sent to clients that take the places of others, or vacant ones."""
+        self.answer(*workers, beside=self._beside)
 
     def _contribution(self, push: Push) -> Contribution:
         gradient, payload, read_version, second = push
@@ -555,6 +566,7 @@ class ParameterServer(Worker):
         A second vector may go with them, in a message of twice the size.
         """
         store = self._store
+        self._beside = beside
         if parameters is None:
             parameters = store.parameters
         answer = Answer(self._index, parameters, store.version, beside)
