@@ -132,3 +132,8 @@ def test_what_cannot_be_is_refused_in_one_line(given: Any, message: str) -> None
 def test_a_profile_has_one_batch() -> None:
     with pytest.raises(InputError, match="batch_of: no effect here"):
         validated(TrainConfig, {"profile": "job.profile", "batch_of": "worker 1: 9"}, "test")
+
+
+def test_clients_that_take_turns_have_one_batch() -> None:
+    with pytest.raises(InputError, match="batch_of: no effect here"):
+        run(clients=9)

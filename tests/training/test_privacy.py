@@ -134,7 +134,7 @@ def test_the_accountant_agrees_with_what_was_published(
         published, abs=0.01
     )
     accountant = Accountant(Privacy("examples", 1.0, noise), lambda c, n: (rate, n), True)
-    accountant.add(0, releases)
+    accountant.add([(0, releases)])
     tight = renyi.epsilon(rate, noise, releases, 1e-5)
     assert accountant.epsilon() == pytest.approx(tight, rel=0.01)
     assert 0.8 * published < accountant.epsilon() < published
@@ -145,8 +145,7 @@ def test_who_never_meets_another_has_a_ledger_of_its_own() -> None:
         accountant = Accountant(
             Privacy("examples", 1.0, 1.0), lambda client, n: (0.1 * (client + 1), n), together
         )
-        accountant.add(0, 5)
-        accountant.add(1, 7)
+        accountant.add([(0, 5), (1, 7)])
         return accountant.epsilon()
 
     assert epsilon(False) == pytest.approx(renyi.epsilon(0.2, 1.0, 7, 1e-5), rel=0.02)
@@ -183,6 +182,18 @@ def test_a_client_that_takes_part_in_every_round_is_hidden_by_the_noise_alone() 
     assert result.summary.epsilon == pytest.approx(expected, rel=0.02)
 
 
+def test_rounds_of_drawn_clients_give_less_away() -> None:
+    common: dict[str, Any] = {"workers": 3, "privacy": "clients(clip=0.5, noise=4)"}
+    drawn = run(**common, algorithm="fedavg(steps=2)", clients=12)
+    assert drawn.summary.epsilon == pytest.approx(renyi.epsilon(3 / 12, 4.0, 10, 1e-5), rel=0.02)
+    # Nobody draws who comes next by rounds, so a client is hidden by the noise alone.
+    buffered = run(**common, algorithm="fedbuff(buffer=2, steps=2)", clients=12)
+    assert isinstance(buffered.metrics, Metrics)
+    turns = [row.value for row in buffered.metrics.series("client")]
+    most = max(turns.count(client) for client in set(turns))
+    assert buffered.summary.epsilon == pytest.approx(renyi.epsilon(1, 4.0, most, 1e-5), rel=0.02)
+
+
 @pytest.mark.parametrize("text", ["examples(clip=1, noise=1.1)", "clients(clip=0.5, noise=2)"])
 def test_privacy_is_written_as_it_is_read(text: str) -> None:
     assert str(parse_privacy(text)) == text
@@ -201,6 +212,7 @@ def test_privacy_is_written_as_it_is_read(text: str) -> None:
         ({"privacy": NEXT_TO_NONE, "lookahead": "vmap"}, "lookahead: no effect here"),
         ({"privacy": "clients(clip=1, noise=1)"}, "hide examples(clip=1, noise=1.1)"),
         ({"privacy": "clients(clip=1, noise=1)", "algorithm": "scaffold"}, "nothing else"),
+        ({"privacy": NEXT_TO_NONE, "shards": "bootstrap(9)"}, "with several clients"),
         ({"privacy": NEXT_TO_NONE, "timing_only": True, "lr": None}, "privacy: no effect here"),
         ({"privacy": NEXT_TO_NONE, "model": "resnet20", "data": None}, "group normalisation"),
     ],

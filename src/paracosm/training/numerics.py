@@ -13,7 +13,7 @@ from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.clipping import Clipping
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.learning_rate import scaled_learning_rate
-from paracosm.training.privacy import Accountant, ClientNoise
+from paracosm.training.privacy import Accountant, ClientNoise, client_accountant
 from paracosm.training.rules import update_rule
 from paracosm.training.store import Numerics, Pending, PendingSteps, Recipe, Rule
 
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 def prepare_numerics(
-    config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str] = ()
+    config: TrainConfig,
+    seed: int,
+    clients: int,  # whose examples are computed on; without clients, workers
+    servers: int,
+    tensors: Sequence[str] = (),
+    active: int | None = None,  # of the clients at a time (all)
 ) -> Numerics:
     """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
 
@@ -41,7 +46,7 @@ def prepare_numerics(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        computing = _Computing(config, seed, workers, servers, tensors)
+        computing = _Computing(config, seed, clients, servers, tensors, active or clients)
     except BaseException:
         torch.set_num_threads(threads)
         raise
@@ -59,7 +64,13 @@ class _Computing(Numerics):
     threads = 1  # that PyTorch computes on when they have been closed
 
     def __init__(
-        self, config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str]
+        self,
+        config: TrainConfig,
+        seed: int,
+        clients: int,
+        servers: int,
+        tensors: Sequence[str],
+        active: int,
     ) -> None:
         from paracosm.models.build import build_model
         from paracosm.training.gradients import make_gradients
@@ -83,23 +94,27 @@ class _Computing(Numerics):
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
         self.sizes = sizes
         rng = generator(seed, TrainingStream.SHARDS)
-        self._shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
+        self._shards = make_shards(self._data.train_y.numpy(), clients, config.shards, rng)
         self._seed = seed
-        self._batches = config.batches(workers)
+        self._batches = config.batches(clients) if config.batch_of else None
         self._samplers: dict[int, BatchSampler] = {}  # of the clients that have taken part
         self._gradients = make_gradients(
             self._model,
             self._layout,
             self._data,
             mode="off" if config.compute == MEASURED else config.lookahead,
-            workers_hint=workers,
+            workers_hint=active,
             seed=integer_seed(seed, TrainingStream.DROPOUT),
             batch=config.batch,
             privacy=config.privacy_of("examples"),
             noise_seed=integer_seed(seed, TrainingStream.NOISE),
         )
-        self._lr = scaled_learning_rate(config.lr, workers, config.lr_scaling)
+        self._lr = scaled_learning_rate(config.lr, active, config.lr_scaling)
         config.optimizer.try_out(self._lr)
+        # Of the clients, drawn anew for each round; None where their turns are not drawn by rounds
+        drawn_by_rounds = config.algorithm.has_rounds and config.clients is not None
+        is_uniform = config.availability is None and config.sampling == "uniform"
+        self._client_rate = active / clients if drawn_by_rounds and is_uniform else None
         factor = config.lr_factor(config.last_update, self._lr / config.lr)
         clipping = None if config.clip is None else Clipping(config.clip)
         self.recipe = Recipe(self._lr, factor, clipping)
@@ -158,21 +173,24 @@ class _Computing(Numerics):
         if config.privacy is None:
             return None
         if config.privacy.unit == "clients":
-            return Accountant(config.privacy, lambda client, examples: (1.0, 1), together=False)
+            return client_accountant(config.privacy, self._client_rate)
         return Accountant(config.privacy, self._releases, config.shards == "shared")
+
+    def _batch_of(self, client: int) -> int:
+        return self._config.batch if self._batches is None else self._batches[client]
 
     def _releases(self, client: int, examples: int) -> tuple[float, int]:
         """Return the sampling rate of a client's minibatches, and how many so many examples are."""
-        batch = self._batches[client]
+        batch = self._batch_of(client)
         return min(1.0, batch / self.examples_of(client)), examples // batch
 
     def examples_of(self, client: int) -> int:
-        return len(self._shards[client])
+        return int(self._shards.sizes[client])
 
     def _sampler(self, client: int) -> BatchSampler:
         """Return the source of a client's minibatches, from its first one on."""
         rng = generator(self._seed, TrainingStream.BATCHES, client)
-        made = BatchSampler(self._shards[client], self._batches[client], rng)
+        made = BatchSampler(self._shards[client], self._batch_of(client), rng)
         self._samplers[client] = made
         return made
 

@@ -9,8 +9,9 @@ changes that went into updates: the parameters of every instant may be published
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 from typing import Any, Literal
 
@@ -90,17 +91,20 @@ class Accountant:
         # that is in each of its releases, and how many these are
         releases: Callable[[int, int], tuple[float, int]],
         together: bool,  # whether the releases of all clients are about the same examples
+        by_update: bool = False,  # whether an update is one release, whosever gradients it has
     ) -> None:
         require("dp_accounting", "privacy", "the privacy of a training run")
         self._privacy = privacy
         self._releases = releases
         self._together = together
+        self._by_update = by_update
         self._ledgers: dict[int, Counter[float]] = defaultdict(Counter)
 
-    def add(self, client: int, examples: int) -> None:
-        """Count what of a client's examples went into an update."""
-        rate, count = self._releases(client, examples)
-        self._ledgers[-1 if self._together else client][rate] += count
+    def add(self, contributions: Iterable[tuple[int, int]]) -> None:
+        """Count what went into an update: by contribution, a client and a number of examples."""
+        for client, examples in islice(contributions, 1 if self._by_update else None):
+            rate, count = self._releases(client, examples)
+            self._ledgers[-1 if self._together else client][rate] += count
 
     def epsilon(self) -> float:
         """Return epsilon at delta, of all that was counted so far."""
@@ -138,6 +142,18 @@ class Accountant:
             else:
                 mixed.add(tuple(sorted(ledger.items())))
         return [((rate, releases),) for rate, releases in most.items()] + sorted(mixed)
+
+
+def client_accountant(privacy: Privacy, rate: float | None) -> Accountant:
+    """Return what counts the privacy of clients.
+
+    Where each round draws a share `rate` of them, all clients are as likely in it (McMahan et al.
+    2018, section 3); elsewhere a client is hidden by the noise of the updates that it went into,
+    and by nothing else.
+    """
+    if rate is None:
+        return Accountant(privacy, lambda client, examples: (1.0, 1), together=False)
+    return Accountant(privacy, lambda client, examples: (rate, 1), together=True, by_update=True)
 
 
 class ClientNoise:

@@ -6,6 +6,11 @@ method, such as a run folder:
 - at each update, node = the worker whose gradient it was, step = the update's number (from 1):
   `minibatch_loss`, `staleness`;
 - at each update besides, node = "job": `examples` (consumed so far);
+- where clients take turns at the workers, at each update, node = the worker: `client`, the number
+  of the client whose gradient it was; and when it happens: `waiting`, the seconds for which a
+  worker waited after what it sent had arrived, until it was answered; `dropped_out`, `gone`,
+  `late`, `stopped`, with the number of the client that was lost while it computed, went away, came
+  too late for its round, or was told to stop by a server that goes on;
 - at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
   training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
   examples that `evaluate_examples` allows; `learning_rate` (of the next update) where it changes,
@@ -150,6 +155,7 @@ class RunRecord:
         self.accountant = numerics.accountant()
         self.average = MovingAverage(config.ema or 0.0) if has_average else None
         self._config = config
+        self._has_clients = config.clients is not None
         self._numerics = numerics
         self._metric = sink.metric
         self._progress = progress
@@ -180,15 +186,16 @@ class RunRecord:
         self.staleness_total += sum(staleness)
         for contribution, age in zip(contributions, staleness, strict=True):
             worker = contribution.worker
-            examples = contribution.gradient.examples
-            self.examples += examples
-            if self.accountant is not None:
-                self.accountant.add(contribution.client, examples)
+            self.examples += contribution.gradient.examples
             self._metric(now, wall, worker, "staleness", age, step)
+            if self._has_clients:
+                self._metric(now, wall, worker, "client", contribution.client, step)
             if self._numerics.real:
                 loss = contribution.gradient.loss
                 self._metric(now, wall, worker, "minibatch_loss", loss, step)
                 self._judge(step, worker, age, loss)
+        if self.accountant is not None:
+            self.accountant.add((each.client, each.gradient.examples) for each in contributions)
         self._metric(now, wall, "job", "examples", self.examples, step)
 
     def _judge(self, step: int, worker: str, age: float, loss: float) -> None:
@@ -220,6 +227,10 @@ class RunRecord:
         """Note that the parameters as they are have been saved."""
         if self.average is not None:
             self.average.save()
+
+    def note(self, node: str, name: str, value: float) -> None:
+        """Record what happened now, between two updates."""
+        self._metric(self._clock(), self.wall_time, node, name, value, self.updates)
 
     def restored(self, updates: int) -> None:
         """Note that the parameters are again those that were saved, after so many updates.

@@ -29,6 +29,7 @@ class Algorithm:
 
     name: ClassVar[str]
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
+    has_rounds: ClassVar[bool] = False  # whether servers wait for all workers, by `receive_all`
     compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
 
     def outer(self) -> Rule | None:

@@ -16,6 +16,7 @@ from paracosm.training.algorithms.dc_asgd import DCASGD
 from paracosm.training.algorithms.delay_adaptive import DelayAdaptive
 from paracosm.training.algorithms.easgd import EASGD
 from paracosm.training.algorithms.fedadam import FedAdam
+from paracosm.training.algorithms.fedasync import FedAsync
 from paracosm.training.algorithms.fedavg import FedAvg
 from paracosm.training.algorithms.fedavgm import FedAvgM
 from paracosm.training.algorithms.fedbuff import FedBuff
@@ -35,7 +36,8 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {
     for algorithm in (
         *(Sequential, SSGD, ASGD, StalenessAware, SoftSync, SSP, BackupWorkers),
         *(DelayAdaptive, DCASGD, FedBuff, LocalSGD, EASGD, ADPSGD),
-        *(FedAvg, FedAvgM, FedAdam, FedYogi, FedProx, Scaffold, PostLocalSGD),
+        *(FedAsync, FedAvg, FedAvgM, FedAdam, FedYogi, FedProx, Scaffold),
+        PostLocalSGD,
     )
 }
 

@@ -19,6 +19,7 @@ class SSGD(Algorithm):
 
     name: ClassVar[str] = "ssgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("server", "all-reduce")
+    has_rounds: ClassVar[bool] = True
 
     def gradients_per_update(self, workers: int) -> int:
         return workers
