@@ -237,6 +237,34 @@ def test_local_steps_have_the_rate_of_the_update_they_start_from() -> None:
     assert float(result.parameters) == pytest.approx(x)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_local_steps_have_the_rates_of_a_loop_over_all_of_them(optimizer: str) -> None:
+    """local-sgd of one worker, 4 steps a mean: 20 steps by PyTorch, whose scheduler knows 20."""
+    parameter = torch.ones(1, requires_grad=True)
+    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]
+    stepper = kind([parameter], LR / 4)
+    scheduler = CosineAnnealingLR(stepper, 20)
+    for _ in range(20):
+        parameter.grad = parameter.detach().clone()
+        stepper.step()
+        scheduler.step()
+    common = {**QUADRATIC, "optimizer": optimizer, "lr": LR / 4, "updates": 5}
+    for workers in (1, 3):
+        result = run(
+            **common, algorithm="local-sgd(4)", workers=workers, lr_schedule="cosine(updates=5)"
+        )
+        expected = float(parameter.detach())
+        assert float(result.parameters) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_rates_and_clipping_are_the_same_together_as_one_by_one() -> None:
+    common = {"algorithm": "fedavg(steps=3)", "workers": 20, "lr_schedule": "cosine", "clip": 0.3}
+    alone, together = run(**common, updates=6), run(**common, updates=6, lookahead="auto")
+    assert torch.allclose(alone.parameters, together.parameters, atol=1e-6)
+    free = run(**{**common, "clip": None}, updates=6)
+    assert not torch.allclose(alone.parameters, free.parameters, atol=1e-3)
+
+
 def test_a_schedule_of_reads_and_updates_has_the_same_rates(tmp_path: Path) -> None:
     common: dict[str, Any] = {"algorithm": "softsync", "workers": 3, "latency": "1ms"}
     timing = train(TrainConfig(**common, updates=20, timing_only=True, timeline=False))

@@ -125,7 +125,7 @@ class LocalStepSource:
             rule = _joined([request.rule for request in group], rows)
             for number, minibatches in enumerate(batches, done):
                 loss, found = method.stacked(layout.stacks(rows), minibatches)
-                direction = torch.cat([each.flatten(1) for each in found], 1)
+                direction = layout.rows(found)
                 self._recipe.clip_rows(direction)
                 if mu:
                     direction.add_(rows - start[:count], alpha=mu)
