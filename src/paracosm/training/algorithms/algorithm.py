@@ -17,8 +17,10 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from paracosm.errors import InputError
-from paracosm.simulation.schedule import Rule
+from paracosm.models import Optimizer
+from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
+from paracosm.training.store import Rule
 
 
 @dataclass(frozen=True)
@@ -27,19 +29,25 @@ class Algorithm:
 
     name: ClassVar[str]
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
+    has_rounds: ClassVar[bool] = False  # whether servers wait for all workers, by `receive_all`
     compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
 
-    @property
-    def server_step(self) -> float | None:
-        """What servers multiply a mean by where workers send what their own steps changed.
+    def outer(self) -> Rule | None:
+        """Return a new rule that steps against the mean pseudo-gradient of workers' local steps.
 
-        None where they send gradients: then the optimizer, at the servers, makes the step.
+        The optimizer of the run is then the one of these steps. None where workers send gradients:
+        then it makes the step at the servers.
         """
         return None
 
     @property
     def interrupts(self) -> bool:
         """Whether workers may have to abandon a gradient before it is done."""
+        return False
+
+    @property
+    def counts_examples(self) -> bool:
+        """Whether how long a worker computes depends on how many examples its client has."""
         return False
 
     async def work(self, me: TrainingWorker) -> None:
@@ -58,6 +66,9 @@ class Algorithm:
     def check(self, workers: int, servers: int) -> None:
         """Raise InputError if it makes no sense with so many workers or servers."""
 
+    def check_optimizer(self, optimizer: Optimizer) -> None:
+        """Raise InputError if its formula is not one for steps of that optimizer."""
+
     def weight(self, staleness: int, workers: int) -> float:
         """Return the factor, above 0, of the step by a gradient that is `staleness` updates old."""
         return 1.0
@@ -74,7 +85,7 @@ class Algorithm:
         """Return how many gradients go into one update."""
         return 1
 
-    def rule(self, workers: int) -> Rule | None:
+    def rule(self, workers: int) -> ScheduleRule | None:
         """Return what servers do with what arrives, where a rule without values can say it.
 
         Such a schedule can be generated without running `work` and `serve`, many times faster.

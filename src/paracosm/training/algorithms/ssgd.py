@@ -19,6 +19,7 @@ class SSGD(Algorithm):
 
     name: ClassVar[str] = "ssgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("server", "all-reduce")
+    has_rounds: ClassVar[bool] = True
 
     def gradients_per_update(self, workers: int) -> int:
         return workers
@@ -34,5 +35,5 @@ class SSGD(Algorithm):
 
     async def serve(self, server: ParameterServer) -> None:
         while True:
-            await server.apply([await server.receive() for _ in server.workers])
+            await server.apply(await server.receive_all())
             server.answer(*server.workers)
