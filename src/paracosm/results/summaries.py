@@ -136,8 +136,8 @@ class ClientsSummary(JsonObject):
         clients: how many there are.
         took_part: how many of them did so at least once.
         participations: how often one was picked.
-        dropped_out: of these, how often it was lost while it computed; `gone`, went away before it
-            had sent what it computed; `late`, was not done when its round ended.
+        dropped_out: of these, how often it was lost while it computed; `gone`, went away before
+            what it sent was there; `late`, was not done when its round ended.
     """
 
     clients: int

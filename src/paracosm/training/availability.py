@@ -219,13 +219,12 @@ def make_availability(what: OnOff | Path | None, clients: int, seed: int) -> Ava
     return Turns(what, seed) if isinstance(what, OnOff) else read_trace(what, clients)
 
 
-def ends_before(availability: Availability, now: float) -> InputError | None:
-    """Return the error of a run that needs clients at a time of which nothing is known."""
+def check_known(availability: Availability, until: float) -> None:
+    """Raise InputError if nothing is known of who is there before a run ends."""
     end, client = availability.end
-    if now < end:
-        return None
-    when = format_duration(end)
-    return InputError(
-        f"availability: the trace ends at {when}, with client {client}, and the run goes on: give "
-        f'a longer one, or end the run there, --until "{when.replace(" ", "")}"'
-    )
+    if until > end:
+        when = format_duration(end)
+        raise InputError(
+            f"availability: the trace ends at {when}, with client {client}, and the run goes on: "
+            f"give a longer one, or end the run there, --until {when.replace(' ', '')}"
+        )

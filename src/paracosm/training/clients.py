@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from paracosm.results import ClientsSummary
 from paracosm.rng import TrainingStream, generator
-from paracosm.training.availability import Availability, ends_before, make_availability
+from paracosm.training.availability import Availability, check_known, make_availability
 from paracosm.training.client_fields import ClientFields
 
 
@@ -62,8 +62,9 @@ class Clients:
         self._seed = seed
         self._dropout = config.dropout
         self._availability: Availability = make_availability(config.availability, count, seed)
-        if until is not None and until > self._availability.end[0]:
-            self.check_known(until)
+        self._until = inf if until is None else until
+        if until is not None:
+            check_known(self._availability, until)
         self._idle = _WeightedSet([1] * count if sizes is None else sizes)
         self._rng = generator(seed, TrainingStream.PICKS)
         columns = (config.client_speed, config.client_uplink, config.client_downlink)
@@ -106,10 +107,9 @@ class Clients:
         )
 
     def check_known(self, now: float) -> None:
-        """Raise InputError if nothing is known any more of who is there."""
-        error = ends_before(self._availability, now)
-        if error is not None:
-            raise error
+        """Raise InputError if the run goes on when nothing is known any more of who is there."""
+        if now < self._until:
+            check_known(self._availability, inf)
 
     def summary(self) -> ClientsSummary:
         return ClientsSummary(

@@ -98,11 +98,12 @@ class Places:
     async def begin_round(self) -> set[str]:
         """Return the places that are taken, once there are any; others stay vacant meanwhile."""
         sim = self._server.sim
+        self._set_timer(inf)
         while not any(place.participation for place in self._workers.values()):
             when = self._next_comes_at()
             await self._server.sleep(max(0.0, when - sim.now))
             self._server.answer_again()
-        self._set_timer(inf)
+            self._set_timer(inf)
         return {name for name, place in self._workers.items() if place.participation}
 
     def dismiss(self, workers: Iterable[str]) -> None:
@@ -155,10 +156,11 @@ class Places:
         self._set_timer(self._next_comes_at() if self._vacant else inf)
 
     def _next_comes_at(self) -> float:
-        now = self._server.sim.now
+        now: float = self._server.sim.now
         when = self._clients.next_comes_at(now)
         if when == inf and not any(place.participation for place in self._workers.values()):
             self._clients.check_known(now)
+            return now + 1.0  # when the run, which ends now, is over
         return when
 
     def _set_timer(self, when: float) -> None:

@@ -9,8 +9,8 @@ method, such as a run folder:
 - where clients take turns at the workers, at each update, node = the worker: `client`, the number
   of the client whose gradient it was; and when it happens: `waiting`, the seconds for which a
   worker waited after what it sent had arrived, until it was answered; `dropped_out`, `gone`,
-  `late`, `stopped`, with the number of the client that was lost while it computed, went away, came
-  too late for its round, or was told to stop by a server that goes on;
+  `late`, `stopped`, with the number of the client that was lost while it computed, went away before
+  what it sent was there, was too late for its round, or was told to stop by a server that goes on;
 - at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
   training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
   examples that `evaluate_examples` allows; `learning_rate` (of the next update) where it changes,

@@ -219,7 +219,7 @@ class TrainingWorker(Worker):
     def take_part(self, who: Participation, lost: Callable[[bool], object]) -> None:
         """Let a client take part here: at once, or when an answer arrives.
 
-        `lost(dropped_out)` is called if it is lost before it has sent what it computed.
+        `lost(dropped_out)` is called if it is lost before what it has computed has arrived.
         """
         self.participation = who
         self.client = who.client
@@ -227,7 +227,7 @@ class TrainingWorker(Worker):
         self._download, self._uploads = None, []
 
         def lose(dropped_out: bool) -> None:
-            if self.participation is who and not self._uploads:
+            if self.participation is who and self.sent_at is None:
                 self.stop()
                 lost(dropped_out)
 
