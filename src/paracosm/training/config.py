@@ -271,7 +271,7 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
-            if self.message_size is not None and self.servers == 1:
+            if self.message_size is not None and self.servers == self.algorithm.fragments == 1:
                 idle[reason] |= {"model", "data", "data_dir"}
         return idle
 

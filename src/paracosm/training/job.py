@@ -45,14 +45,17 @@ class Job(Team):
             config, numerics, sink, progress, lambda: sim.now, lambda: self.parameters()
         )
 
-    def new_store(self, parameters: Any) -> Store:
-        """Return a store whose updates this job is told of."""
-        store = Store(
-            *(parameters, self.numerics.rule(), self.updated, self.numerics.real),
-            *(self.config.algorithm, len(self.workers)),
-        )
-        self.stores.append(store)
-        return store
+    def new_stores(self) -> list[Store]:
+        """Return stores of all parts of the parameters, whose updates this job is told of."""
+        made = [
+            Store(
+                *(self.initial[part], self.numerics.rule(), self.updated, self.numerics.real),
+                *(self.config.algorithm, len(self.workers)),
+            )
+            for part in self.numerics.parts
+        ]
+        self.stores += made
+        return made
 
     def parameters(self) -> Any:
         """Return the flat vector that the run has reached: of the servers, or the peers' mean."""
@@ -65,14 +68,15 @@ class Job(Team):
     ) -> None:
         """Record an update of one store.
 
-        Contributions are recorded at the first server, each once; the last one makes the update.
+        Where each has a part of the parameters, contributions are recorded at the first one, each
+        once; the last one makes the update.
         """
-        record, has_servers = self.record, self.topology == "server"
-        if store is self.stores[0] or not has_servers:
-            step = store.version if has_servers else record.updates + 1
+        record, has_parts = self.record, self.topology != "peers"
+        if store is self.stores[0] or not has_parts:
+            step = store.version if has_parts else record.updates + 1
             record.gradients(step, contributions, staleness)
-        if has_servers and min(s.version for s in self.stores) == record.updates:
+        if has_parts and min(s.version for s in self.stores) == record.updates:
             return
         record.updated()
-        if record.updates >= self.last_update and not has_servers:
+        if record.updates >= self.last_update and self.topology != "server":
             self._sim.stop()
