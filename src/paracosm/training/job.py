@@ -47,10 +47,11 @@ class Job(Team):
 
     def new_stores(self) -> list[Store]:
         """Return stores of all parts of the parameters, whose updates this job is told of."""
+        algorithm = self.config.algorithm
         made = [
             Store(
-                *(self.initial[part], self.numerics.rule(), self.updated, self.numerics.real),
-                *(self.config.algorithm, len(self.workers)),
+                *(self.initial[part], algorithm.outer() or self.numerics.rule(), self.updated),
+                *(self.numerics.real, algorithm, len(self.workers)),
             )
             for part in self.numerics.parts
         ]

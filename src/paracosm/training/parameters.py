@@ -93,6 +93,13 @@ class ParameterLayout:
         """Return the tensors of either form: views, no copies."""
         return parameters if isinstance(parameters, tuple) else self._views(parameters)
 
+    def stacks(self, rows: Tensor) -> list[Tensor]:
+        """Return by tensor, [rows, ...], what the flat vectors of a matrix have: views."""
+        parts = torch.split(rows, list(self.sizes), 1)
+        return [
+            part.view(len(rows), *shape) for part, shape in zip(parts, self.shapes, strict=True)
+        ]
+
     def flat(self, parameters: Parameters) -> Tensor:
         """Return the flat vector of either form."""
         if not isinstance(parameters, tuple):

@@ -11,7 +11,14 @@ from paracosm.engine import Barrier, Future, Simulator, Transfer, Worker
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant, Distribution
 from paracosm.training.all_reduces import AllReduces, Combine
-from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
+from paracosm.training.store import (
+    Contribution,
+    Gradient,
+    Numerics,
+    PseudoGradient,
+    Rule,
+    Store,
+)
 
 Topology = Literal["server", "all-reduce", "peers", "local"]
 
@@ -43,6 +50,7 @@ class Team:
         self.servers = cluster.servers if topology == "server" else ("",)
         self.initial = numerics.initial()  # the flat vector of parameters
         self.dropped = 0  # gradients that were not applied
+        self.kept: dict[int, dict[str, Any]] = {}  # of clients, see `TrainingWorker.kept`
         self._sim = sim
         self._cluster = cluster
         self.seed = seed
@@ -120,12 +128,22 @@ class Tag(StrEnum):
     MEAN = "mean"
 
 
+class Push(NamedTuple):
+    """What a worker sends to a server."""
+
+    gradient: Gradient  # the newest that the worker has asked for
+    payload: Any
+    read_version: int
+    second: Any
+
+
 class Answer(NamedTuple):
     """A server's parameters, on their way to a worker."""
 
     server: int
     parameters: Any
     version: int
+    second: Any
 
 
 class Ask(NamedTuple):
@@ -141,6 +159,7 @@ class TrainingWorker(Worker):
     def __init__(self, team: Team, index: int, stores: Sequence[Store] = ()) -> None:
         super().__init__()
         self.index = index  # its number, from 0
+        self.client = index  # whose data it computes on, what differs by client is kept by it
         self.workers = len(team.workers)  # how many there are
         self.topology = team.topology
         self.parameters: Any = team.initial  # a flat vector that is replaced and never changed
@@ -149,6 +168,7 @@ class TrainingWorker(Worker):
         self._versions = [0] * len(team.numerics.sizes)
         self._sizes = team.numerics.sizes
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
+        self.beside: Any = None  # what servers have sent beside their parameters, a flat vector
         self._rule: Rule | None = None
         self._durations = team.compute_times(index)
         self._choice = generator(team.seed, TrainingStream.NEIGHBOURS, index)
@@ -157,6 +177,11 @@ class TrainingWorker(Worker):
 
     async def run(self) -> None:
         await self._team.work(self)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the client keeps from one time that it takes part to the next; empty at first."""
+        return self._team.kept.setdefault(self.client, {})
 
     async def compute_gradient(self) -> Gradient:
         """Spend the time of one gradient at `parameters`, on the next minibatch."""
@@ -178,26 +203,78 @@ class TrainingWorker(Worker):
         self._team.dropped += 1
         return None
 
+    async def local_steps(
+        self,
+        count: int,
+        *,
+        keep_state: bool = True,
+        mu: float = 0.0,
+        shift: Any = None,
+        weight: float = 1.0,
+    ) -> PseudoGradient:
+        """Spend the time of `count` local steps from `parameters`, on the next minibatches.
+
+        What they come to is computed when it is looked at, together with what others wait for;
+        `parameters` stay what they are. A step is one of the optimizer, against the minibatch's
+        gradient plus mu times what has moved since the first step plus `shift`.
+
+        Args:
+            count: of steps.
+            keep_state: whether the optimizer goes on from the state in which it left the client
+                the last time; otherwise it begins afresh.
+            mu: of the proximal term mu/2 |theta - theta_read|^2.
+            shift: a flat vector; None for zero.
+            weight: of the pseudo-gradient in a mean with others.
+        """
+        team, parameters = self._team, self.parameters
+        self._examples += count * team.batch
+        pending = team.numerics.request_steps(
+            self.client, parameters, count, keep_state=keep_state, mu=mu, shift=shift
+        )
+        versions = self._versions.copy()
+        local = self._last = PseudoGradient(
+            *(self.name, self.client, parameters, versions, self._examples, pending, weight)
+        )
+        if self._durations is None:
+            for _ in range(count):
+                await self.execute(pending.advance)
+        else:
+            for _ in range(count):
+                await self.compute(next(self._durations))
+        return local
+
+    @property
+    def examples(self) -> int:
+        """How many examples the minibatches are drawn from."""
+        return self._team.numerics.examples_of(self.client)
+
     def step(self, gradient: Gradient) -> None:
         """Take a step of the optimizer on this worker's own parameters."""
         self._rule = self._rule or self._team.numerics.rule()
         self.parameters = self._rule(self.parameters, gradient.value, 1.0)
 
-    def push(self, payload: Any) -> None:
-        """Send a gradient, or a vector of the same form, to the servers: to each its part."""
+    def push(self, payload: Any, beside: Any = None) -> None:
+        """Send a gradient, or a vector of the same form, to the servers: to each its part.
+
+        A second vector may go with it, in a message of twice the size.
+        """
         self._examples = 0
         for index, server in enumerate(self._team.servers):
-            message = (self._last, payload, self._versions[index])
-            self.send(server, message, size=self._sizes[index], tag=Tag.PUSH)
+            message = Push(self._last, payload, self._versions[index], beside)
+            size = _size(self._sizes[index], beside)
+            self.send(server, message, size=size, tag=Tag.PUSH)
 
     async def pull(self) -> Any:
         """Wait for an answer of every server and return the parameters that they make up."""
         parts = self._parts
+        seconds: list[Any] = [None] * len(parts)
         for _ in parts:
             answer: Answer = await self.recv(tag=Tag.ANSWER)
             parts[answer.server] = answer.parameters
+            seconds[answer.server] = answer.second
             self._versions[answer.server] = answer.version
         self.parameters = self._team.numerics.join(parts)
+        self.beside = None if seconds[0] is None else self._team.numerics.join(seconds)
         return self.parameters
 
     async def apply(self, gradient: Gradient) -> None:
@@ -292,8 +369,9 @@ class TrainingWorker(Worker):
         team = self._team
         parameters = self.parameters
         self._examples += team.batch
-        pending = team.numerics.request(self.index, parameters)
-        self._last = Gradient(self.name, parameters, self._versions.copy(), self._examples, pending)
+        pending = team.numerics.request(self.client, parameters)
+        versions = self._versions.copy()
+        self._last = Gradient(self.name, self.client, parameters, versions, self._examples, pending)
         return self._last
 
 
@@ -323,8 +401,13 @@ class ParameterServer(Worker):
         """Wait for what the next worker pushes."""
         if self._store.version >= self._team.last_update:
             await self._finish()
-        gradient, payload, read_version = await self.recv(tag=Tag.PUSH)
-        return Contribution(gradient, payload, self._part, read_version, self._store)
+        push: Push = await self.recv(tag=Tag.PUSH)
+        gradient, payload, read_version, second = push
+        return Contribution(gradient, payload, self._part, read_version, self._store, second)
+
+    async def receive_all(self) -> list[Contribution]:
+        """Wait for what every worker pushes in this round; return it as it came."""
+        return [await self.receive() for _ in self.workers]
 
     async def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of the contributions; see `Store.apply`."""
@@ -343,15 +426,19 @@ class ParameterServer(Worker):
         contribution.gradient.pending.discard()
         self._team.dropped += 1
 
-    def answer(self, *workers: str, parameters: Any = None) -> None:
-        """Send the parameters as they are now (or other ones of this version) to the workers."""
+    def answer(self, *workers: str, parameters: Any = None, beside: Any = None) -> None:
+        """Send the parameters as they are now (or other ones of this version) to the workers.
+
+        A second vector may go with them, in a message of twice the size.
+        """
         store = self._store
         if parameters is None:
             parameters = store.parameters
-        answer = Answer(self._index, parameters, store.version)
+        answer = Answer(self._index, parameters, store.version, beside)
+        size = _size(self._size, beside)
         last = store.version >= self._team.last_update
         for worker in workers:
-            transfer = self.send(worker, answer, size=self._size, tag=Tag.ANSWER)
+            transfer = self.send(worker, answer, size=size, tag=Tag.ANSWER)
             if last:
                 self._answers.append(transfer)
 
@@ -361,3 +448,8 @@ class ParameterServer(Worker):
             await transfer
         self._team.server_finished()
         await self.wait()
+
+
+def _size(parameters: float, second: Any) -> float:
+    """Return the bytes of a message of parameters and perhaps a second vector like them."""
+    return parameters if second is None else 2 * parameters

@@ -17,8 +17,9 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from paracosm.errors import InputError
-from paracosm.simulation.schedule import Rule
+from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
+from paracosm.training.store import Rule
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class Algorithm:
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
     compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
 
-    @property
-    def server_step(self) -> float | None:
-        """What servers multiply a mean by where workers send what their own steps changed.
+    def outer(self) -> Rule | None:
+        """Return a new rule that steps against the mean pseudo-gradient of workers' local steps.
 
-        None where they send gradients: then the optimizer, at the servers, makes the step.
+        The optimizer of the run is then the one of these steps. None where workers send gradients:
+        then it makes the step at the servers.
         """
         return None
 
@@ -79,7 +80,7 @@ class Algorithm:
         """Return how many gradients go into one update."""
         return 1
 
-    def rule(self, workers: int) -> Rule | None:
+    def rule(self, workers: int) -> ScheduleRule | None:
         """Return what servers do with what arrives, where a rule without values can say it.
 
         Such a schedule can be generated without running `work` and `serve`, many times faster.

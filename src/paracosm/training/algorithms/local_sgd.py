@@ -31,6 +31,6 @@ class LocalSGD(Algorithm):
 
     async def work(self, me: TrainingWorker) -> None:
         while True:
-            for _ in range(self.steps):
-                me.step(await me.compute_gradient())
+            local = await me.local_steps(self.steps)
+            me.parameters = local.result().parameters
             await me.all_reduce_parameters()

@@ -34,5 +34,5 @@ class SSGD(Algorithm):
 
     async def serve(self, server: ParameterServer) -> None:
         while True:
-            await server.apply([await server.receive() for _ in server.workers])
+            await server.apply(await server.receive_all())
             server.answer(*server.workers)
