@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from paracosm.errors import InputError
 from paracosm.timeline import Timeline
 from paracosm.training.all_reduces import AllReduces
 from paracosm.training.parameters import ParameterLayout, strided
-from paracosm.training.store import Contribution, Gradient
+from paracosm.training.store import Contribution
 
 
 class Bringer(Worker):
@@ -34,8 +35,7 @@ class Bringer(Worker):
         ends = []
         for number, duration in enumerate(self._computing):
             await self.compute(duration)
-            gradient: Any = Gradient(self.name, None, [0], 1, None)
-            mine = Contribution(gradient, (self.name, number), None, 0, None)
+            mine: Any = SimpleNamespace(worker=self.name, payload=(self.name, number))
             end = self._all_reduces.begin(self._index, mine, 1.0, self._combine)
             end.add_callback(lambda _: self.over.append(self.sim.now))
             ends.append(end)

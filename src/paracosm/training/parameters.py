@@ -167,10 +167,10 @@ def strided(names: Sequence[str], fragments: int) -> list[list[int]]:
 
 
 def _layer(name: str) -> str:
-    """Return the name of the layer of a tensor: up to its first number, or its first module."""
+    """Return what holds a tensor: up to its name's first number, or all but the tensor's own."""
     words = name.split(".")
-    number = next((place for place, word in enumerate(words) if word.isdecimal()), 0)
-    return ".".join(words[: number + 1])
+    number = next((place for place, word in enumerate(words) if word.isdecimal()), len(words) - 2)
+    return ".".join(words[: max(number, 0) + 1])
 
 
 _ELEMENTS = 2**20  # of inputs at a time: a convolution makes fifty times as many of them
