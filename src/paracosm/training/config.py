@@ -178,6 +178,13 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
             raise ValueError(
                 "compute: nothing is computed in timing_only mode, so nothing can be measured"
             )
+        if self.timing_only and self.algorithm.counts_examples:
+            raise ValueError(
+                f"algorithm: how many steps {self.algorithm} makes depends on data, of which "
+                "timing_only mode has none: give steps in place of epochs"
+            )
+        if not self.timing_only:
+            self.algorithm.check_optimizer(self.optimizer)
         if self.compute == MEASURED and self.lookahead not in ("auto", "off"):
             raise ValueError(
                 "lookahead: gradients are timed one by one when compute is measured; "

@@ -27,33 +27,44 @@ def prepare_numerics(
 
     The parts of the parameters are those of the servers, or the algorithm's fragments. Where
     `tensors` are named, each is a part, and parameters and gradients are tuples of tensors instead
-    of flat vectors.
+    of flat vectors. PyTorch computes on one thread until they are closed, since small models lose
+    more than they gain by more.
     """
     parts = servers * config.algorithm.fragments
     sizes_known = config.costless_messages() or (config.message_size and parts == 1)
     if config.timing_only and sizes_known:
         return Numerics(((config.message_size or 0.0) / parts,) * parts)
     require("torch", "torch", "training a model")
-    computing = _Computing(config, seed, workers, servers, tensors)
-    return Numerics(computing.sizes) if config.timing_only else computing
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        computing = _Computing(config, seed, workers, servers, tensors)
+    except BaseException:
+        torch.set_num_threads(threads)
+        raise
+    computing.threads = threads
+    if not config.timing_only:
+        return computing
+    computing.close()
+    return Numerics(computing.sizes)
 
 
 class _Computing(Numerics):
     """The model, its data and its gradients, in PyTorch."""
 
     real = True
+    threads = 1  # that PyTorch computes on when they have been closed
 
     def __init__(
         self, config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str]
     ) -> None:
-        import torch
-
         from paracosm.models.build import build_model
         from paracosm.training.gradients import make_gradients
         from paracosm.training.local_steps import LocalStepSource
         from paracosm.training.parameters import ParameterLayout
 
-        torch.set_num_threads(1)  # small models lose more than they gain by more
         self._config = config
         self._data = load_data(config.data, config.data_dir)
         data, most = self._data, config.evaluate_examples
@@ -150,7 +161,10 @@ class _Computing(Numerics):
         return self._gradients.describe()
 
     def close(self) -> None:
+        import torch
+
         self._gradients.close()
+        torch.set_num_threads(self.threads)
 
 
 def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

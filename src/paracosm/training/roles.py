@@ -245,8 +245,12 @@ class TrainingWorker(Worker):
 
     @property
     def examples(self) -> int:
-        """How many examples the minibatches are drawn from."""
+        """How many examples the client draws its minibatches from."""
         return self._team.numerics.examples_of(self.client)
+
+    def minibatches(self, epochs: int) -> int:
+        """Return how many minibatches so many passes over the client's examples are."""
+        return -(-epochs * self.examples // self._team.batch)
 
     def step(self, gradient: Gradient) -> None:
         """Take a step of the optimizer on this worker's own parameters."""
@@ -381,6 +385,7 @@ class ParameterServer(Worker):
     def __init__(self, team: Team, index: int, store: Store) -> None:
         super().__init__()
         self.workers = team.workers  # the names of all, in the order of their indices
+        self.clients = len(team.workers)  # how many there are, of whom some take part at a time
         self._team = team
         self._index = index
         self._store = store

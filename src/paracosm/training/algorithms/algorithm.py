@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from paracosm.errors import InputError
+from paracosm.models import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.store import Rule
@@ -48,6 +49,11 @@ class Algorithm:
         """Whether workers may have to abandon a gradient before it is done."""
         return False
 
+    @property
+    def counts_examples(self) -> bool:
+        """Whether how long a worker computes depends on how many examples its client has."""
+        return False
+
     async def work(self, me: TrainingWorker) -> None:
         """What a worker does: compute a gradient, push it, pull the parameters, again."""
         while True:
@@ -63,6 +69,9 @@ class Algorithm:
 
     def check(self, workers: int, servers: int) -> None:
         """Raise InputError if it makes no sense with so many workers or servers."""
+
+    def check_optimizer(self, optimizer: Optimizer) -> None:
+        """Raise InputError if its formula is not one for steps of that optimizer."""
 
     def weight(self, staleness: int, workers: int) -> float:
         """Return the factor, above 0, of the step by a gradient that is `staleness` updates old."""
